@@ -1,0 +1,64 @@
+//! `confide`: private AI inference, with its price measured.
+//!
+//! One file per subcommand. This is the only place that reads the wall clock, the environment and
+//! the arguments; everything below receives them as values.
+
+mod attest;
+mod bench;
+mod connect;
+mod error;
+mod gateway;
+#[cfg(feature = "native")]
+mod model;
+mod process;
+mod serve;
+mod tunnel;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "confide", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Obtain evidence of this machine, or simulate it.
+    Attest(attest::Args),
+    /// Measure what each layer of protection costs on this machine.
+    Bench(bench::Args),
+    /// Verify a confidential server, then open an OpenAI address on loopback.
+    Connect(connect::Args),
+    /// Terminate attested TLS in front of a model server.
+    Gateway(gateway::Args),
+    /// Make models locally, from a seed.
+    #[cfg(feature = "native")]
+    Model(model::Args),
+    /// Serve a model over OpenAI's routes.
+    Serve(serve::Args),
+    /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
+    Tunnel(tunnel::Args),
+    /// Check a quote against endorsements and a policy.
+    Verify(verify::Args),
+}
+
+fn main() -> ExitCode {
+    process::log_to_stderr();
+    let outcome = match Arguments::parse().command {
+        Command::Attest(args) => attest::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Connect(args) => connect::run(args),
+        Command::Gateway(args) => gateway::run(args),
+        #[cfg(feature = "native")]
+        Command::Model(args) => model::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Tunnel(args) => tunnel::run(args),
+        Command::Verify(args) => verify::run(args),
+    };
+    outcome.unwrap_or_else(|error| error.report())
+}

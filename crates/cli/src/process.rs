@@ -1,0 +1,43 @@
+//! What every long-running command shares: the ready line, the log, the wall clock, the end.
+
+use std::{
+    io::Write,
+    net::SocketAddr,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::{Map, Value, json};
+
+/// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Logs go to standard error, so that standard output carries answers only.
+pub(crate) fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CONFIDE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Prints the one JSON line that says a long-running command accepts connections.
+pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String, Value>) {
+    let mut line = json!({ "ready": true, "listen": listen.to_string(), "guarantee": guarantee });
+    if let Value::Object(fields) = &mut line {
+        fields.extend(more);
+    }
+    let mut out = std::io::stdout().lock();
+    // A closed standard output is no reason to stop serving.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0.
+pub(crate) async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+}

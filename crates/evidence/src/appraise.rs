@@ -1,0 +1,43 @@
+//! The seam between a channel and whatever decides on the evidence it received.
+
+use crate::ReportData;
+
+/// How evidence is tied to the connection it came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingKind {
+    /// Report data covers claims that hold the hash of the TLS key (`TlsSpki`).
+    TlsSpki,
+    /// Report data covers the TLS exporter of this very session (`TlsExporter`).
+    TlsExporter,
+}
+
+/// What a peer presented, together with what its report data has to be on this connection.
+///
+/// The channel has already checked that `claims` name the key of this connection; whether the
+/// quote is genuine, and whether it signs `expected_report_data`, is for the appraiser.
+#[derive(Clone, Copy, Debug)]
+pub struct Presented<'a> {
+    /// Which binding the channel used.
+    pub binding: BindingKind,
+    /// The CBOR claims exactly as the peer sent them (see [`crate::claims`]).
+    pub claims: &'a [u8],
+    /// Endorsements that the peer stapled; they authenticate themselves by their signatures.
+    pub collateral: Option<&'a [u8]>,
+    /// The report data that the quote must hold.
+    pub expected_report_data: ReportData,
+    /// The quote, unparsed.
+    pub quote: &'a [u8],
+}
+
+/// Decides whether a peer's evidence is accepted.
+///
+/// A channel hands out its stream only together with `Self::Appraised`.
+pub trait Appraise: Send + Sync {
+    /// What a yes is: claims read from signed bytes.
+    type Appraised: Clone + Send + Sync + 'static;
+    /// What a no is: subject, wanted, got.
+    type Rejection: core::error::Error + Send + Sync + 'static;
+
+    /// Appraises one peer's evidence.
+    fn appraise(&self, presented: &Presented<'_>) -> Result<Self::Appraised, Self::Rejection>;
+}

@@ -1,0 +1,35 @@
+//! The seam between a channel and whatever obtains evidence for it.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::ReportData;
+
+/// Obtains evidence over 64 bytes chosen by the caller.
+///
+/// Implementations may block for tens of milliseconds (a TDX quote takes about 39 ms and the
+/// device is serial), so asynchronous callers run them on a blocking thread.
+pub trait Attest: Send + Sync {
+    /// A quote whose report data is `report_data`.
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError>;
+
+    /// Endorsements for the quotes this attester makes, where it has them (stapled for the peer).
+    ///
+    /// The bytes are the JSON of [`crate::collateral`].
+    fn collateral(&self) -> Option<Vec<u8>>;
+
+    /// Whether the evidence is made by software that only imitates a TEE.
+    fn simulated(&self) -> bool;
+}
+
+/// Why no evidence could be obtained.
+#[derive(Debug, thiserror::Error)]
+pub enum AttestError {
+    /// The device refused or failed; the text names the device and what it said.
+    #[error("attester {device} gave no evidence: {reason}")]
+    Device {
+        /// The device or simulator asked.
+        device: String,
+        /// What it answered.
+        reason: String,
+    },
+}
