@@ -1,1 +1,40 @@
-//! 
+//! What the tests across the house share: where the checkout is and which files it holds.
+
+use std::path::{Path, PathBuf};
+
+/// The root of the checkout.
+pub fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the checkout").into()
+}
+
+/// Every file under `folder` of the checkout whose name ends in one of `endings`, sorted, without
+/// build output.
+///
+/// `folder` is relative to the checkout; an absent folder gives no files.
+pub fn files_under(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(&checkout().join(folder), endings, &mut found);
+    found.sort();
+    found
+}
+
+fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    const NOT_OURS: &[&str] = &[".git", ".venv", "artifacts", "bench-out", "corpus", "target"];
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if path.is_dir() {
+            if !NOT_OURS.contains(&name.as_ref()) {
+                collect(&path, endings, found);
+            }
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+}
+
+/// A path as the reader of a failed test wants it: relative to the checkout.
+pub fn shown(path: &Path) -> String {
+    path.strip_prefix(checkout()).unwrap_or(path).display().to_string()
+}

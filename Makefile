@@ -1,0 +1,70 @@
+# The two commands: `make bench` (the main job) and `make test`. Each sets up what it needs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release/confide
+DEBUG := $(TARGET)/debug/confide
+VENV := .venv
+OUT ?= bench-out
+BENCH_FLAGS ?= --quick
+FUZZ_SECONDS ?= 5
+
+.PHONY: help bench build test style unit no-std vectors python selftest fuzz long clean tools
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
+
+bench: build  ## the main job: an attested chat on loopback, and what each layer of it costs
+	$(RELEASE) bench run main $(BENCH_FLAGS) --out $(OUT)
+
+build: tools  ## the release binaries: confide, and the arms of its instrument
+	cargo build --release --locked -p confide-cli -p confide-arms -p confide-arm-dcap-qvl
+
+test: style unit no-std vectors python selftest fuzz  ## everything that CI checks
+	@echo "all tests passed"
+
+style: tools  ## rustfmt and clippy, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit: tools  ## the tests beside the code and across processes
+	cargo build --workspace --bins --locked
+	cargo test --workspace --locked
+
+no-std: tools  ## the appraisal builds for a target that has no std
+	tests/no_std.sh
+
+vectors: unit  ## foreign attestation vectors, through the command line
+	@if [ -d ../shared/vectors ]; then \
+	  python3 ../shared/vectors/run.py $(DEBUG) ../shared/vectors --versions 3,4; \
+	else echo "skipped: no foreign vectors"; fi
+
+python: unit $(VENV)/ready  ## the openai package and curl against the server
+	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
+
+selftest: unit  ## the instrument finds a known delay and stays quiet without one
+	$(DEBUG) bench selftest
+
+fuzz: tools  ## each parser, FUZZ_SECONDS each
+	tests/fuzz.sh $(FUZZ_SECONDS)
+
+long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
+	tests/fuzz.sh 600
+	for suite in verify generate nested chat; do \
+	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite; done
+
+$(VENV)/ready: tests/python/requirements.txt
+	python3 -m venv $(VENV) || { echo "python3 has no venv: ask for the package python3-venv"; exit 1; }
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
+	touch $@
+
+tools:
+	@for tool in cargo cc python3; do command -v $$tool >/dev/null || { \
+	  echo "$$tool is missing: ask for Rust 1.95 or newer (cargo), gcc (cc) or python3"; exit 1; }; done
+
+clean:  ## remove what was built
+	cargo clean
+	rm -rf $(VENV) bench-out

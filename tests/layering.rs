@@ -1,0 +1,175 @@
+//! The plan of the house as a test: who may import whom (ARCHITECTURE.md, "The floors").
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use confide_tests::{checkout, files_under, shown};
+use toml::{Table, Value};
+
+/// Each room and the rooms it may use. Only downward; wings never import each other.
+const MAY_USE: &[(&str, &[&str])] = &[
+    // ground
+    ("crates/estimate", &[]),
+    ("crates/evidence", &[]),
+    // wing A: attestation
+    ("crates/channel", &["evidence"]),
+    ("crates/fake-attester", &["evidence"]),
+    ("crates/verifier", &["evidence"]),
+    ("crates/verifier-aws-lc", &["verifier"]),
+    // floor 2: engines
+    ("crates/engine", &[]),
+    ("crates/native", &["engine"]),
+    // floor 3: programs as libraries
+    ("crates/client", &["channel", "evidence", "verifier", "verifier-aws-lc"]),
+    ("crates/gateway", &["channel", "evidence"]),
+    ("crates/serve", &["engine"]),
+    // top
+    (
+        "crates/cli",
+        &[
+            "bench",
+            "channel",
+            "client",
+            "engine",
+            "evidence",
+            "fake-attester",
+            "gateway",
+            "native",
+            "serve",
+            "verifier",
+            "verifier-aws-lc",
+        ],
+    ),
+    // beside the house: the harness knows no product, its arms are processes
+    ("bench/harness", &["estimate"]),
+    (
+        "bench/arms",
+        &["channel", "client", "evidence", "fake-attester", "verifier", "verifier-aws-lc"],
+    ),
+    ("bench/peers/dcap-qvl", &[]),
+    ("tests", &[]),
+];
+
+/// Libraries that only the named rooms may link, each with its reason.
+const ONLY_IN: &[(&str, &[&str], &str)] = &[
+    ("candle-core", &["crates/native"], "it is slow to build"),
+    ("dcap-qvl", &["bench/peers/dcap-qvl"], "it is the oracle and a peer, never the verifier"),
+    ("pyo3", &["crates/py"], "only the Python binding names it"),
+    ("wasm-bindgen", &["crates/wasm"], "only the browser binding names it"),
+];
+
+#[test]
+fn every_room_is_in_the_plan_and_every_room_of_the_plan_exists() {
+    let planned: BTreeSet<String> = MAY_USE.iter().map(|(room, _)| (*room).into()).collect();
+    let built: BTreeSet<String> = files_under("", &["Cargo.toml"])
+        .iter()
+        .map(|manifest| shown(manifest.parent().expect("a manifest has a folder")))
+        .filter(|room| !room.is_empty() && room != "fuzz")
+        .collect();
+    assert_eq!(planned, built, "left: the plan, right: the folders with a manifest");
+}
+
+#[test]
+fn rooms_import_only_downward() {
+    for (room, allowed) in MAY_USE {
+        for used in confide_dependencies(room, "dependencies") {
+            assert!(
+                allowed.contains(&used.as_str()),
+                "{room} imports {used}; the plan allows {allowed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wings_do_not_meet_even_in_tests() {
+    // A test may reach the fake attester and the crates above the one it tests, never the cli.
+    for (room, _) in MAY_USE {
+        let used = confide_dependencies(room, "dev-dependencies");
+        assert!(!used.contains("cli"), "{room} imports the cli in its tests");
+    }
+}
+
+#[test]
+fn heavy_and_foreign_libraries_stay_in_their_rooms() {
+    for (library, rooms, reason) in ONLY_IN {
+        for (room, _) in MAY_USE {
+            let linked = dependencies(room, "dependencies").contains_key(*library);
+            assert!(!linked || rooms.contains(room), "{room} links {library}, but {reason}");
+        }
+    }
+}
+
+#[test]
+fn evidence_and_verifier_are_built_without_std() {
+    for room in ["crates/evidence", "crates/verifier", "crates/verifier-aws-lc"] {
+        let path = checkout().join(room).join("src/lib.rs");
+        let text = fs::read_to_string(&path).expect("the crate has a lib.rs");
+        assert!(text.contains("#![no_std]"), "{} must say #![no_std]", shown(&path));
+    }
+}
+
+#[test]
+fn the_wall_clock_the_environment_and_the_arguments_are_read_on_the_top_floor_only() {
+    const READERS: &[&str] = &["SystemTime::now", "env::args", "env::var", "UNIX_EPOCH.elapsed"];
+    const TOP: &[&str] = &["bench/", "crates/cli/", "tests/"];
+    for path in files_under("", &[".rs"]) {
+        let shown = shown(&path);
+        if TOP.iter().any(|top| shown.starts_with(top)) || shown.contains("/tests/") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file is text");
+        for (number, line) in product_lines(&text) {
+            for reader in READERS {
+                assert!(!line.contains(reader), "{shown}:{number} uses {reader}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_collateral_and_attester_rooms_touch_devices() {
+    const DEVICES: &[&str] = &["/dev/tdx", "/dev/sev", "/sys/kernel/config"];
+    for path in files_under("crates", &[".rs"]) {
+        let shown = shown(&path);
+        if shown.starts_with("crates/attester/") || shown.contains("/tests/") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file is text");
+        for (number, line) in product_lines(&text) {
+            for device in DEVICES {
+                assert!(!line.contains(device), "{shown}:{number} names the device {device}");
+            }
+        }
+    }
+}
+
+/// The lines above the in-file tests, without comments, numbered from 1.
+fn product_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .take_while(|(_, line)| !line.trim_start().starts_with("#[cfg(test)]"))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(index, line)| (index + 1, line))
+}
+
+fn confide_dependencies(room: &str, section: &str) -> BTreeSet<String> {
+    dependencies(room, section)
+        .keys()
+        .filter_map(|name| name.strip_prefix("confide-").map(String::from))
+        .collect()
+}
+
+fn dependencies(room: &str, section: &str) -> Table {
+    let path = checkout().join(room).join("Cargo.toml");
+    let manifest = read_manifest(&path);
+    match manifest.get(section) {
+        Some(Value::Table(table)) => table.clone(),
+        _ => Table::new(),
+    }
+}
+
+fn read_manifest(path: &Path) -> Table {
+    let text = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", shown(path)));
+    text.parse().unwrap_or_else(|error| panic!("{} is not TOML: {error}", shown(path)))
+}

@@ -1,0 +1,104 @@
+//! What is linked carries a licence that lets anybody use, change and patent-safely ship it.
+
+use std::process::Command;
+
+use confide_tests::checkout;
+use serde_json::Value;
+
+/// Licences that may be linked. Each alternative of an `OR` suffices; each part of an `AND` counts.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "BlueOak-1.0.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "OpenSSL",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+#[test]
+fn everything_linked_has_a_permissive_licence() {
+    let mut refused = Vec::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap_or("?");
+        let licence = package["license"].as_str().unwrap_or("none named");
+        if !permits(licence) {
+            refused.push(format!("{name}: {licence}"));
+        }
+    }
+    assert!(refused.is_empty(), "licences outside the list: {refused:#?}");
+}
+
+#[test]
+fn copyleft_is_refused() {
+    assert!(!permits("AGPL-3.0-only"));
+    assert!(!permits("MIT AND GPL-3.0-or-later"));
+    assert!(!permits("BUSL-1.1"));
+    assert!(permits("GPL-2.0 OR MIT"));
+    assert!(permits("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(permits("MIT/Apache-2.0"));
+}
+
+/// Every package of the lock file, as `cargo metadata` describes it.
+fn packages() -> Vec<Value> {
+    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(checkout())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
+    metadata["packages"].as_array().expect("metadata lists packages").clone()
+}
+
+/// Whether an SPDX expression leaves a way through [`ALLOWED`]. Brackets, AND, OR; `/` is an old OR.
+fn permits(expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    let answer = any_of(&words, &mut at);
+    answer && at == words.len()
+}
+
+fn any_of(words: &[&str], at: &mut usize) -> bool {
+    let mut answer = all_of(words, at);
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        answer |= all_of(words, at);
+    }
+    answer
+}
+
+fn all_of(words: &[&str], at: &mut usize) -> bool {
+    let mut answer = one(words, at);
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        answer &= one(words, at);
+    }
+    answer
+}
+
+fn one(words: &[&str], at: &mut usize) -> bool {
+    let Some(word) = words.get(*at) else { return false };
+    *at += 1;
+    if *word == "(" {
+        let answer = any_of(words, at);
+        *at += 1;
+        return answer;
+    }
+    let mut name = (*word).to_string();
+    if words.get(*at) == Some(&"WITH") {
+        name = format!("{name} WITH {}", words.get(*at + 1).unwrap_or(&"?"));
+        *at += 2;
+    }
+    ALLOWED.contains(&name.as_str())
+}
