@@ -45,7 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "bench/arms",
         &["channel", "client", "evidence", "fake-attester", "verifier", "verifier-aws-lc"],
     ),
-    ("bench/peers/dcap-qvl", &[]),
+    ("bench/peers/dcap-qvl", &["arm-line"]),
     ("tests", &[]),
 ];
 

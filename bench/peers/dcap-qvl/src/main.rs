@@ -1,0 +1,76 @@
+//! `confide-arm-dcap-qvl verify --quote FILE --collateral FILE --at UNIX [--root DER]`
+//!
+//! The peer gets its collateral already parsed into its own type, once, as its users call it.
+
+use std::{process::ExitCode, thread, time::Instant};
+
+use confide_arm_line::{Hello, Report, Run, Stopwatch, nearest_rank, speak};
+use dcap_qvl::{QuoteCollateralV3, verify::QuoteVerifier};
+use serde_json::json;
+
+struct Input {
+    quote: Vec<u8>,
+    collateral: QuoteCollateralV3,
+    root: Option<Vec<u8>>,
+    at: u64,
+}
+
+fn main() -> ExitCode {
+    let result = read_input().and_then(|input| {
+        let hello = Hello {
+            arm: "dcap-qvl verify (ring)".into(),
+            version: "dcap-qvl 0.7.1".into(),
+            simulated: input.root.is_some(),
+            guarantee: None,
+            threads: 128,
+            note: Some("collateral parsed once, outside the measured part".into()),
+        };
+        speak(&hello, |run| verify(&input, run)).map_err(|error| error.to_string())
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("confide-arm-dcap-qvl: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn read_input() -> Result<Input, String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| arguments.get(at + 1))
+    };
+    let file = |name: &str| {
+        let path = value(name).ok_or_else(|| format!("{name} FILE is missing"))?;
+        std::fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))
+    };
+    let collateral = serde_json::from_slice(&file("--collateral")?)
+        .map_err(|error| format!("cannot parse the collateral: {error}"))?;
+    let at = value("--at").ok_or("--at UNIX is missing")?;
+    let at = at.parse().map_err(|error| format!("--at {at}: {error}"))?;
+    let root = value("--root").map(|_| file("--root")).transpose()?;
+    Ok(Input { quote: file("--quote")?, collateral, root, at })
+}
+
+fn verify(input: &Input, run: &Run) -> Result<Report, String> {
+    run.knows_only(&["workers"])?;
+    let verifier = match &input.root {
+        Some(root) => QuoteVerifier::new(root.clone()),
+        None => QuoteVerifier::new_prod(),
+    };
+    let work = || {
+        verifier
+            .verify(&input.quote, &input.collateral, input.at)
+            .map(|report| report.status)
+            .map_err(|error| format!("dcap-qvl rejected the quote: {error:#}"))
+    };
+    repeat_in_threads(
+        run,
+        "verify",
+        run.number("workers", 1)?,
+        work,
+        |count, status| json!({ "accepted": count, "tcb_status": status }),
+    )
+}
