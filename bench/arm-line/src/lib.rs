@@ -213,7 +213,7 @@ pub fn repeat_in_threads<T: Send>(
         return Err(format!("wanted 1 to {WORKERS_MAX} workers and at least one request"));
     }
     let watch = Stopwatch::start();
-    let outcomes: Vec<Result<(Vec<f64>, Option<T>), String>> = thread::scope(|scope| {
+    let outcomes: Vec<Outcome<T>> = thread::scope(|scope| {
         let threads: Vec<_> =
             (0..workers).map(|_| scope.spawn(|| repeat(run.requests, &work))).collect();
         threads
@@ -243,10 +243,10 @@ pub fn repeat_in_threads<T: Send>(
 /// More threads than this measure the scheduler of this machine and nothing else.
 const WORKERS_MAX: u64 = 1024;
 
-fn repeat<T>(
-    requests: u64,
-    work: &(impl Fn() -> Result<T, String> + Sync),
-) -> Result<(Vec<f64>, Option<T>), String> {
+/// One worker's times in ms and what its last repetition gave, or why one failed.
+type Outcome<T> = Result<(Vec<f64>, Option<T>), String>;
+
+fn repeat<T>(requests: u64, work: &(impl Fn() -> Result<T, String> + Sync)) -> Outcome<T> {
     let (mut times_ms, mut last) = (Vec::new(), None);
     for _ in 0..requests {
         let start = Instant::now();

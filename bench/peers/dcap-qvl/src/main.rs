@@ -2,9 +2,9 @@
 //!
 //! The peer gets its collateral already parsed into its own type, once, as its users call it.
 
-use std::{process::ExitCode, thread, time::Instant};
+use std::process::ExitCode;
 
-use confide_arm_line::{Hello, Report, Run, Stopwatch, nearest_rank, speak};
+use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use dcap_qvl::{QuoteCollateralV3, verify::QuoteVerifier};
 use serde_json::json;
 
