@@ -1,0 +1,99 @@
+//! A small generator of its own, so that a seed means the same plan on every platform and version.
+
+/// xoshiro256** (Blackman and Vigna, 2018), seeded by SplitMix64. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: [u64; 4],
+}
+
+impl Random {
+    /// The generator of this seed.
+    pub fn new(seed: u64) -> Self {
+        let mut x = seed;
+        let mut split = || {
+            x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = x;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        Self { state: [split(), split(), split(), split()] }
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        let s = &mut self.state;
+        let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A number below `bound`, without bias (Lemire, 2019); 0 for a bound of 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 {
+            return 0;
+        }
+        let threshold = bound.wrapping_neg() % bound;
+        loop {
+            let wide = u128::from(self.next_u64()) * u128::from(bound);
+            if wide as u64 >= threshold {
+                return (wide >> 64) as u64;
+            }
+        }
+    }
+
+    /// A number in 0..1 with 53 bits.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Fisher and Yates.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            let j = self.below(i as u64 + 1) as usize;
+            items.swap(i, j);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_numbers_for_ever() {
+        let mut random = Random::new(7);
+        let first: Vec<u64> = (0..3).map(|_| random.next_u64()).collect();
+        assert_eq!(first, KNOWN);
+    }
+
+    #[test]
+    fn below_stays_below_and_reaches_every_value() {
+        let mut random = Random::new(1);
+        let mut seen = [0u32; 7];
+        for _ in 0..7000 {
+            seen[random.below(7) as usize] += 1;
+        }
+        assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
+        assert_eq!(random.below(0), 0);
+        assert!((0.0..1.0).contains(&random.unit()));
+    }
+
+    #[test]
+    fn a_shuffle_keeps_every_item() {
+        let mut items: Vec<u32> = (0..50).collect();
+        Random::new(3).shuffle(&mut items);
+        assert_ne!(items, (0..50).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..50).collect::<Vec<_>>());
+    }
+
+    const KNOWN: [u64; 3] =
+        [12_923_355_070_828_475_994, 5_142_052_590_334_782_674, 15_488_392_906_492_639_638];
+}

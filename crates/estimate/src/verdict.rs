@@ -1,0 +1,170 @@
+//! Holding an interval against a margin that was set before the run.
+
+use crate::{Estimate, normal_quantile};
+
+/// Blocks below which the 99.9 % interval of an A/A pair says nothing: with fewer than 11, the
+/// signs of honest twins agree in every block more often than once in a thousand.
+pub const AA_BLOCKS_MIN: usize = 11;
+
+/// More blocks than this are not advised: the margin is too near the effect.
+const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
+
+/// What was called "no difference that matters" before the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Margin {
+    /// Ratios between 1/(1+m) and 1+m.
+    Relative(f64),
+    /// Differences up to this many units of the metric; one-sided, for "adds at most".
+    AtMost(f64),
+}
+
+/// The three outcomes; outside has two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The whole 95 % interval lies within the margin.
+    Within,
+    /// The whole interval lies above it.
+    Above,
+    /// The whole interval lies below it.
+    Below,
+    /// The interval crosses the margin.
+    Undecided {
+        /// Blocks that would decide, were the estimate exact; `None` for more than 10,000.
+        blocks_wanted: Option<u64>,
+    },
+}
+
+impl Verdict {
+    /// Judges a ratio against [`Margin::Relative`], a difference against [`Margin::AtMost`].
+    pub fn of(estimate: &Estimate, margin: Margin) -> Self {
+        let interval = &estimate.interval;
+        let (low, high) = match margin {
+            Margin::Relative(margin) => (1.0 / (1.0 + margin), 1.0 + margin),
+            Margin::AtMost(limit) => (f64::NEG_INFINITY, limit),
+        };
+        if interval.low > high {
+            Self::Above
+        } else if interval.high < low {
+            Self::Below
+        } else if interval.low >= low && interval.high <= high {
+            Self::Within
+        } else {
+            Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
+        }
+    }
+}
+
+/// What the A/A pair says of the instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AaJudgement {
+    /// No difference found where there is none.
+    Valid,
+    /// The 95 % interval lies wholly outside the margin.
+    OutsideMargin,
+    /// The 99.9 % interval excludes 1.
+    ExcludesOne,
+    /// Fewer than [`AA_BLOCKS_MIN`] blocks, and nothing seen in them.
+    TooFewBlocks,
+}
+
+impl AaJudgement {
+    /// Judges the ratio of the two twins. `margin` is relative; 5 % of honest 95 % intervals
+    /// exclude 1 by chance, hence the wider one.
+    pub fn of(ratio: &Estimate, margin: f64) -> Self {
+        let interval = &ratio.interval;
+        if interval.low > 1.0 + margin || interval.high < 1.0 / (1.0 + margin) {
+            Self::OutsideMargin
+        } else if ratio.blocks < AA_BLOCKS_MIN {
+            Self::TooFewBlocks
+        } else if ratio.wide.excludes(1.0) {
+            Self::ExcludesOne
+        } else {
+            Self::Valid
+        }
+    }
+
+    /// True for the two judgements that make a run invalid.
+    pub fn is_invalid(self) -> bool {
+        matches!(self, Self::OutsideMargin | Self::ExcludesOne)
+    }
+}
+
+/// n with 1.96 sd / sqrt(n) below the distance to the nearest edge of the margin.
+fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
+    let distance = match margin {
+        Margin::Relative(margin) => (estimate.value.ln().abs() - margin.ln_1p()).abs(),
+        Margin::AtMost(limit) => (estimate.value - limit).abs(),
+    };
+    let wanted = (normal_quantile(0.975) * estimate.block_sd / distance).powi(2).ceil();
+    let wanted = wanted.max(estimate.blocks as f64 + 1.0);
+    (wanted <= BLOCKS_ADVISED_MAX).then_some(wanted as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Interval, Paired, Random};
+
+    #[test]
+    fn an_interval_inside_the_margin_is_within() {
+        assert_eq!(Verdict::of(&ratio(0.995, 1.015), Margin::Relative(0.02)), Verdict::Within);
+    }
+
+    #[test]
+    fn an_interval_beyond_the_margin_is_above_or_below() {
+        assert_eq!(Verdict::of(&ratio(1.03, 1.07), Margin::Relative(0.02)), Verdict::Above);
+        assert_eq!(Verdict::of(&ratio(0.9, 0.95), Margin::Relative(0.02)), Verdict::Below);
+    }
+
+    #[test]
+    fn an_interval_across_the_margin_is_undecided_and_says_how_many_blocks() {
+        let verdict = Verdict::of(&ratio(1.0, 1.03), Margin::Relative(0.02));
+        let Verdict::Undecided { blocks_wanted: Some(blocks) } = verdict else {
+            panic!("{verdict:?}")
+        };
+        assert!(blocks > 20);
+        let on_the_edge = Verdict::of(&ratio(1.01, 1.0301), Margin::Relative(0.02));
+        assert_eq!(on_the_edge, Verdict::Undecided { blocks_wanted: None });
+    }
+
+    #[test]
+    fn at_most_is_one_sided() {
+        let estimate = |low, high| Estimate { value: (low + high) / 2.0, ..ratio(low, high) };
+        assert_eq!(Verdict::of(&estimate(-9.0, 4.9), Margin::AtMost(5.0)), Verdict::Within);
+        assert_eq!(Verdict::of(&estimate(5.1, 6.0), Margin::AtMost(5.0)), Verdict::Above);
+    }
+
+    #[test]
+    fn an_aa_pair_is_judged_by_margin_and_by_the_wide_interval() {
+        let mut far = ratio(1.03, 1.05);
+        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::OutsideMargin);
+        far.interval = Interval { low: 1.002, high: 1.01, level: 0.95 };
+        far.wide = Interval { low: 1.001, high: 1.012, level: 0.999 };
+        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::ExcludesOne);
+        far.wide = Interval { low: 0.999, high: 1.012, level: 0.999 };
+        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::Valid);
+        far.blocks = 10;
+        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::TooFewBlocks);
+    }
+
+    #[test]
+    fn a_known_delay_of_5_percent_is_found_and_one_of_0_percent_is_not() {
+        let mut random = Random::new(42);
+        let mut noise = || 1.0 + 0.02 * (random.unit() - 0.5);
+        let reference: Vec<f64> = (0..20).map(|_| 40.0 * noise()).collect();
+        let same: Vec<f64> = (0..20).map(|_| 40.0 * noise()).collect();
+        let slow: Vec<f64> = (0..20).map(|_| 42.0 * noise()).collect();
+        let of = |arm: &[f64]| Paired::new(&reference, arm, 1).unwrap().ratio().unwrap();
+        assert_eq!(Verdict::of(&of(&slow), Margin::Relative(0.02)), Verdict::Above);
+        assert!(!of(&slow).interval.excludes(1.05));
+        assert_eq!(Verdict::of(&of(&same), Margin::Relative(0.02)), Verdict::Within);
+        assert_eq!(AaJudgement::of(&of(&same), 0.02), AaJudgement::Valid);
+        assert_eq!(AaJudgement::of(&of(&slow), 0.02), AaJudgement::OutsideMargin);
+    }
+
+    fn ratio(low: f64, high: f64) -> Estimate {
+        let interval = Interval { low, high, level: 0.95 };
+        let value = (low * high).sqrt();
+        Estimate { value, interval, wide: interval, block_sd: 0.03, blocks: 20 }
+    }
+}

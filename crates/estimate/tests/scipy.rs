@@ -1,0 +1,107 @@
+//! The bootstrap against `scipy.stats.bootstrap`; `vectors/estimate/make.py` wrote the vectors.
+
+use confide_estimate::{Bca, Paired, RESAMPLES};
+use serde::{Deserialize, de::DeserializeOwned};
+
+#[derive(Deserialize)]
+struct Cases<T> {
+    cases: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Exact {
+    name: String,
+    values: Vec<f64>,
+    indices: Vec<Vec<usize>>,
+    intervals: Vec<Ends>,
+    bias: f64,
+    acceleration: f64,
+}
+
+#[derive(Deserialize)]
+struct Large {
+    name: String,
+    values: Vec<f64>,
+    intervals: Vec<Ends>,
+    standard_error: f64,
+}
+
+#[derive(Deserialize)]
+struct Ends {
+    level: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Deserialize)]
+struct PairedCase {
+    case: PairedValues,
+}
+
+#[derive(Deserialize)]
+struct PairedValues {
+    reference: Vec<f64>,
+    arm: Vec<f64>,
+    indices: Vec<Vec<usize>>,
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+#[test]
+fn with_scipys_indices_bias_acceleration_and_ends_are_scipys() {
+    let cases: Cases<Exact> = vector("bca.json");
+    for case in cases.cases {
+        let bca = Bca::of_mean_with_indices(&case.values, &case.indices).unwrap();
+        assert_close(bca.bias(), case.bias, 1e-10, &case.name);
+        assert_close(bca.acceleration(), case.acceleration, 1e-10, &case.name);
+        for ends in case.intervals {
+            let interval = bca.interval(ends.level);
+            assert_close(interval.low, ends.low, 1e-9, &case.name);
+            assert_close(interval.high, ends.high, 1e-9, &case.name);
+        }
+    }
+}
+
+#[test]
+fn with_our_generator_the_ends_are_scipys_within_monte_carlo_tolerance() {
+    let cases: Cases<Large> = vector("bca-large.json");
+    for (seed, case) in cases.cases.into_iter().enumerate() {
+        let bca = Bca::of_mean(&case.values, RESAMPLES, seed as u64).unwrap();
+        for ends in case.intervals {
+            let interval = bca.interval(ends.level);
+            // The end of a 99.9 % interval rests on five replicates of 10,000.
+            let share = if ends.level > 0.99 { 0.35 } else { 0.06 };
+            let tolerance = share * case.standard_error;
+            let name = format!("{} at {}", case.name, ends.level);
+            assert_close(interval.low, ends.low, tolerance, &name);
+            assert_close(interval.high, ends.high, tolerance, &name);
+        }
+    }
+}
+
+#[test]
+fn a_paired_ratio_is_scipys_paired_bootstrap() {
+    let PairedCase { case } = vector("paired.json");
+    let logs: Vec<f64> =
+        case.reference.iter().zip(&case.arm).map(|(x, y): (&f64, &f64)| (y / x).ln()).collect();
+    let bca = Bca::of_mean_with_indices(&logs, &case.indices).unwrap();
+    let interval = bca.interval(0.95).map(f64::exp);
+    // scipy interpolates between replicates of the ratio, we between those of its logarithm.
+    assert_close(interval.low, case.low, 1e-6, "low");
+    assert_close(interval.high, case.high, 1e-6, "high");
+    let ratio = Paired::new(&case.reference, &case.arm, 1).unwrap().ratio().unwrap();
+    assert_close(ratio.value, case.ratio, 1e-12, "ratio");
+    assert_close(ratio.interval.low, case.low, 1.5e-3, "low of our own draws");
+    assert_close(ratio.interval.high, case.high, 1.5e-3, "high of our own draws");
+}
+
+fn vector<T: DeserializeOwned>(name: &str) -> T {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/estimate/");
+    let text = std::fs::read_to_string(format!("{folder}{name}")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn assert_close(got: f64, wanted: f64, tolerance: f64, name: &str) {
+    assert!((got - wanted).abs() <= tolerance, "{name}: wanted {wanted}, got {got}");
+}
