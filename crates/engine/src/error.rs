@@ -1,0 +1,40 @@
+/// Why an engine gives no token, or no further one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The request names a model that this engine does not serve.
+    #[error("model {got:?} is not served here")]
+    UnknownModel {
+        /// The name in the request.
+        got: String,
+    },
+    /// The prompt cannot be rendered or tokenised.
+    #[error("prompt cannot be used: {reason}")]
+    Prompt {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The prompt leaves no room.
+    #[error("prompt is too long: wanted at most {limit} tokens, got {got}")]
+    PromptTooLong {
+        /// Tokens in the prompt.
+        got: u32,
+        /// The smaller one of the request's limit and the model's context less one token.
+        limit: u32,
+    },
+    /// As many requests wait as may wait.
+    #[error("queue is full: wanted at most {limit} waiting requests")]
+    QueueFull {
+        /// The bound of the queue.
+        limit: usize,
+    },
+    /// The engine has stopped.
+    #[error("engine has stopped")]
+    Stopped,
+    /// The engine failed while it generated.
+    #[error("generation failed: {reason}")]
+    Failed {
+        /// What failed.
+        reason: String,
+    },
+}

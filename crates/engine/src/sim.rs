@@ -1,0 +1,435 @@
+//! The engine without a model: simulated tokens at known instants.
+//!
+//! The answer follows from seed and prompt. Token *i* (from 0) is due at exactly
+//! `start + ttft + i / rate`, computed from `start` each time, so that no error adds up; tokens that
+//! are late come together. There is no load model: generations do not slow each other.
+
+use std::{
+    borrow::Cow,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use futures_util::Stream;
+
+use crate::{
+    Engine, EngineError, Event, FinishReason, Generation, Model, Prompt, Request, StopFilter,
+    Token, Usage, timer::Timer,
+};
+
+/// How the simulated model behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Name that requests use.
+    pub model_name: String,
+    /// From the request to the first token.
+    pub ttft: Duration,
+    /// Tokens per second after the first; `None` is as fast as the reader reads.
+    pub tokens_per_second: Option<f64>,
+    /// Length of the answer where the request sets no `max_tokens`.
+    pub answer_tokens: u32,
+    /// Longest prompt and completion together.
+    pub context_tokens: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            model_name: "sim".into(),
+            ttft: Duration::ZERO,
+            tokens_per_second: None,
+            answer_tokens: 64,
+            context_tokens: 131_072,
+        }
+    }
+}
+
+/// The simulated engine.
+#[derive(Debug)]
+pub struct Sim {
+    options: Options,
+    timer: Timer,
+}
+
+impl Sim {
+    /// Starts the engine and its timer thread.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`] where no thread can be had.
+    pub fn new(options: Options) -> Result<Self, EngineError> {
+        let timer = Timer::start()
+            .map_err(|error| EngineError::Failed { reason: format!("timer thread: {error}") })?;
+        Ok(Self { options, timer })
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), EngineError> {
+        if model == self.options.model_name {
+            return Ok(());
+        }
+        Err(EngineError::UnknownModel { got: model.into() })
+    }
+}
+
+impl Engine for Sim {
+    fn models(&self) -> Vec<Model> {
+        vec![Model {
+            name: self.options.model_name.clone(),
+            context_tokens: self.options.context_tokens,
+            manifest_sha256: None,
+        }]
+    }
+
+    fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
+        self.check_model(model)?;
+        Ok(prompt_tokens(prompt))
+    }
+
+    fn generate(&self, request: Request) -> Result<Generation, EngineError> {
+        let start = Instant::now();
+        let got = self.count(&request.model, &request.prompt)?;
+        let limit = request.prompt_tokens_max.min(self.options.context_tokens.saturating_sub(1));
+        if got > limit {
+            return Err(EngineError::PromptTooLong { got, limit });
+        }
+        let room = self.options.context_tokens - got;
+        let wanted = request.max_tokens.unwrap_or(self.options.answer_tokens);
+        let (length, at_length) = match request.max_tokens {
+            None if wanted <= room => (wanted, FinishReason::Stop),
+            _ => (wanted.min(room), FinishReason::Length),
+        };
+        let schedule =
+            Schedule { start, ttft: self.options.ttft, rate: self.options.tokens_per_second };
+        let events = Simulated {
+            alarm: None,
+            at_length,
+            ended: false,
+            length,
+            random: seed_of(&request),
+            schedule,
+            sent: 0,
+            stop: StopFilter::new(&request.stop),
+            timer: self.timer.clone(),
+            prompt_tokens: got,
+        };
+        Ok(Generation::new(got, events))
+    }
+
+    fn slots(&self) -> usize {
+        // Nothing is shared, so only memory bounds them.
+        4096
+    }
+}
+
+/// Number of word pieces in a text: a piece is up to eight letters or digits with the space before
+/// them, or one other character. Every simulated token is one piece.
+pub fn pieces(text: &str) -> u32 {
+    const PIECE_CHARS_MAX: u32 = 8;
+    let (mut count, mut letters) = (0u32, 0u32);
+    let mut after_space = false;
+    for character in text.chars() {
+        if character.is_alphanumeric() {
+            if letters == 0 || letters == PIECE_CHARS_MAX {
+                letters = 0;
+                // The space before a word belongs to it and is counted already.
+                count += u32::from(!after_space);
+            }
+            letters += 1;
+            after_space = false;
+        } else {
+            letters = 0;
+            after_space = character == ' ';
+            count = count.saturating_add(1);
+        }
+    }
+    count
+}
+
+/// When the tokens of one generation are due.
+#[derive(Clone, Copy, Debug)]
+struct Schedule {
+    start: Instant,
+    ttft: Duration,
+    rate: Option<f64>,
+}
+
+impl Schedule {
+    /// The instant of token `index`; `None` where that is now, whenever now is.
+    fn due(&self, index: u32) -> Option<Instant> {
+        let after = match self.rate {
+            Some(rate) if rate > 0.0 => f64::from(index) / rate,
+            _ if self.ttft.is_zero() => return None,
+            _ => 0.0,
+        };
+        // A rate so low that the instant cannot be told is a token that never comes.
+        let after = Duration::try_from_secs_f64(after).unwrap_or(FOREVER).min(FOREVER);
+        Some(self.start + self.ttft.min(FOREVER) + after)
+    }
+}
+
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+struct Simulated {
+    alarm: Option<(Instant, Waker)>,
+    at_length: FinishReason,
+    ended: bool,
+    length: u32,
+    random: u64,
+    schedule: Schedule,
+    sent: u32,
+    stop: StopFilter,
+    timer: Timer,
+    prompt_tokens: u32,
+}
+
+impl Simulated {
+    fn next_token(&mut self) -> Token {
+        let id = (split_mix(&mut self.random) % WORDS.len() as u64) as u32;
+        let word = WORDS[id as usize];
+        let word = if self.sent == 0 { &word[1..] } else { word };
+        self.sent += 1;
+        if self.stop.is_idle() {
+            return Token { id, text: Cow::Borrowed(word) };
+        }
+        Token { id, text: Cow::Owned(self.stop.push(word)) }
+    }
+
+    /// Polls that come before the alarm set no second one.
+    fn set_alarm(&mut self, due: Instant, waker: &Waker) {
+        if let Some((set, by)) = &self.alarm
+            && *set == due
+            && by.will_wake(waker)
+        {
+            return;
+        }
+        self.timer.wake_at(due, waker.clone());
+        self.alarm = Some((due, waker.clone()));
+    }
+
+    fn finish(&mut self, reason: FinishReason) -> Event {
+        self.ended = true;
+        let usage = Usage { prompt_tokens: self.prompt_tokens, completion_tokens: self.sent };
+        Event::Finished { reason, tail: self.stop.finish(), usage }
+    }
+}
+
+impl Stream for Simulated {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if self.stop.stopped() {
+            return Poll::Ready(Some(self.finish(FinishReason::Stop)));
+        }
+        if self.sent == self.length {
+            let reason = self.at_length;
+            return Poll::Ready(Some(self.finish(reason)));
+        }
+        if let Some(due) = self.schedule.due(self.sent)
+            && Instant::now() < due
+        {
+            self.set_alarm(due, context.waker());
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Event::Token(self.next_token())))
+    }
+}
+
+fn prompt_tokens(prompt: &Prompt) -> u32 {
+    match prompt {
+        Prompt::Text(text) => pieces(text),
+        // One token per message for its role, as chat templates have.
+        Prompt::Chat(messages) => messages
+            .iter()
+            .fold(0u32, |sum, message| sum.saturating_add(pieces(&message.content) + 1)),
+    }
+}
+
+/// FNV-1a over the seed and everything said.
+fn seed_of(request: &Request) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut take = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    take(&request.sampling.seed.to_le_bytes());
+    match &request.prompt {
+        Prompt::Text(text) => take(text.as_bytes()),
+        Prompt::Chat(messages) => {
+            for message in messages {
+                take(message.role.as_str().as_bytes());
+                take(&[0]);
+                take(message.content.as_bytes());
+                take(&[0]);
+            }
+        }
+    }
+    hash
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The vocabulary: each one piece, with its space.
+#[rustfmt::skip]
+const WORDS: [&str; 64] = [
+    " a", " about", " after", " all", " and", " answer", " as", " at", " be", " before", " by",
+    " can", " clear", " close", " do", " each", " end", " far", " few", " find", " first", " for",
+    " from", " give", " go", " good", " has", " have", " here", " how", " if", " in", " is", " it",
+    " keep", " know", " less", " like", " long", " make", " many", " more", " new", " no", " not",
+    " now", " of", " on", " one", " open", " or", " out", " read", " say", " see", " so", " that",
+    " the", " then", " this", " to", " we", " what", " with",
+];
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+    use crate::{Message, Role};
+
+    fn sim(options: Options) -> Sim {
+        Sim::new(options).expect("a timer thread")
+    }
+
+    fn ask(text: &str, max_tokens: Option<u32>) -> Request {
+        Request { max_tokens, ..Request::new("sim", Prompt::Text(text.into())) }
+    }
+
+    async fn answer(sim: &Sim, request: Request) -> (String, u32, FinishReason, Usage) {
+        let mut text = String::new();
+        let mut tokens = 0;
+        let mut generation = sim.generate(request).expect("a generation");
+        while let Some(event) = generation.next().await {
+            match event {
+                Event::Token(token) => {
+                    tokens += 1;
+                    text.push_str(&token.text);
+                }
+                Event::Finished { reason, tail, usage } => {
+                    assert_eq!(generation.next().await, None);
+                    return (text + &tail, tokens, reason, usage);
+                }
+                Event::Failed(error) => panic!("{error}"),
+            }
+        }
+        panic!("the stream ended without an end");
+    }
+
+    #[tokio::test]
+    async fn usage_is_the_number_of_events_and_of_pieces() {
+        let sim = sim(Options::default());
+        for length in [1, 2, 64, 200] {
+            let (text, tokens, reason, usage) =
+                answer(&sim, ask("How many, please?", Some(length))).await;
+            assert_eq!((tokens, pieces(&text)), (length, length));
+            assert_eq!(usage, Usage { prompt_tokens: 5, completion_tokens: length });
+            assert_eq!(reason, FinishReason::Length);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_limit_ends_by_itself() {
+        let sim = sim(Options { answer_tokens: 7, ..Options::default() });
+        let (_, tokens, reason, _) = answer(&sim, ask("hi", None)).await;
+        assert_eq!((tokens, reason), (7, FinishReason::Stop));
+    }
+
+    #[tokio::test]
+    async fn seed_and_prompt_decide_the_answer() {
+        let sim = sim(Options::default());
+        let seeded = |seed| {
+            let mut request = ask("hello", Some(20));
+            request.sampling.seed = seed;
+            request
+        };
+        let first = answer(&sim, seeded(1)).await;
+        assert_eq!(first, answer(&sim, seeded(1)).await);
+        assert_ne!(first.0, answer(&sim, seeded(2)).await.0);
+        assert_ne!(first.0, answer(&sim, ask("other", Some(20))).await.0);
+    }
+
+    #[tokio::test]
+    async fn a_stop_string_ends_the_answer_and_counts_its_tokens() {
+        let sim = sim(Options::default());
+        let (whole, ..) = answer(&sim, ask("stop", Some(50))).await;
+        let words: Vec<&str> = whole.split(' ').collect();
+        let stop = format!("{} {}", words[10], words[11]);
+        let cut = whole.find(&stop).expect("it is there");
+        let request = Request { stop: vec![stop], ..ask("stop", Some(50)) };
+        let (text, tokens, reason, usage) = answer(&sim, request).await;
+        assert_eq!(text, whole[..cut]);
+        assert_eq!(reason, FinishReason::Stop);
+        assert_eq!(usage.completion_tokens, tokens);
+    }
+
+    #[tokio::test]
+    async fn tokens_are_never_early() {
+        let sim = sim(Options {
+            ttft: Duration::from_millis(5),
+            tokens_per_second: Some(1000.0),
+            ..Options::default()
+        });
+        let before = Instant::now();
+        let mut generation = sim.generate(ask("when", Some(10))).expect("a generation");
+        let mut index = 0;
+        while let Some(Event::Token(_)) = generation.next().await {
+            let due = before + Duration::from_millis(5) + Duration::from_millis(1) * index;
+            assert!(Instant::now() >= due);
+            index += 1;
+        }
+        assert_eq!(index, 10);
+    }
+
+    #[test]
+    fn instants_are_computed_from_the_start_and_do_not_drift() {
+        let start = Instant::now();
+        let schedule = Schedule { start, ttft: Duration::from_millis(40), rate: Some(3.0) };
+        let third = schedule.due(300_000).expect("an instant") - start;
+        assert_eq!(third.as_secs_f64(), 100_000.04);
+        let unlimited = Schedule { start, ttft: Duration::ZERO, rate: None };
+        assert_eq!(unlimited.due(5), None);
+        let never = Schedule { start, ttft: Duration::MAX, rate: Some(1e-300) };
+        assert!(never.due(u32::MAX).is_some());
+    }
+
+    #[test]
+    fn a_prompt_beyond_the_limit_is_refused() {
+        let sim = sim(Options { context_tokens: 10, ..Options::default() });
+        let long = "word ".repeat(11);
+        assert!(matches!(
+            sim.generate(ask(&long, None)),
+            Err(EngineError::PromptTooLong { got: 12, limit: 9 })
+        ));
+        let request = Request { prompt_tokens_max: 2, ..ask("a b c", None) };
+        assert!(matches!(
+            sim.generate(request),
+            Err(EngineError::PromptTooLong { got: 3, limit: 2 })
+        ));
+        assert!(matches!(
+            sim.generate(Request::new("gpt", Prompt::Text("a".into()))),
+            Err(EngineError::UnknownModel { .. })
+        ));
+    }
+
+    #[test]
+    fn pieces_are_words_with_their_space_cut_at_eight() {
+        let message = |content: &str| Message { role: Role::User, content: content.into() };
+        for (text, count) in
+            [("", 0), ("one", 1), (" one two", 2), ("a,b", 3), ("ninechars", 2), ("\n\n", 2)]
+        {
+            assert_eq!(pieces(text), count, "{text:?}");
+        }
+        assert_eq!(prompt_tokens(&Prompt::Chat(vec![message("one"), message("two")])), 4);
+        assert!(WORDS.iter().all(|word| pieces(word) == 1));
+    }
+}

@@ -1,0 +1,106 @@
+/// Ends a text before the first of some strings, wherever token borders fall.
+///
+/// It holds back the end of the text as long as that could still become a stop string.
+#[derive(Clone, Debug, Default)]
+pub struct StopFilter {
+    stops: Vec<String>,
+    held: String,
+    longest: usize,
+    stopped: bool,
+}
+
+impl StopFilter {
+    /// A filter for these strings; empty ones are left out.
+    pub fn new(stops: &[String]) -> Self {
+        let stops: Vec<String> = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
+        let longest = stops.iter().map(String::len).max().unwrap_or(0);
+        Self { stops, held: String::new(), longest, stopped: false }
+    }
+
+    /// Whether there is nothing to look for, so that text may pass by.
+    pub fn is_idle(&self) -> bool {
+        self.stops.is_empty()
+    }
+
+    /// Whether a stop string has come.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Takes more text and gives what is certain to stand before any stop string.
+    pub fn push(&mut self, text: &str) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        self.held.push_str(text);
+        if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop)).min() {
+            self.stopped = true;
+            self.held.truncate(at);
+            return std::mem::take(&mut self.held);
+        }
+        let certain = self.certain_len();
+        let rest = self.held.split_off(certain);
+        std::mem::replace(&mut self.held, rest)
+    }
+
+    /// The text still held back when no more comes.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Length of the held text before the first place where a stop string may have begun.
+    fn certain_len(&self) -> usize {
+        let from = self.held.len().saturating_sub(self.longest.saturating_sub(1));
+        (from..self.held.len())
+            .filter(|&at| self.held.is_char_boundary(at))
+            .find(|&at| self.stops.iter().any(|stop| stop.starts_with(&self.held[at..])))
+            .unwrap_or(self.held.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filtered(stops: &[&str], pieces: &[&str]) -> (String, bool) {
+        let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
+        let mut filter = StopFilter::new(&stops);
+        let mut out: String = pieces.iter().map(|piece| filter.push(piece)).collect();
+        out.push_str(&filter.finish());
+        (out, filter.stopped())
+    }
+
+    #[test]
+    fn text_without_a_stop_string_comes_through_whole() {
+        assert_eq!(
+            filtered(&["END"], &["an E", "N", "ormous ", "EN"]),
+            ("an ENormous EN".into(), false)
+        );
+        assert_eq!(filtered(&[""], &["a", "b"]), ("ab".into(), false));
+    }
+
+    #[test]
+    fn a_stop_string_across_token_borders_ends_the_text_before_it() {
+        assert_eq!(filtered(&["END"], &["one E", "N", "D two"]), ("one ".into(), true));
+        assert_eq!(filtered(&["aab"], &["a", "a", "a", "b", "c"]), ("a".into(), true));
+        assert_eq!(filtered(&["\n\n", "x"], &["ü\n", "\nx"]), ("ü".into(), true));
+    }
+
+    #[test]
+    fn every_cut_of_a_text_gives_the_same_answer() {
+        let text = "größe aaab endeEND rest";
+        let whole = filtered(&["END", "rest"], &[text]);
+        for (at, _) in text.char_indices() {
+            let (left, right) = text.split_at(at);
+            assert_eq!(filtered(&["END", "rest"], &[left, right]), whole, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn text_that_cannot_become_a_stop_string_is_not_held_back() {
+        let mut filter = StopFilter::new(&["\nUser:".into()]);
+        assert_eq!(filter.push("hello"), "hello");
+        assert_eq!(filter.push("\n"), "");
+        assert_eq!(filter.push("Us and them"), "\nUs and them");
+    }
+}
