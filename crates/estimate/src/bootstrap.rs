@@ -118,8 +118,10 @@ fn mean_of(values: impl Iterator<Item = f64>, len: usize) -> f64 {
 /// Mid-rank share of the replicates below the estimate, as a normal quantile. A share of 0 or 1
 /// would be infinite: half a replicate stands in for none.
 fn bias(sorted: &[f64], estimate: f64) -> f64 {
-    let below = sorted.partition_point(|&value| value < estimate);
-    let up_to = sorted.partition_point(|&value| value <= estimate);
+    // A resample that is a permutation of the values has their mean up to rounding: a tie.
+    let slack = 1e-13 * sorted.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let below = sorted.partition_point(|&value| value < estimate - slack);
+    let up_to = sorted.partition_point(|&value| value <= estimate + slack);
     let count = sorted.len() as f64;
     let share = (below + up_to) as f64 / (2.0 * count);
     normal_quantile(share.clamp(0.5 / count, 1.0 - 0.5 / count))
