@@ -1,0 +1,26 @@
+//! Fixed, recognisable values where a machine would have measured something.
+
+use sha2::{Digest, Sha256, Sha384};
+
+/// SHA-384 of `SIMULATED ` and a name: MRTD, RTMRs, MRSEAM.
+pub(crate) fn of_trust_domain(name: &str) -> [u8; 48] {
+    Sha384::digest(format!("SIMULATED {name}")).into()
+}
+
+/// SHA-256 of `SIMULATED ` and a name: MRENCLAVE, MRSIGNER.
+pub(crate) fn of_enclave(name: &str) -> [u8; 32] {
+    Sha256::digest(format!("SIMULATED {name}")).into()
+}
+
+/// 16 bytes that name this simulated platform, different for each seed, which they do not reveal.
+pub(crate) fn platform_id(seed: &[u8; 32], name: &str) -> [u8; 16] {
+    let hash = Sha256::new()
+        .chain_update(b"confide SIMULATED platform v1\0")
+        .chain_update(name)
+        .chain_update([0])
+        .chain_update(seed)
+        .finalize();
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash[..16]);
+    id
+}

@@ -1,0 +1,241 @@
+//! The bytes of a quote, little-endian throughout.
+//!
+//! v4 (TDX): Intel TDX DCAP Quoting Library API, appendix A.3. v3 (SGX): Intel SGX ECDSA
+//! QuoteLibReference DCAP API, appendix A. Everything that does not depend on the report data is
+//! laid out once, when the simulated quoting enclave starts, as the hardware's is.
+
+use confide_evidence::ReportData;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Options, Tee,
+    keys::{Key, Role},
+    measurements::{of_enclave, of_trust_domain},
+    pki::Pki,
+    plan::Plan,
+    tcb::{QuotingEnclave, tee_tcb_svn},
+};
+
+/// Intel's quoting enclave, 939a7233-f79c-4ca9-940a-0db3957f0607.
+const QE_VENDOR_ID: [u8; 16] = [
+    0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9, 0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07,
+];
+/// The header's user data and the QE's authentication data are free text to verifiers.
+const USER_DATA: &[u8; 20] = b"SIMULATED by confide";
+const QE_AUTHENTICATION_DATA: &[u8; 32] = b"SIMULATED QE authentication data";
+
+const ECDSA_P256: u16 = 2;
+const TEE_SGX: u32 = 0;
+const TEE_TDX: u32 = 0x81;
+const CERTIFICATION_PCK_CHAIN: u16 = 5;
+const CERTIFICATION_QE_REPORT: u16 = 6;
+
+const REPORT_DATA_BYTES: usize = 64;
+
+/// TD attributes: bit 0 is DEBUG, bit 28 SEPT_VE_DISABLE.
+const TD_DEBUG: u64 = 1;
+const TD_SEPT_VE_DISABLE: u64 = 1 << 28;
+/// x87, SSE, AVX, AVX-512, PKRU and AMX: what a Sapphire Rapids guest is given.
+const TD_XFAM: u64 = 0x0006_02e7;
+
+/// Enclave attributes: INIT, DEBUG, MODE64BIT, PROVISION_KEY.
+const SGX_INIT: u64 = 1;
+const SGX_DEBUG: u64 = 1 << 1;
+const SGX_MODE64: u64 = 1 << 2;
+const SGX_PROVISION_KEY: u64 = 1 << 4;
+/// x87, SSE, AVX, AVX-512.
+const SGX_XFRM: u64 = 0xe7;
+
+/// Signs quotes with its attestation key.
+pub(crate) struct Quoter {
+    attestation_key: Key,
+    /// Header and report with zero report data, which is the report's last field in both kinds.
+    unsigned: Vec<u8>,
+    /// All that follows the signature.
+    certification: Vec<u8>,
+}
+
+impl Quoter {
+    pub(crate) fn new(options: &Options, plan: &Plan, pki: &Pki) -> Self {
+        let attestation_key = Key::derive(&options.seed, Role::AttestationKey);
+        let enclave = QuotingEnclave::running(options.tee, plan);
+        let mut unsigned = header(options.tee, &enclave, plan);
+        match options.tee {
+            Tee::Tdx => unsigned.extend(trust_domain_report(options.debug, plan)),
+            Tee::Sgx => unsigned.extend(workload_report(options.debug, plan)),
+        }
+        let certification = certify(options.tee, &attestation_key, &enclave, plan, pki);
+        Self { attestation_key, unsigned, certification }
+    }
+
+    pub(crate) fn quote(&self, report_data: &ReportData) -> Vec<u8> {
+        let mut quote = self.unsigned.clone();
+        let end = quote.len();
+        quote[end - REPORT_DATA_BYTES..].copy_from_slice(&report_data.0);
+        let signature = self.attestation_key.sign_raw(&quote);
+        quote.extend(length(signature.len() + self.certification.len()));
+        quote.extend(signature);
+        quote.extend(&self.certification);
+        quote
+    }
+}
+
+/// 48 bytes. Version 3 holds the SVNs of QE and PCE where version 4 has reserved zeros.
+fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
+    let (version, tee_type, qe_svn, pce_svn) = match tee {
+        Tee::Tdx => (4_u16, TEE_TDX, 0, 0),
+        Tee::Sgx => (3, TEE_SGX, enclave.isv_svn, plan.level.pce_svn()),
+    };
+    [
+        &version.to_le_bytes()[..],
+        &ECDSA_P256.to_le_bytes(),
+        &tee_type.to_le_bytes(),
+        &qe_svn.to_le_bytes(),
+        &pce_svn.to_le_bytes(),
+        &QE_VENDOR_ID,
+        USER_DATA,
+    ]
+    .concat()
+}
+
+/// The TD report of TDX 1.0, 584 bytes.
+fn trust_domain_report(debug: bool, plan: &Plan) -> Vec<u8> {
+    let sept = if plan.sept_ve_disable { TD_SEPT_VE_DISABLE } else { 0 };
+    let attributes = if debug { sept | TD_DEBUG } else { sept };
+    let zero = [0; 48];
+    [
+        &tee_tcb_svn(plan)[..],
+        &of_trust_domain("mrseam"),
+        &zero,   // MRSIGNERSEAM: zero for a module that Intel signed
+        &[0; 8], // SEAMATTRIBUTES
+        &attributes.to_le_bytes(),
+        &TD_XFAM.to_le_bytes(),
+        &of_trust_domain("mrtd"),
+        &zero, // MRCONFIGID
+        &zero, // MROWNER
+        &zero, // MROWNERCONFIG
+        &of_trust_domain("rtmr0"),
+        &of_trust_domain("rtmr1"),
+        &of_trust_domain("rtmr2"),
+        &of_trust_domain("rtmr3"),
+        &[0; REPORT_DATA_BYTES],
+    ]
+    .concat()
+}
+
+/// The report of the simulated application enclave.
+fn workload_report(debug: bool, plan: &Plan) -> Vec<u8> {
+    let attributes = SGX_INIT | SGX_MODE64 | if debug { SGX_DEBUG } else { 0 };
+    enclave_report(&EnclaveReport {
+        cpu_svn: plan.level.cpu_svn(),
+        attributes,
+        mr_enclave: of_enclave("mrenclave"),
+        mr_signer: of_enclave("mrsigner"),
+        isv_prod_id: WORKLOAD_PROD_ID,
+        isv_svn: WORKLOAD_SVN,
+        report_data: [0; REPORT_DATA_BYTES],
+    })
+}
+
+/// Product number and SVN of the simulated application enclave.
+pub(crate) const WORKLOAD_PROD_ID: u16 = 1;
+pub(crate) const WORKLOAD_SVN: u16 = 1;
+
+/// Attestation key, QE report and its signature, authentication data, PCK chain.
+fn certify(
+    tee: Tee,
+    attestation_key: &Key,
+    enclave: &QuotingEnclave,
+    plan: &Plan,
+    pki: &Pki,
+) -> Vec<u8> {
+    let mut vouched = Sha256::new().chain_update(attestation_key.point());
+    if !plan.unbound_key {
+        vouched = vouched.chain_update(QE_AUTHENTICATION_DATA);
+    }
+    let report = enclave_report(&EnclaveReport {
+        cpu_svn: plan.level.cpu_svn(),
+        attributes: SGX_INIT | SGX_MODE64 | SGX_PROVISION_KEY,
+        mr_enclave: of_enclave("quoting enclave mrenclave"),
+        mr_signer: enclave.mr_signer(),
+        isv_prod_id: enclave.isv_prod_id,
+        isv_svn: enclave.isv_svn,
+        report_data: ReportData::from_digest(vouched.finalize().into()).0,
+    });
+    // Intel's chain ends with a zero byte that counts as part of it.
+    let chain = [pki.pck_pem.as_str(), &pki.platform_ca_pem, &pki.root_pem, "\0"].concat();
+    let qe_certification = [
+        &report[..],
+        &pki.pck.sign_raw(&report),
+        &short_length(QE_AUTHENTICATION_DATA.len()),
+        QE_AUTHENTICATION_DATA,
+        &CERTIFICATION_PCK_CHAIN.to_le_bytes(),
+        &length(chain.len()),
+        chain.as_bytes(),
+    ]
+    .concat();
+    match tee {
+        Tee::Sgx => [attestation_key.point(), &qe_certification].concat(),
+        Tee::Tdx => [
+            attestation_key.point(),
+            &CERTIFICATION_QE_REPORT.to_le_bytes(),
+            &length(qe_certification.len()),
+            &qe_certification,
+        ]
+        .concat(),
+    }
+}
+
+struct EnclaveReport {
+    cpu_svn: [u8; 16],
+    attributes: u64,
+    mr_enclave: [u8; 32],
+    mr_signer: [u8; 32],
+    isv_prod_id: u16,
+    isv_svn: u16,
+    report_data: [u8; REPORT_DATA_BYTES],
+}
+
+/// 384 bytes (`sgx_report_body_t`).
+fn enclave_report(report: &EnclaveReport) -> Vec<u8> {
+    [
+        &report.cpu_svn[..],
+        &[0; 4],  // MISCSELECT
+        &[0; 28], // reserved
+        &report.attributes.to_le_bytes(),
+        &SGX_XFRM.to_le_bytes(),
+        &report.mr_enclave,
+        &[0; 32], // reserved
+        &report.mr_signer,
+        &[0; 96], // reserved
+        &report.isv_prod_id.to_le_bytes(),
+        &report.isv_svn.to_le_bytes(),
+        &[0; 60], // reserved
+        &report.report_data,
+    ]
+    .concat()
+}
+
+/// All lengths here are those of a few certificates, far below 4 GiB.
+fn length(bytes: usize) -> [u8; 4] {
+    (bytes as u32).to_le_bytes()
+}
+
+fn short_length(bytes: usize) -> [u8; 2] {
+    (bytes as u16).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_has_the_length_of_its_specification() {
+        let plan = Plan::new(1_780_000_000, None);
+        let enclave = QuotingEnclave::of(Tee::Tdx);
+        assert_eq!(header(Tee::Tdx, &enclave, &plan).len(), 48);
+        assert_eq!(header(Tee::Sgx, &enclave, &plan).len(), 48);
+        assert_eq!(trust_domain_report(false, &plan).len(), 584);
+        assert_eq!(workload_report(false, &plan).len(), 384);
+    }
+}

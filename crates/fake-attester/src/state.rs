@@ -1,0 +1,92 @@
+//! The folder from which the same simulated attester is made again.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{Read, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{FakeError, Mode, Options, Tee};
+
+/// Name of the state's file in that folder.
+pub const STATE_FILE: &str = "simulated-attester.json";
+
+/// The state is some 300 bytes; more than this is another file.
+const STATE_BYTES_MAX: u64 = 4096;
+
+const NOTE: &str = "SIMULATED: made by software, protects nothing; whoever reads the seed can sign";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    simulated: bool,
+    note: String,
+    tee: Tee,
+    debug: bool,
+    issued_at: u64,
+    mode: Mode,
+    seed: String,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.seed.zeroize();
+    }
+}
+
+pub(crate) fn save(dir: &Path, options: &Options) -> Result<(), FakeError> {
+    let state = State {
+        simulated: true,
+        note: NOTE.into(),
+        tee: options.tee,
+        debug: options.debug,
+        issued_at: options.issued_at,
+        mode: options.mode,
+        seed: hex::encode(options.seed),
+    };
+    let text = Zeroizing::new(serde_json::to_string_pretty(&state)? + "\n");
+    let path = dir.join(STATE_FILE);
+    write_private(&path, text.as_bytes()).map_err(|source| FakeError::File {
+        action: "write",
+        path,
+        source,
+    })
+}
+
+pub(crate) fn load(dir: &Path) -> Result<Options, FakeError> {
+    let path = dir.join(STATE_FILE);
+    let mut text = Zeroizing::new(String::new());
+    let read = fs::File::open(&path)
+        .and_then(|file| file.take(STATE_BYTES_MAX + 1).read_to_string(&mut text));
+    let refuse = |reason: String| FakeError::State { path: path.clone(), reason };
+    match read {
+        Ok(length) if length as u64 > STATE_BYTES_MAX => {
+            return Err(refuse(format!("wanted at most {STATE_BYTES_MAX} bytes, got more")));
+        }
+        Ok(_) => {}
+        Err(source) => return Err(FakeError::File { action: "read", path, source }),
+    }
+    let state: State = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    if !state.simulated {
+        return Err(refuse("wanted simulated to be true, got false".into()));
+    }
+    let mut seed = [0; 32];
+    hex::decode_to_slice(&state.seed, &mut seed)
+        .map_err(|error| refuse(format!("seed: wanted 64 hexadecimal digits: {error}")))?;
+    let State { tee, debug, issued_at, mode, .. } = &state;
+    let options = Options { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
+    seed.zeroize();
+    Ok(options)
+}
+
+/// Creates or replaces a file that only its owner may read.
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(bytes)
+}

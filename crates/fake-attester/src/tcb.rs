@@ -1,0 +1,341 @@
+//! The simulated platform's security versions, and the JSON that judges them.
+//!
+//! TCB info v3 and enclave identity v2 as PCS API v4 gives them: compact JSON, fields in Intel's
+//! order, hexadecimal in capitals. The signature covers these very bytes.
+
+use serde::Serialize;
+
+use crate::{
+    FakeError, Tee, measurements,
+    plan::{COLLATERAL_DAYS, Plan},
+    time::{DAY, rfc3339},
+};
+
+/// `SIM` in ASCII and zeros: no real family has this FMSPC.
+pub(crate) const FMSPC: [u8; 6] = *b"SIM\0\0\0";
+const FOREIGN_FMSPC: [u8; 6] = *b"SIM\0\0\x01";
+
+/// Identity of the provisioning certification enclave.
+pub(crate) const PCE_ID: [u8; 2] = [0, 0];
+
+/// Advances with each TCB recovery; Intel's stood at 19 in the middle of 2026.
+const EVALUATION_NUMBER: u32 = 20;
+
+/// Where the platform stands among the levels of the TCB info.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    UpToDate,
+    SwHardeningNeeded,
+    OutOfDate,
+    Revoked,
+}
+
+/// From the best to the worst, as the JSON lists them.
+const LEVELS: [Level; 4] =
+    [Level::UpToDate, Level::SwHardeningNeeded, Level::OutOfDate, Level::Revoked];
+
+impl Level {
+    /// The 16 SGX component SVNs, which are also the CPUSVN of this simulated platform.
+    pub(crate) fn cpu_svn(self) -> [u8; 16] {
+        let (microcode, bios, seamldr) = match self {
+            Self::UpToDate => (8, 4, 6),
+            Self::SwHardeningNeeded => (7, 4, 5),
+            Self::OutOfDate => (6, 3, 3),
+            Self::Revoked => (5, 3, 3),
+        };
+        [microcode, microcode, 2, 2, bios, 1, 0, seamldr, 0, 0, 0, 0, 0, 0, 0, 0]
+    }
+
+    /// SVN of the provisioning certification enclave.
+    pub(crate) fn pce_svn(self) -> u16 {
+        match self {
+            Self::Revoked => 11,
+            _ => 13,
+        }
+    }
+
+    /// The 16 TDX component SVNs that the level demands.
+    fn tdx_svn(self) -> [u8; 16] {
+        let (module, microcode) = match self {
+            Self::UpToDate => (5, 8),
+            Self::SwHardeningNeeded => (5, 7),
+            Self::OutOfDate => (3, 6),
+            Self::Revoked => (3, 5),
+        };
+        [module, 0, microcode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    }
+
+    fn date(self) -> &'static str {
+        match self {
+            Self::UpToDate | Self::SwHardeningNeeded => "2024-11-13T00:00:00Z",
+            Self::OutOfDate => "2024-03-13T00:00:00Z",
+            Self::Revoked => "2018-01-04T00:00:00Z",
+        }
+    }
+
+    fn status(self) -> &'static str {
+        match self {
+            Self::UpToDate => "UpToDate",
+            Self::SwHardeningNeeded => "SWHardeningNeeded",
+            Self::OutOfDate => "OutOfDate",
+            Self::Revoked => "Revoked",
+        }
+    }
+
+    fn advisories(self) -> &'static [&'static str] {
+        match self {
+            Self::UpToDate => &[],
+            Self::SwHardeningNeeded => &["SIMULATED-SA-00002"],
+            Self::OutOfDate => &["SIMULATED-SA-00003", "SIMULATED-SA-00004"],
+            Self::Revoked => &["SIMULATED-SA-00003", "SIMULATED-SA-00004", "SIMULATED-SA-00005"],
+        }
+    }
+}
+
+/// TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
+pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
+    let mut svn = plan.level.tdx_svn();
+    svn[0] = if plan.old_module { OLD_MODULE_SVN } else { MODULE_SVN };
+    svn[1] = MODULE_VERSION;
+    svn
+}
+
+/// Version 1 selects the module identity `TDX_01`.
+const MODULE_VERSION: u8 = 1;
+const MODULE_SVN: u8 = 5;
+const OLD_MODULE_SVN: u8 = 4;
+
+/// What the simulated quoting enclave says of itself, and the QE identity demands.
+pub(crate) struct QuotingEnclave {
+    pub(crate) isv_prod_id: u16,
+    pub(crate) isv_svn: u16,
+    id: &'static str,
+    good_svn: u16,
+    mr_signer: [u8; 32],
+}
+
+impl QuotingEnclave {
+    /// Product numbers and SVNs as Intel's QE and TD QE had them in 2025.
+    pub(crate) fn of(tee: Tee) -> Self {
+        let (id, isv_prod_id, isv_svn) = match tee {
+            Tee::Tdx => ("TD_QE", 2, 4),
+            Tee::Sgx => ("QE", 1, 8),
+        };
+        let mr_signer = measurements::of_enclave("quoting enclave mrsigner");
+        Self { isv_prod_id, isv_svn, id, good_svn: isv_svn, mr_signer }
+    }
+
+    /// The enclave as it runs under `plan`.
+    pub(crate) fn running(tee: Tee, plan: &Plan) -> Self {
+        let mut enclave = Self::of(tee);
+        if plan.old_module && tee == Tee::Sgx {
+            enclave.isv_svn -= 1;
+        }
+        if plan.foreign_qe {
+            enclave.mr_signer = measurements::of_enclave("foreign quoting enclave mrsigner");
+        }
+        enclave
+    }
+
+    pub(crate) fn mr_signer(&self) -> [u8; 32] {
+        self.mr_signer
+    }
+}
+
+/// The TCB info, exactly the bytes to sign.
+pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
+    let tdx = tee == Tee::Tdx;
+    let info = TcbInfo {
+        id: if tdx { "TDX" } else { "SGX" },
+        version: 3,
+        issue_date: rfc3339(plan.collateral_from),
+        next_update: rfc3339(plan.collateral_from + COLLATERAL_DAYS * DAY),
+        fmspc: hex::encode_upper(if plan.foreign_fmspc { FOREIGN_FMSPC } else { FMSPC }),
+        pce_id: hex::encode_upper(PCE_ID),
+        tcb_type: 0,
+        tcb_evaluation_data_number: EVALUATION_NUMBER,
+        tdx_module: tdx.then(Module::intel),
+        tdx_module_identities: tdx.then(module_identities),
+        tcb_levels: LEVELS.iter().map(|&level| platform_level(level, tdx)).collect(),
+    };
+    Ok(serde_json::to_string(&info)?)
+}
+
+/// The QE identity, exactly the bytes to sign.
+pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
+    let enclave = QuotingEnclave::of(tee);
+    let good = enclave.good_svn;
+    let identity = QeIdentity {
+        id: enclave.id,
+        version: 2,
+        issue_date: rfc3339(plan.collateral_from),
+        next_update: rfc3339(plan.collateral_from + COLLATERAL_DAYS * DAY),
+        tcb_evaluation_data_number: EVALUATION_NUMBER,
+        miscselect: "00000000",
+        miscselect_mask: "FFFFFFFF",
+        attributes: "11000000000000000000000000000000",
+        attributes_mask: "FBFFFFFFFFFFFFFF0000000000000000",
+        mrsigner: hex::encode_upper(enclave.mr_signer),
+        isvprodid: enclave.isv_prod_id,
+        tcb_levels: vec![
+            enclave_level(good, Level::UpToDate, &[]),
+            enclave_level(good - 1, Level::OutOfDate, &["SIMULATED-SA-00006"]),
+            enclave_level(good - 2, Level::Revoked, &["SIMULATED-SA-00006", "SIMULATED-SA-00007"]),
+        ],
+    };
+    Ok(serde_json::to_string(&identity)?)
+}
+
+fn module_identities() -> Vec<ModuleIdentity> {
+    let levels = |good: u8| {
+        vec![
+            enclave_level(good.into(), Level::UpToDate, &[]),
+            enclave_level(u16::from(good) - 1, Level::OutOfDate, &["SIMULATED-SA-00001"]),
+        ]
+    };
+    vec![
+        ModuleIdentity { id: "TDX_03", module: Module::intel(), tcb_levels: levels(3) },
+        ModuleIdentity { id: "TDX_01", module: Module::intel(), tcb_levels: levels(MODULE_SVN) },
+    ]
+}
+
+fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbLevel<EnclaveTcb> {
+    TcbLevel {
+        tcb: EnclaveTcb { isvsvn },
+        tcb_date: level.date(),
+        tcb_status: level.status(),
+        advisory_ids: advisories,
+    }
+}
+
+fn platform_level(level: Level, tdx: bool) -> TcbLevel<PlatformTcb> {
+    TcbLevel {
+        tcb: PlatformTcb {
+            sgxtcbcomponents: components(level.cpu_svn(), &SGX_COMPONENTS),
+            pcesvn: level.pce_svn(),
+            tdxtcbcomponents: tdx.then(|| components(level.tdx_svn(), &TDX_COMPONENTS)),
+        },
+        tcb_date: level.date(),
+        tcb_status: level.status(),
+        advisory_ids: level.advisories(),
+    }
+}
+
+fn components(svns: [u8; 16], names: &[(&'static str, &'static str)]) -> Vec<Component> {
+    let named = names.iter().copied().map(Some).chain(std::iter::repeat(None));
+    svns.into_iter()
+        .zip(named)
+        .map(|(svn, name)| Component {
+            svn,
+            category: name.map(|(category, _)| category),
+            kind: name.map(|(_, kind)| kind).filter(|kind| !kind.is_empty()),
+        })
+        .collect()
+}
+
+/// Category and type of the leading components, as PCS names them.
+const SGX_COMPONENTS: [(&str, &str); 6] = [
+    ("BIOS", "Early Microcode Update"),
+    ("OS/VMM", "SGX Late Microcode Update"),
+    ("OS/VMM", "TXT SINIT"),
+    ("BIOS", ""),
+    ("BIOS", ""),
+    ("BIOS", ""),
+];
+const TDX_COMPONENTS: [(&str, &str); 3] =
+    [("OS/VMM", "TDX Module"), ("OS/VMM", "TDX Module"), ("OS/VMM", "TDX Late Microcode Update")];
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TcbInfo {
+    id: &'static str,
+    version: u8,
+    issue_date: String,
+    next_update: String,
+    fmspc: String,
+    pce_id: String,
+    tcb_type: u32,
+    tcb_evaluation_data_number: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tdx_module: Option<Module>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tdx_module_identities: Option<Vec<ModuleIdentity>>,
+    tcb_levels: Vec<TcbLevel<PlatformTcb>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Module {
+    mrsigner: String,
+    attributes: &'static str,
+    attributes_mask: &'static str,
+}
+
+impl Module {
+    /// An Intel-signed module shows as all zero (Intel TDX Module Base Architecture, MRSIGNERSEAM).
+    fn intel() -> Self {
+        Self {
+            mrsigner: "0".repeat(96),
+            attributes: "0000000000000000",
+            attributes_mask: "FFFFFFFFFFFFFFFF",
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ModuleIdentity {
+    id: &'static str,
+    #[serde(flatten)]
+    module: Module,
+    tcb_levels: Vec<TcbLevel<EnclaveTcb>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TcbLevel<T> {
+    tcb: T,
+    tcb_date: &'static str,
+    tcb_status: &'static str,
+    #[serde(rename = "advisoryIDs", skip_serializing_if = "<[_]>::is_empty")]
+    advisory_ids: &'static [&'static str],
+}
+
+#[derive(Serialize)]
+struct PlatformTcb {
+    sgxtcbcomponents: Vec<Component>,
+    pcesvn: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tdxtcbcomponents: Option<Vec<Component>>,
+}
+
+#[derive(Serialize)]
+struct EnclaveTcb {
+    isvsvn: u16,
+}
+
+#[derive(Serialize)]
+struct Component {
+    svn: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'static str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QeIdentity {
+    id: &'static str,
+    version: u8,
+    issue_date: String,
+    next_update: String,
+    tcb_evaluation_data_number: u32,
+    miscselect: &'static str,
+    miscselect_mask: &'static str,
+    attributes: &'static str,
+    attributes_mask: &'static str,
+    mrsigner: String,
+    isvprodid: u16,
+    tcb_levels: Vec<TcbLevel<EnclaveTcb>>,
+}

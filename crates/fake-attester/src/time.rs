@@ -1,0 +1,45 @@
+//! Unix seconds in the two shapes that certificates and JSON want.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+/// Seconds in a day.
+pub(crate) const DAY: u64 = 86_400;
+
+/// 2018-05-21, the day Intel's root begins.
+pub(crate) const ROOT_NOT_BEFORE: u64 = 1_526_860_800;
+
+/// 2049-12-31 23:59:59, the second Intel's root ends.
+pub(crate) const ROOT_NOT_AFTER: u64 = 2_524_607_999;
+
+/// First issue time: late enough that a fault may date collateral back within the root's life.
+pub(crate) const FIRST_ISSUE: u64 = ROOT_NOT_BEFORE + 365 * DAY;
+
+/// Last issue time: a year before the root ends.
+pub(crate) const LAST_ISSUE: u64 = ROOT_NOT_AFTER - 365 * DAY;
+
+/// As rcgen takes times.
+pub(crate) fn date_time(unix: u64) -> OffsetDateTime {
+    OffsetDateTime::UNIX_EPOCH + Duration::from_secs(unix)
+}
+
+/// `2026-01-27T09:01:45Z`, as PCS writes dates.
+pub(crate) fn rfc3339(unix: u64) -> String {
+    let at = date_time(unix);
+    let (year, month, day) = at.to_calendar_date();
+    let (hour, minute, second) = at.to_hms();
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_pcs_writes_them() {
+        assert_eq!(rfc3339(1_769_504_505), "2026-01-27T09:01:45Z");
+        assert_eq!(rfc3339(ROOT_NOT_BEFORE), "2018-05-21T00:00:00Z");
+        assert_eq!(rfc3339(ROOT_NOT_AFTER), "2049-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,195 @@
+//! Simulated evidence before a verifier that knows nothing of the simulation: dcap-qvl 0.7.1
+//! with the simulated root in place of Intel's.
+
+use confide_evidence::{Attest, ReportData};
+use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use dcap_qvl::{
+    QuoteCollateralV3,
+    policy::{QuoteClaims, QuotePolicy},
+    quote::{Quote, Report},
+    verify::{QuoteVerifier, VerifiedReport},
+};
+
+/// 2026-06-01.
+const NOW: u64 = 1_780_272_000;
+const BOTH: [Tee; 2] = [Tee::Tdx, Tee::Sgx];
+
+#[test]
+fn honest_evidence_is_accepted_as_up_to_date() {
+    for tee in BOTH {
+        for now in [NOW, NOW + 29 * 86_400] {
+            let report = verify(&honest(tee), now).unwrap();
+            assert_eq!(report.status, "UpToDate", "{tee:?}");
+            assert!(report.advisory_ids.is_empty());
+        }
+    }
+}
+
+#[test]
+fn honest_evidence_passes_the_strictest_policy() {
+    for tee in BOTH {
+        let claims = claims(&honest(tee), NOW).unwrap();
+        assert_eq!(claims.platform.pck_crl_num, NOW as u32);
+        assert_eq!(claims.platform.root_ca_crl_num, NOW as u32);
+        assert_eq!(claims.platform.pck.ppid.len(), 16);
+        assert_eq!(claims.platform.pck.fmspc, *b"SIM\0\0\0");
+    }
+}
+
+#[test]
+fn evidence_of_a_simulation_is_rejected_under_the_production_root() {
+    for tee in BOTH {
+        let attester = honest(tee);
+        let verifier = QuoteVerifier::new_prod();
+        let quote = attester.quote(&ReportData::ZERO);
+        assert!(verifier.verify(&quote, &collateral(&attester), NOW).is_err());
+    }
+}
+
+#[test]
+fn evidence_under_another_seed_is_rejected() {
+    let other = FakeAttester::new(Options { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
+    let verifier = QuoteVerifier::new(honest(Tee::Tdx).root_der().to_vec());
+    let quote = other.quote(&ReportData::ZERO);
+    assert!(verifier.verify(&quote, &collateral(&other), NOW).is_err());
+}
+
+#[test]
+fn collateral_that_has_ended_is_rejected() {
+    for tee in BOTH {
+        assert!(verify(&honest(tee), NOW + 31 * 86_400).is_err());
+        assert!(verify(&honest(tee), NOW - 1).is_err());
+    }
+}
+
+#[test]
+fn faults_that_no_policy_can_allow_are_rejected() {
+    for tee in BOTH {
+        for fault in [
+            Fault::ExpiredCollateral,
+            Fault::ExpiredCrl,
+            Fault::RevokedPck,
+            Fault::RevokedPlatformCa,
+            Fault::RevokedTcb,
+            Fault::ForeignFmspc,
+            Fault::ForeignQuotingEnclave,
+            Fault::UnboundAttestationKey,
+        ] {
+            assert!(verify(&faulty(tee, fault), NOW).is_err(), "{tee:?} {fault:?}");
+        }
+    }
+    assert!(verify(&faulty(Tee::Tdx, Fault::SeptVeEnabled), NOW).is_err());
+}
+
+#[test]
+fn levels_below_the_best_come_with_their_status_and_advisories() {
+    let module = ["SIMULATED-SA-00001"].as_slice();
+    let enclave = ["SIMULATED-SA-00006"].as_slice();
+    for (tee, fault, status, advisories) in [
+        (
+            Tee::Tdx,
+            Fault::SwHardeningNeeded,
+            "SWHardeningNeeded",
+            ["SIMULATED-SA-00002"].as_slice(),
+        ),
+        (Tee::Sgx, Fault::SwHardeningNeeded, "SWHardeningNeeded", &["SIMULATED-SA-00002"]),
+        (Tee::Tdx, Fault::OutOfDate, "OutOfDate", &["SIMULATED-SA-00003", "SIMULATED-SA-00004"]),
+        (Tee::Sgx, Fault::OutOfDate, "OutOfDate", &["SIMULATED-SA-00003", "SIMULATED-SA-00004"]),
+        (Tee::Tdx, Fault::OutOfDateModule, "OutOfDate", module),
+        (Tee::Sgx, Fault::OutOfDateModule, "OutOfDate", enclave),
+    ] {
+        let attester = faulty(tee, fault);
+        let report = verify(&attester, NOW).unwrap();
+        assert_eq!(report.status, status, "{tee:?} {fault:?}");
+        assert_eq!(report.advisory_ids, advisories, "{tee:?} {fault:?}");
+        assert!(claims(&attester, NOW).is_err(), "{tee:?} {fault:?}");
+    }
+}
+
+/// webpki, which dcap-qvl uses, does not look at thisUpdate: a verifier has to do so itself.
+#[test]
+fn the_crl_faults_that_dcap_qvl_lets_pass_are_visible_in_its_claims() {
+    for tee in BOTH {
+        let future = claims(&faulty(tee, Fault::FutureCrl), NOW).unwrap();
+        assert!(future.latest_issue_date > NOW);
+        let rolled_back = claims(&faulty(tee, Fault::RolledBackCrl), NOW).unwrap();
+        assert!(rolled_back.platform.pck_crl_num < NOW as u32);
+        assert!(rolled_back.platform.root_ca_crl_num < NOW as u32);
+    }
+}
+
+#[test]
+fn debug_mode_shows_in_the_evidence() {
+    for tee in BOTH {
+        let attester = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
+        assert!(verify(&attester, NOW).is_err());
+        let verifier = QuoteVerifier::new(attester.root_der().to_vec()).allow_debug(true);
+        let quote = attester.quote(&ReportData::ZERO);
+        assert!(verifier.verify(&quote, &collateral(&attester), NOW).is_ok());
+        let debug_bit = match Quote::parse(&quote).unwrap().report {
+            Report::SgxEnclave(report) => report.attributes[0] >> 1 & 1,
+            report => report.as_td10().unwrap().td_attributes[0] & 1,
+        };
+        assert_eq!(debug_bit, 1);
+    }
+}
+
+#[test]
+fn the_report_data_asked_for_is_in_the_quote() {
+    let wanted = ReportData(std::array::from_fn(|i| i as u8 ^ 0xa5));
+    for tee in BOTH {
+        let attester = honest(tee);
+        let quote = attester.attest(&wanted).unwrap();
+        let verifier = QuoteVerifier::new(attester.root_der().to_vec());
+        let report = verifier.verify(&quote, &collateral(&attester), NOW).unwrap().report;
+        let found = match &report {
+            Report::SgxEnclave(report) => report.report_data,
+            report => report.as_td10().unwrap().report_data,
+        };
+        assert_eq!(found, wanted.0);
+        assert!(attester.simulated());
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_signed_part_is_rejected() {
+    for tee in BOTH {
+        let attester = honest(tee);
+        let verifier = QuoteVerifier::new(attester.root_der().to_vec());
+        for offset in [30, 60, 200, 400] {
+            let mut quote = attester.quote(&ReportData::ZERO);
+            quote[offset] ^= 1;
+            assert!(verifier.verify(&quote, &collateral(&attester), NOW).is_err(), "{offset}");
+        }
+    }
+}
+
+fn options(tee: Tee) -> Options {
+    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+}
+
+fn honest(tee: Tee) -> FakeAttester {
+    FakeAttester::new(options(tee)).unwrap()
+}
+
+fn faulty(tee: Tee, fault: Fault) -> FakeAttester {
+    FakeAttester::with_fault(options(tee), fault).unwrap()
+}
+
+fn collateral(attester: &FakeAttester) -> QuoteCollateralV3 {
+    serde_json::from_str(&attester.collateral_json()).unwrap()
+}
+
+fn verify(attester: &FakeAttester, now: u64) -> Result<VerifiedReport, String> {
+    let quote = attester.quote(&ReportData::ZERO);
+    QuoteVerifier::new(attester.root_der().to_vec())
+        .verify(&quote, &collateral(attester), now)
+        .map_err(|error| format!("{error:#}"))
+}
+
+fn claims(attester: &FakeAttester, now: u64) -> Result<QuoteClaims, String> {
+    let quote = attester.quote(&ReportData::ZERO);
+    QuoteVerifier::new(attester.root_der().to_vec())
+        .verify_with_policy(&quote, collateral(attester), now, &QuotePolicy::strict(now))
+        .map_err(|error| format!("{error:#}"))
+}
