@@ -10,8 +10,24 @@ extern crate alloc;
 
 mod appraise;
 mod attest;
+pub mod binder;
+mod cbor;
+pub mod certificate;
+pub mod claims;
+pub mod collateral;
+pub mod crl;
+mod json;
+mod parse_error;
+pub mod pck;
+pub mod pem;
+pub mod qe_identity;
+pub mod quote;
 mod report_data;
+pub mod session_message;
+pub mod tagged_evidence;
+pub mod tcb_info;
 
 pub use appraise::{Appraise, BindingKind, Presented};
 pub use attest::{Attest, AttestError};
+pub use parse_error::ParseError;
 pub use report_data::ReportData;

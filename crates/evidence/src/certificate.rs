@@ -1,0 +1,256 @@
+//! The fields of an X.509 certificate that appraisal looks at (RFC 5280), as views of its DER.
+//!
+//! Signatures and path rules are a chain verifier's work; this only reads.
+
+use der::{
+    AnyRef, Decode, Reader, SliceReader, Tag, Tagged,
+    asn1::{BitStringRef, GeneralizedTime, UtcTime},
+};
+
+use crate::ParseError;
+
+/// Object identifiers, as the content of their DER.
+const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
+/// 1.2.840.113741.1.13.1
+const SGX_EXTENSION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
+/// 1.2.840.10045.2.1
+const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+/// 1.2.840.10045.3.1.7
+const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+
+/// Most extensions in one certificate or revocation list; Intel's have six.
+const EXTENSIONS_MAX: usize = 32;
+
+/// A certificate, read.
+#[derive(Clone, Debug)]
+pub struct Certificate<'a> {
+    /// Serial number: the content of its INTEGER.
+    pub serial: &'a [u8],
+    /// Issuer: the content of its Name.
+    pub issuer: &'a [u8],
+    /// Subject: the content of its Name.
+    pub subject: &'a [u8],
+    /// The subject's common name; empty where there is none.
+    pub common_name: &'a str,
+    /// Unix seconds.
+    pub not_before: u64,
+    /// Unix seconds.
+    pub not_after: u64,
+    /// The P-256 key as an uncompressed point (0x04, x, y).
+    pub public_key: &'a [u8; 65],
+    /// KeyUsage, where present.
+    pub key_usage: Option<KeyUsage>,
+    /// Whether BasicConstraints says that this is a CA.
+    pub is_ca: bool,
+    /// Whether a critical extension other than KeyUsage and BasicConstraints is present.
+    pub has_other_critical_extension: bool,
+    /// The content of Intel's SGX extension, where present.
+    pub sgx_extension: Option<&'a [u8]>,
+}
+
+/// The bits of KeyUsage that matter here (RFC 5280 section 4.2.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUsage {
+    /// May sign data.
+    pub digital_signature: bool,
+    /// May sign certificates.
+    pub key_cert_sign: bool,
+    /// May sign revocation lists.
+    pub crl_sign: bool,
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads a certificate with a P-256 key.
+    pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
+        read(bytes).map_err(|field| ParseError::Der { subject, field })
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
+    let mut tbs = signed_part(bytes)?;
+    tagged(&mut tbs, context_tag(0), "version")?;
+    let serial = tagged(&mut tbs, Tag::Integer, "serial number")?.value();
+    tagged(&mut tbs, Tag::Sequence, "signature algorithm")?;
+    let issuer = tagged(&mut tbs, Tag::Sequence, "issuer")?.value();
+    let mut validity = nested(tagged(&mut tbs, Tag::Sequence, "validity")?, "validity")?;
+    let not_before = time(&mut validity, "notBefore")?;
+    let not_after = time(&mut validity, "notAfter")?;
+    let subject = tagged(&mut tbs, Tag::Sequence, "subject")?.value();
+    let public_key = public_key(tagged(&mut tbs, Tag::Sequence, "public key")?)?;
+    let mut certificate = Certificate {
+        serial,
+        issuer,
+        subject,
+        common_name: common_name(subject)?,
+        not_before,
+        not_after,
+        public_key,
+        key_usage: None,
+        is_ca: false,
+        has_other_critical_extension: false,
+        sgx_extension: None,
+    };
+    let mut has_basic_constraints = false;
+    let list = tagged(&mut tbs, context_tag(3), "extensions")?;
+    each_extension(list, |id, critical, value| {
+        if id == KEY_USAGE {
+            let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
+            once(&mut certificate.key_usage, key_usage(bits), "key usage")?;
+        } else if id == BASIC_CONSTRAINTS {
+            if has_basic_constraints {
+                return Err("basic constraints");
+            }
+            has_basic_constraints = true;
+            certificate.is_ca = says_ca(value)?;
+        } else {
+            if id == SGX_EXTENSION {
+                once(&mut certificate.sgx_extension, value, "SGX extension")?;
+            }
+            certificate.has_other_critical_extension |= critical;
+        }
+        Ok(())
+    })?;
+    Ok(certificate)
+}
+
+/// The part of a certificate or revocation list that its signature covers.
+pub(crate) fn signed_part(bytes: &[u8]) -> Result<SliceReader<'_>, &'static str> {
+    let whole = AnyRef::from_der(bytes).map_err(|_| "outer sequence")?;
+    if whole.tag() != Tag::Sequence {
+        return Err("outer sequence");
+    }
+    let mut outer = nested(whole, "outer sequence")?;
+    nested(tagged(&mut outer, Tag::Sequence, "signed part")?, "signed part")
+}
+
+/// The next element, which must have `tag`.
+pub(crate) fn tagged<'a>(
+    reader: &mut SliceReader<'a>,
+    tag: Tag,
+    field: &'static str,
+) -> Result<AnyRef<'a>, &'static str> {
+    let any = AnyRef::decode(reader).map_err(|_| field)?;
+    if any.tag() == tag { Ok(any) } else { Err(field) }
+}
+
+/// A reader over the content of a constructed element.
+pub(crate) fn nested<'a>(
+    any: AnyRef<'a>,
+    field: &'static str,
+) -> Result<SliceReader<'a>, &'static str> {
+    SliceReader::new(any.value()).map_err(|_| field)
+}
+
+/// UTCTime or GeneralizedTime as Unix seconds.
+pub(crate) fn time(reader: &mut SliceReader<'_>, field: &'static str) -> Result<u64, &'static str> {
+    let any = AnyRef::decode(reader).map_err(|_| field)?;
+    let since = match any.tag() {
+        Tag::UtcTime => any.decode_as::<UtcTime>().map(|time| time.to_unix_duration()),
+        Tag::GeneralizedTime => {
+            any.decode_as::<GeneralizedTime>().map(|time| time.to_unix_duration())
+        }
+        _ => return Err(field),
+    };
+    since.map(|since| since.as_secs()).map_err(|_| field)
+}
+
+/// Calls `visit` with identifier, criticality and content of each extension inside `[n]`.
+pub(crate) fn each_extension<'a>(
+    explicit: AnyRef<'a>,
+    mut visit: impl FnMut(&'a [u8], bool, &'a [u8]) -> Result<(), &'static str>,
+) -> Result<(), &'static str> {
+    let mut wrapper = nested(explicit, "extensions")?;
+    let mut list = nested(tagged(&mut wrapper, Tag::Sequence, "extensions")?, "extensions")?;
+    for _ in 0..EXTENSIONS_MAX {
+        if list.is_finished() {
+            return Ok(());
+        }
+        let mut extension = nested(tagged(&mut list, Tag::Sequence, "extension")?, "extension")?;
+        let id = tagged(&mut extension, Tag::ObjectIdentifier, "extension identifier")?.value();
+        let mut next = AnyRef::decode(&mut extension).map_err(|_| "extension value")?;
+        let mut critical = false;
+        if next.tag() == Tag::Boolean {
+            critical = next.decode_as().map_err(|_| "extension criticality")?;
+            next = AnyRef::decode(&mut extension).map_err(|_| "extension value")?;
+        }
+        if next.tag() != Tag::OctetString || !extension.is_finished() {
+            return Err("extension value");
+        }
+        visit(id, critical, next.value())?;
+    }
+    Err("extensions")
+}
+
+/// `[number]`, constructed.
+pub(crate) fn context_tag(number: u32) -> Tag {
+    Tag::ContextSpecific { constructed: true, number: der::TagNumber(number) }
+}
+
+/// Refuses a second value for a field that occurs once.
+pub(crate) fn once<T>(
+    slot: &mut Option<T>,
+    value: T,
+    field: &'static str,
+) -> Result<(), &'static str> {
+    if slot.replace(value).is_some() { Err(field) } else { Ok(()) }
+}
+
+fn public_key(spki: AnyRef<'_>) -> Result<&[u8; 65], &'static str> {
+    const FIELD: &str = "public key";
+    let mut spki = nested(spki, FIELD)?;
+    let mut algorithm = nested(tagged(&mut spki, Tag::Sequence, FIELD)?, FIELD)?;
+    let key_type = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
+    let curve = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
+    if key_type != EC_PUBLIC_KEY || curve != PRIME256V1 {
+        return Err("public key (wanted P-256)");
+    }
+    let point = BitStringRef::decode(&mut spki).map_err(|_| FIELD)?;
+    let point: Option<&[u8; 65]> = point.as_bytes().and_then(|bytes| bytes.try_into().ok());
+    point.filter(|point| point[0] == 0x04).ok_or("public key (wanted an uncompressed point)")
+}
+
+fn common_name(name: &[u8]) -> Result<&str, &'static str> {
+    const FIELD: &str = "common name";
+    let mut sets = SliceReader::new(name).map_err(|_| FIELD)?;
+    let mut found = "";
+    while !sets.is_finished() {
+        let mut set = nested(tagged(&mut sets, Tag::Set, FIELD)?, FIELD)?;
+        while !set.is_finished() {
+            let mut attribute = nested(tagged(&mut set, Tag::Sequence, FIELD)?, FIELD)?;
+            let id = tagged(&mut attribute, Tag::ObjectIdentifier, FIELD)?.value();
+            let value = AnyRef::decode(&mut attribute).map_err(|_| FIELD)?;
+            if id != COMMON_NAME {
+                continue;
+            }
+            if !found.is_empty() || !matches!(value.tag(), Tag::Utf8String | Tag::PrintableString) {
+                return Err(FIELD);
+            }
+            found = core::str::from_utf8(value.value()).map_err(|_| FIELD)?;
+        }
+    }
+    Ok(found)
+}
+
+fn key_usage(bits: BitStringRef<'_>) -> KeyUsage {
+    let first = bits.raw_bytes().first().copied().unwrap_or(0);
+    KeyUsage {
+        digital_signature: first & 0x80 != 0,
+        key_cert_sign: first & 0x04 != 0,
+        crl_sign: first & 0x02 != 0,
+    }
+}
+
+fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
+    const FIELD: &str = "basic constraints";
+    let any = AnyRef::from_der(value).map_err(|_| FIELD)?;
+    if any.tag() != Tag::Sequence {
+        return Err(FIELD);
+    }
+    let mut fields = nested(any, FIELD)?;
+    if fields.is_finished() {
+        return Ok(false);
+    }
+    bool::decode(&mut fields).map_err(|_| FIELD)
+}

@@ -1,0 +1,102 @@
+//! DCAP collateral: the endorsements that go with a quote, as one JSON object.
+//!
+//! The object is `QuoteCollateralV3` as dcap-qvl writes it: documents and PEM chains as text,
+//! verbatim because their signatures cover the bytes; signatures and revocation lists in hex.
+
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use serde::Deserialize;
+
+use crate::ParseError;
+
+/// Longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
+/// processor family may grow.
+pub const COLLATERAL_LENGTH_MAX: usize = 512 * 1024;
+
+/// The endorsements of one platform, decoded from hex but not yet parsed.
+#[derive(Clone, Debug)]
+pub struct Collateral {
+    /// PEM: the CA that issued `pck_crl`, then the root.
+    pub pck_crl_issuer_chain: String,
+    /// DER: revocations by the root.
+    pub root_ca_crl: Vec<u8>,
+    /// DER: revocations by the platform or processor CA.
+    pub pck_crl: Vec<u8>,
+    /// PEM: the signer of `tcb_info`, then the root.
+    pub tcb_info_issuer_chain: String,
+    /// JSON of TCB info, exactly as signed.
+    pub tcb_info: String,
+    /// Signature over `tcb_info`: r, then s.
+    pub tcb_info_signature: [u8; 64],
+    /// PEM: the signer of `qe_identity`, then the root.
+    pub qe_identity_issuer_chain: String,
+    /// JSON of the enclave identity, exactly as signed.
+    pub qe_identity: String,
+    /// Signature over `qe_identity`: r, then s.
+    pub qe_identity_signature: [u8; 64],
+    /// PEM: the PCK chain, where the collateral repeats it.
+    pub pck_certificate_chain: Option<String>,
+}
+
+impl Collateral {
+    /// Reads the JSON object; an absent or empty endorsement is [`ParseError::Missing`].
+    pub fn parse(json: &[u8]) -> Result<Self, ParseError> {
+        if json.len() > COLLATERAL_LENGTH_MAX {
+            let (limit, got) = (COLLATERAL_LENGTH_MAX, json.len());
+            return Err(ParseError::TooLong { subject: "collateral", limit, got });
+        }
+        let wire: Wire = serde_json::from_slice(json).map_err(|error| ParseError::Json {
+            subject: "collateral",
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
+            root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,
+            pck_crl: bytes("pck_crl", wire.pck_crl)?,
+            tcb_info_issuer_chain: text("tcb_info_issuer_chain", wire.tcb_info_issuer_chain)?,
+            tcb_info: text("tcb_info", wire.tcb_info)?,
+            tcb_info_signature: signature("tcb_info_signature", wire.tcb_info_signature)?,
+            qe_identity_issuer_chain: text(
+                "qe_identity_issuer_chain",
+                wire.qe_identity_issuer_chain,
+            )?,
+            qe_identity: text("qe_identity", wire.qe_identity)?,
+            qe_identity_signature: signature("qe_identity_signature", wire.qe_identity_signature)?,
+            pck_certificate_chain: wire.pck_certificate_chain.filter(|chain| !chain.is_empty()),
+        })
+    }
+}
+
+/// Every field optional, so that an absent one is told apart from a malformed object.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    pck_crl_issuer_chain: Option<String>,
+    root_ca_crl: Option<String>,
+    pck_crl: Option<String>,
+    tcb_info_issuer_chain: Option<String>,
+    tcb_info: Option<String>,
+    tcb_info_signature: Option<String>,
+    qe_identity_issuer_chain: Option<String>,
+    qe_identity: Option<String>,
+    qe_identity_signature: Option<String>,
+    pck_certificate_chain: Option<String>,
+}
+
+fn text(subject: &'static str, value: Option<String>) -> Result<String, ParseError> {
+    value.filter(|value| !value.is_empty()).ok_or(ParseError::Missing { subject })
+}
+
+fn bytes(subject: &'static str, value: Option<String>) -> Result<Vec<u8>, ParseError> {
+    hex::decode(text(subject, value)?)
+        .map_err(|_| ParseError::Text { subject, wanted: "hexadecimal" })
+}
+
+fn signature(subject: &'static str, value: Option<String>) -> Result<[u8; 64], ParseError> {
+    let value = bytes(subject, value)?;
+    let got = value.len();
+    value.try_into().map_err(|_| ParseError::Length { subject, wanted: 64, got })
+}

@@ -1,0 +1,78 @@
+//! How Intel's signed JSON spells bytes and dates.
+
+use alloc::string::ToString;
+use core::{fmt, marker::PhantomData, str::FromStr};
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::ParseError;
+
+/// A whole document, with nothing after it.
+pub(crate) fn document<'a, T: Deserialize<'a>>(
+    subject: &'static str,
+    text: &'a str,
+) -> Result<T, ParseError> {
+    serde_json::from_str(text)
+        .map_err(|error| ParseError::Json { subject, reason: error.to_string() })
+}
+
+/// Exactly `N` bytes in hexadecimal.
+pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
+    deserializer: D,
+) -> Result<[u8; N], D::Error> {
+    with_text(deserializer, |text| {
+        let mut bytes = [0; N];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| "hexadecimal of the field's length")?;
+        Ok(bytes)
+    })
+}
+
+/// `2026-01-27T09:01:45Z` as Unix seconds.
+pub(crate) fn date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    with_text(deserializer, |text| {
+        let date = der::DateTime::from_str(text).map_err(|_| "a date as 2026-01-27T09:01:45Z")?;
+        Ok(date.unix_duration().as_secs())
+    })
+}
+
+/// Any type that is read from text, with its own error.
+pub(crate) fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: fmt::Display,
+{
+    struct Text<T>(PhantomData<T>);
+    impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("text")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_str(Text(PhantomData))
+}
+
+/// Reads text without keeping it; the error names what was wanted.
+pub(crate) fn with_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Result<T, &'static str>,
+) -> Result<T, D::Error> {
+    struct Text<F, T>(F, PhantomData<T>);
+    impl<T, F: FnOnce(&str) -> Result<T, &'static str>> de::Visitor<'_> for Text<F, T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("text")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            (self.0)(text).map_err(|wanted| E::custom(format_args!("wanted {wanted}")))
+        }
+    }
+    deserializer.deserialize_str(Text(read, PhantomData))
+}

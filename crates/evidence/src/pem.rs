@@ -1,0 +1,81 @@
+//! PEM chains of certificates (RFC 7468), strictly: certificates and nothing else.
+
+use alloc::vec::Vec;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::ParseError;
+
+/// Most certificates in one chain: a leaf, an intermediate CA and the root, and one to spare so
+/// that a wrong shape is named by the verifier.
+pub const CHAIN_CERTIFICATES_MAX: usize = 4;
+/// Longest PEM text of one chain; three of Intel's certificates take 3.7 KB.
+pub const CHAIN_LENGTH_MAX: usize = 16 * 1024;
+
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+const END: &[u8] = b"-----END CERTIFICATE-----";
+
+/// The DER of each certificate, in the order of the text.
+///
+/// Between the certificates only white space is accepted, and zero bytes at the very end, which
+/// Intel's quoting library leaves there.
+pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
+    let malformed = ParseError::Text { subject, wanted: "PEM certificates" };
+    if text.len() > CHAIN_LENGTH_MAX {
+        let got = text.len();
+        return Err(ParseError::TooLong { subject, limit: CHAIN_LENGTH_MAX, got });
+    }
+    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut rest = text[..end].trim_ascii();
+    let mut chain = Vec::with_capacity(CHAIN_CERTIFICATES_MAX);
+    while !rest.is_empty() {
+        if chain.len() == CHAIN_CERTIFICATES_MAX {
+            return Err(ParseError::TooMany { subject, limit: CHAIN_CERTIFICATES_MAX });
+        }
+        let body = rest.strip_prefix(BEGIN).ok_or_else(|| malformed.clone())?;
+        let length = body.iter().position(|byte| *byte == b'-').ok_or_else(|| malformed.clone())?;
+        let (body, after) = body.split_at(length);
+        rest = after.strip_prefix(END).ok_or_else(|| malformed.clone())?.trim_ascii_start();
+        let mut base64 = Vec::with_capacity(body.len());
+        base64.extend(body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
+        chain.push(STANDARD.decode(&base64).map_err(|_| malformed.clone())?);
+    }
+    Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    const ONE: &[u8] = b"-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn a_chain_is_read_in_order_and_zero_bytes_at_its_end_are_dropped() {
+        let mut text = ONE.to_vec();
+        text.extend_from_slice(b"-----BEGIN CERTIFICATE-----\r\nBA\r\nUG\r\n-----END CERTIFICATE-----");
+        text.extend_from_slice(&[0, 0]);
+        assert_eq!(decode_chain("chain", &text), Ok(vec![vec![1, 2, 3], vec![4, 5, 6]]));
+    }
+
+    #[test]
+    fn text_between_certificates_is_refused() {
+        let mut text = ONE.to_vec();
+        text.extend_from_slice(b"note");
+        text.extend_from_slice(ONE);
+        assert!(matches!(decode_chain("chain", &text), Err(ParseError::Text { .. })));
+    }
+
+    #[test]
+    fn base64_that_is_not_canonical_is_refused() {
+        let text = b"-----BEGIN CERTIFICATE-----\nAQJ=\n-----END CERTIFICATE-----\n";
+        assert!(matches!(decode_chain("chain", text), Err(ParseError::Text { .. })));
+    }
+
+    #[test]
+    fn five_certificates_are_too_many() {
+        let text = ONE.repeat(5);
+        assert!(matches!(decode_chain("chain", &text), Err(ParseError::TooMany { .. })));
+    }
+}
