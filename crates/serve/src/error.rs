@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use confide_engine::EngineError;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+/// What a client is told when it gets no completion.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("request body is not a JSON object: {reason}")]
+    NotJson { reason: String },
+    #[error("request body is too large: wanted at most {limit} bytes")]
+    BodyTooLarge { limit: usize },
+    #[error("request body did not arrive within {} s", .limit.as_secs())]
+    BodyLate { limit: Duration },
+    #[error("request body broke off: {reason}")]
+    BodyBroken { reason: String },
+    #[error("{param} is missing")]
+    Missing { param: String },
+    #[error("{param}: wanted {wanted}, got {got}")]
+    Field { param: String, wanted: String, got: String },
+    #[error("{param} is not known here")]
+    UnknownField { param: String },
+    #[error("no such route: {method} {path}")]
+    NoRoute { method: String, path: String },
+    #[error("method {method} is not allowed for {path}")]
+    NotAllowed { method: String, path: String },
+    #[error("no slot came free within {} s", .waited.as_secs())]
+    Busy { waited: Duration },
+    #[error("generation took longer than {} s", .limit.as_secs())]
+    Deadline { limit: Duration },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl ApiError {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            ApiError::NotJson { .. }
+            | ApiError::BodyBroken { .. }
+            | ApiError::Missing { .. }
+            | ApiError::Field { .. }
+            | ApiError::UnknownField { .. } => StatusCode::BAD_REQUEST,
+            ApiError::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
+            ApiError::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::NoRoute { .. } => StatusCode::NOT_FOUND,
+            ApiError::NotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            ApiError::Busy { .. } | ApiError::Deadline { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::Engine(error) => match error {
+                EngineError::UnknownModel { .. } => StatusCode::NOT_FOUND,
+                EngineError::Prompt { .. } | EngineError::PromptTooLong { .. } => {
+                    StatusCode::BAD_REQUEST
+                }
+                EngineError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+                EngineError::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    /// The object that OpenAI's clients read.
+    pub(crate) fn body(&self) -> Value {
+        json!({ "error": {
+            "message": self.to_string(),
+            "type": self.kind(),
+            "param": self.param(),
+            "code": self.code(),
+        }})
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.status() {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_client_error() => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            ApiError::Missing { param }
+            | ApiError::Field { param, .. }
+            | ApiError::UnknownField { param } => Some(param),
+            ApiError::Engine(EngineError::UnknownModel { .. }) => Some("model"),
+            _ => None,
+        }
+    }
+
+    fn code(&self) -> Option<&'static str> {
+        Some(match self {
+            ApiError::Missing { .. } => "missing_required_parameter",
+            ApiError::Field { .. } => "invalid_value",
+            ApiError::UnknownField { .. } => "unknown_parameter",
+            ApiError::BodyTooLarge { .. } => "body_too_large",
+            ApiError::Busy { .. } => "busy",
+            ApiError::Deadline { .. } => "deadline_exceeded",
+            ApiError::Engine(EngineError::UnknownModel { .. }) => "model_not_found",
+            ApiError::Engine(EngineError::PromptTooLong { .. }) => "context_length_exceeded",
+            ApiError::Engine(EngineError::QueueFull { .. }) => "queue_full",
+            _ => return None,
+        })
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let json = HeaderValue::from_static("application/json");
+        let body = self.body().to_string();
+        (status, [(header::CONTENT_TYPE, json)], body).into_response()
+    }
+}

@@ -1,0 +1,216 @@
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use confide_engine::{EngineError, Event, Generation};
+use futures_util::Stream;
+use http_body::Frame;
+use tokio::time::Sleep;
+
+use crate::{
+    chunk::{self, Chunks},
+    error::ApiError,
+    gate::Slot,
+};
+
+/// The body of a streamed answer.
+///
+/// Tokens that are there go out at once: the first alone, later ones together where several wait.
+/// Dropping the body, as happens when the client goes away, cancels the generation.
+pub(crate) struct Events {
+    generation: Generation,
+    chunks: Chunks,
+    deadline: Pin<Box<Sleep>>,
+    limit: Duration,
+    state: State,
+    /// Let the connection write what it has before more is asked for.
+    flush: bool,
+    _slot: Slot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opening,
+    Running,
+    Breaking,
+    Done,
+}
+
+/// Longest run of tokens written in one piece: a TLS record.
+const FRAME_BYTES: usize = 16 << 10;
+
+impl Events {
+    pub(crate) fn new(generation: Generation, chunks: Chunks, limit: Duration, slot: Slot) -> Self {
+        let deadline = Box::pin(tokio::time::sleep(limit));
+        let state = State::Opening;
+        Self { generation, chunks, deadline, limit, state, flush: false, _slot: slot }
+    }
+
+    /// Takes events until none is ready, the frame is full, or the answer has ended.
+    fn fill(&mut self, context: &mut Context<'_>) -> Vec<u8> {
+        let mut frame = Vec::new();
+        while frame.len() < FRAME_BYTES {
+            match Pin::new(&mut self.generation).poll_next(context) {
+                Poll::Pending => {
+                    if frame.is_empty() && self.deadline.as_mut().poll(context).is_ready() {
+                        self.break_off(&mut frame, &ApiError::Deadline { limit: self.limit });
+                    }
+                    return frame;
+                }
+                Poll::Ready(Some(Event::Token(token))) => {
+                    let first = self.state == State::Opening;
+                    self.open(&mut frame);
+                    self.chunks.text(&mut frame, &token.text);
+                    if first {
+                        break;
+                    }
+                }
+                Poll::Ready(Some(Event::Finished { reason, tail, usage })) => {
+                    self.open(&mut frame);
+                    if !tail.is_empty() {
+                        self.chunks.text(&mut frame, &tail);
+                    }
+                    self.chunks.end(&mut frame, reason, usage);
+                    self.state = State::Done;
+                    return frame;
+                }
+                Poll::Ready(Some(Event::Failed(error))) => {
+                    self.break_off(&mut frame, &error.into());
+                    return frame;
+                }
+                Poll::Ready(None) => {
+                    self.break_off(&mut frame, &EngineError::Stopped.into());
+                    return frame;
+                }
+            }
+        }
+        self.flush = true;
+        frame
+    }
+
+    /// The role goes out with the first token, not before it: a client that takes the first chunk
+    /// for the first token measures right.
+    fn open(&mut self, frame: &mut Vec<u8>) {
+        if self.state == State::Opening {
+            self.chunks.role(frame);
+            self.state = State::Running;
+        }
+    }
+
+    fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
+        tracing::warn!(%error, "a stream broke");
+        chunk::broken(frame, error);
+        self.state = State::Breaking;
+        self.flush = true;
+    }
+}
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = ApiError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ApiError>>> {
+        if std::mem::take(&mut self.flush) {
+            // hyper writes when the body has nothing for now, and keeps writing back otherwise.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        match self.state {
+            State::Done => Poll::Ready(None),
+            State::Breaking => {
+                self.state = State::Done;
+                // An error here makes hyper drop the connection without the last chunk.
+                Poll::Ready(Some(Err(EngineError::Stopped.into())))
+            }
+            State::Opening | State::Running => {
+                let frame = self.fill(context);
+                if frame.is_empty() {
+                    return Poll::Pending;
+                }
+                Poll::Ready(Some(Ok(Frame::data(frame.into()))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.state == State::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_engine::{FinishReason, Token, Usage};
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::chunk::{Heading, Route};
+    use crate::gate::Gate;
+
+    async fn events(list: Vec<Event>, limit: Duration) -> Events {
+        let gate = Gate::new(1, 0, Duration::ZERO);
+        let slot = gate.enter().await.expect("a slot");
+        let heading = Heading { route: Route::Chat, id: "i".into(), created: 1, model: "m".into() };
+        let stalled = list.is_empty();
+        let generation = match stalled {
+            true => Generation::new(1, stream::pending()),
+            false => Generation::new(1, stream::iter(list)),
+        };
+        Events::new(generation, Chunks::new(heading, false), limit, slot)
+    }
+
+    /// The text that came, and whether the body ended as a whole one.
+    async fn read(mut body: Events) -> (String, bool) {
+        let mut text = String::new();
+        loop {
+            match body.frame().await {
+                None => return (text, true),
+                Some(Err(_)) => return (text, false),
+                Some(Ok(frame)) => {
+                    let data = frame.into_data().expect("a data frame");
+                    text.push_str(std::str::from_utf8(&data).expect("text"));
+                }
+            }
+        }
+    }
+
+    fn token(text: &'static str) -> Event {
+        Event::Token(Token { id: 0, text: text.into() })
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn every_token_is_one_event_and_the_end_is_marked() {
+        let usage = Usage::default();
+        let mut list: Vec<Event> = (0..500).map(|_| token("x")).collect();
+        list.push(Event::Finished { reason: FinishReason::Stop, tail: "rest".into(), usage });
+        let (text, whole) = read(events(list, HOUR).await).await;
+        assert!(whole && text.ends_with("data: [DONE]\n\n"));
+        assert_eq!(text.matches("\"content\":\"x\"").count(), 500);
+        assert_eq!(text.matches("\"content\":\"rest\"").count(), 1);
+        assert_eq!(text.matches("\"role\"").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_failure_in_mid_stream_is_an_error_event_and_a_broken_body() {
+        let failed = Event::Failed(EngineError::Failed { reason: "boom".into() });
+        for list in [vec![token("x"), failed], vec![token("x")]] {
+            let (text, whole) = read(events(list, HOUR).await).await;
+            assert!(!whole);
+            assert!(text.contains("\"error\"") && !text.contains("[DONE]"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_generation_that_stalls_is_broken_off_at_its_deadline() {
+        let (text, whole) = read(events(Vec::new(), HOUR).await).await;
+        assert!(!whole && text.contains("deadline_exceeded"));
+    }
+}

@@ -1,0 +1,127 @@
+use std::{fmt::Display, ops::RangeInclusive};
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+
+/// The fields of a JSON object, taken one by one; what is left at the end is an error.
+///
+/// `null` is the same as a field that is not there, as OpenAI's clients send it so.
+pub(crate) struct Fields {
+    path: String,
+    map: Map<String, Value>,
+}
+
+impl Fields {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        let map = serde_json::from_slice(bytes)
+            .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
+        Ok(Self { path: String::new(), map })
+    }
+
+    /// The fields of an object inside another one; `path` names it in errors.
+    pub(crate) fn of(path: &str, value: Value) -> Result<Self, ApiError> {
+        match value {
+            Value::Object(map) => Ok(Self { path: format!("{path}."), map }),
+            other => Err(wrong(path, "an object", &other)),
+        }
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn required(&mut self, name: &str) -> Result<Value, ApiError> {
+        self.take(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong(&self.path(name), "a string", &other)),
+        }
+    }
+
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(other) => Err(wrong(&self.path(name), "true or false", &other)),
+        }
+    }
+
+    pub(crate) fn integer(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match value.as_i64().filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let (low, high) = range.into_inner();
+                Err(wrong(&self.path(name), format!("an integer from {low} to {high}"), &value))
+            }
+        }
+    }
+
+    pub(crate) fn number(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match value.as_f64().filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let (low, high) = range.into_inner();
+                Err(wrong(&self.path(name), format!("a number from {low} to {high}"), &value))
+            }
+        }
+    }
+
+    /// Admits a field that this server cannot act on where its value asks for nothing.
+    pub(crate) fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
+        match self.take(name) {
+            Some(value) if !neutral.iter().any(|admitted| same(admitted, &value)) => {
+                let admitted: Vec<String> = neutral.iter().map(Value::to_string).collect();
+                let wanted = format!("{} (all that is supported)", admitted.join(" or "));
+                Err(wrong(&self.path(name), wanted, &value))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the reading. `ignored` fields may be there; they do not change the completion.
+    pub(crate) fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
+        self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
+        match self.map.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(ApiError::UnknownField { param: clipped(&self.path(name)) }),
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+}
+
+/// An error about a field's value; long values are clipped, since the answer must stay small.
+pub(crate) fn wrong(param: &str, wanted: impl Display, got: &Value) -> ApiError {
+    let got = clipped(&got.to_string());
+    ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
+}
+
+fn clipped(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.into(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+/// Equality in which 0 and 0.0 are the same.
+fn same(left: &Value, right: &Value) -> bool {
+    left == right || (left.is_number() && left.as_f64() == right.as_f64())
+}

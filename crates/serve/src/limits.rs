@@ -1,0 +1,46 @@
+use std::time::Duration;
+
+/// The bounds of every door of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest request body. A prompt of 128 Ki tokens is about half a MiB of English.
+    pub body_bytes: usize,
+    /// Longest wait for a request's head, and for the next request of a kept connection.
+    pub head_wait: Duration,
+    /// Longest wait for a request's body.
+    pub body_wait: Duration,
+    /// Connections open at once; more wait in the kernel's backlog.
+    pub connections: usize,
+    /// Generations at once; the engine's own slots bound them too.
+    pub concurrent: usize,
+    /// Requests that may wait for a slot; more get status 429.
+    pub queued: usize,
+    /// Longest wait for a slot; after it comes status 503.
+    pub queue_wait: Duration,
+    /// Longest generation, from its start to its last token.
+    pub generation: Duration,
+    /// Longest time in which a client takes no byte of an answer.
+    pub write_wait: Duration,
+    /// Longest drain after the server was asked to stop.
+    pub drain: Duration,
+    /// Longest prompt in tokens; the model's context bounds it too.
+    pub prompt_tokens: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 4 << 20,
+            head_wait: Duration::from_secs(75),
+            body_wait: Duration::from_secs(30),
+            connections: 4096,
+            concurrent: 1024,
+            queued: 1024,
+            queue_wait: Duration::from_secs(60),
+            generation: Duration::from_secs(600),
+            write_wait: Duration::from_secs(60),
+            drain: Duration::from_secs(30),
+            prompt_tokens: 131_072,
+        }
+    }
+}

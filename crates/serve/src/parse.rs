@@ -1,0 +1,307 @@
+use confide_engine::{Message, Prompt, Request, Role, Sampling};
+use serde_json::{Value, json};
+
+use crate::{
+    error::ApiError,
+    fields::{Fields, wrong},
+};
+
+/// A request as the routes need it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Parsed {
+    pub(crate) request: Request,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+}
+
+/// Reads the body of `/v1/chat/completions`.
+pub(crate) fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+    let mut fields = Fields::parse(body)?;
+    let prompt = Prompt::Chat(messages(fields.required("messages")?)?);
+    for (name, neutral) in [
+        ("audio", vec![]),
+        ("function_call", vec![json!("none"), json!("auto")]),
+        ("functions", vec![json!([])]),
+        ("logprobs", vec![json!(false)]),
+        ("modalities", vec![json!(["text"])]),
+        ("prediction", vec![]),
+        ("tool_choice", vec![json!("none"), json!("auto")]),
+        ("tools", vec![json!([])]),
+        ("top_logprobs", vec![json!(0)]),
+    ] {
+        fields.neutral(name, &neutral)?;
+    }
+    let max_tokens = max_tokens(&mut fields)?;
+    shared(fields, prompt, max_tokens, prompt_tokens_max)
+}
+
+/// Reads the body of `/v1/completions`.
+pub(crate) fn completion(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+    let mut fields = Fields::parse(body)?;
+    let prompt = match fields.required("prompt")? {
+        Value::String(text) => text,
+        Value::Array(mut one) if one.len() == 1 && one[0].is_string() => match one.remove(0) {
+            Value::String(text) => text,
+            other => return Err(wrong("prompt", "a string", &other)),
+        },
+        other => return Err(wrong("prompt", "a string, or a list of one string", &other)),
+    };
+    for (name, neutral) in [
+        ("best_of", vec![json!(1)]),
+        ("echo", vec![json!(false)]),
+        ("logprobs", vec![]),
+        ("suffix", vec![json!("")]),
+    ] {
+        fields.neutral(name, &neutral)?;
+    }
+    // OpenAI's reference: this route's default is 16.
+    let max_tokens = max_tokens(&mut fields)?.or(Some(16));
+    shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
+}
+
+/// Reads what both routes share and refuses what is left.
+fn shared(
+    mut fields: Fields,
+    prompt: Prompt,
+    max_tokens: Option<u32>,
+    prompt_tokens_max: u32,
+) -> Result<Parsed, ApiError> {
+    let model = fields.text("model")?;
+    let model = model.ok_or_else(|| ApiError::Missing { param: "model".into() })?;
+    for (name, neutral) in [
+        ("frequency_penalty", json!(0)),
+        ("logit_bias", json!({})),
+        ("n", json!(1)),
+        ("presence_penalty", json!(0)),
+        ("response_format", json!({ "type": "text" })),
+    ] {
+        fields.neutral(name, &[neutral])?;
+    }
+    let stream = fields.flag("stream")?;
+    let include_usage = stream_options(&mut fields, stream)?;
+    let sampling = Sampling {
+        // OpenAI's reference: both default to 1.
+        temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
+        top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32,
+        // Without a seed the same request still has the same answer: this server has no dice.
+        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.unwrap_or(0).cast_unsigned(),
+    };
+    let stop = stop(&mut fields)?;
+    let ignore_eos = fields.flag("ignore_eos")?;
+    fields.finish(&IGNORED)?;
+    let request =
+        Request { model, prompt, sampling, max_tokens, prompt_tokens_max, stop, ignore_eos };
+    Ok(Parsed { request, stream, include_usage })
+}
+
+/// Fields that do not change a completion.
+const IGNORED: [&str; 7] = [
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "user",
+];
+
+fn messages(value: Value) -> Result<Vec<Message>, ApiError> {
+    match value {
+        Value::Array(list) if !list.is_empty() => {
+            list.into_iter().enumerate().map(|(index, value)| message(index, value)).collect()
+        }
+        other => Err(wrong("messages", "a list of at least one message", &other)),
+    }
+}
+
+fn message(index: usize, value: Value) -> Result<Message, ApiError> {
+    let path = format!("messages[{index}]");
+    let mut fields = Fields::of(&path, value)?;
+    let role = fields.required("role")?;
+    let known = role.as_str().and_then(Role::parse);
+    let role = known.ok_or_else(|| {
+        wrong(&format!("{path}.role"), "system, developer, user or assistant", &role)
+    })?;
+    let content = content(&format!("{path}.content"), fields.required("content")?)?;
+    fields.finish(&["name"])?;
+    Ok(Message { role, content })
+}
+
+/// A string, or a list of text parts.
+fn content(path: &str, value: Value) -> Result<String, ApiError> {
+    let parts = match value {
+        Value::String(text) => return Ok(text),
+        Value::Array(parts) => parts,
+        other => return Err(wrong(path, "a string or a list of text parts", &other)),
+    };
+    let mut whole = String::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let mut fields = Fields::of(&path, part)?;
+        fields.neutral("type", &[json!("text")])?;
+        let text = fields.text("text")?;
+        whole.push_str(&text.ok_or(ApiError::Missing { param: format!("{path}.text") })?);
+        fields.finish(&[])?;
+    }
+    Ok(whole)
+}
+
+fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
+    let range = 1..=i64::from(u32::MAX);
+    let old = fields.integer("max_tokens", range.clone())?;
+    let new = fields.integer("max_completion_tokens", range)?;
+    if let (Some(old), Some(new)) = (old, new)
+        && old != new
+    {
+        return Err(wrong("max_tokens", "the value of max_completion_tokens", &json!(old)));
+    }
+    Ok(new.or(old).and_then(|tokens| u32::try_from(tokens).ok()))
+}
+
+fn stream_options(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
+    let Some(value) = fields.take("stream_options") else { return Ok(false) };
+    if !stream {
+        return Err(wrong("stream_options", "nothing where stream is not true", &value));
+    }
+    let mut options = Fields::of("stream_options", value)?;
+    let include_usage = options.flag("include_usage")?;
+    options.finish(&["include_obfuscation"])?;
+    Ok(include_usage)
+}
+
+/// More or longer stop strings only cost time for every token.
+const STOP_STRINGS_MAX: usize = 16;
+const STOP_BYTES_MAX: usize = 256;
+
+fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    let wanted = format!("up to {STOP_STRINGS_MAX} strings of 1 to {STOP_BYTES_MAX} bytes each");
+    let list = match fields.take("stop") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) if list.len() <= STOP_STRINGS_MAX => list,
+        Some(one @ Value::String(_)) => vec![one],
+        Some(other) => return Err(wrong("stop", wanted, &other)),
+    };
+    list.into_iter()
+        .map(|value| match value {
+            Value::String(text) if (1..=STOP_BYTES_MAX).contains(&text.len()) => Ok(text),
+            other => Err(wrong("stop", &wanted, &other)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_chat(extra: Value) -> Result<Parsed, ApiError> {
+        let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+        if let (Value::Object(body), Value::Object(extra)) = (&mut body, extra) {
+            body.extend(extra);
+        }
+        chat(body.to_string().as_bytes(), 100)
+    }
+
+    fn refused(extra: Value) -> String {
+        match parse_chat(extra) {
+            Err(ApiError::Field { param, .. } | ApiError::UnknownField { param }) => param,
+            other => panic!("wanted a refusal of a field, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_plain_chat_gets_openai_defaults() {
+        let parsed = parse_chat(json!({})).expect("a request");
+        assert!(!parsed.stream && !parsed.include_usage && !parsed.request.ignore_eos);
+        assert_eq!(parsed.request.max_tokens, None);
+        assert_eq!(parsed.request.sampling, Sampling { temperature: 1.0, top_p: 1.0, seed: 0 });
+        assert_eq!(parsed.request.prompt_tokens_max, 100);
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_refused_by_name() {
+        for (param, value) in [
+            ("n", json!(2)),
+            ("tools", json!([{}])),
+            ("logprobs", json!(true)),
+            ("presence_penalty", json!(0.5)),
+            ("response_format", json!({ "type": "json_object" })),
+            ("top_k", json!(5)),
+            ("nonsense", json!("x")),
+        ] {
+            assert_eq!(refused(json!({ param: value })), param);
+        }
+    }
+
+    #[test]
+    fn values_of_the_wrong_kind_are_refused_by_name() {
+        for (param, value) in [
+            ("temperature", json!(2.5)),
+            ("temperature", json!("hot")),
+            ("top_p", json!(-0.1)),
+            ("max_tokens", json!(0)),
+            ("max_tokens", json!(1.5)),
+            ("max_completion_tokens", json!(-1)),
+            ("seed", json!("one")),
+            ("stop", json!([""])),
+            ("stop", json!(vec!["x"; 17])),
+            ("stop", json!({})),
+            ("stream", json!("yes")),
+            ("stream_options", json!({ "include_usage": true })),
+            ("messages", json!([])),
+        ] {
+            assert_eq!(refused(json!({ param: value })), param, "{value}");
+        }
+        assert_eq!(
+            refused(json!({ "messages": [{ "role": "cat", "content": "" }] })),
+            "messages[0].role"
+        );
+        assert_eq!(
+            refused(
+                json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url" }] }] })
+            ),
+            "messages[0].content[0].type"
+        );
+    }
+
+    #[test]
+    fn neutral_values_null_and_idle_fields_pass() {
+        let parsed = parse_chat(json!({
+            "n": 1, "presence_penalty": 0.0, "tools": null, "user": "u", "nonsense": null,
+            "response_format": { "type": "text" }, "stop": "x", "seed": -1, "ignore_eos": true,
+            "max_tokens": 5, "max_completion_tokens": 5,
+            "stream": true, "stream_options": { "include_usage": true },
+            "messages": [{ "role": "developer", "content": [
+                { "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }],
+        }))
+        .expect("a request");
+        let said = Message { role: Role::System, content: "ab".into() };
+        assert_eq!(parsed.request.prompt, Prompt::Chat(vec![said]));
+        assert_eq!(parsed.request.sampling.seed, u64::MAX);
+        assert_eq!((parsed.request.max_tokens, parsed.request.stop.len()), (Some(5), 1));
+        assert!(parsed.stream && parsed.include_usage && parsed.request.ignore_eos);
+    }
+
+    #[test]
+    fn a_completion_has_one_prompt_and_sixteen_tokens() {
+        for prompt in [json!("hi"), json!(["hi"])] {
+            let body = json!({ "model": "m", "prompt": prompt }).to_string();
+            let parsed = completion(body.as_bytes(), 1).expect("a request");
+            assert_eq!(parsed.request.prompt, Prompt::Text("hi".into()));
+            assert_eq!(parsed.request.max_tokens, Some(16));
+        }
+        for prompt in [json!(["a", "b"]), json!([1, 2]), json!(3)] {
+            let body = json!({ "model": "m", "prompt": prompt }).to_string();
+            assert!(matches!(completion(body.as_bytes(), 1), Err(ApiError::Field { .. })));
+        }
+    }
+
+    #[test]
+    fn bodies_that_are_no_object_are_refused() {
+        for body in [&b""[..], b"[]", b"{", b"\"x\"", b"\xff", b"{}x"] {
+            assert!(matches!(chat(body, 1), Err(ApiError::NotJson { .. })));
+        }
+        assert!(matches!(chat(b"{}", 1), Err(ApiError::Missing { .. })));
+        let deep = format!("{{\"messages\":{}", "[".repeat(100_000));
+        assert!(matches!(chat(deep.as_bytes(), 1), Err(ApiError::NotJson { .. })));
+    }
+}

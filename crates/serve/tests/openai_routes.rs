@@ -1,0 +1,335 @@
+//! The routes over a real socket, with the simulated engine and with ones that misbehave.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use confide_engine::{
+    Engine, EngineError, Event, Generation, Model, Prompt, Request, Token,
+    sim::{self, Sim},
+};
+use confide_serve::{Limits, Options, ServeError, serve};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Running {
+    async fn start(engine: Arc<dyn Engine>, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let options = Options { engine, limits, clock: || 1_700_000_000 };
+        let task = tokio::spawn(serve(listener, options, async {
+            let _ = stopped.await;
+        }));
+        Self { address, stop, task }
+    }
+
+    async fn sim(options: sim::Options) -> Self {
+        let engine = Arc::new(Sim::new(options).expect("a timer thread"));
+        Self::start(engine, Limits::default()).await
+    }
+
+    /// Sends a request on a connection of its own and gives all that came back.
+    async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        let mut stream = self.open(method, path, body).await;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.expect("an answer");
+        Answer::parse(&String::from_utf8(bytes).expect("text"))
+    }
+
+    async fn open(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.expect("the head is taken");
+        // A server that refuses by the length alone may have gone already.
+        let _ = stream.write_all(body.as_bytes()).await;
+        stream
+    }
+
+    async fn chat(&self, extra: Value) -> Answer {
+        self.send("POST", "/v1/chat/completions", &chat_body(extra).to_string()).await
+    }
+}
+
+fn chat_body(extra: Value) -> Value {
+    let mut body =
+        json!({ "model": "sim", "messages": [{ "role": "user", "content": "How are you?" }] });
+    if let (Value::Object(body), Value::Object(extra)) = (&mut body, extra) {
+        body.extend(extra);
+    }
+    body
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    body: String,
+    /// Whether a chunked body came to its end.
+    whole: bool,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+        if !head.contains("transfer-encoding: chunked") {
+            return Self { status, body: body.into(), whole: true };
+        }
+        let (mut rest, mut joined) = (body, String::new());
+        while let Some((size, after)) = rest.split_once("\r\n") {
+            let size = usize::from_str_radix(size, 16).expect("a chunk size");
+            if size == 0 {
+                return Self { status, body: joined, whole: true };
+            }
+            joined.push_str(&after[..size]);
+            rest = &after[size + 2..];
+        }
+        Self { status, body: joined, whole: false }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect("a JSON body")
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let lines = self.body.split_terminator("\n\n");
+        let data = lines.map(|line| line.strip_prefix("data: ").expect("a data line"));
+        data.filter(|data| *data != "[DONE]")
+            .map(|data| serde_json::from_str(data).expect("a JSON event"))
+            .collect()
+    }
+
+    fn streamed_text(&self) -> String {
+        let events = self.events();
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_chat_says_the_same_as_a_whole_one() {
+    let server = Running::sim(sim::Options::default()).await;
+    let whole = server.chat(json!({ "max_tokens": 50 })).await;
+    assert_eq!(whole.status, 200);
+    let reply = whole.json();
+    let text = reply["choices"][0]["message"]["content"].as_str().expect("content");
+    assert_eq!(reply["usage"]["completion_tokens"], 50);
+    assert_eq!(reply["choices"][0]["finish_reason"], "length");
+
+    let extra = json!({ "max_tokens": 50, "stream": true,
+        "stream_options": { "include_usage": true } });
+    let streamed = server.chat(extra).await;
+    assert!(streamed.whole && streamed.body.ends_with("data: [DONE]\n\n"));
+    assert_eq!(streamed.streamed_text(), text);
+    let events = streamed.events();
+    // The role, fifty tokens, the finish reason, the usage.
+    assert_eq!(events.len(), 53);
+    assert_eq!(events[52]["usage"], reply["usage"]);
+    assert!(events.iter().all(|event| event["id"] == events[0]["id"]));
+}
+
+#[tokio::test]
+async fn a_completion_streams_and_stops() {
+    let server = Running::sim(sim::Options::default()).await;
+    let mut body = json!({ "model": "sim", "prompt": "Once", "max_tokens": 30 });
+    let whole = server.send("POST", "/v1/completions", &body.to_string()).await.json();
+    let text = whole["choices"][0]["text"].as_str().expect("text");
+    assert_eq!(whole["object"], "text_completion");
+    let stop = text.split(' ').nth(9).expect("ten words");
+    body["stop"] = json!([stop]);
+    body["stream"] = json!(true);
+    let cut = server.send("POST", "/v1/completions", &body.to_string()).await;
+    let events = cut.events();
+    let joined: String =
+        events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
+    assert_eq!(joined, text[..text.find(stop).expect("it is there")]);
+    assert_eq!(events.last().expect("an event")["choices"][0]["finish_reason"], "stop");
+}
+
+#[tokio::test]
+async fn models_and_health_are_told() {
+    let server = Running::sim(sim::Options::default()).await;
+    let models = server.send("GET", "/v1/models", "").await.json();
+    assert_eq!(models["data"][0]["id"], "sim");
+    assert!(models["data"][0].get("confide_manifest_sha256").is_none());
+    assert_eq!(server.send("GET", "/v1/models/sim", "").await.json()["object"], "model");
+    assert_eq!(server.send("GET", "/v1/models/none", "").await.status, 404);
+    assert_eq!(server.send("GET", "/health", "").await.json()["status"], "ok");
+}
+
+#[tokio::test]
+async fn errors_have_openai_s_shape_and_a_fitting_status() {
+    let server = Running::sim(sim::Options::default()).await;
+    let path = "/v1/chat/completions";
+    for (method, path, body, status, param) in [
+        ("POST", path, "{".to_string(), 400, Value::Null),
+        ("POST", path, chat_body(json!({ "n": 2 })).to_string(), 400, json!("n")),
+        ("POST", path, chat_body(json!({ "model": "gpt" })).to_string(), 404, json!("model")),
+        ("POST", "/v1/nothing", String::new(), 404, Value::Null),
+        ("GET", path, String::new(), 405, Value::Null),
+    ] {
+        let answer = server.send(method, path, &body).await;
+        assert_eq!(answer.status, status, "{body}");
+        let error = &answer.json()["error"];
+        assert!(error["message"].is_string() && error["type"].is_string());
+        assert_eq!(error["param"], param);
+    }
+}
+
+#[tokio::test]
+async fn bodies_and_prompts_have_limits() {
+    let engine = Arc::new(Sim::new(sim::Options::default()).expect("a timer thread"));
+    let limits = Limits { body_bytes: 1000, prompt_tokens: 20, ..Limits::default() };
+    let server = Running::start(engine, limits).await;
+    let said = |words: usize| json!({ "messages": [{ "role": "user", "content": "word ".repeat(words) }] });
+    assert_eq!(server.chat(said(300)).await.status, 413);
+    let long = server.chat(said(30)).await;
+    assert_eq!(
+        (long.status, &long.json()["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
+    );
+    assert_eq!(server.chat(said(10)).await.status, 200);
+}
+
+/// Gives three tokens and then what the test wants.
+struct Odd {
+    then: Option<Event>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Engine for Odd {
+    fn models(&self) -> Vec<Model> {
+        vec![Model { name: "sim".into(), context_tokens: 100, manifest_sha256: Some("ab".into()) }]
+    }
+
+    fn count(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {
+        Ok(1)
+    }
+
+    fn generate(&self, _request: Request) -> Result<Generation, EngineError> {
+        let (sender, generation) = confide_engine::channel(1);
+        let (then, cancelled) = (self.then.clone(), Arc::clone(&self.cancelled));
+        std::thread::spawn(move || {
+            for id in 0..3 {
+                let _ = sender.send(Event::Token(Token { id, text: "word ".into() }));
+            }
+            if let Some(then) = then {
+                let _ = sender.send(then);
+                return;
+            }
+            while !sender.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            cancelled.store(true, Ordering::SeqCst);
+        });
+        Ok(generation)
+    }
+
+    fn slots(&self) -> usize {
+        1
+    }
+}
+
+async fn odd(then: Option<Event>, limits: Limits) -> (Running, Arc<AtomicBool>) {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let engine = Arc::new(Odd { then, cancelled: Arc::clone(&cancelled) });
+    (Running::start(engine, limits).await, cancelled)
+}
+
+#[tokio::test]
+async fn an_engine_that_fails_in_mid_stream_is_seen_as_a_broken_stream() {
+    let failed = Event::Failed(EngineError::Failed { reason: "out of cheese".into() });
+    let (server, _) = odd(Some(failed), Limits::default()).await;
+    let answer = server.chat(json!({ "stream": true })).await;
+    assert_eq!(answer.status, 200);
+    assert!(!answer.whole, "the last chunk must be missing");
+    assert!(!answer.body.contains("[DONE]"));
+    let events = answer.events();
+    assert_eq!(events.last().expect("an event")["error"]["type"], "server_error");
+    assert_eq!(server.chat(json!({})).await.status, 500);
+    let models = server.send("GET", "/v1/models", "").await.json();
+    assert_eq!(models["data"][0]["confide_manifest_sha256"], "ab");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_cancels_and_frees_its_slot() {
+    for stream in [true, false] {
+        let (server, cancelled) = odd(None, Limits::default()).await;
+        let body = chat_body(json!({ "stream": stream })).to_string();
+        let mut client = server.open("POST", "/v1/chat/completions", &body).await;
+        if stream {
+            let mut some = [0u8; 64];
+            client.read_exact(&mut some).await.expect("the stream begins");
+        } else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(client);
+        while !cancelled.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_queue_and_a_long_wait_are_told() {
+    let limits = Limits { queued: 0, ..Limits::default() };
+    let (server, _) = odd(None, limits).await;
+    let body = chat_body(json!({ "stream": true })).to_string();
+    let mut held = server.open("POST", "/v1/chat/completions", &body).await;
+    let mut some = [0u8; 64];
+    held.read_exact(&mut some).await.expect("the stream begins");
+    let full = server.chat(json!({})).await;
+    assert_eq!((full.status, &full.json()["error"]["code"]), (429, &json!("queue_full")));
+
+    let limits = Limits { queue_wait: Duration::from_millis(10), ..Limits::default() };
+    let (server, _) = odd(None, limits).await;
+    let mut held = server.open("POST", "/v1/chat/completions", &body).await;
+    held.read_exact(&mut some).await.expect("the stream begins");
+    assert_eq!(server.chat(json!({})).await.status, 503);
+}
+
+#[tokio::test]
+async fn a_stop_lets_running_answers_end() {
+    let options = sim::Options { tokens_per_second: Some(200.0), ..sim::Options::default() };
+    let server = Running::sim(options).await;
+    let body = chat_body(json!({ "stream": true, "max_tokens": 20 })).to_string();
+    let mut client = server.open("POST", "/v1/chat/completions", &body).await;
+    let mut begun = vec![0u8; 64];
+    client.read_exact(&mut begun).await.expect("the stream begins");
+    server.stop.send(()).expect("the server runs");
+    client.read_to_end(&mut begun).await.expect("the rest");
+    assert!(Answer::parse(&String::from_utf8(begun).expect("text")).whole);
+    server.task.await.expect("no panic").expect("drained");
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_has_a_deadline() {
+    let limits = Limits { drain: Duration::from_millis(20), ..Limits::default() };
+    let (server, _) = odd(None, limits).await;
+    let body = chat_body(json!({ "stream": true })).to_string();
+    let mut client = server.open("POST", "/v1/chat/completions", &body).await;
+    let mut some = [0u8; 64];
+    client.read_exact(&mut some).await.expect("the stream begins");
+    server.stop.send(()).expect("the server runs");
+    let outcome = server.task.await.expect("no panic");
+    assert!(matches!(outcome, Err(ServeError::Undrained { left: 1, .. })));
+}
