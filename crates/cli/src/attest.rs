@@ -1,13 +1,170 @@
-//! `confide attest`.
+//! `confide attest`: evidence of this machine; in this version only *simulated* evidence.
 
-use std::process::ExitCode;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use crate::error::CliError;
+use clap::ValueEnum;
+use confide_evidence::ReportData;
+use confide_fake_attester::{FakeAttester, FakeError, Mode, Options, STATE_FILE, Tee};
+
+use crate::{error::CliError, process::unix_now};
 
 /// Arguments.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Make simulated evidence of this kind; no hardware is involved and nothing is protected
+    #[arg(long, value_name = "TEE")]
+    simulate: Option<SimulatedTee>,
+    /// Where evidence, collateral, root, policy and the attester's state are written
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// What the quote signs: at most 64 bytes in hexadecimal, zeros are added at the end
+    #[arg(long, value_name = "HEX", value_parser = report_data, default_value = "", hide_default_value = true)]
+    report_data: ReportData,
+    /// Pretend to run in debug mode; the policy that is written allows it
+    #[arg(long, requires = "simulate")]
+    debug: bool,
+    /// How long a quote takes: as software signs, or serial at 39 ms as measured on hardware
+    #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
+    mode: SimulatedMode,
+    /// Where the keys come from: 32 bytes in hexadecimal; the same seed gives the same root
+    #[arg(long, value_name = "HEX", value_parser = seed, requires = "simulate")]
+    seed: Option<[u8; 32]>,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("attest is under construction"))
+#[derive(Clone, Copy, ValueEnum)]
+enum SimulatedTee {
+    /// A TDX quote, version 4
+    Tdx,
+    /// An SGX quote, version 3
+    Sgx,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SimulatedMode {
+    /// As fast as software signs
+    Raw,
+    /// One at a time, 39 ms each
+    Device,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let Some(tee) = args.simulate else {
+        return Err(CliError::new("attest needs --simulate: this version talks to no device")
+            .hint("try `confide attest --simulate tdx --out DIR`; real devices come later"));
+    };
+    let attester = FakeAttester::new(options(&args, tee)?).map_err(CliError::new)?;
+    let evidence = attester.quote(&args.report_data);
+    attester.save(&args.out).map_err(cannot_write)?;
+    let path = args.out.join("evidence.bin");
+    fs::write(&path, &evidence)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
+    print!("{}", summary(&args, tee, &attester, evidence.len()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Args, tee: SimulatedTee) -> Result<Options, CliError> {
+    Ok(Options {
+        seed: args.seed.map_or_else(Options::random_seed, Ok).map_err(CliError::new)?,
+        tee: match tee {
+            SimulatedTee::Tdx => Tee::Tdx,
+            SimulatedTee::Sgx => Tee::Sgx,
+        },
+        debug: args.debug,
+        issued_at: unix_now(),
+        mode: match args.mode {
+            SimulatedMode::Raw => Mode::Raw,
+            SimulatedMode::Device => Mode::Device,
+        },
+    })
+}
+
+fn cannot_write(error: FakeError) -> CliError {
+    CliError::new(error).hint("--out names a folder; it is made where it is missing")
+}
+
+fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize) -> String {
+    let kind = match tee {
+        SimulatedTee::Tdx => "TDX quote, version 4",
+        SimulatedTee::Sgx => "SGX quote, version 3",
+    };
+    let debug = if args.debug { "on" } else { "off" };
+    let days = (attester.collateral_until() - attester.issued_at()) / 86_400;
+    let dir = &args.out;
+    let file = |name: &str| shown(&dir.join(name));
+    format!(
+        "simulated evidence: made by software under a test root, it protects nothing\n  \
+         {evidence}  {bytes} bytes, {kind}, debug {debug}\n  \
+         {collateral}  simulated endorsements, good for {days} days\n  \
+         {root}  the simulated root\n  \
+         {policy}  accepts this simulated attester and no other\n  \
+         {state}  the simulated attester itself: whoever reads it can sign\n\
+         next: confide verify quote {evidence} --collateral {collateral} --root {root} \
+         --policy {policy} --at {at}\n\
+         or:   confide gateway --simulate {dir} --upstream URL --binding key --listen ADDR:PORT\n",
+        evidence = file("evidence.bin"),
+        collateral = file("collateral.json"),
+        root = file("root.der"),
+        policy = file("policy.toml"),
+        state = file(STATE_FILE),
+        at = attester.issued_at(),
+        dir = shown(dir),
+    )
+}
+
+/// A path as a shell takes it.
+fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn report_data(text: &str) -> Result<ReportData, String> {
+    let bytes = hex::decode(text).map_err(|error| format!("wanted hexadecimal: {error}"))?;
+    let mut data = ReportData::ZERO;
+    match data.0.get_mut(..bytes.len()) {
+        Some(start) => start.copy_from_slice(&bytes),
+        None => return Err(format!("wanted at most 64 bytes, got {}", bytes.len())),
+    }
+    Ok(data)
+}
+
+fn seed(text: &str) -> Result<[u8; 32], String> {
+    let mut seed = [0; 32];
+    hex::decode_to_slice(text, &mut seed)
+        .map_err(|error| format!("wanted 64 hexadecimal digits: {error}"))?;
+    Ok(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_report_data_is_filled_with_zeros() {
+        assert_eq!(report_data("").unwrap(), ReportData::ZERO);
+        let data = report_data("0102").unwrap();
+        assert_eq!((data.0[0], data.0[1], data.0[2]), (1, 2, 0));
+        assert_eq!(report_data(&"ff".repeat(64)).unwrap().0, [0xff; 64]);
+    }
+
+    #[test]
+    fn report_data_that_is_too_long_or_not_hexadecimal_is_refused() {
+        assert!(report_data(&"00".repeat(65)).is_err());
+        assert!(report_data("0").is_err());
+        assert!(report_data("zz").is_err());
+    }
+
+    #[test]
+    fn paths_are_shown_as_a_shell_takes_them() {
+        assert_eq!(shown(Path::new("sim/evidence.bin")), "sim/evidence.bin");
+        assert_eq!(shown(Path::new("my sim")), "'my sim'");
+        assert_eq!(shown(Path::new("it's")), r"'it'\''s'");
+    }
 }

@@ -49,51 +49,33 @@ pub(crate) struct Pki {
 impl Pki {
     /// Issues everything; the keys of the root and the CA are wiped when this returns.
     pub(crate) fn issue(seed: &[u8; 32], issued_at: u64, plan: &Plan) -> Result<Self, FakeError> {
-        let [root_key, ca_key, pck, tcb_signer] =
-            [Role::Root, Role::PlatformCa, Role::Pck, Role::TcbSigner]
-                .map(|role| Key::derive(seed, role));
-        let not_before = issued_at - CLOCK_SLACK;
-
-        let root_params = authority(
-            "SIMULATED Intel SGX Root CA",
-            1,
-            (ROOT_NOT_BEFORE, ROOT_NOT_AFTER),
-            serial(&root_key, 0),
-        );
+        let root_key = Key::derive(seed, Role::Root);
+        let root_life = (ROOT_NOT_BEFORE, ROOT_NOT_AFTER);
+        let root_serial = serial(&root_key, 0);
+        let root_params = authority("SIMULATED Intel SGX Root CA", 1, root_life, root_serial);
         let root_certificate = root_params.self_signed(&root_key)?;
         let root = Issuer::from_params(&root_params, &root_key);
 
-        let ca_params = authority(
-            "SIMULATED Intel SGX PCK Platform CA",
-            0,
-            (not_before, not_before + CA_DAYS * DAY),
-            serial(&ca_key, issued_at),
-        );
+        let not_before = issued_at - CLOCK_SLACK;
+        let ca_key = Key::derive(seed, Role::PlatformCa);
+        let ca_life = (not_before, not_before + CA_DAYS * DAY);
+        let ca_serial = serial(&ca_key, issued_at);
+        let ca_params =
+            authority("SIMULATED Intel SGX PCK Platform CA", 0, ca_life, ca_serial.clone());
         let ca_certificate = ca_params.signed_by(&ca_key, &root)?;
         let ca = Issuer::from_params(&ca_params, &ca_key);
 
         let leaf_life = (not_before, not_before + LEAF_DAYS * DAY);
-        let mut pck_params = leaf(
-            "SIMULATED Intel SGX PCK Certificate",
-            PCK_CRL_URI,
-            leaf_life,
-            serial(&pck, issued_at),
-        );
-        pck_params.custom_extensions = vec![CustomExtension::from_oid_content(
-            &pck_extension::OID,
-            pck_extension::encode(seed, plan)?,
-        )];
-        let pck_certificate = pck_params.signed_by(&pck, &ca)?;
-        let signer_certificate = leaf(
-            "SIMULATED Intel SGX TCB Signing",
-            ROOT_CRL_URI,
-            leaf_life,
-            serial(&tcb_signer, issued_at),
-        )
-        .signed_by(&tcb_signer, &root)?;
+        let pck = Key::derive(seed, Role::Pck);
+        let pck_serial = serial(&pck, issued_at);
+        let pck_certificate =
+            pck_params(seed, plan, leaf_life, pck_serial.clone())?.signed_by(&pck, &ca)?;
+        let tcb_signer = Key::derive(seed, Role::TcbSigner);
+        let signer_certificate = tcb_signer_params(leaf_life, serial(&tcb_signer, issued_at))
+            .signed_by(&tcb_signer, &root)?;
 
-        let revoked_ca = plan.revoke_platform_ca.then(|| serial(&ca_key, issued_at));
-        let revoked_pck = plan.revoke_pck.then(|| serial(&pck, issued_at));
+        let revoked_ca = plan.revoke_platform_ca.then_some(ca_serial);
+        let revoked_pck = plan.revoke_pck.then_some(pck_serial);
         Ok(Self {
             root_der: root_certificate.der().to_vec(),
             root_pem: pem(&root_certificate),
@@ -101,11 +83,28 @@ impl Pki {
             pck_pem: pem(&pck_certificate),
             tcb_signer_pem: pem(&signer_certificate),
             root_crl: crl(&root, plan, revoked_ca)?,
-            pck_crl: crl(&ca, plan, revoked_pck.into_iter().chain(bystanders()))?,
+            pck_crl: crl(&ca, plan, bystanders().chain(revoked_pck))?,
             pck,
             tcb_signer,
         })
     }
+}
+
+fn pck_params(
+    seed: &[u8; 32],
+    plan: &Plan,
+    life: (u64, u64),
+    serial: SerialNumber,
+) -> Result<CertificateParams, FakeError> {
+    let mut params = leaf("SIMULATED Intel SGX PCK Certificate", PCK_CRL_URI, life, serial);
+    let extension = pck_extension::encode(seed, plan)?;
+    params.custom_extensions =
+        vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
+    Ok(params)
+}
+
+fn tcb_signer_params(life: (u64, u64), serial: SerialNumber) -> CertificateParams {
+    leaf("SIMULATED Intel SGX TCB Signing", ROOT_CRL_URI, life, serial)
 }
 
 fn authority(

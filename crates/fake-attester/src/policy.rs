@@ -1,41 +1,74 @@
 //! The policy that accepts exactly this simulated attester.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 use crate::{
     Options, Tee,
     measurements::{of_enclave, of_trust_domain},
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
+    tcb::EVALUATION_NUMBER,
 };
 
-/// The policy's text; `docs/policy.md` describes the format.
+/// The policy's text. The format is that of confide-verifier's `Policy::from_toml`, written here
+/// by hand so that the comments are there for whoever opens the file.
 pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
-    let mut text = format!(
-        "# SIMULATED: accepts evidence that software made under a test root. Protects nothing.\n\
-         roots = [\"{}\"]\n\
-         tcb_status = [\"UpToDate\"]\n",
-        hex::encode(Sha256::digest(root))
-    );
-    for (name, value) in measurements(options.tee) {
-        let _ = writeln!(text, "{name} = \"{value}\"");
-    }
-    text
+    let root = hex::encode(Sha256::digest(root));
+    let debug = if options.debug { DEBUG } else { NO_DEBUG };
+    let workload = match options.tee {
+        Tee::Tdx => trust_domain(),
+        Tee::Sgx => enclave(),
+    };
+    format!(
+        r#"# SIMULATED: accepts evidence that software made under a test root. It protects nothing.
+# Never put this root into a policy beside a real one.
+
+# SHA-256 of the simulated root certificate, root.der.
+roots = ["sha256:{root}"]
+
+tcb_statuses = "UpToDate"
+advisories = []
+tcb_evaluation_data_number_min = {EVALUATION_NUMBER}
+{debug}
+# Which upstream, routes and tunnel targets the attested end has. To pin it, put here the value
+# that `confide gateway` prints as "config_digest" in its ready line; until then a genuine
+# gateway that was pointed at a foreign upstream passes.
+config_digest = "dangerous-any"
+
+{workload}"#
+    )
 }
 
-fn measurements(tee: Tee) -> Vec<(&'static str, String)> {
-    match tee {
-        Tee::Tdx => ["mrtd", "rtmr0", "rtmr1", "rtmr2", "rtmr3"]
-            .map(|name| (name, hex::encode(of_trust_domain(name))))
-            .to_vec(),
-        Tee::Sgx => {
-            let mut values = ["mrenclave", "mrsigner"]
-                .map(|name| (name, hex::encode(of_enclave(name))))
-                .to_vec();
-            values.push(("isv_prod_id", WORKLOAD_PROD_ID.to_string()));
-            values.push(("isv_svn", WORKLOAD_SVN.to_string()));
-            values
-        }
-    }
+const NO_DEBUG: &str = "dangerous_accept_debug = false\n";
+const DEBUG: &str = "# The simulated attester runs in debug mode, where the host reads the memory.\n\
+                     dangerous_accept_debug = true\n";
+
+fn trust_domain() -> String {
+    let [mr_td, rtmr0, rtmr1, rtmr2, rtmr3, mr_seam] =
+        ["mrtd", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "mrseam"]
+            .map(|name| hex::encode(of_trust_domain(name)));
+    format!(
+        r#"# SHA-384 of "SIMULATED mrtd", "SIMULATED rtmr0" and so on: nothing was measured.
+[workload.tdx]
+mr_td = "{mr_td}"
+rtmr0 = "{rtmr0}"
+rtmr1 = "{rtmr1}"
+rtmr2 = "{rtmr2}"
+rtmr3 = "{rtmr3}"
+mr_seam = "{mr_seam}"
+"#
+    )
+}
+
+fn enclave() -> String {
+    let [mr_enclave, mr_signer] =
+        ["mrenclave", "mrsigner"].map(|name| hex::encode(of_enclave(name)));
+    format!(
+        r#"# SHA-256 of "SIMULATED mrenclave" and "SIMULATED mrsigner": nothing was measured.
+[workload.sgx]
+mr_enclave = "{mr_enclave}"
+mr_signer = "{mr_signer}"
+isv_prod_id = "{WORKLOAD_PROD_ID}"
+isv_svn_min = {WORKLOAD_SVN}
+"#
+    )
 }

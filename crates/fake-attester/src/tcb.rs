@@ -19,7 +19,7 @@ const FOREIGN_FMSPC: [u8; 6] = *b"SIM\0\0\x01";
 pub(crate) const PCE_ID: [u8; 2] = [0, 0];
 
 /// Advances with each TCB recovery; Intel's stood at 19 in the middle of 2026.
-const EVALUATION_NUMBER: u32 = 20;
+pub(crate) const EVALUATION_NUMBER: u32 = 20;
 
 /// Where the platform stands among the levels of the TCB info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,13 @@ impl Level {
     fn advisories(self) -> &'static [&'static str] {
         match self {
             Self::UpToDate => &[],
-            Self::SwHardeningNeeded => &["SIMULATED-SA-00002"],
-            Self::OutOfDate => &["SIMULATED-SA-00003", "SIMULATED-SA-00004"],
-            Self::Revoked => &["SIMULATED-SA-00003", "SIMULATED-SA-00004", "SIMULATED-SA-00005"],
+            Self::SwHardeningNeeded => &["INTEL-SA-SIMULATED-00002"],
+            Self::OutOfDate => &["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"],
+            Self::Revoked => &[
+                "INTEL-SA-SIMULATED-00003",
+                "INTEL-SA-SIMULATED-00004",
+                "INTEL-SA-SIMULATED-00005",
+            ],
         }
     }
 }
@@ -179,8 +183,12 @@ pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
         isvprodid: enclave.isv_prod_id,
         tcb_levels: vec![
             enclave_level(good, Level::UpToDate, &[]),
-            enclave_level(good - 1, Level::OutOfDate, &["SIMULATED-SA-00006"]),
-            enclave_level(good - 2, Level::Revoked, &["SIMULATED-SA-00006", "SIMULATED-SA-00007"]),
+            enclave_level(good - 1, Level::OutOfDate, &["INTEL-SA-SIMULATED-00006"]),
+            enclave_level(
+                good - 2,
+                Level::Revoked,
+                &["INTEL-SA-SIMULATED-00006", "INTEL-SA-SIMULATED-00007"],
+            ),
         ],
     };
     Ok(serde_json::to_string(&identity)?)
@@ -190,7 +198,7 @@ fn module_identities() -> Vec<ModuleIdentity> {
     let levels = |good: u8| {
         vec![
             enclave_level(good.into(), Level::UpToDate, &[]),
-            enclave_level(u16::from(good) - 1, Level::OutOfDate, &["SIMULATED-SA-00001"]),
+            enclave_level(u16::from(good) - 1, Level::OutOfDate, &["INTEL-SA-SIMULATED-00001"]),
         ]
     };
     vec![

@@ -83,18 +83,28 @@ fn faults_that_no_policy_can_allow_are_rejected() {
 
 #[test]
 fn levels_below_the_best_come_with_their_status_and_advisories() {
-    let module = ["SIMULATED-SA-00001"].as_slice();
-    let enclave = ["SIMULATED-SA-00006"].as_slice();
+    let module = ["INTEL-SA-SIMULATED-00001"].as_slice();
+    let enclave = ["INTEL-SA-SIMULATED-00006"].as_slice();
     for (tee, fault, status, advisories) in [
         (
             Tee::Tdx,
             Fault::SwHardeningNeeded,
             "SWHardeningNeeded",
-            ["SIMULATED-SA-00002"].as_slice(),
+            ["INTEL-SA-SIMULATED-00002"].as_slice(),
         ),
-        (Tee::Sgx, Fault::SwHardeningNeeded, "SWHardeningNeeded", &["SIMULATED-SA-00002"]),
-        (Tee::Tdx, Fault::OutOfDate, "OutOfDate", &["SIMULATED-SA-00003", "SIMULATED-SA-00004"]),
-        (Tee::Sgx, Fault::OutOfDate, "OutOfDate", &["SIMULATED-SA-00003", "SIMULATED-SA-00004"]),
+        (Tee::Sgx, Fault::SwHardeningNeeded, "SWHardeningNeeded", &["INTEL-SA-SIMULATED-00002"]),
+        (
+            Tee::Tdx,
+            Fault::OutOfDate,
+            "OutOfDate",
+            &["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"],
+        ),
+        (
+            Tee::Sgx,
+            Fault::OutOfDate,
+            "OutOfDate",
+            &["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"],
+        ),
         (Tee::Tdx, Fault::OutOfDateModule, "OutOfDate", module),
         (Tee::Sgx, Fault::OutOfDateModule, "OutOfDate", enclave),
     ] {
