@@ -1,0 +1,58 @@
+//! Streams that come only together with an attestation result.
+
+use tokio_rustls::{client, server};
+
+use crate::Timings;
+
+/// A stream to a server whose evidence was accepted.
+///
+/// The only maker is [`crate::Client::connect`], and the only way to the stream is
+/// [`Attested::into_parts`], which gives the result with it.
+#[derive(Debug)]
+pub struct Attested<S, T> {
+    pub(crate) stream: client::TlsStream<S>,
+    pub(crate) appraised: T,
+    pub(crate) timings: Timings,
+}
+
+impl<S, T> Attested<S, T> {
+    /// What the appraiser accepted.
+    pub fn appraised(&self) -> &T {
+        &self.appraised
+    }
+
+    /// What it took.
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    /// The stream together with the result.
+    pub fn into_parts(self) -> (client::TlsStream<S>, T, Timings) {
+        (self.stream, self.appraised, self.timings)
+    }
+}
+
+/// A stream to a client whose evidence was accepted: see [`crate::Server::accept_attested`].
+#[derive(Debug)]
+pub struct AttestedClient<S, T> {
+    pub(crate) stream: server::TlsStream<S>,
+    pub(crate) appraised: T,
+    pub(crate) timings: Timings,
+}
+
+impl<S, T> AttestedClient<S, T> {
+    /// What the appraiser accepted.
+    pub fn appraised(&self) -> &T {
+        &self.appraised
+    }
+
+    /// What it took.
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    /// The stream together with the result.
+    pub fn into_parts(self) -> (server::TlsStream<S>, T, Timings) {
+        (self.stream, self.appraised, self.timings)
+    }
+}

@@ -1,0 +1,72 @@
+//! Reading a peer's certificate: its key and its evidence, nothing else.
+//!
+//! One parser serves both the handshake's signature check and the binding, so that the two cannot
+//! see different keys in the same bytes.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use confide_evidence::tagged_evidence::{TaggedCollateral, TaggedEvidence};
+use der::{Decode, Encode, asn1::ObjectIdentifier};
+use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use x509_cert::{Certificate, ext::Extension};
+
+use crate::ChannelError;
+
+/// TCG DICE tagged evidence.
+pub(crate) const EVIDENCE_OID: &str = "2.23.133.5.4.9";
+/// TCG DICE endorsement manifest.
+pub(crate) const COLLATERAL_OID: &str = "2.23.133.5.4.2";
+
+pub(crate) struct PeerCertificate(Certificate);
+
+impl PeerCertificate {
+    pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, ChannelError> {
+        Certificate::from_der(der).map(Self).map_err(unreadable)
+    }
+
+    pub(crate) fn spki(&self) -> Result<SubjectPublicKeyInfoDer<'static>, ChannelError> {
+        let spki = self.0.tbs_certificate().subject_public_key_info().to_der();
+        spki.map(SubjectPublicKeyInfoDer::from).map_err(unreadable)
+    }
+
+    pub(crate) fn spki_hash(&self) -> Result<[u8; 32], ChannelError> {
+        Ok(sha256(&self.spki()?))
+    }
+
+    /// The evidence extension has to be there exactly once.
+    pub(crate) fn evidence(&self) -> Result<TaggedEvidence<'_>, ChannelError> {
+        let found = self.extension(EVIDENCE_OID)?;
+        let wanted = ChannelError::Extension { oid: EVIDENCE_OID, wanted: "1", got: 0 };
+        Ok(TaggedEvidence::decode(found.ok_or(wanted)?.extn_value.as_bytes())?)
+    }
+
+    pub(crate) fn collateral(&self) -> Result<Option<&[u8]>, ChannelError> {
+        match self.extension(COLLATERAL_OID)? {
+            Some(found) => {
+                Ok(Some(TaggedCollateral::decode(found.extn_value.as_bytes())?.collateral))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// At most one extension of a name, so that no two readers can choose differently.
+    fn extension(&self, oid: &'static str) -> Result<Option<&Extension>, ChannelError> {
+        let wanted = ObjectIdentifier::new(oid).map_err(unreadable)?;
+        let extensions = self.0.tbs_certificate().extensions().into_iter().flatten();
+        let mut found = extensions.filter(|extension| extension.extn_id == wanted);
+        let first = found.next();
+        match found.count() {
+            0 => Ok(first),
+            more => Err(ChannelError::Extension { oid, wanted: "at most 1", got: more + 1 }),
+        }
+    }
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
+}
+
+fn unreadable(error: impl std::fmt::Display) -> ChannelError {
+    ChannelError::Certificate { reason: error.to_string() }
+}

@@ -1,0 +1,214 @@
+//! The connecting end that appraises the server's evidence.
+
+use std::{sync::Arc, time::Instant};
+
+use confide_evidence::{
+    Appraise, BindingKind, binder::key_report_data, session_message::SessionEvidence,
+};
+use rustls::{ClientConfig, pki_types::ServerName, sign::SingleCertAndKey};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::Semaphore,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{
+    Attested, Binding, ChannelError, ClientEvidence, ClientOptions, Phase, Timings, Tuning,
+    deadline::Deadline,
+    handshake,
+    identity::{Identity, IdentityOptions},
+    renewal::Identities,
+    session::{self, Attesting, Outcome, QUOTES_IN_FLIGHT_MAX},
+};
+
+/// Connects to attested servers.
+///
+/// The certificate is believed in one thing only: its key, which has to sign the handshake.
+/// Everything else is decided by the evidence.
+pub struct Client<A: Appraise> {
+    appraiser: Arc<A>,
+    config: ClientConfig,
+    evidence: Option<Identities>,
+    options: ClientOptions,
+    quotes: Arc<Semaphore>,
+}
+
+impl<A: Appraise> Client<A> {
+    /// A client for servers with key or session binding.
+    pub fn new(options: ClientOptions, appraiser: Arc<A>) -> Result<Self, ChannelError> {
+        if options.binding == Binding::None {
+            return Err(ChannelError::Binding { call: "Client", wanted: "key or session" });
+        }
+        let config = handshake::attested_client_config(options.binding)?;
+        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
+        Ok(Self { appraiser, config, evidence: None, options, quotes })
+    }
+
+    /// The same client, able to attest where the server demands it (session binding only).
+    pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
+        if self.options.binding != Binding::Session {
+            return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
+        }
+        self.evidence = Some(client_identities(evidence)?);
+        Ok(self)
+    }
+
+    /// The same client with other record sizes.
+    pub fn tuned(mut self, tuning: Tuning) -> Self {
+        self.config.max_fragment_size = Some(tuning.record_bytes);
+        self
+    }
+
+    /// Takes an open byte stream through handshake, evidence and appraisal. `name` is sent as
+    /// server name; it is not what the server is believed by.
+    ///
+    /// The appraiser runs on the calling task: appraisal is computation of under a millisecond.
+    pub async fn connect<S>(
+        &self,
+        name: &str,
+        io: S,
+    ) -> Result<Attested<S, A::Appraised>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        self.open(name, io, None).await
+    }
+
+    pub(crate) async fn connect_tuned<S>(
+        &self,
+        name: &str,
+        io: S,
+        tuning: Tuning,
+    ) -> Result<Attested<S, A::Appraised>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        self.open(name, io, Some(tuning)).await
+    }
+
+    async fn open<S>(
+        &self,
+        name: &str,
+        io: S,
+        tuning: Option<Tuning>,
+    ) -> Result<Attested<S, A::Appraised>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let deadline = Deadline::after(self.options.deadline);
+        let began = Instant::now();
+        let attesting = match &self.evidence {
+            Some(identities) => attesting(identities, &self.quotes, deadline).await?,
+            None => None,
+        };
+        let quote = began.elapsed();
+        let mut config = self.config.clone();
+        if let Some(attesting) = &attesting {
+            present(&mut config, &attesting.identity);
+        }
+        if let Some(tuning) = tuning {
+            config.max_fragment_size = Some(tuning.record_bytes);
+        }
+        let (mut stream, mut timings) =
+            shake(config, self.options.binding, name, io, deadline).await?;
+        timings.quote = quote;
+        let result = match self.options.binding {
+            Binding::Session => {
+                let demand = Some(&*self.appraiser);
+                session::exchange_as_client(&mut stream, attesting.as_ref(), demand, deadline).await
+            }
+            _ => self.judge_certificate(&stream),
+        };
+        match result.and_then(|outcome| {
+            let appraised = outcome.appraised.ok_or(ChannelError::NoEvidence)?;
+            timings.appraisal = outcome.appraisal;
+            timings.quote += outcome.quote;
+            timings.round_trips += outcome.round_trips;
+            Ok(appraised)
+        }) {
+            Ok(appraised) => Ok(Attested { stream, appraised, timings }),
+            Err(error) => {
+                // So that the server sees an end and not a broken stream; its arrival matters not.
+                let _ = deadline.keep_io(Phase::Evidence, stream.shutdown()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Key binding: the evidence came in the handshake.
+    fn judge_certificate<S>(
+        &self,
+        stream: &TlsStream<S>,
+    ) -> Result<Outcome<A::Appraised>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let began = Instant::now();
+        let certificate = session::peer_certificate(stream)?;
+        let tagged = certificate.evidence()?;
+        let collateral = certificate.collateral()?;
+        let evidence = SessionEvidence { quote: tagged.quote, claims: tagged.claims, collateral };
+        let expected = key_report_data(tagged.claims);
+        let peer = certificate.spki_hash()?;
+        let kind = BindingKind::TlsSpki;
+        let appraised = session::appraise(&*self.appraiser, kind, &evidence, peer, None, expected)?;
+        let appraisal = began.elapsed();
+        let appraised = Some(appraised);
+        Ok(Outcome { appraised, appraisal, quote: std::time::Duration::ZERO, round_trips: 0 })
+    }
+}
+
+/// The handshake of every client, and its part of the timings.
+pub(crate) async fn shake<S>(
+    config: ClientConfig,
+    binding: Binding,
+    name: &str,
+    io: S,
+    deadline: Deadline,
+) -> Result<(TlsStream<S>, Timings), ChannelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let unusable = |_| ChannelError::ServerName { name: name.into() };
+    let name = ServerName::try_from(name.to_owned()).map_err(unusable)?;
+    let began = Instant::now();
+    let shake = TlsConnector::from(Arc::new(config)).connect(name, io);
+    let shaken = deadline.keep(Phase::Handshake, shake).await?;
+    let stream = shaken.map_err(handshake::handshake_error)?;
+    let session = stream.get_ref().1;
+    handshake::check_alpn(session.alpn_protocol(), binding)?;
+    let timings = Timings {
+        handshake: began.elapsed(),
+        round_trips: handshake::round_trips(session.handshake_kind()),
+        ..Timings::default()
+    };
+    Ok((stream, timings))
+}
+
+pub(crate) fn client_identities(evidence: ClientEvidence) -> Result<Identities, ChannelError> {
+    let options = IdentityOptions {
+        attester: Some(evidence.attester),
+        binding: Binding::Session,
+        config_digest: evidence.config_digest,
+        guarantee: evidence.guarantee,
+        names: Vec::new(),
+        validity: evidence.key_validity,
+    };
+    Identities::new(options, evidence.clock)
+}
+
+pub(crate) async fn attesting(
+    identities: &Identities,
+    quotes: &Arc<Semaphore>,
+    deadline: Deadline,
+) -> Result<Option<Attesting>, ChannelError> {
+    let identity = identities.valid(deadline).await?;
+    let attester = identities.options().attester.clone();
+    Ok(attester.map(|attester| Attesting { attester, identity, quotes: quotes.clone() }))
+}
+
+/// Presents an identity's certificate where the server asks for one.
+pub(crate) fn present(config: &mut ClientConfig, identity: &Identity) {
+    let certified = identity.certified.clone();
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+}

@@ -1,0 +1,42 @@
+//! One deadline for all the waits of a call.
+
+use std::{future::Future, io, time::Duration};
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::{ChannelError, Phase};
+
+/// When a call has to be over, and how long it was given (for the error).
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    at: Instant,
+    given: Duration,
+}
+
+impl Deadline {
+    pub(crate) fn after(given: Duration) -> Self {
+        Self { at: Instant::now() + given, given }
+    }
+
+    /// What `future` gives, unless the deadline comes first.
+    pub(crate) async fn keep<T>(
+        &self,
+        phase: Phase,
+        future: impl Future<Output = T>,
+    ) -> Result<T, ChannelError> {
+        let late = |_| ChannelError::Timeout { phase, deadline: self.given };
+        timeout_at(self.at, future).await.map_err(late)
+    }
+
+    /// The same for input and output.
+    pub(crate) async fn keep_io<T>(
+        &self,
+        phase: Phase,
+        future: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, ChannelError> {
+        self.keep(phase, future).await?.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => ChannelError::Ended { phase },
+            _ => ChannelError::Io { phase, source },
+        })
+    }
+}

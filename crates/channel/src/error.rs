@@ -1,0 +1,334 @@
+//! What goes wrong on the way to an attested stream: in which phase, and through whom.
+
+use std::{io, time::Duration};
+
+use confide_evidence::{
+    AttestError,
+    claims::ClaimsError,
+    session_message::{Refusal, SessionMessageError},
+    tagged_evidence::TaggedError,
+};
+
+/// A step on the way to an attested stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading options and making keys, before any connection.
+    Setup,
+    /// Obtaining evidence from this end's own attester.
+    Quote,
+    /// The TLS handshake.
+    Handshake,
+    /// Sending the request of session binding, or waiting for it.
+    Request,
+    /// Sending evidence, or waiting for the peer's.
+    Evidence,
+    /// Sending the verdict on the client's evidence, or waiting for it.
+    Verdict,
+    /// Reaching the tunnel's proxy, or its target.
+    Dial,
+    /// The tunnel's HTTP upgrade.
+    Upgrade,
+    /// Carrying bytes through the tunnel.
+    Relay,
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Phase::Setup => "setup",
+            Phase::Quote => "quote",
+            Phase::Handshake => "handshake",
+            Phase::Request => "session request",
+            Phase::Evidence => "session evidence",
+            Phase::Verdict => "session verdict",
+            Phase::Dial => "dial",
+            Phase::Upgrade => "tunnel upgrade",
+            Phase::Relay => "tunnel relay",
+        })
+    }
+}
+
+/// Through whom an error came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This end: its options, its keys or its attester.
+    Local,
+    /// The network or a peer that is silent: a second try may help.
+    Network,
+    /// The peer broke the protocol or refused.
+    Peer,
+    /// The appraiser said no to the peer's evidence.
+    Evidence,
+}
+
+/// Why there is no attested stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// An option of this end is out of bounds.
+    #[error("option {option} is {got}, wanted {wanted}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// What was wanted.
+        wanted: &'static str,
+        /// What came.
+        got: String,
+    },
+    /// Evidence is to be shown and there is no attester.
+    #[error("binding {binding} needs an attester, got none")]
+    NoAttester {
+        /// The binding asked for.
+        binding: &'static str,
+    },
+    /// The binding does not know this call.
+    #[error("{call} needs binding {wanted}")]
+    Binding {
+        /// What was called.
+        call: &'static str,
+        /// The binding it needs.
+        wanted: &'static str,
+    },
+    /// This end could not make its key or certificate.
+    #[error("key or certificate could not be made: {reason}")]
+    Identity {
+        /// What the library said.
+        reason: String,
+    },
+    /// Evidence and collateral make the certificate larger than TLS peers accept.
+    #[error("certificate with evidence is {got} bytes, wanted under {wanted}")]
+    CertificateSize {
+        /// The limit in bytes.
+        wanted: usize,
+        /// The size that came.
+        got: usize,
+    },
+    /// This end's attester gave no evidence.
+    #[error("own evidence is unavailable")]
+    Attester(#[from] AttestError),
+    /// This end's attester panicked or the runtime is shutting down.
+    #[error("the task that obtains evidence ended without an answer")]
+    AttesterTask,
+    /// Nothing came, or nothing could be sent, before the deadline.
+    #[error("{phase} did not end within {} ms", deadline.as_millis())]
+    Timeout {
+        /// Where it waited.
+        phase: Phase,
+        /// The deadline of the whole call.
+        deadline: Duration,
+    },
+    /// Reading or writing failed.
+    #[error("{phase} failed")]
+    Io {
+        /// Where it failed.
+        phase: Phase,
+        /// What the system or the TLS library said.
+        #[source]
+        source: io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed")]
+    Tls(#[source] rustls::Error),
+    /// The server's name cannot be sent in a handshake.
+    #[error("server name {name:?} is neither a DNS name nor an address")]
+    ServerName {
+        /// The name.
+        name: String,
+    },
+    /// The peer speaks another application protocol.
+    #[error("peer speaks {}, wanted {wanted}", got.as_deref().unwrap_or("no named protocol"))]
+    Protocol {
+        /// The wanted ALPN name.
+        wanted: &'static str,
+        /// The agreed ALPN name.
+        got: Option<String>,
+    },
+    /// The peer's certificate cannot be read.
+    #[error("peer certificate is unreadable: {reason}")]
+    Certificate {
+        /// What the parser said.
+        reason: String,
+    },
+    /// The peer's certificate has no such extension, or has it more than once.
+    #[error("peer certificate has {got} extensions {oid}, wanted {wanted}")]
+    Extension {
+        /// The object identifier.
+        oid: &'static str,
+        /// How many were wanted.
+        wanted: &'static str,
+        /// How many there are.
+        got: usize,
+    },
+    /// The evidence extension cannot be read.
+    #[error("peer evidence extension is unreadable")]
+    Tagged(#[from] TaggedError),
+    /// The claims cannot be read.
+    #[error("peer claims are unreadable")]
+    Claims(#[from] ClaimsError),
+    /// The claims name another key than the one of this connection.
+    #[error("claims name key {}, wanted the connection's {}", hex(claims), hex(connection))]
+    KeyMismatch {
+        /// The hash in the claims.
+        claims: [u8; 32],
+        /// The hash of the connection's key.
+        connection: [u8; 32],
+    },
+    /// The evidence is this end's own, sent back.
+    #[error("peer sent back this end's own evidence")]
+    Reflected,
+    /// A frame is longer than the limit.
+    #[error("frame in {phase} is {got} bytes, wanted at most {wanted}")]
+    FrameLength {
+        /// Where it came.
+        phase: Phase,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// The peer ended the stream inside a frame or before it.
+    #[error("peer ended the stream in {phase}")]
+    Ended {
+        /// Where it ended.
+        phase: Phase,
+    },
+    /// A message of session binding cannot be read.
+    #[error("peer message in {phase} is unreadable")]
+    Message {
+        /// Where it came.
+        phase: Phase,
+        /// Why.
+        #[source]
+        source: SessionMessageError,
+    },
+    /// A message of session binding came out of order.
+    #[error("peer sent another message in {phase}, wanted {wanted}")]
+    MessageKind {
+        /// Where it came.
+        phase: Phase,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// The peer was asked for evidence and sent none.
+    #[error("peer sent no evidence")]
+    NoEvidence,
+    /// The peer says that it does not go on.
+    #[error("peer refused in {phase}: {refusal}")]
+    Refused {
+        /// Where it came.
+        phase: Phase,
+        /// What the peer says.
+        refusal: Refusal,
+    },
+    /// The appraiser said no. The box holds its `Rejection`: see [`ChannelError::rejection`].
+    #[error("peer evidence was rejected")]
+    Rejected(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The tunnel could not be opened or broke.
+    #[error(transparent)]
+    Tunnel(#[from] TunnelError),
+}
+
+/// Why a tunnel was not opened or broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunnelError {
+    /// A proxy address that cannot be used.
+    #[error("tunnel address {url:?} is unusable, wanted ws://HOST:PORT[/PATH]")]
+    Url {
+        /// The address.
+        url: String,
+    },
+    /// A target that is not a host and a port.
+    #[error("tunnel target {target:?} is unusable, wanted HOST:PORT")]
+    Target {
+        /// The target.
+        target: String,
+    },
+    /// The target is not on the allow-list.
+    #[error("tunnel target {target} is not on the allow-list")]
+    TargetRefused {
+        /// The target.
+        target: String,
+    },
+    /// A request that is no tunnel request.
+    #[error("tunnel request is unusable: {reason}")]
+    Request {
+        /// The HTTP status that answers it.
+        status: u16,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The request's head is longer than the limit.
+    #[error("tunnel request head is over {wanted} bytes")]
+    HeadLength {
+        /// The limit in bytes.
+        wanted: usize,
+    },
+    /// The target could not be reached.
+    #[error("tunnel target {target} could not be reached")]
+    TargetUnreachable {
+        /// The target.
+        target: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The proxy answered the upgrade with another status.
+    #[error("tunnel proxy answered {status}: {body}")]
+    ProxyRefused {
+        /// The HTTP status.
+        status: u16,
+        /// The beginning of the answer's body.
+        body: String,
+    },
+    /// The WebSocket broke.
+    #[error("tunnel WebSocket failed in {phase}")]
+    WebSocket {
+        /// Where it failed.
+        phase: Phase,
+        /// What the library said.
+        #[source]
+        source: Box<tokio_tungstenite::tungstenite::Error>,
+    },
+    /// The WebSocket ended without the end-of-stream mark.
+    #[error("tunnel ended without its end-of-stream mark")]
+    Truncated,
+}
+
+impl ChannelError {
+    /// Through whom the error came about.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Option { .. }
+            | Self::NoAttester { .. }
+            | Self::Binding { .. }
+            | Self::Identity { .. }
+            | Self::CertificateSize { .. }
+            | Self::Attester(_)
+            | Self::AttesterTask
+            | Self::ServerName { .. } => Fault::Local,
+            Self::Timeout { phase: Phase::Quote, .. } => Fault::Local,
+            Self::Timeout { .. } | Self::Io { .. } | Self::Ended { .. } => Fault::Network,
+            Self::Rejected(_) => Fault::Evidence,
+            Self::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Fault::Local,
+            Self::Tunnel(
+                TunnelError::TargetUnreachable { .. }
+                | TunnelError::WebSocket { .. }
+                | TunnelError::Truncated,
+            ) => Fault::Network,
+            _ => Fault::Peer,
+        }
+    }
+
+    /// The appraiser's rejection, where the error is one and `R` is its type.
+    pub fn rejection<R: std::error::Error + 'static>(&self) -> Option<&R> {
+        match self {
+            Self::Rejected(rejection) => rejection.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,91 @@
+//! Frames of session binding: a big-endian u32 length, then that many bytes.
+
+use confide_evidence::session_message::{Refusal, SessionMessage, SessionMessageError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{ChannelError, Phase, deadline::Deadline};
+
+/// The longest frame: a quote, claims and 96 KiB of collateral fit.
+pub const FRAME_BYTES_MAX: usize = 128 * 1024;
+
+/// Writes one message as one frame in one write, so that it does not become two TLS records.
+pub(crate) async fn write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    message: &SessionMessage<'_>,
+    phase: Phase,
+    deadline: Deadline,
+) -> Result<(), ChannelError> {
+    write_encoded(stream, &message.encode(), phase, deadline).await
+}
+
+/// The same for a message that is already encoded.
+pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+    phase: Phase,
+    deadline: Deadline,
+) -> Result<(), ChannelError> {
+    if bytes.len() > FRAME_BYTES_MAX {
+        let (wanted, got) = (FRAME_BYTES_MAX, bytes.len());
+        return Err(ChannelError::FrameLength { phase, wanted, got });
+    }
+    let mut frame = Vec::with_capacity(4 + bytes.len());
+    frame.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    frame.extend_from_slice(bytes);
+    let sending = async {
+        stream.write_all(&frame).await?;
+        stream.flush().await
+    };
+    deadline.keep_io(phase, sending).await
+}
+
+/// Reads one frame, and nothing after it.
+pub(crate) async fn read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    phase: Phase,
+    deadline: Deadline,
+) -> Result<Vec<u8>, ChannelError> {
+    let got = deadline.keep_io(phase, stream.read_u32()).await? as usize;
+    if got > FRAME_BYTES_MAX {
+        return Err(ChannelError::FrameLength { phase, wanted: FRAME_BYTES_MAX, got });
+    }
+    // Grows with what comes, so that a length alone reserves no memory.
+    let mut bytes = Vec::new();
+    let mut part = stream.take(got as u64);
+    deadline.keep_io(phase, part.read_to_end(&mut bytes)).await?;
+    if bytes.len() < got {
+        return Err(ChannelError::Ended { phase });
+    }
+    Ok(bytes)
+}
+
+/// Reads a frame's content; a refusal in place of any message is an error of its own.
+pub(crate) fn parse(bytes: &[u8], phase: Phase) -> Result<SessionMessage<'_>, ChannelError> {
+    match SessionMessage::decode(bytes) {
+        Ok(SessionMessage::Refused(refusal)) => Err(ChannelError::Refused { phase, refusal }),
+        Ok(message) => Ok(message),
+        Err(source) => Err(ChannelError::Message { phase, source }),
+    }
+}
+
+/// What a peer is told about an error, if anything.
+pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
+    match error {
+        ChannelError::Message { source: SessionMessageError::ContextLength { .. }, .. } => {
+            Some(Refusal::ContextLength)
+        }
+        ChannelError::Message { .. }
+        | ChannelError::MessageKind { .. }
+        | ChannelError::FrameLength { .. } => Some(Refusal::Malformed),
+        ChannelError::NoAttester { .. } => Some(Refusal::NoAttester),
+        ChannelError::Attester(_)
+        | ChannelError::AttesterTask
+        | ChannelError::Timeout { phase: Phase::Quote, .. } => Some(Refusal::EvidenceUnavailable),
+        ChannelError::Rejected(_)
+        | ChannelError::NoEvidence
+        | ChannelError::Claims(_)
+        | ChannelError::KeyMismatch { .. }
+        | ChannelError::Reflected => Some(Refusal::EvidenceRejected),
+        _ => None,
+    }
+}

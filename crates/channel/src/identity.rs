@@ -1,0 +1,220 @@
+//! A key, its certificate, its claims and, with key binding, the evidence over them.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use aws_lc_rs::{
+    encoding::{AsDer, PublicKeyX509Der},
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair},
+};
+use confide_evidence::{
+    Attest,
+    binder::key_report_data,
+    claims::Claims,
+    tagged_evidence::{TaggedCollateral, TaggedEvidence},
+};
+use rcgen::{
+    CertificateParams, CustomExtension, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData,
+};
+use rustls::{
+    SignatureAlgorithm, SignatureScheme,
+    pki_types::{CertificateDer, SubjectPublicKeyInfoDer},
+    sign::{CertifiedKey, Signer, SigningKey},
+};
+use time::OffsetDateTime;
+
+use crate::{Binding, ChannelError, certificate::sha256};
+
+/// A certificate has to stay under this: peers refuse handshake messages from 64 KiB on.
+pub const CERTIFICATE_BYTES_MAX: usize = 60_000;
+
+/// How long a certificate without evidence lives. It is pinned by its clients, so it is not
+/// renewed while the server runs.
+pub const PLAIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How far in the past a key's validity begins, for verifiers whose clock is behind. It is part
+/// of the span that a policy caps, and at most a quarter of it.
+const CLOCK_SKEW_S: u64 = 60;
+
+/// What an identity is made from.
+#[derive(Clone)]
+pub(crate) struct IdentityOptions {
+    pub(crate) attester: Option<Arc<dyn Attest>>,
+    pub(crate) binding: Binding,
+    pub(crate) config_digest: [u8; 32],
+    pub(crate) guarantee: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) validity: Duration,
+}
+
+/// One key and everything said about it. A renewal makes all of it anew: a key never outlives
+/// its claims.
+pub(crate) struct Identity {
+    pub(crate) certified: Arc<CertifiedKey>,
+    pub(crate) claims: Vec<u8>,
+    pub(crate) not_after: u64,
+    pub(crate) not_before: u64,
+    pub(crate) spki_hash: [u8; 32],
+}
+
+impl Identity {
+    /// Makes a key and, with key binding, asks the attester: blocks for as long as that takes.
+    pub(crate) fn make(options: &IdentityOptions, now: u64) -> Result<Self, ChannelError> {
+        let key = TlsKey::generate()?;
+        let spki_hash = sha256(&key.spki);
+        let span = options.validity.as_secs();
+        let not_before = now.saturating_sub(CLOCK_SKEW_S.min(span / 4));
+        let not_after = not_before.saturating_add(span);
+        let claims = Claims {
+            config_digest: options.config_digest,
+            guarantee: options.guarantee.clone(),
+            nonce: None,
+            not_after,
+            not_before,
+            pubkey_hash: spki_hash,
+        };
+        claims.check()?;
+        let claims = claims.encode();
+        let mut params = parameters(&options.names, not_before, not_after)?;
+        if options.binding == Binding::Key {
+            params.custom_extensions = evidence_extensions(options, &claims)?;
+        }
+        let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();
+        if certificate.len() >= CERTIFICATE_BYTES_MAX {
+            let (wanted, got) = (CERTIFICATE_BYTES_MAX, certificate.len());
+            return Err(ChannelError::CertificateSize { wanted, got });
+        }
+        let certified = Arc::new(CertifiedKey::new(vec![certificate], Arc::new(key)));
+        Ok(Self { certified, claims, not_after, not_before, spki_hash })
+    }
+
+    /// A key and a certificate from elsewhere: there are no claims over them.
+    pub(crate) fn given(certified: CertifiedKey) -> Self {
+        let (claims, spki_hash) = (Vec::new(), [0; 32]);
+        let certified = Arc::new(certified);
+        Self { certified, claims, not_after: u64::MAX, not_before: 0, spki_hash }
+    }
+
+    pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.certified.cert.first()
+    }
+}
+
+fn parameters(
+    names: &[String],
+    not_before: u64,
+    not_after: u64,
+) -> Result<CertificateParams, ChannelError> {
+    let mut params = CertificateParams::new(names).map_err(identity_error)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "confide");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_before = date(not_before)?;
+    params.not_after = date(not_after)?;
+    Ok(params)
+}
+
+fn date(unix: u64) -> Result<OffsetDateTime, ChannelError> {
+    let seconds = i64::try_from(unix).map_err(identity_error)?;
+    OffsetDateTime::from_unix_timestamp(seconds).map_err(identity_error)
+}
+
+fn evidence_extensions(
+    options: &IdentityOptions,
+    claims: &[u8],
+) -> Result<Vec<CustomExtension>, ChannelError> {
+    let binding = options.binding.name();
+    let attester = options.attester.as_ref().ok_or(ChannelError::NoAttester { binding })?;
+    let quote = attester.attest(&key_report_data(claims))?;
+    let evidence = TaggedEvidence { quote: &quote, claims }.encode();
+    TaggedEvidence::decode(&evidence)?;
+    // Not critical: TLS libraries refuse certificates with critical extensions they do not know.
+    let mut extensions = vec![CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 9], evidence)];
+    if let Some(collateral) = attester.collateral() {
+        let content = TaggedCollateral { collateral: &collateral }.encode();
+        extensions.push(CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 2], content));
+    }
+    Ok(extensions)
+}
+
+/// A P-256 key that stays inside aws-lc, which overwrites it when it is freed: it is never
+/// serialised, so there is no other copy to zeroise.
+struct TlsKey {
+    pair: Arc<EcdsaKeyPair>,
+    spki: Vec<u8>,
+}
+
+impl TlsKey {
+    fn generate() -> Result<Self, ChannelError> {
+        let pair =
+            EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(identity_error)?;
+        let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(identity_error)?;
+        let spki = spki.as_ref().to_vec();
+        Ok(Self { pair: Arc::new(pair), spki })
+    }
+}
+
+impl fmt::Debug for TlsKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsKey").finish_non_exhaustive()
+    }
+}
+
+impl PublicKeyData for TlsKey {
+    fn der_bytes(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+impl rcgen::SigningKey for TlsKey {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        let signature = self.pair.sign(&SystemRandom::new(), message);
+        signature.map(|s| s.as_ref().to_vec()).map_err(|_| rcgen::Error::RingUnspecified)
+    }
+}
+
+impl SigningKey for TlsKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let known = offered.contains(&SignatureScheme::ECDSA_NISTP256_SHA256);
+        known.then(|| Box::new(TlsSigner(self.pair.clone())) as Box<dyn Signer>)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(SubjectPublicKeyInfoDer::from(self.spki.as_slice()))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+}
+
+struct TlsSigner(Arc<EcdsaKeyPair>);
+
+impl fmt::Debug for TlsSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSigner").finish_non_exhaustive()
+    }
+}
+
+impl Signer for TlsSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        let signature = self.0.sign(&SystemRandom::new(), message);
+        let failed = |_| rustls::Error::General("signing failed".into());
+        signature.map(|signature| signature.as_ref().to_vec()).map_err(failed)
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ECDSA_NISTP256_SHA256
+    }
+}
+
+fn identity_error(error: impl fmt::Display) -> ChannelError {
+    ChannelError::Identity { reason: error.to_string() }
+}

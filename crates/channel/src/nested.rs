@@ -1,0 +1,57 @@
+//! An attested session inside an ordinary one.
+//!
+//! The outer session ends at whoever holds its certificate (a load balancer, say); the inner one
+//! ends in the attested program. Only composition: both are the clients and servers of this crate.
+
+use confide_evidence::Appraise;
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio_rustls::{client, server};
+
+use crate::{Accepted, Attested, ChannelError, Client, PlainClient, Server, Tuning};
+
+/// What carries the inner session at the connecting end. The buffer lets the inner session read
+/// whole outer records at once.
+pub type NestedClient<S> = BufReader<client::TlsStream<S>>;
+
+/// What carries the inner session at the accepting end.
+pub type NestedServer<S> = BufReader<server::TlsStream<S>>;
+
+/// Opens the outer session to `outer_name`, then the attested one inside it. Each has its own
+/// deadline. `tuning` is for the inner session: see [`Tuning::inside_tls`].
+pub async fn nested_connect<S, A>(
+    outer: &PlainClient,
+    outer_name: &str,
+    inner: &Client<A>,
+    inner_name: &str,
+    tuning: Tuning,
+    io: S,
+) -> Result<Attested<NestedClient<S>, A::Appraised>, ChannelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+    A: Appraise,
+{
+    let carrier = outer.connect(outer_name, io).await?;
+    let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
+    let mut attested = inner.connect_tuned(inner_name, io, tuning).await?;
+    attested.timings.handshake += carrier.timings.handshake;
+    attested.timings = attested.timings.over(carrier.timings.round_trips);
+    Ok(attested)
+}
+
+/// The accepting end of [`nested_connect`].
+pub async fn nested_accept<S>(
+    outer: &Server,
+    inner: &Server,
+    tuning: Tuning,
+    io: S,
+) -> Result<Accepted<NestedServer<S>>, ChannelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let carrier = outer.accept(io).await?;
+    let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
+    let mut accepted = inner.accept_tuned(io, tuning).await?;
+    accepted.timings.handshake += carrier.timings.handshake;
+    accepted.timings = accepted.timings.over(carrier.timings.round_trips);
+    Ok(accepted)
+}

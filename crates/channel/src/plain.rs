@@ -1,0 +1,99 @@
+//! Ordinary TLS 1.3: the comparison arm, and the outer layer of a nested session.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, UnixTime},
+    time_provider::TimeProvider,
+    version::TLS13,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client::TlsStream;
+
+use crate::{
+    Binding, ChannelError, ClientOptions, Timings, Tuning, client::shake, deadline::Deadline,
+    handshake,
+};
+
+/// Connects to servers by an ordinary certificate chain. There is no evidence and no claim of any.
+pub struct PlainClient {
+    config: ClientConfig,
+    options: ClientOptions,
+}
+
+/// An open ordinary TLS stream, and what it took.
+#[derive(Debug)]
+pub struct Connected<S> {
+    /// Carries application bytes from here on.
+    pub stream: TlsStream<S>,
+    /// What it took.
+    pub timings: Timings,
+}
+
+impl PlainClient {
+    /// Trusts one root certificate (DER), or one server certificate pinned as its own root.
+    /// `options.binding` has to be [`Binding::None`]; `clock` gives Unix seconds.
+    pub fn new(
+        options: ClientOptions,
+        root_der: &[u8],
+        clock: fn() -> u64,
+    ) -> Result<Self, ChannelError> {
+        Self::with_roots(options, vec![CertificateDer::from(root_der.to_vec())], clock)
+    }
+
+    /// The same with any number of roots.
+    pub fn with_roots(
+        options: ClientOptions,
+        roots: Vec<CertificateDer<'static>>,
+        clock: fn() -> u64,
+    ) -> Result<Self, ChannelError> {
+        if options.binding != Binding::None {
+            return Err(ChannelError::Binding { call: "PlainClient", wanted: "none" });
+        }
+        let mut store = RootCertStore::empty();
+        for root in roots {
+            store.add(root).map_err(ChannelError::Tls)?;
+        }
+        let time = Arc::new(Clock(clock));
+        let mut config = ClientConfig::builder_with_details(handshake::provider(), time)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(ChannelError::Tls)?
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        handshake::client_policy(&mut config, options.binding);
+        Ok(Self { config, options })
+    }
+
+    /// The same client with other record sizes.
+    pub fn tuned(mut self, tuning: Tuning) -> Self {
+        self.config.max_fragment_size = Some(tuning.record_bytes);
+        self
+    }
+
+    /// Takes an open byte stream through the handshake; `name` has to be in the certificate.
+    pub async fn connect<S>(&self, name: &str, io: S) -> Result<Connected<S>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let deadline = Deadline::after(self.options.deadline);
+        let (stream, timings) =
+            shake(self.config.clone(), self.options.binding, name, io, deadline).await?;
+        Ok(Connected { stream, timings })
+    }
+}
+
+/// The injected wall clock as rustls wants it.
+struct Clock(fn() -> u64);
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}

@@ -1,0 +1,237 @@
+//! The accepting end.
+
+use std::{sync::Arc, time::Instant};
+
+use confide_evidence::{Appraise, Attest};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::{
+    AttestedClient, Binding, ChannelError, Phase, ServerOptions, Timings, Tuning,
+    deadline::Deadline,
+    handshake::{self, KeyHolder},
+    identity::{Identity, IdentityOptions},
+    renewal::Identities,
+    session::{self, Attesting, Nobody, Outcome, QUOTES_IN_FLIGHT_MAX},
+};
+
+/// Accepts TLS 1.3 connections and shows evidence as its binding has it.
+pub struct Server {
+    /// For clients that are not asked for evidence.
+    config: ServerConfig,
+    /// For clients that are: it asks for a certificate.
+    config_asking: ServerConfig,
+    identities: Identities,
+    options: ServerOptions,
+    quotes: Arc<Semaphore>,
+}
+
+/// An open stream to a client, and what it took.
+#[derive(Debug)]
+pub struct Accepted<S> {
+    /// Carries application bytes from here on.
+    pub stream: TlsStream<S>,
+    /// What it took.
+    pub timings: Timings,
+}
+
+impl Server {
+    /// Makes the key and the certificate; with key binding the attester is asked here, on the
+    /// calling thread. `clock` gives Unix seconds. Without binding no attester is needed.
+    pub fn new(
+        options: ServerOptions,
+        attester: Option<Arc<dyn Attest>>,
+        clock: fn() -> u64,
+    ) -> Result<Server, ChannelError> {
+        check(&options)?;
+        if options.binding != Binding::None && attester.is_none() {
+            return Err(ChannelError::NoAttester { binding: options.binding.name() });
+        }
+        let identities = Identities::new(identity_options(&options, attester), clock)?;
+        Self::build(options, identities)
+    }
+
+    /// Session binding the other way round: this end shows no evidence and demands the client's
+    /// in [`Server::accept_attested`]. A client that asks for evidence is refused.
+    pub fn without_evidence(
+        options: ServerOptions,
+        clock: fn() -> u64,
+    ) -> Result<Server, ChannelError> {
+        check(&options)?;
+        if options.binding != Binding::Session {
+            let call = "a server without evidence";
+            return Err(ChannelError::Binding { call, wanted: "session" });
+        }
+        let identities = Identities::new(identity_options(&options, None), clock)?;
+        Self::build(options, identities)
+    }
+
+    /// Ordinary TLS with a certificate from elsewhere ([`Binding::None`] only).
+    pub fn with_certificate(
+        options: ServerOptions,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Server, ChannelError> {
+        check(&options)?;
+        if options.binding != Binding::None {
+            return Err(ChannelError::Binding { call: "a given certificate", wanted: "none" });
+        }
+        let certified = CertifiedKey::from_der(chain, key, &handshake::provider());
+        let identity = Identity::given(certified.map_err(ChannelError::Tls)?);
+        let identities = Identities::given(identity_options(&options, None), identity);
+        Self::build(options, identities)
+    }
+
+    /// The same server with other record sizes.
+    pub fn tuned(mut self, tuning: Tuning) -> Self {
+        self.config.max_fragment_size = Some(tuning.record_bytes);
+        self.config_asking.max_fragment_size = Some(tuning.record_bytes);
+        self
+    }
+
+    /// The certificate served now, DER. Without binding clients pin it as their root.
+    pub fn certificate_der(&self) -> Vec<u8> {
+        let identity = self.identities.served();
+        identity.certificate().map(|certificate| certificate.to_vec()).unwrap_or_default()
+    }
+
+    /// How many renewals of the key have failed since the start. While the present key is valid
+    /// it is served on; after its end connections fail with the attester's error.
+    pub fn renewal_failures(&self) -> u64 {
+        self.identities.failures()
+    }
+
+    /// Takes an open byte stream through the handshake and, with session binding, through the
+    /// exchange. One deadline for all of it.
+    pub async fn accept<S>(&self, io: S) -> Result<Accepted<S>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        if self.options.binding == Binding::Session && self.identities.options().attester.is_none()
+        {
+            return Err(ChannelError::NoAttester { binding: "session" });
+        }
+        let (stream, timings, _) = self.open::<S, Nobody>(io, None, None).await?;
+        Ok(Accepted { stream, timings })
+    }
+
+    /// The same, and appraises the client's evidence before the stream is handed out (session
+    /// binding only).
+    pub async fn accept_attested<S, A>(
+        &self,
+        appraiser: &A,
+        io: S,
+    ) -> Result<AttestedClient<S, A::Appraised>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        A: Appraise,
+    {
+        if self.options.binding != Binding::Session {
+            let call = "appraising clients";
+            return Err(ChannelError::Binding { call, wanted: "session" });
+        }
+        let (stream, timings, appraised) = self.open(io, Some(appraiser), None).await?;
+        let appraised = appraised.ok_or(ChannelError::NoEvidence)?;
+        Ok(AttestedClient { stream, appraised, timings })
+    }
+
+    pub(crate) async fn accept_tuned<S>(
+        &self,
+        io: S,
+        tuning: Tuning,
+    ) -> Result<Accepted<S>, ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let (stream, timings, _) = self.open::<S, Nobody>(io, None, Some(tuning)).await?;
+        Ok(Accepted { stream, timings })
+    }
+
+    fn build(options: ServerOptions, identities: Identities) -> Result<Server, ChannelError> {
+        let served = Arc::new(SingleCertAndKey::from(identities.served().certified.clone()));
+        let asking = Arc::new(KeyHolder { provider: handshake::provider() });
+        let binding = options.binding;
+        let config = handshake::server_config(binding, None, served.clone())?;
+        let config_asking = handshake::server_config(binding, Some(asking), served)?;
+        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
+        Ok(Server { config, config_asking, identities, options, quotes })
+    }
+
+    async fn open<S, A>(
+        &self,
+        io: S,
+        demand: Option<&A>,
+        tuning: Option<Tuning>,
+    ) -> Result<(TlsStream<S>, Timings, Option<A::Appraised>), ChannelError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        A: Appraise,
+    {
+        let deadline = Deadline::after(self.options.deadline);
+        let began = Instant::now();
+        let identity = self.identities.valid(deadline).await?;
+        let quote = began.elapsed();
+        let began = Instant::now();
+        let mut config = if demand.is_some() { &self.config_asking } else { &self.config }.clone();
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
+        if let Some(tuning) = tuning {
+            config.max_fragment_size = Some(tuning.record_bytes);
+        }
+        let shake = TlsAcceptor::from(Arc::new(config)).accept(io);
+        let shaken = deadline.keep(Phase::Handshake, shake).await?;
+        let mut stream = shaken.map_err(handshake::handshake_error)?;
+        let session = stream.get_ref().1;
+        handshake::check_alpn(session.alpn_protocol(), self.options.binding)?;
+        let mut timings = Timings {
+            handshake: began.elapsed(),
+            quote,
+            round_trips: handshake::round_trips(session.handshake_kind()),
+            ..Timings::default()
+        };
+        if self.options.binding != Binding::Session {
+            return Ok((stream, timings, None));
+        }
+        let attesting = self.identities.options().attester.clone().map(|attester| Attesting {
+            attester,
+            identity,
+            quotes: self.quotes.clone(),
+        });
+        let Outcome { appraised, appraisal, quote, round_trips } =
+            session::exchange_as_server(&mut stream, attesting.as_ref(), demand, deadline).await?;
+        timings.appraisal = appraisal;
+        timings.quote += quote;
+        timings.round_trips += round_trips;
+        Ok((stream, timings, appraised))
+    }
+}
+
+fn check(options: &ServerOptions) -> Result<(), ChannelError> {
+    let seconds = options.key_validity.as_secs();
+    if options.binding != Binding::None && seconds == 0 {
+        let (option, wanted) = ("key_validity", "at least 1 s");
+        return Err(ChannelError::Option { option, wanted, got: format!("{seconds} s") });
+    }
+    Ok(())
+}
+
+fn identity_options(options: &ServerOptions, attester: Option<Arc<dyn Attest>>) -> IdentityOptions {
+    IdentityOptions {
+        attester,
+        binding: options.binding,
+        config_digest: options.config_digest,
+        guarantee: options.guarantee.clone(),
+        names: options.names.clone(),
+        validity: match options.binding {
+            Binding::None => crate::PLAIN_VALIDITY,
+            _ => options.key_validity,
+        },
+    }
+}

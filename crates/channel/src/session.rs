@@ -1,0 +1,334 @@
+//! The exchange of session binding: evidence over the TLS exporter, after the handshake.
+//!
+//! ```text
+//! client                                    server
+//! Request  { context? }          ->
+//!                                <-         Reply { context?, evidence? }
+//! Evidence { evidence }          ->         only if the reply held a context
+//!                                <-         Accepted
+//! ```
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use aws_lc_rs::rand;
+use confide_evidence::{
+    Appraise, Attest, BindingKind, Presented, ReportData,
+    binder::{CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_report_data},
+    claims::Claims,
+    session_message::{SessionEvidence, SessionMessage},
+};
+use rustls::pki_types::CertificateDer;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::Semaphore,
+};
+use tokio_rustls::{client, server};
+
+use crate::{
+    ChannelError, Phase, certificate::PeerCertificate, deadline::Deadline, frame,
+    identity::Identity,
+};
+
+/// How many quotes one end obtains at a time. A device is serial, so more would only hold
+/// threads; connections beyond this wait, each until its own deadline.
+pub(crate) const QUOTES_IN_FLIGHT_MAX: usize = 64;
+
+/// What an end needs to attest.
+pub(crate) struct Attesting {
+    pub(crate) attester: Arc<dyn Attest>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) quotes: Arc<Semaphore>,
+}
+
+/// What the exchange gave.
+pub(crate) struct Outcome<T> {
+    /// There, if evidence was demanded.
+    pub(crate) appraised: Option<T>,
+    pub(crate) appraisal: Duration,
+    pub(crate) quote: Duration,
+    pub(crate) round_trips: u32,
+}
+
+/// A finished handshake.
+pub(crate) trait Handshaken: AsyncRead + AsyncWrite + Unpin {
+    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
+    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
+}
+
+/// The client's half.
+pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
+    stream: &mut S,
+    attesting: Option<&Attesting>,
+    demand: Option<&A>,
+    deadline: Deadline,
+) -> Result<Outcome<A::Appraised>, ChannelError> {
+    let own = demand.map(|_| fresh_context()).transpose()?;
+    let request = SessionMessage::Request { context: own };
+    frame::write(stream, &request, Phase::Request, deadline).await?;
+    let asked = Instant::now();
+    let reply = frame::read(stream, Phase::Evidence, deadline).await?;
+    let quote = asked.elapsed();
+    let SessionMessage::Reply { context, evidence } = frame::parse(&reply, Phase::Evidence)? else {
+        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "a reply" });
+    };
+    let mut outcome = Outcome { appraised: None, appraisal: Duration::ZERO, quote, round_trips: 1 };
+    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+    let judged = judge(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
+    let Some(context) = context else {
+        // The server waits for nothing more: what is sent now it would take for application bytes.
+        return judged.map(|()| outcome);
+    };
+    let shown = match judged {
+        Ok(()) => show(stream, Role::Client, context, attesting, deadline, &mut outcome).await,
+        Err(error) => Err(error),
+    };
+    let verdict = async {
+        let message = shown?;
+        frame::write_encoded(stream, &message, Phase::Evidence, deadline).await
+    };
+    if let Err(error) = verdict.await {
+        refuse(stream, &error, deadline).await;
+        return Err(error);
+    }
+    let verdict = frame::read(stream, Phase::Verdict, deadline).await?;
+    outcome.round_trips += 1;
+    match frame::parse(&verdict, Phase::Verdict)? {
+        SessionMessage::Accepted => Ok(outcome),
+        _ => Err(ChannelError::MessageKind { phase: Phase::Verdict, wanted: "accepted" }),
+    }
+}
+
+/// The server's half. Whatever ends it, the client is waiting, so it is told.
+pub(crate) async fn exchange_as_server<S: Handshaken, A: Appraise>(
+    stream: &mut S,
+    attesting: Option<&Attesting>,
+    demand: Option<&A>,
+    deadline: Deadline,
+) -> Result<Outcome<A::Appraised>, ChannelError> {
+    let result = serve(stream, attesting, demand, deadline).await;
+    if let Err(error) = &result {
+        refuse(stream, error, deadline).await;
+    }
+    result
+}
+
+/// The appraiser of an end that demands nothing.
+pub(crate) enum Nobody {}
+
+impl Appraise for Nobody {
+    type Appraised = ();
+    type Rejection = Infallible;
+
+    fn appraise(&self, _presented: &Presented<'_>) -> Result<(), Infallible> {
+        match *self {}
+    }
+}
+
+/// Gives a peer's evidence to the appraiser, once it is clear that it is the peer's own.
+pub(crate) fn appraise<A: Appraise>(
+    appraiser: &A,
+    binding: BindingKind,
+    evidence: &SessionEvidence<'_>,
+    peer: [u8; 32],
+    mine: Option<[u8; 32]>,
+    expected_report_data: ReportData,
+) -> Result<A::Appraised, ChannelError> {
+    let claims = Claims::decode(evidence.claims)?;
+    if mine == Some(claims.pubkey_hash) || mine == Some(peer) {
+        return Err(ChannelError::Reflected);
+    }
+    if claims.pubkey_hash != peer {
+        return Err(ChannelError::KeyMismatch { claims: claims.pubkey_hash, connection: peer });
+    }
+    let presented = Presented {
+        binding,
+        claims: evidence.claims,
+        collateral: evidence.collateral,
+        expected_report_data,
+        quote: evidence.quote,
+    };
+    appraiser.appraise(&presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))
+}
+
+pub(crate) fn peer_certificate<S: Handshaken>(stream: &S) -> Result<PeerCertificate, ChannelError> {
+    let leaf = stream.peer_certificates().and_then(<[_]>::first);
+    let none = || ChannelError::Certificate { reason: "there is none".into() };
+    PeerCertificate::parse(leaf.ok_or_else(none)?)
+}
+
+async fn serve<S: Handshaken, A: Appraise>(
+    stream: &mut S,
+    attesting: Option<&Attesting>,
+    demand: Option<&A>,
+    deadline: Deadline,
+) -> Result<Outcome<A::Appraised>, ChannelError> {
+    let request = frame::read(stream, Phase::Request, deadline).await?;
+    let SessionMessage::Request { context } = frame::parse(&request, Phase::Request)? else {
+        return Err(ChannelError::MessageKind { phase: Phase::Request, wanted: "a request" });
+    };
+    let mut outcome = Outcome {
+        appraised: None,
+        appraisal: Duration::ZERO,
+        quote: Duration::ZERO,
+        round_trips: 1,
+    };
+    let own = demand.map(|_| fresh_context()).transpose()?;
+    let reply = match context {
+        Some(context) => {
+            let exporter = export(stream, &context)?;
+            let quote = obtain(Role::Server, exporter, attesting, deadline, &mut outcome).await?;
+            quote.encode_with(|evidence| SessionMessage::Reply {
+                context: own,
+                evidence: Some(evidence),
+            })
+        }
+        None => SessionMessage::Reply { context: own, evidence: None }.encode(),
+    };
+    frame::write_encoded(stream, &reply, Phase::Evidence, deadline).await?;
+    if demand.is_none() {
+        return Ok(outcome);
+    }
+    let asked = Instant::now();
+    let shown = frame::read(stream, Phase::Evidence, deadline).await?;
+    outcome.quote += asked.elapsed();
+    let SessionMessage::Evidence(evidence) = frame::parse(&shown, Phase::Evidence)? else {
+        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "evidence" });
+    };
+    let mine = attesting.map(|attesting| attesting.identity.spki_hash);
+    judge(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
+    frame::write(stream, &SessionMessage::Accepted, Phase::Verdict, deadline).await?;
+    outcome.round_trips += 1;
+    Ok(outcome)
+}
+
+/// Appraises what the peer in `role` sent over the context that this end chose.
+fn judge<S: Handshaken, A: Appraise>(
+    stream: &S,
+    role: Role,
+    context: Option<[u8; CONTEXT_BYTES]>,
+    mine: Option<[u8; 32]>,
+    evidence: Option<SessionEvidence<'_>>,
+    demand: Option<&A>,
+    outcome: &mut Outcome<A::Appraised>,
+) -> Result<(), ChannelError> {
+    let (Some(appraiser), Some(context)) = (demand, context) else {
+        let wanted = "a reply without evidence";
+        let phase = Phase::Evidence;
+        return match evidence {
+            None => Ok(()),
+            Some(_) => Err(ChannelError::MessageKind { phase, wanted }),
+        };
+    };
+    let began = Instant::now();
+    let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
+    let peer = peer_certificate(stream)?.spki_hash()?;
+    let exporter = export(stream, &context)?;
+    let expected = session_report_data(role, &peer, &exporter, evidence.claims);
+    let kind = BindingKind::TlsExporter;
+    outcome.appraised = Some(appraise(appraiser, kind, &evidence, peer, mine, expected)?);
+    outcome.appraisal = began.elapsed();
+    Ok(())
+}
+
+/// This end's evidence message over the peer's context.
+async fn show<S: Handshaken, T>(
+    stream: &S,
+    role: Role,
+    context: [u8; CONTEXT_BYTES],
+    attesting: Option<&Attesting>,
+    deadline: Deadline,
+    outcome: &mut Outcome<T>,
+) -> Result<Vec<u8>, ChannelError> {
+    let exporter = export(stream, &context)?;
+    let quote = obtain(role, exporter, attesting, deadline, outcome).await?;
+    Ok(quote.encode_with(SessionMessage::Evidence))
+}
+
+struct Obtained<'a> {
+    claims: &'a [u8],
+    collateral: Option<Vec<u8>>,
+    quote: Vec<u8>,
+}
+
+impl Obtained<'_> {
+    fn encode_with<'a>(
+        &'a self,
+        message: impl FnOnce(SessionEvidence<'a>) -> SessionMessage<'a>,
+    ) -> Vec<u8> {
+        let collateral = self.collateral.as_deref();
+        message(SessionEvidence { quote: &self.quote, claims: self.claims, collateral }).encode()
+    }
+}
+
+/// Asks the attester on a thread that may block.
+async fn obtain<'a, T>(
+    role: Role,
+    exporter: [u8; EXPORTER_BYTES],
+    attesting: Option<&'a Attesting>,
+    deadline: Deadline,
+    outcome: &mut Outcome<T>,
+) -> Result<Obtained<'a>, ChannelError> {
+    let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
+    let began = Instant::now();
+    let Identity { claims, spki_hash, .. } = &*attesting.identity;
+    let report_data = session_report_data(role, spki_hash, &exporter, claims);
+    let attester = attesting.attester.clone();
+    let turn = deadline.keep(Phase::Quote, attesting.quotes.clone().acquire_owned()).await?;
+    let turn = turn.map_err(|_| ChannelError::AttesterTask)?;
+    let task = tokio::task::spawn_blocking(move || {
+        // Held to the end of the work, also where the connection has given up on it.
+        let _turn = turn;
+        attester.attest(&report_data).map(|quote| (quote, attester.collateral()))
+    });
+    let (quote, collateral) =
+        deadline.keep(Phase::Quote, task).await?.map_err(|_| ChannelError::AttesterTask)??;
+    outcome.quote += began.elapsed();
+    Ok(Obtained { claims, collateral, quote })
+}
+
+/// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.
+async fn refuse<S: Handshaken>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
+    if let Some(refusal) = frame::refusal(error) {
+        let message = SessionMessage::Refused(refusal);
+        let _ = frame::write(stream, &message, Phase::Evidence, deadline).await;
+        let _ = deadline.keep_io(Phase::Evidence, stream.shutdown()).await;
+    }
+}
+
+fn fresh_context() -> Result<[u8; CONTEXT_BYTES], ChannelError> {
+    let mut context = [0; CONTEXT_BYTES];
+    let failed = |_| ChannelError::Identity { reason: "no random bytes".into() };
+    rand::fill(&mut context).map_err(failed)?;
+    Ok(context)
+}
+
+fn export<S: Handshaken>(
+    stream: &S,
+    context: &[u8; CONTEXT_BYTES],
+) -> Result<[u8; EXPORTER_BYTES], ChannelError> {
+    stream.exporter(context).map_err(ChannelError::Tls)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for client::TlsStream<S> {
+    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
+        self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
+    }
+
+    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.get_ref().1.peer_certificates()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for server::TlsStream<S> {
+    fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
+        self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
+    }
+
+    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.get_ref().1.peer_certificates()
+    }
+}

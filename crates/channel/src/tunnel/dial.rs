@@ -1,0 +1,190 @@
+//! The connecting end of a tunnel.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes};
+use futures_util::{Sink, Stream};
+use http::Uri;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_tungstenite::{
+    WebSocketStream, client_async_with_config,
+    tungstenite::{Error as WsError, Message},
+};
+
+use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, PATH, allow, websocket_config, websocket_error};
+use crate::{ChannelError, Phase, TunnelError, deadline::Deadline};
+
+/// How much of a refusal's body is kept for the error.
+const BODY_BYTES_MAX: usize = 1024;
+
+/// Opens a tunnel through the proxy at `via_url` (`ws://HOST:PORT[/PATH]`) to `target`
+/// (`HOST:PORT`). One deadline for the dial and the upgrade together.
+pub async fn dial(
+    via_url: &str,
+    target: &str,
+    deadline: Duration,
+) -> Result<TunnelStream, ChannelError> {
+    let deadline = Deadline::after(deadline);
+    let (proxy, url) = address(via_url, &allow::normal(target)?)?;
+    let socket = deadline.keep_io(Phase::Dial, TcpStream::connect(&proxy)).await?;
+    let phase = Phase::Dial;
+    socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase, source })?;
+    let upgrade = client_async_with_config(url, socket, Some(websocket_config()));
+    let upgraded = deadline.keep(Phase::Upgrade, upgrade).await?;
+    let (websocket, _response) = upgraded.map_err(refused)?;
+    Ok(TunnelStream { ended: Ended::default(), part: Bytes::new(), unsent: false, websocket })
+}
+
+/// A byte stream to the target. What it carries has to protect itself: the proxy sees it.
+#[derive(Debug)]
+pub struct TunnelStream {
+    ended: Ended,
+    /// What is left of the last message.
+    part: Bytes,
+    /// Whether a message may still lie in the WebSocket's buffer.
+    unsent: bool,
+    websocket: WebSocketStream<TcpStream>,
+}
+
+impl TunnelStream {
+    /// Round trips that opening takes: TCP to the proxy, and the upgrade, within which the proxy
+    /// opens TCP to the target. For [`crate::Timings::over`].
+    pub const ROUND_TRIPS: u32 = 3;
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, message: Message) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.websocket).poll_ready(cx)).map_err(broken)?;
+        Pin::new(&mut self.websocket).start_send(message).map_err(broken)?;
+        self.unsent = true;
+        // What cannot be written now is written by the next flush, read or write.
+        match self.poll_unsent(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.unsent {
+            ready!(Pin::new(&mut self.websocket).poll_flush(cx)).map_err(broken)?;
+            self.unsent = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ended {
+    reading: bool,
+    writing: bool,
+}
+
+impl AsyncRead for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Poll::Ready(Err(error)) = this.poll_unsent(cx) {
+            return Poll::Ready(Err(error));
+        }
+        while this.part.is_empty() {
+            if this.ended.reading {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(Pin::new(&mut this.websocket).poll_next(cx)) {
+                Some(Ok(Message::Binary(part))) => this.part = part,
+                Some(Ok(Message::Text(text))) if text.as_str() == END_OF_STREAM => {
+                    this.ended.reading = true;
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Err(error)) => return Poll::Ready(Err(broken(error))),
+                // A close without the mark is a break, never an end.
+                Some(Ok(_)) | None => {
+                    let kind = io::ErrorKind::UnexpectedEof;
+                    return Poll::Ready(Err(io::Error::new(kind, TunnelError::Truncated)));
+                }
+            }
+        }
+        let len = this.part.len().min(out.remaining());
+        out.put_slice(this.part.get(..len).unwrap_or_default());
+        this.part.advance(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.ended.writing {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let len = bytes.len().min(MESSAGE_BYTES_MAX);
+        let part = Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
+        ready!(self.poll_send(cx, Message::Binary(part)))?;
+        Poll::Ready(Ok(len))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_unsent(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended.writing {
+            ready!(self.poll_send(cx, Message::text(END_OF_STREAM)))?;
+            self.ended.writing = true;
+        }
+        self.poll_unsent(cx)
+    }
+}
+
+/// The proxy's `HOST:PORT`, and the whole URL of the request.
+fn address(via_url: &str, target: &str) -> Result<(String, String), TunnelError> {
+    let unusable = || TunnelError::Url { url: via_url.chars().take(200).collect() };
+    let uri: Uri = via_url.parse().map_err(|_| unusable())?;
+    let authority = uri.authority().ok_or_else(unusable)?;
+    if uri.scheme_str() != Some("ws") || uri.query().is_some() {
+        return Err(unusable());
+    }
+    let proxy = allow::normal(authority.as_str()).map_err(|_| unusable())?;
+    let path = if uri.path() == "/" { PATH } else { uri.path() };
+    let target = utf8_percent_encode(target, NON_ALPHANUMERIC);
+    Ok((proxy, format!("ws://{authority}{path}?target={target}")))
+}
+
+fn refused(error: WsError) -> ChannelError {
+    match error {
+        WsError::Http(response) => {
+            let status = response.status().as_u16();
+            let body = response.into_body().unwrap_or_default();
+            let body = body.get(..BODY_BYTES_MAX).unwrap_or(&body);
+            let body = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).collect();
+            TunnelError::ProxyRefused { status, body }.into()
+        }
+        error => websocket_error(Phase::Upgrade, error),
+    }
+}
+
+fn broken(error: WsError) -> io::Error {
+    match error {
+        WsError::Io(error) => error,
+        WsError::ConnectionClosed | WsError::AlreadyClosed => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, TunnelError::Truncated)
+        }
+        error => io::Error::other(error),
+    }
+}

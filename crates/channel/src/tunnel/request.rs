@@ -1,0 +1,137 @@
+//! The one HTTP request that a proxy understands.
+
+use percent_encoding::percent_decode_str;
+
+use super::{PATH, allow};
+use crate::TunnelError;
+
+/// The longest request head. Ours take under 300 bytes; browsers add some.
+pub const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// How many header fields are read; browsers send about 15.
+const HEADERS_MAX: usize = 48;
+
+/// `GET /tunnel?target=HOST:PORT` with a WebSocket upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelRequest {
+    /// `HOST:PORT`, in the form in which targets are compared.
+    pub target: String,
+    /// The value of `Sec-WebSocket-Key`.
+    pub key: String,
+}
+
+impl TunnelRequest {
+    /// Reads a request head up to and including its empty line; `None` if it is not whole yet.
+    /// Beside the request comes the head's length.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, TunnelError> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let len = match request.parse(bytes) {
+            Ok(httparse::Status::Complete(len)) if len <= HEAD_BYTES_MAX => len,
+            Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return Ok(None),
+            Ok(_) => return Err(TunnelError::HeadLength { wanted: HEAD_BYTES_MAX }),
+            Err(_) => return Err(bad(400, "it is no HTTP/1.1 request")),
+        };
+        if request.method != Some("GET") {
+            return Err(bad(405, "its method is not GET"));
+        }
+        let target = target(request.path.unwrap_or_default())?;
+        let key = upgrade_key(request.headers)?;
+        Ok(Some((Self { target, key }, len)))
+    }
+}
+
+fn target(path: &str) -> Result<String, TunnelError> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if path != PATH {
+        return Err(bad(404, "its path is not /tunnel"));
+    }
+    let mut targets = query.split('&').filter_map(|pair| pair.strip_prefix("target="));
+    let (Some(target), None) = (targets.next(), targets.next()) else {
+        return Err(bad(400, "it does not name one target"));
+    };
+    let target = percent_decode_str(target).decode_utf8();
+    allow::normal(&target.map_err(|_| bad(400, "its target is not UTF-8"))?)
+}
+
+fn upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> {
+    let field = |name: &str| {
+        let mut found = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        match (found.next(), found.next()) {
+            (Some(header), None) => std::str::from_utf8(header.value).ok(),
+            _ => None,
+        }
+    };
+    let holds = |name: &str, wanted: &str| {
+        field(name).is_some_and(|value| {
+            value.split(',').any(|part| part.trim().eq_ignore_ascii_case(wanted))
+        })
+    };
+    if !holds("connection", "upgrade") || !holds("upgrade", "websocket") {
+        return Err(bad(426, "it is no WebSocket upgrade"));
+    }
+    if field("sec-websocket-version") != Some("13") {
+        return Err(bad(426, "its WebSocket version is not 13"));
+    }
+    // 16 bytes in base64 (RFC 6455 section 4.1).
+    let key = field("sec-websocket-key").filter(|key| key.len() == 24);
+    key.map(str::to_owned).ok_or(bad(400, "its WebSocket key is not 24 characters"))
+}
+
+fn bad(status: u16, reason: &'static str) -> TunnelError {
+    TunnelError::Request { status, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: &str = "Host: p\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    fn parse(line: &str) -> Result<Option<(TunnelRequest, usize)>, TunnelError> {
+        TunnelRequest::parse(format!("{line}\r\n{REST}").as_bytes())
+    }
+
+    #[test]
+    fn a_request_is_read_with_its_target_decoded() {
+        for target in ["h.example%3A443", "H.example:443"] {
+            let (request, len) =
+                parse(&format!("GET /tunnel?target={target} HTTP/1.1")).unwrap().unwrap();
+            assert_eq!(request.target, "h.example:443");
+            assert!(len > REST.len());
+        }
+    }
+
+    #[test]
+    fn a_partial_request_is_not_yet_one() {
+        let whole = format!("GET /tunnel?target=h:1 HTTP/1.1\r\n{REST}");
+        for len in 0..whole.len() {
+            assert!(matches!(TunnelRequest::parse(&whole.as_bytes()[..len]), Ok(None)));
+        }
+    }
+
+    #[test]
+    fn other_requests_are_refused_with_their_status() {
+        let status = |line: &str| match parse(line) {
+            Err(TunnelError::Request { status, .. }) => status,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(status("POST /tunnel?target=h:1 HTTP/1.1"), 405);
+        assert_eq!(status("GET /?target=h:1 HTTP/1.1"), 404);
+        assert_eq!(status("GET /tunnel HTTP/1.1"), 400);
+        assert_eq!(status("GET /tunnel?target=h:1&target=h:2 HTTP/1.1"), 400);
+        assert_eq!(status("nonsense"), 400);
+        let target = parse("GET /tunnel?target=h%0d%0a:1 HTTP/1.1");
+        assert!(matches!(target, Err(TunnelError::Target { .. })));
+        let bare = TunnelRequest::parse(b"GET /tunnel?target=h:1 HTTP/1.1\r\nHost: p\r\n\r\n");
+        assert!(matches!(bare, Err(TunnelError::Request { status: 426, .. })));
+    }
+
+    #[test]
+    fn an_endless_head_is_refused() {
+        let mut head = b"GET /tunnel?target=h:1 HTTP/1.1\r\nX: ".to_vec();
+        head.resize(HEAD_BYTES_MAX + 1, b'a');
+        assert!(matches!(TunnelRequest::parse(&head), Err(TunnelError::HeadLength { .. })));
+    }
+}

@@ -1,0 +1,97 @@
+//! What report data has to be, so that evidence belongs to one key or to one TLS session.
+
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::ReportData;
+
+/// Begins every session binder, so that no other protocol's report data can be mistaken for one.
+pub const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
+
+/// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
+pub const EXPORTER_LABEL: &[u8] = b"Attestation";
+
+/// Length in bytes of what the TLS exporter gives for a binder.
+pub const EXPORTER_BYTES: usize = 32;
+
+/// Length in bytes of the exporter context, which the verifier chooses at random.
+pub const CONTEXT_BYTES: usize = 32;
+
+/// Which end of the TLS session attests. It is in the binder because the exporter is the same at
+/// both ends: without it, evidence could be sent back to the end that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The TLS server.
+    Server,
+    /// The TLS client.
+    Client,
+}
+
+impl Role {
+    /// The byte that stands for this role in a binder.
+    pub fn byte(self) -> u8 {
+        match self {
+            Role::Server => 1,
+            Role::Client => 2,
+        }
+    }
+
+    /// The other end.
+    pub fn peer(self) -> Role {
+        match self {
+            Role::Server => Role::Client,
+            Role::Client => Role::Server,
+        }
+    }
+}
+
+/// Key binding (`TlsSpki`): SHA-256 over the claims, which name the key, then 32 zero bytes.
+pub fn key_report_data(claims: &[u8]) -> ReportData {
+    ReportData::from_digest(Sha256::digest(claims).into())
+}
+
+/// Session binding (`TlsExporter`): SHA-512 over domain, role of the attester, hash of the
+/// attester's SPKI, exporter output and SHA-256 of the claims.
+///
+/// Every part has a fixed length, so the concatenation can be read in one way only.
+pub fn session_report_data(
+    role: Role,
+    spki_hash: &[u8; 32],
+    exporter: &[u8; EXPORTER_BYTES],
+    claims: &[u8],
+) -> ReportData {
+    let digest = Sha512::new()
+        .chain_update(SESSION_DOMAIN)
+        .chain_update([role.byte()])
+        .chain_update(spki_hash)
+        .chain_update(exporter)
+        .chain_update(Sha256::digest(claims))
+        .finalize();
+    ReportData(digest.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_binder_is_a_digest_and_32_zero_bytes() {
+        let bound = key_report_data(b"claims");
+        assert_eq!(bound.0[32..], [0; 32]);
+        assert_ne!(bound.0[..32], [0; 32]);
+    }
+
+    #[test]
+    fn every_input_changes_a_session_binder() {
+        let base = session_report_data(Role::Server, &[1; 32], &[2; 32], b"claims");
+        let others = [
+            session_report_data(Role::Client, &[1; 32], &[2; 32], b"claims"),
+            session_report_data(Role::Server, &[2; 32], &[2; 32], b"claims"),
+            session_report_data(Role::Server, &[1; 32], &[1; 32], b"claims"),
+            session_report_data(Role::Server, &[1; 32], &[2; 32], b"claim"),
+            key_report_data(b"claims"),
+        ];
+        for other in others {
+            assert_ne!(base, other);
+        }
+    }
+}

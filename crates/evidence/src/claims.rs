@@ -1,0 +1,422 @@
+//! What an attested end says of itself: the claims that its report data covers.
+//!
+//! A CBOR map with text keys in deterministic order (RFC 8949 section 4.2.1). `pubkey-hash` and
+//! `nonce` are those of the interoperable RA-TLS profile; the others are confide's. A claim is
+//! only worth what the quote over it is worth: read claims from an appraised result.
+
+use alloc::{string::String, vec::Vec};
+
+use minicbor::Decoder;
+
+use crate::cbor::Writer;
+
+/// The value of `confide-version` that this code writes and reads.
+pub const CLAIMS_VERSION: u64 = 1;
+
+/// `sha-256` in IANA's Named Information registry, as `pubkey-hash` names it.
+pub const SHA_256: u64 = 1;
+
+/// The longest encoding that is read. A full set of claims takes under 600 bytes.
+pub const CLAIMS_BYTES_MAX: usize = 1024;
+
+/// The longest `guarantee` in bytes: one sentence that a person reads.
+pub const GUARANTEE_BYTES_MAX: usize = 256;
+
+/// The shortest `nonce` in bytes (RFC 9711 section 4.1).
+pub const NONCE_BYTES_MIN: usize = 8;
+
+/// The longest `nonce` in bytes (RFC 9711 section 4.1).
+pub const NONCE_BYTES_MAX: usize = 64;
+
+/// Claims of one end of an attested channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// SHA-256 of the effective configuration of the attested program.
+    pub config_digest: [u8; 32],
+    /// What the attested end says of itself, e.g. `operator is outside the TEE`.
+    pub guarantee: String,
+    /// A value that the verifier chose, where the protocol around it carries one.
+    pub nonce: Option<Vec<u8>>,
+    /// Unix seconds after which the key is not to be believed.
+    pub not_after: u64,
+    /// Unix seconds before which the key is not to be believed.
+    pub not_before: u64,
+    /// SHA-256 of the DER `SubjectPublicKeyInfo` of the TLS key.
+    pub pubkey_hash: [u8; 32],
+}
+
+impl Claims {
+    /// The one encoding of these claims.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.map(6 + u64::from(self.nonce.is_some()));
+        if let Some(nonce) = &self.nonce {
+            writer.text(Key::Nonce.name()).bytes(nonce);
+        }
+        writer.text(Key::Guarantee.name()).text(&self.guarantee);
+        writer.text(Key::NotAfter.name()).uint(self.not_after);
+        writer.text(Key::NotBefore.name()).uint(self.not_before);
+        writer.text(Key::PubkeyHash.name()).array(2).uint(SHA_256).bytes(&self.pubkey_hash);
+        writer.text(Key::ConfigDigest.name()).bytes(&self.config_digest);
+        writer.text(Key::ConfideVersion.name()).uint(CLAIMS_VERSION);
+        writer.finish()
+    }
+
+    /// Reads claims, and accepts only the bytes that [`Claims::encode`] would write.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ClaimsError> {
+        if bytes.len() > CLAIMS_BYTES_MAX {
+            return Err(ClaimsError::TooLong { wanted: CLAIMS_BYTES_MAX, got: bytes.len() });
+        }
+        let claims = Fields::read(bytes)?.complete()?;
+        claims.check()?;
+        if claims.encode() != bytes {
+            return Err(ClaimsError::NotCanonical);
+        }
+        Ok(claims)
+    }
+
+    /// Whether the values are ones that [`Claims::decode`] accepts.
+    ///
+    /// For a program that is about to encode claims of its own.
+    pub fn check(&self) -> Result<(), ClaimsError> {
+        if self.guarantee.is_empty() || self.guarantee.len() > GUARANTEE_BYTES_MAX {
+            let got = self.guarantee.len();
+            return Err(ClaimsError::GuaranteeLength { wanted: GUARANTEE_BYTES_MAX, got });
+        }
+        // It is shown on terminals, where a control character is a command.
+        if self.guarantee.chars().any(char::is_control) {
+            return Err(ClaimsError::GuaranteeControlCharacter);
+        }
+        if let Some(nonce) = &self.nonce
+            && !(NONCE_BYTES_MIN..=NONCE_BYTES_MAX).contains(&nonce.len())
+        {
+            return Err(ClaimsError::NonceLength { got: nonce.len() });
+        }
+        if self.not_after < self.not_before {
+            let (not_before, not_after) = (self.not_before, self.not_after);
+            return Err(ClaimsError::ValidityReversed { not_before, not_after });
+        }
+        Ok(())
+    }
+}
+
+/// Why bytes are not claims.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimsError {
+    /// The encoding is longer than the limit.
+    #[error("claims are {got} bytes, wanted at most {wanted}")]
+    TooLong {
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// The bytes are no CBOR of the wanted types.
+    #[error("claims are not readable CBOR at byte {position}, wanted {wanted}")]
+    Malformed {
+        /// Where reading stopped.
+        position: usize,
+        /// What should stand there.
+        wanted: &'static str,
+    },
+    /// A key that has no meaning here.
+    #[error("claims hold an unknown key, entry {index}")]
+    UnknownKey {
+        /// Its place in the map, from 0.
+        index: u64,
+    },
+    /// A key that came before.
+    #[error("claims hold {key} twice")]
+    DuplicateKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key that has to be there.
+    #[error("claims lack {key}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+    },
+    /// Claims of another version of this format.
+    #[error("confide-version is {got}, wanted {wanted}")]
+    Version {
+        /// [`CLAIMS_VERSION`].
+        wanted: u64,
+        /// The version that came.
+        got: u64,
+    },
+    /// `pubkey-hash` names another hash.
+    #[error("pubkey-hash algorithm is {got}, wanted {wanted} (sha-256)")]
+    HashAlgorithm {
+        /// [`SHA_256`].
+        wanted: u64,
+        /// The algorithm that came.
+        got: u64,
+    },
+    /// A digest of another length.
+    #[error("{key} is {got} bytes, wanted 32")]
+    DigestLength {
+        /// The key.
+        key: &'static str,
+        /// The length that came.
+        got: usize,
+    },
+    /// `guarantee` is empty or too long.
+    #[error("guarantee is {got} bytes, wanted 1 to {wanted}")]
+    GuaranteeLength {
+        /// [`GUARANTEE_BYTES_MAX`].
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// `guarantee` holds a character that is not text.
+    #[error("guarantee holds a control character, wanted text")]
+    GuaranteeControlCharacter,
+    /// `nonce` is too short or too long.
+    #[error("nonce is {got} bytes, wanted 8 to 64")]
+    NonceLength {
+        /// The length that came.
+        got: usize,
+    },
+    /// The validity ends before it begins.
+    #[error("not-after {not_after} is before not-before {not_before}")]
+    ValidityReversed {
+        /// Unix seconds.
+        not_before: u64,
+        /// Unix seconds.
+        not_after: u64,
+    },
+    /// The same claims in other bytes than the deterministic ones, or bytes after them.
+    #[error("claims are not in deterministic encoding")]
+    NotCanonical,
+}
+
+#[derive(Clone, Copy)]
+enum Key {
+    Nonce,
+    Guarantee,
+    NotAfter,
+    NotBefore,
+    PubkeyHash,
+    ConfigDigest,
+    ConfideVersion,
+}
+
+impl Key {
+    const ALL: [Key; 7] = [
+        Key::Nonce,
+        Key::Guarantee,
+        Key::NotAfter,
+        Key::NotBefore,
+        Key::PubkeyHash,
+        Key::ConfigDigest,
+        Key::ConfideVersion,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Key::Nonce => "nonce",
+            Key::Guarantee => "guarantee",
+            Key::NotAfter => "not-after",
+            Key::NotBefore => "not-before",
+            Key::PubkeyHash => "pubkey-hash",
+            Key::ConfigDigest => "config-digest",
+            Key::ConfideVersion => "confide-version",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    config_digest: Option<[u8; 32]>,
+    guarantee: Option<String>,
+    nonce: Option<Vec<u8>>,
+    not_after: Option<u64>,
+    not_before: Option<u64>,
+    pubkey_hash: Option<[u8; 32]>,
+    version: Option<u64>,
+}
+
+impl Fields {
+    fn read(bytes: &[u8]) -> Result<Self, ClaimsError> {
+        let mut decoder = Decoder::new(bytes);
+        let entries = decoder.map().ok().flatten();
+        let entries = entries.ok_or(malformed(&decoder, "a map of definite length"))?;
+        let mut fields = Self::default();
+        // Each round either consumes input or ends, so a huge count costs nothing.
+        for index in 0..entries {
+            let name = decoder.str().map_err(|_| malformed(&decoder, "a text key"))?;
+            let key = Key::ALL.into_iter().find(|key| key.name() == name);
+            fields.read_value(key.ok_or(ClaimsError::UnknownKey { index })?, &mut decoder)?;
+        }
+        Ok(fields)
+    }
+
+    fn read_value(&mut self, key: Key, decoder: &mut Decoder<'_>) -> Result<(), ClaimsError> {
+        match key {
+            Key::Nonce => set(&mut self.nonce, key, byte_string(decoder)?.into()),
+            Key::Guarantee => {
+                let text = decoder.str().map_err(|_| malformed(decoder, "text"))?;
+                set(&mut self.guarantee, key, text.into())
+            }
+            Key::NotAfter => set(&mut self.not_after, key, uint(decoder)?),
+            Key::NotBefore => set(&mut self.not_before, key, uint(decoder)?),
+            Key::PubkeyHash => {
+                if !matches!(decoder.array(), Ok(Some(2))) {
+                    return Err(malformed(decoder, "an array of two"));
+                }
+                let algorithm = uint(decoder)?;
+                if algorithm != SHA_256 {
+                    return Err(ClaimsError::HashAlgorithm { wanted: SHA_256, got: algorithm });
+                }
+                set(&mut self.pubkey_hash, key, digest(key, decoder)?)
+            }
+            Key::ConfigDigest => set(&mut self.config_digest, key, digest(key, decoder)?),
+            Key::ConfideVersion => set(&mut self.version, key, uint(decoder)?),
+        }
+    }
+
+    fn complete(self) -> Result<Claims, ClaimsError> {
+        let version = self.version.ok_or(missing(Key::ConfideVersion))?;
+        if version != CLAIMS_VERSION {
+            return Err(ClaimsError::Version { wanted: CLAIMS_VERSION, got: version });
+        }
+        Ok(Claims {
+            config_digest: self.config_digest.ok_or(missing(Key::ConfigDigest))?,
+            guarantee: self.guarantee.ok_or(missing(Key::Guarantee))?,
+            nonce: self.nonce,
+            not_after: self.not_after.ok_or(missing(Key::NotAfter))?,
+            not_before: self.not_before.ok_or(missing(Key::NotBefore))?,
+            pubkey_hash: self.pubkey_hash.ok_or(missing(Key::PubkeyHash))?,
+        })
+    }
+}
+
+fn set<T>(field: &mut Option<T>, key: Key, value: T) -> Result<(), ClaimsError> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(ClaimsError::DuplicateKey { key: key.name() }),
+    }
+}
+
+fn digest(key: Key, decoder: &mut Decoder<'_>) -> Result<[u8; 32], ClaimsError> {
+    let bytes = byte_string(decoder)?;
+    let got = bytes.len();
+    bytes.try_into().map_err(|_| ClaimsError::DigestLength { key: key.name(), got })
+}
+
+fn byte_string<'b>(decoder: &mut Decoder<'b>) -> Result<&'b [u8], ClaimsError> {
+    decoder.bytes().map_err(|_| malformed(decoder, "a byte string"))
+}
+
+fn uint(decoder: &mut Decoder<'_>) -> Result<u64, ClaimsError> {
+    decoder.u64().map_err(|_| malformed(decoder, "an unsigned integer"))
+}
+
+fn malformed(decoder: &Decoder<'_>, wanted: &'static str) -> ClaimsError {
+    ClaimsError::Malformed { position: decoder.position(), wanted }
+}
+
+fn missing(key: Key) -> ClaimsError {
+    ClaimsError::Missing { key: key.name() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn claims() -> Claims {
+        Claims {
+            config_digest: [7; 32],
+            guarantee: "operator is outside the TEE".into(),
+            nonce: Some(vec![1; 32]),
+            not_after: 1_800_000_600,
+            not_before: 1_800_000_000,
+            pubkey_hash: [9; 32],
+        }
+    }
+
+    #[test]
+    fn claims_come_back_as_they_were() {
+        let with_nonce = claims();
+        let without = Claims { nonce: None, ..claims() };
+        for claims in [with_nonce, without] {
+            assert_eq!(Claims::decode(&claims.encode()), Ok(claims));
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_rejected() {
+        let bytes = claims().encode();
+        for len in 0..bytes.len() {
+            assert!(Claims::decode(&bytes[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn trailing_bytes_are_rejected() {
+        let mut bytes = claims().encode();
+        bytes.push(0);
+        assert_eq!(Claims::decode(&bytes), Err(ClaimsError::NotCanonical));
+    }
+
+    #[test]
+    fn every_bit_flip_is_rejected_or_reads_as_other_claims() {
+        let bytes = claims().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(read) = Claims::decode(&flipped) {
+                assert_ne!(read, claims());
+                assert_eq!(read.encode(), flipped);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_in_another_order_are_rejected() {
+        let mut writer = Writer::new();
+        writer.map(6).text("guarantee").text("g");
+        writer.text("not-before").uint(1).text("not-after").uint(2);
+        writer.text("pubkey-hash").array(2).uint(1).bytes(&[0; 32]);
+        writer.text("config-digest").bytes(&[0; 32]).text("confide-version").uint(1);
+        assert_eq!(Claims::decode(&writer.finish()), Err(ClaimsError::NotCanonical));
+    }
+
+    #[test]
+    fn an_integer_in_a_longer_form_is_rejected() {
+        let canonical = Claims { not_before: 0, not_after: 0, ..claims() }.encode();
+        let name = b"not-before";
+        let at = canonical.windows(name.len()).position(|w| w == name).map(|p| p + name.len());
+        let at = at.expect("the key is there");
+        let mut longer = canonical.clone();
+        longer.splice(at..=at, [0x18, 0x00]);
+        assert_eq!(Claims::decode(&longer), Err(ClaimsError::NotCanonical));
+    }
+
+    #[test]
+    fn a_map_that_says_it_is_huge_is_rejected_at_once() {
+        let bytes = [0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        assert!(matches!(Claims::decode(&bytes), Err(ClaimsError::Malformed { .. })));
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_named() {
+        let long = Claims { guarantee: "g".repeat(257), ..claims() };
+        let empty = Claims { guarantee: String::new(), ..claims() };
+        for claims in [long, empty] {
+            let result = Claims::decode(&claims.encode());
+            assert!(matches!(result, Err(ClaimsError::GuaranteeLength { .. })));
+        }
+        let bell = Claims { guarantee: "a\u{7}".into(), ..claims() };
+        assert_eq!(Claims::decode(&bell.encode()), Err(ClaimsError::GuaranteeControlCharacter));
+        let short = Claims { nonce: Some(vec![0; 7]), ..claims() };
+        assert_eq!(Claims::decode(&short.encode()), Err(ClaimsError::NonceLength { got: 7 }));
+        let reversed = Claims { not_after: 1, ..claims() };
+        let result = Claims::decode(&reversed.encode());
+        assert!(matches!(result, Err(ClaimsError::ValidityReversed { .. })));
+        let oversized = [0; CLAIMS_BYTES_MAX + 1];
+        assert!(matches!(Claims::decode(&oversized), Err(ClaimsError::TooLong { .. })));
+    }
+}

@@ -1,0 +1,370 @@
+//! Messages of session binding, exchanged after the TLS handshake and before application bytes.
+//!
+//! Each is a CBOR array whose first member names its kind, in deterministic encoding. Framing and
+//! order are those of `docs/channel.md`; whoever sends the request is the TLS client.
+
+use alloc::vec::Vec;
+
+use minicbor::{Decoder, data::Type};
+
+use crate::{
+    binder::CONTEXT_BYTES,
+    cbor::Writer,
+    claims::CLAIMS_BYTES_MAX,
+    tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
+};
+
+/// One message of the exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionMessage<'a> {
+    /// Client to server: the context over which the server is to attest, if it is to.
+    Request {
+        /// Chosen by the client as verifier.
+        context: Option<[u8; CONTEXT_BYTES]>,
+    },
+    /// Server to client: its evidence if asked, and the context over which the client is to attest.
+    Reply {
+        /// Chosen by the server as verifier.
+        context: Option<[u8; CONTEXT_BYTES]>,
+        /// The server's evidence.
+        evidence: Option<SessionEvidence<'a>>,
+    },
+    /// Client to server: its evidence.
+    Evidence(SessionEvidence<'a>),
+    /// Server to client: the client's evidence was accepted.
+    Accepted,
+    /// Either way, in place of the next message: the exchange ends here.
+    Refused(Refusal),
+}
+
+/// A quote over this session, the claims it covers, and endorsements where the sender has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEvidence<'a> {
+    /// The quote, unparsed.
+    pub quote: &'a [u8],
+    /// Encoded [`crate::claims::Claims`], unparsed.
+    pub claims: &'a [u8],
+    /// The JSON of the collateral, unparsed.
+    pub collateral: Option<&'a [u8]>,
+}
+
+/// Why an end does not go on. It is what the peer says: good for a report, not for a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A message could not be read or came out of order.
+    Malformed,
+    /// The context does not have the length of [`CONTEXT_BYTES`].
+    ContextLength,
+    /// Evidence was asked of an end that has no attester.
+    NoAttester,
+    /// The attester failed.
+    EvidenceUnavailable,
+    /// Evidence that was asked for did not come, or was rejected.
+    EvidenceRejected,
+}
+
+impl Refusal {
+    const ALL: [Refusal; 5] = [
+        Refusal::Malformed,
+        Refusal::ContextLength,
+        Refusal::NoAttester,
+        Refusal::EvidenceUnavailable,
+        Refusal::EvidenceRejected,
+    ];
+
+    /// The number that stands for it on the wire.
+    pub fn code(self) -> u64 {
+        match self {
+            Refusal::Malformed => 1,
+            Refusal::ContextLength => 2,
+            Refusal::NoAttester => 3,
+            Refusal::EvidenceUnavailable => 4,
+            Refusal::EvidenceRejected => 5,
+        }
+    }
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refusal::Malformed => "a message could not be read",
+            Refusal::ContextLength => "the context has a wrong length",
+            Refusal::NoAttester => "it has no attester",
+            Refusal::EvidenceUnavailable => "its attester failed",
+            Refusal::EvidenceRejected => "it did not accept the evidence",
+        })
+    }
+}
+
+const REFUSED: u64 = 0;
+const REQUEST: u64 = 1;
+const REPLY: u64 = 2;
+const EVIDENCE: u64 = 3;
+const ACCEPTED: u64 = 4;
+
+impl<'a> SessionMessage<'a> {
+    /// The one encoding, without the frame's length.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        match self {
+            Self::Request { context } => {
+                writer.array(2).uint(REQUEST);
+                write_context(&mut writer, context);
+            }
+            Self::Reply { context, evidence } => {
+                writer.array(3).uint(REPLY);
+                write_context(&mut writer, context);
+                match evidence {
+                    Some(evidence) => write_evidence(&mut writer, evidence),
+                    None => writer.null(),
+                };
+            }
+            Self::Evidence(evidence) => {
+                writer.array(2).uint(EVIDENCE);
+                write_evidence(&mut writer, evidence);
+            }
+            Self::Accepted => {
+                writer.array(1).uint(ACCEPTED);
+            }
+            Self::Refused(refusal) => {
+                writer.array(2).uint(REFUSED).uint(refusal.code());
+            }
+        }
+        writer.finish()
+    }
+
+    /// Reads a frame's content; only the deterministic encoding is accepted.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionMessageError> {
+        let mut decoder = Decoder::new(bytes);
+        let members = decoder.array().ok().flatten().ok_or(malformed(&decoder, "an array"))?;
+        let kind = decoder.u64().map_err(|_| malformed(&decoder, "a kind"))?;
+        let message = match (kind, members) {
+            (REQUEST, 2) => Self::Request { context: read_context(&mut decoder)? },
+            (REPLY, 3) => Self::Reply {
+                context: read_context(&mut decoder)?,
+                evidence: optional(&mut decoder, read_evidence)?,
+            },
+            (EVIDENCE, 2) => Self::Evidence(read_evidence(&mut decoder)?),
+            (ACCEPTED, 1) => Self::Accepted,
+            (REFUSED, 2) => Self::Refused(read_refusal(&mut decoder)?),
+            (REFUSED..=ACCEPTED, got) => return Err(SessionMessageError::Members { kind, got }),
+            (got, _) => return Err(SessionMessageError::Kind { got }),
+        };
+        if message.encode() != bytes {
+            return Err(SessionMessageError::NotCanonical);
+        }
+        Ok(message)
+    }
+}
+
+/// Why bytes are not a message of the exchange.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionMessageError {
+    /// The bytes are no CBOR of the wanted types.
+    #[error("session message is not readable CBOR at byte {position}, wanted {wanted}")]
+    Malformed {
+        /// Where reading stopped.
+        position: usize,
+        /// What should stand there.
+        wanted: &'static str,
+    },
+    /// A kind that has no meaning here.
+    #[error("session message is of kind {got}, wanted 0 to 4")]
+    Kind {
+        /// The kind that came.
+        got: u64,
+    },
+    /// A known kind with another number of members.
+    #[error("session message of kind {kind} has {got} members")]
+    Members {
+        /// The kind.
+        kind: u64,
+        /// How many members came.
+        got: u64,
+    },
+    /// A context of another length than [`CONTEXT_BYTES`].
+    #[error("context is {got} bytes, wanted {wanted}")]
+    ContextLength {
+        /// [`CONTEXT_BYTES`].
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// A part of the evidence is empty, which is what a failed device gives.
+    #[error("{member} is empty")]
+    Empty {
+        /// Which part.
+        member: &'static str,
+    },
+    /// A part of the evidence is longer than its limit.
+    #[error("{member} is {got} bytes, wanted at most {wanted}")]
+    TooLong {
+        /// Which part.
+        member: &'static str,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// A refusal code that has no meaning here.
+    #[error("refusal code is {got}, wanted 1 to 5")]
+    RefusalCode {
+        /// The code that came.
+        got: u64,
+    },
+    /// The same content in other bytes than the deterministic ones, or bytes after it.
+    #[error("session message is not in deterministic encoding")]
+    NotCanonical,
+}
+
+fn write_context(writer: &mut Writer, context: &Option<[u8; CONTEXT_BYTES]>) {
+    match context {
+        Some(context) => writer.bytes(context),
+        None => writer.null(),
+    };
+}
+
+fn write_evidence<'w>(writer: &'w mut Writer, evidence: &SessionEvidence<'_>) -> &'w mut Writer {
+    writer.array(3).bytes(evidence.quote).bytes(evidence.claims);
+    match evidence.collateral {
+        Some(collateral) => writer.bytes(collateral),
+        None => writer.null(),
+    }
+}
+
+fn read_context(
+    decoder: &mut Decoder<'_>,
+) -> Result<Option<[u8; CONTEXT_BYTES]>, SessionMessageError> {
+    optional(decoder, |decoder| {
+        let bytes = decoder.bytes().map_err(|_| malformed(decoder, "a context"))?;
+        let (wanted, got) = (CONTEXT_BYTES, bytes.len());
+        bytes.try_into().map_err(|_| SessionMessageError::ContextLength { wanted, got })
+    })
+}
+
+fn read_evidence<'b>(
+    decoder: &mut Decoder<'b>,
+) -> Result<SessionEvidence<'b>, SessionMessageError> {
+    if !matches!(decoder.array(), Ok(Some(3))) {
+        return Err(malformed(decoder, "evidence, an array of three"));
+    }
+    Ok(SessionEvidence {
+        quote: member(decoder, "quote", QUOTE_BYTES_MAX)?,
+        claims: member(decoder, "claims", CLAIMS_BYTES_MAX)?,
+        collateral: optional(decoder, |decoder| {
+            member(decoder, "collateral", COLLATERAL_BYTES_MAX)
+        })?,
+    })
+}
+
+fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {
+    let got = decoder.u64().map_err(|_| malformed(decoder, "a refusal code"))?;
+    let refusal = Refusal::ALL.into_iter().find(|refusal| refusal.code() == got);
+    refusal.ok_or(SessionMessageError::RefusalCode { got })
+}
+
+fn member<'b>(
+    decoder: &mut Decoder<'b>,
+    member: &'static str,
+    wanted: usize,
+) -> Result<&'b [u8], SessionMessageError> {
+    let bytes = decoder.bytes().map_err(|_| malformed(decoder, member))?;
+    match bytes.len() {
+        0 => Err(SessionMessageError::Empty { member }),
+        got if got > wanted => Err(SessionMessageError::TooLong { member, wanted, got }),
+        _ => Ok(bytes),
+    }
+}
+
+fn optional<'b, T>(
+    decoder: &mut Decoder<'b>,
+    read: impl FnOnce(&mut Decoder<'b>) -> Result<T, SessionMessageError>,
+) -> Result<Option<T>, SessionMessageError> {
+    if matches!(decoder.datatype(), Ok(Type::Null)) {
+        decoder.null().map_err(|_| malformed(decoder, "null"))?;
+        return Ok(None);
+    }
+    read(decoder).map(Some)
+}
+
+fn malformed(decoder: &Decoder<'_>, wanted: &'static str) -> SessionMessageError {
+    SessionMessageError::Malformed { position: decoder.position(), wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn messages() -> Vec<SessionMessage<'static>> {
+        let evidence =
+            SessionEvidence { quote: b"quote", claims: b"claims", collateral: Some(b"{}") };
+        let bare = SessionEvidence { collateral: None, ..evidence };
+        vec![
+            SessionMessage::Request { context: Some([3; 32]) },
+            SessionMessage::Request { context: None },
+            SessionMessage::Reply { context: None, evidence: Some(evidence) },
+            SessionMessage::Reply { context: Some([4; 32]), evidence: None },
+            SessionMessage::Evidence(bare),
+            SessionMessage::Accepted,
+            SessionMessage::Refused(Refusal::NoAttester),
+        ]
+    }
+
+    #[test]
+    fn every_message_comes_back_as_it_was() {
+        for message in messages() {
+            assert_eq!(SessionMessage::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn every_truncation_and_every_trailing_byte_is_rejected() {
+        for message in messages() {
+            let mut bytes = message.encode();
+            for len in 0..bytes.len() {
+                assert!(SessionMessage::decode(&bytes[..len]).is_err());
+            }
+            bytes.push(0);
+            assert_eq!(SessionMessage::decode(&bytes), Err(SessionMessageError::NotCanonical));
+        }
+    }
+
+    #[test]
+    fn a_context_of_another_length_is_named() {
+        for len in [0, 16, 31, 33] {
+            let mut writer = Writer::new();
+            writer.array(2).uint(REQUEST).bytes(&vec![0; len]);
+            let wanted = SessionMessageError::ContextLength { wanted: 32, got: len };
+            assert_eq!(SessionMessage::decode(&writer.finish()), Err(wanted));
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_members_and_codes_are_named() {
+        let decode = |write: &dyn Fn(&mut Writer)| {
+            let mut writer = Writer::new();
+            write(&mut writer);
+            SessionMessage::decode(&writer.finish()).err()
+        };
+        let kind = decode(&|w| drop(w.array(1).uint(9)));
+        assert_eq!(kind, Some(SessionMessageError::Kind { got: 9 }));
+        let members = decode(&|w| drop(w.array(2).uint(ACCEPTED)));
+        assert_eq!(members, Some(SessionMessageError::Members { kind: ACCEPTED, got: 2 }));
+        let code = decode(&|w| drop(w.array(2).uint(REFUSED).uint(6)));
+        assert_eq!(code, Some(SessionMessageError::RefusalCode { got: 6 }));
+    }
+
+    #[test]
+    fn empty_and_oversized_parts_are_rejected() {
+        let empty = SessionEvidence { quote: b"", claims: b"c", collateral: None };
+        let bytes = SessionMessage::Evidence(empty).encode();
+        let wanted = SessionMessageError::Empty { member: "quote" };
+        assert_eq!(SessionMessage::decode(&bytes), Err(wanted));
+        let long = vec![0; CLAIMS_BYTES_MAX + 1];
+        let long = SessionEvidence { quote: b"q", claims: &long, collateral: None };
+        let bytes = SessionMessage::Evidence(long).encode();
+        let result = SessionMessage::decode(&bytes);
+        assert!(matches!(result, Err(SessionMessageError::TooLong { member: "claims", .. })));
+    }
+}

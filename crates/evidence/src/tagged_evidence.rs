@@ -1,0 +1,198 @@
+//! Evidence and collateral as they stand in a certificate extension: CBOR tag 60000.
+//!
+//! The tag is registered with IANA for a quote; the array `[quote, claims]` under it is that of
+//! the interoperable RA-TLS profile, in extension 2.23.133.5.4.9. Collateral stands in extension
+//! 2.23.133.5.4.2 as the same tag over `[collateral]`.
+
+use alloc::vec::Vec;
+
+use minicbor::{Decoder, data::Tag};
+
+use crate::{cbor::Writer, claims::CLAIMS_BYTES_MAX};
+
+/// The CBOR tag of a TEE quote.
+pub const TAG_QUOTE: u64 = 60000;
+
+/// The longest quote that is read: what Linux's configfs-tsm gives at most.
+pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
+
+/// The longest collateral that is read. A DCAP set takes 15 to 25 KB; CRLs grow.
+pub const COLLATERAL_BYTES_MAX: usize = 96 * 1024;
+
+/// A quote and the claims it covers, as they stand in the evidence extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaggedEvidence<'a> {
+    /// The quote, unparsed.
+    pub quote: &'a [u8],
+    /// Encoded [`crate::claims::Claims`], unparsed.
+    pub claims: &'a [u8],
+}
+
+impl<'a> TaggedEvidence<'a> {
+    /// The one encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.tag(TAG_QUOTE).array(2).bytes(self.quote).bytes(self.claims);
+        writer.finish()
+    }
+
+    /// Reads the extension's content; only the deterministic encoding is accepted.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
+        let mut decoder = tagged_array(bytes, 2)?;
+        let quote = member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
+        let claims = member(&mut decoder, "claims", CLAIMS_BYTES_MAX)?;
+        let evidence = Self { quote, claims };
+        if evidence.encode() != bytes {
+            return Err(TaggedError::NotCanonical);
+        }
+        Ok(evidence)
+    }
+}
+
+/// Collateral as it stands in the endorsement extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaggedCollateral<'a> {
+    /// The JSON of the collateral, unparsed.
+    pub collateral: &'a [u8],
+}
+
+impl<'a> TaggedCollateral<'a> {
+    /// The one encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.tag(TAG_QUOTE).array(1).bytes(self.collateral);
+        writer.finish()
+    }
+
+    /// Reads the extension's content; only the deterministic encoding is accepted.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
+        let mut decoder = tagged_array(bytes, 1)?;
+        let collateral = member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;
+        let tagged = Self { collateral };
+        if tagged.encode() != bytes {
+            return Err(TaggedError::NotCanonical);
+        }
+        Ok(tagged)
+    }
+}
+
+/// Why bytes are not tagged evidence or collateral.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaggedError {
+    /// The bytes do not begin with the tag.
+    #[error("tagged evidence begins with another item, wanted CBOR tag {wanted}")]
+    Tag {
+        /// [`TAG_QUOTE`].
+        wanted: u64,
+    },
+    /// The tag holds no array of the wanted length.
+    #[error("tagged evidence holds no array of {wanted}")]
+    Array {
+        /// The wanted number of members.
+        wanted: u64,
+    },
+    /// A member is no byte string or is cut short.
+    #[error("{member} is not a whole byte string")]
+    Malformed {
+        /// Which member.
+        member: &'static str,
+    },
+    /// A member is empty, which is what a failed device gives.
+    #[error("{member} is empty")]
+    Empty {
+        /// Which member.
+        member: &'static str,
+    },
+    /// A member is longer than its limit.
+    #[error("{member} is {got} bytes, wanted at most {wanted}")]
+    TooLong {
+        /// Which member.
+        member: &'static str,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// The same content in other bytes than the deterministic ones, or bytes after it.
+    #[error("tagged evidence is not in deterministic encoding")]
+    NotCanonical,
+}
+
+fn tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedError> {
+    let mut decoder = Decoder::new(bytes);
+    if !matches!(decoder.tag(), Ok(tag) if tag == Tag::new(TAG_QUOTE)) {
+        return Err(TaggedError::Tag { wanted: TAG_QUOTE });
+    }
+    if !matches!(decoder.array(), Ok(Some(got)) if got == len) {
+        return Err(TaggedError::Array { wanted: len });
+    }
+    Ok(decoder)
+}
+
+fn member<'b>(
+    decoder: &mut Decoder<'b>,
+    member: &'static str,
+    wanted: usize,
+) -> Result<&'b [u8], TaggedError> {
+    let bytes = decoder.bytes().map_err(|_| TaggedError::Malformed { member })?;
+    match bytes.len() {
+        0 => Err(TaggedError::Empty { member }),
+        got if got > wanted => Err(TaggedError::TooLong { member, wanted, got }),
+        _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn evidence_comes_back_as_it_was() {
+        let evidence = TaggedEvidence { quote: b"quote", claims: b"claims" };
+        let bytes = evidence.encode();
+        // Tag 60000 as RFC 8949 section 3.4 writes it, then an array of two.
+        assert_eq!(bytes[..4], [0xd9, 0xea, 0x60, 0x82]);
+        assert_eq!(TaggedEvidence::decode(&bytes), Ok(evidence));
+    }
+
+    #[test]
+    fn collateral_comes_back_as_it_was() {
+        let collateral = TaggedCollateral { collateral: b"{}" };
+        assert_eq!(TaggedCollateral::decode(&collateral.encode()), Ok(collateral));
+    }
+
+    #[test]
+    fn truncated_and_trailing_bytes_are_rejected() {
+        let mut bytes = TaggedEvidence { quote: b"quote", claims: b"claims" }.encode();
+        for len in 0..bytes.len() {
+            assert!(TaggedEvidence::decode(&bytes[..len]).is_err());
+        }
+        bytes.push(0);
+        assert_eq!(TaggedEvidence::decode(&bytes), Err(TaggedError::NotCanonical));
+    }
+
+    #[test]
+    fn an_empty_quote_is_rejected() {
+        let bytes = TaggedEvidence { quote: b"", claims: b"claims" }.encode();
+        assert_eq!(TaggedEvidence::decode(&bytes), Err(TaggedError::Empty { member: "quote" }));
+    }
+
+    #[test]
+    fn an_oversized_member_is_rejected() {
+        let quote = vec![0; QUOTE_BYTES_MAX + 1];
+        let bytes = TaggedEvidence { quote: &quote, claims: b"claims" }.encode();
+        assert!(matches!(TaggedEvidence::decode(&bytes), Err(TaggedError::TooLong { .. })));
+    }
+
+    #[test]
+    fn another_tag_and_another_array_are_rejected() {
+        let mut writer = Writer::new();
+        writer.tag(60001).array(2).bytes(b"q").bytes(b"c");
+        let bytes = writer.finish();
+        let result = TaggedEvidence::decode(&bytes);
+        assert_eq!(result, Err(TaggedError::Tag { wanted: TAG_QUOTE }));
+        let one = TaggedCollateral { collateral: b"q" }.encode();
+        assert_eq!(TaggedEvidence::decode(&one), Err(TaggedError::Array { wanted: 2 }));
+    }
+}
