@@ -126,3 +126,41 @@ fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FakeError> {
     let path = dir.join(name);
     fs::write(&path, bytes).map_err(|source| FakeError::File { action: "write", path, source })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    #[test]
+    fn device_mode_waits_for_the_device() {
+        let attester = FakeAttester::new(Options {
+            seed: [1; 32],
+            tee: Tee::Tdx,
+            debug: false,
+            issued_at: 1_780_272_000,
+            mode: Mode::Device,
+        })
+        .unwrap();
+        let free = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let caller = device::serve(Duration::ZERO, || {
+                let caller = scope.spawn(|| {
+                    attester.quote(&ReportData::ZERO);
+                    free.load(Ordering::SeqCst)
+                });
+                while device::waiting() == 0 && !caller.is_finished() {
+                    thread::yield_now();
+                }
+                free.store(true, Ordering::SeqCst);
+                caller
+            });
+            assert!(caller.join().unwrap(), "a quote was made while the device was taken");
+        });
+    }
+}

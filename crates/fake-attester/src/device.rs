@@ -28,6 +28,13 @@ pub(crate) fn serve<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// How many callers wait for the device now.
+#[cfg(test)]
+pub(crate) fn waiting() -> u64 {
+    let tickets = DEVICE.lock();
+    (tickets.drawn - tickets.served).saturating_sub(1)
+}
+
 /// A lock that is fair, which `Mutex` is not: an unfair one would starve callers and so make
 /// the tail of the latency longer than the device's.
 struct Queue {
