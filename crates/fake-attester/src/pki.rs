@@ -1,8 +1,8 @@
 //! The simulated issuers: root, Platform CA, PCK certificate, TCB signer, and their CRLs.
 //!
-//! Shapes follow Intel's certificates: the same extensions, path lengths and key usages, the
-//! same words in the common names (they tell a verifier which CA issued a PCK certificate), and
-//! `SIMULATED` in every name.
+//! Shapes follow Intel's certificates: the same extensions, path lengths, key usages and common
+//! names, for verifiers tell the roles by the latter. The organisation and the locality of every
+//! subject say `SIMULATED`.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams,
@@ -52,7 +52,7 @@ impl Pki {
         let root_key = Key::derive(seed, Role::Root);
         let root_life = (ROOT_NOT_BEFORE, ROOT_NOT_AFTER);
         let root_serial = serial(&root_key, 0);
-        let root_params = authority("SIMULATED Intel SGX Root CA", 1, root_life, root_serial);
+        let root_params = authority("Intel SGX Root CA", 1, root_life, root_serial);
         let root_certificate = root_params.self_signed(&root_key)?;
         let root = Issuer::from_params(&root_params, &root_key);
 
@@ -60,8 +60,7 @@ impl Pki {
         let ca_key = Key::derive(seed, Role::PlatformCa);
         let ca_life = (not_before, not_before + CA_DAYS * DAY);
         let ca_serial = serial(&ca_key, issued_at);
-        let ca_params =
-            authority("SIMULATED Intel SGX PCK Platform CA", 0, ca_life, ca_serial.clone());
+        let ca_params = authority("Intel SGX PCK Platform CA", 0, ca_life, ca_serial.clone());
         let ca_certificate = ca_params.signed_by(&ca_key, &root)?;
         let ca = Issuer::from_params(&ca_params, &ca_key);
 
@@ -96,7 +95,7 @@ fn pck_params(
     life: (u64, u64),
     serial: SerialNumber,
 ) -> Result<CertificateParams, FakeError> {
-    let mut params = leaf("SIMULATED Intel SGX PCK Certificate", PCK_CRL_URI, life, serial);
+    let mut params = leaf("Intel SGX PCK Certificate", PCK_CRL_URI, life, serial);
     let extension = pck_extension::encode(seed, plan)?;
     params.custom_extensions =
         vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
@@ -104,7 +103,7 @@ fn pck_params(
 }
 
 fn tcb_signer_params(life: (u64, u64), serial: SerialNumber) -> CertificateParams {
-    leaf("SIMULATED Intel SGX TCB Signing", ROOT_CRL_URI, life, serial)
+    leaf("Intel SGX TCB Signing", ROOT_CRL_URI, life, serial)
 }
 
 fn authority(
