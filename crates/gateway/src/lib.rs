@@ -1,1 +1,35 @@
-//! 
+//! Terminates an attested channel in front of a model server and proxies HTTP to it.
+//!
+//! The way of a request: TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1
+//! by hyper, then a pooled connection to the upstream. After the handshake nothing here knows
+//! which binding was used, so a kept attested session costs what plain TLS costs.
+//!
+//! What is proxied is streamed in both directions and never kept; an upstream that dies in the
+//! middle of an answer reaches the client as a broken stream. What the gateway does with a prompt
+//! follows from its [`Configuration`], whose digest is in the claims that its evidence signs.
+
+mod answer;
+mod body;
+mod configuration;
+mod door;
+mod error;
+mod gateway;
+mod hop;
+mod limits;
+mod manifest;
+mod proxy;
+mod serve;
+mod stall;
+#[cfg(test)]
+mod tests;
+mod upstream;
+
+pub use configuration::{
+    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, Route, WELL_KNOWN_PATH,
+};
+pub use error::GatewayError;
+pub use gateway::{Gateway, Options};
+pub use limits::Limits;
+pub use manifest::ask as ask_model_manifest;
+pub use serve::Drained;
+pub use upstream::Upstream;

@@ -1,0 +1,37 @@
+//! Answers of the gateway itself, in the shapes that OpenAI clients read.
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+
+use crate::body::Guarded;
+
+/// The upstream's body on its way through, or one of ours.
+pub(crate) type AnswerBody = Either<Guarded<Incoming>, Full<Bytes>>;
+
+/// A complete JSON answer.
+pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(Either::Right(Full::new(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_LENGTH, length);
+    response
+}
+
+/// An error as OpenAI writes it. `code` is for programs, `message` for people.
+pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<AnswerBody> {
+    let kind = match status.is_client_error() {
+        true => "invalid_request_error",
+        false => "server_error",
+    };
+    let body = serde_json::json!({
+        "error": { "message": message, "type": kind, "param": null, "code": code }
+    });
+    json(status, Bytes::from(body.to_string()))
+}

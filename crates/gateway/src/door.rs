@@ -1,0 +1,34 @@
+//! What turns an accepted TCP connection into a stream that HTTP may speak on.
+
+use std::future::Future;
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+/// One way in. There are two: the attested channel, and plain TCP in the tests of this crate.
+pub(crate) trait Door: Send + Sync + 'static {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    type Refusal: std::fmt::Display + Send;
+
+    fn open(
+        &self,
+        stream: TcpStream,
+    ) -> impl Future<Output = Result<Self::Stream, Self::Refusal>> + Send;
+}
+
+impl Door for confide_channel::Server {
+    type Stream = tokio_rustls::server::TlsStream<TcpStream>;
+    type Refusal = confide_channel::ChannelError;
+
+    async fn open(&self, stream: TcpStream) -> Result<Self::Stream, Self::Refusal> {
+        let accepted = self.accept(stream).await?;
+        tracing::debug!(
+            handshake_us = accepted.timings.handshake.as_micros() as u64,
+            quote_us = accepted.timings.quote.as_micros() as u64,
+            "channel opened"
+        );
+        Ok(accepted.stream)
+    }
+}

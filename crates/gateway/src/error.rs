@@ -1,0 +1,44 @@
+//! Why a gateway cannot be made or started.
+
+/// What went wrong, by the party at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The address of the upstream is not one that this gateway can proxy to.
+    #[error("upstream `{url}` is not usable: wanted {wanted}, got {got}")]
+    UpstreamUrl {
+        /// The address as it was given.
+        url: String,
+        /// What an address has to be.
+        wanted: &'static str,
+        /// What it was.
+        got: String,
+    },
+    /// A route names an upstream that is not in the configuration.
+    #[error("route `{prefix}` names upstream `{upstream}`, which is not in the configuration")]
+    UnknownUpstream {
+        /// The path prefix of the route.
+        prefix: String,
+        /// The upstream it names.
+        upstream: String,
+    },
+    /// A route prefix is not a path, or stands twice.
+    #[error("route `{prefix}` is not usable: wanted a path that starts with `/`, each only once")]
+    RoutePrefix {
+        /// The prefix as it was given.
+        prefix: String,
+    },
+    /// No route leads anywhere.
+    #[error("configuration has no route: wanted at least one")]
+    NoRoute,
+    /// The channel could not be set up.
+    #[error("attested channel cannot be opened: {0}")]
+    Channel(#[from] confide_channel::ChannelError),
+    /// The upstream did not answer the question for its models.
+    #[error("upstream `{url}` did not list its models: {reason}")]
+    Models {
+        /// The address asked.
+        url: String,
+        /// What came instead.
+        reason: String,
+    },
+}

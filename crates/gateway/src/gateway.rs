@@ -1,0 +1,77 @@
+//! The gateway as one thing: configuration, channel, proxy.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use confide_channel::{Server, ServerOptions};
+use confide_evidence::Attest;
+use tokio::net::TcpListener;
+
+use crate::{Configuration, Drained, GatewayError, Limits, proxy::Proxy};
+
+/// What a gateway is made from.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where prompts go; its digest is in the bound claims.
+    pub configuration: Configuration,
+    /// How long a key with evidence may serve before a new one takes its place.
+    pub key_validity: Duration,
+    /// Lengths, counts and deadlines.
+    pub limits: Limits,
+    /// Names and addresses in the certificate.
+    pub names: Vec<String>,
+}
+
+/// Terminates the attested channel and proxies what comes through it.
+pub struct Gateway {
+    channel: Arc<Server>,
+    configuration: Configuration,
+    limits: Limits,
+}
+
+impl Gateway {
+    /// Makes the key, and with key binding the evidence for it, so this may take a device's time.
+    ///
+    /// `clock` gives Unix seconds. An attester is needed unless the binding is `None`.
+    pub fn new(
+        options: Options,
+        attester: Option<Arc<dyn Attest>>,
+        clock: fn() -> u64,
+    ) -> Result<Self, GatewayError> {
+        let Options { configuration, key_validity, limits, names } = options;
+        configuration.check()?;
+        let channel = Server::new(
+            ServerOptions {
+                binding: configuration.binding,
+                config_digest: configuration.digest(),
+                guarantee: configuration.guarantee().to_owned(),
+                key_validity,
+                deadline: limits.handshake,
+                names,
+            },
+            attester,
+            clock,
+        )?;
+        Ok(Self { channel: Arc::new(channel), configuration, limits })
+    }
+
+    /// The certificate that is served now, in DER.
+    pub fn certificate_der(&self) -> Vec<u8> {
+        self.channel.certificate_der()
+    }
+
+    /// The effective configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The word for the binding: `none`, `key` or `session`.
+    pub fn binding_name(&self) -> &'static str {
+        self.configuration.binding.name()
+    }
+
+    /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
+    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
+        let proxy = Arc::new(Proxy::new(&self.configuration, self.limits));
+        crate::serve::serve(listener, self.channel, proxy, self.limits, stop).await
+    }
+}

@@ -1,0 +1,64 @@
+//! The limit at every door of the gateway, with its reason.
+
+use std::time::Duration;
+
+/// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections held at once; further ones wait in the kernel's backlog.
+    pub connections: usize,
+    /// TLS handshake and evidence together.
+    pub handshake: Duration,
+    /// From the end of the handshake to the first complete request head. A peer that proved
+    /// nothing yet gets little time.
+    pub first_head: Duration,
+    /// From the end of one answer to the complete head of the next request. Long, because a kept
+    /// session saves the client an appraisal and people think between two messages.
+    pub idle: Duration,
+    /// Request line and header fields together, in bytes.
+    pub head_bytes: usize,
+    /// Header fields of a request.
+    pub head_fields: usize,
+    /// Request body in bytes: room for a few images in base64, not for a disk image.
+    pub request_body_bytes: u64,
+    /// The longest pause between two pieces of a request body.
+    pub request_body_pause: Duration,
+    /// The longest pause between two pieces of an answer. A model may think between tokens.
+    pub response_body_pause: Duration,
+    /// The longest time a client may refuse to read before its connection is given up.
+    pub write_stall: Duration,
+    /// TCP connect to the upstream.
+    pub upstream_connect: Duration,
+    /// From sending a request to the head of its answer. An answer that is not streamed starts
+    /// when its last token is made, so this covers a whole long generation.
+    pub upstream_start: Duration,
+    /// Idle connections kept to each upstream.
+    pub upstream_idle_connections: usize,
+    /// How long such a connection is kept; below the keep-alive of common servers would be
+    /// better still, but a request on a connection that just closed is repeated on a new one.
+    pub upstream_idle: Duration,
+    /// After the signal to stop: how long running answers may take.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            handshake: Duration::from_secs(10),
+            first_head: Duration::from_secs(15),
+            idle: Duration::from_secs(300),
+            head_bytes: 64 * 1024,
+            head_fields: 100,
+            request_body_bytes: 64 * 1024 * 1024,
+            request_body_pause: Duration::from_secs(60),
+            response_body_pause: Duration::from_secs(300),
+            write_stall: Duration::from_secs(60),
+            upstream_connect: Duration::from_secs(5),
+            upstream_start: Duration::from_secs(600),
+            upstream_idle_connections: 256,
+            upstream_idle: Duration::from_secs(30),
+            drain: Duration::from_secs(20),
+        }
+    }
+}

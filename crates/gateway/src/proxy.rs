@@ -1,0 +1,210 @@
+//! One request in, one request out, both bodies streamed.
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{Client, Error as ClientError, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+
+use crate::{
+    Configuration, Limits, Upstream, WELL_KNOWN_PATH,
+    answer::{self, AnswerBody},
+    body::{BodyFault, Guarded, fault_behind},
+    hop::remove_hop_by_hop,
+};
+
+/// The reverse proxy: routes, pooled connections to the upstreams, limits.
+pub(crate) struct Proxy {
+    client: Client<HttpConnector, Guarded<Incoming>>,
+    /// Longest prefix first.
+    routes: Vec<(String, Upstream, header::HeaderValue)>,
+    description: Bytes,
+    limits: Limits,
+}
+
+impl Proxy {
+    pub(crate) fn new(configuration: &Configuration, limits: Limits) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits.upstream_connect));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(limits.upstream_idle)
+            .pool_max_idle_per_host(limits.upstream_idle_connections)
+            .set_host(false)
+            .build(connector);
+        let mut routes: Vec<_> = configuration
+            .routes
+            .iter()
+            .map(|route| {
+                (route.prefix.clone(), route.upstream.clone(), route.upstream.host_header())
+            })
+            .collect();
+        routes.sort_by_key(|(prefix, ..)| std::cmp::Reverse(prefix.len()));
+        Self { client, routes, description: configuration.description().into(), limits }
+    }
+
+    /// Answers one request; what goes wrong is an answer too, unless the answer already began.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+        if request.uri().path() == WELL_KNOWN_PATH {
+            return answer::json(StatusCode::OK, self.description.clone());
+        }
+        let method = request.method().clone();
+        let outcome = match self.outgoing(request) {
+            Ok(outgoing) => self.forward(outgoing, &method).await,
+            Err(refused) => Err(refused),
+        };
+        let response = outcome.unwrap_or_else(|refused| refused.into_response());
+        // Never the query and never a body: either may hold what the gateway is there to protect.
+        tracing::debug!(%method, status = response.status().as_u16(), "answered");
+        response
+    }
+
+    fn outgoing(&self, request: Request<Incoming>) -> Result<Request<Guarded<Incoming>>, Refused> {
+        let (mut head, body) = request.into_parts();
+        if head.method == Method::CONNECT {
+            return Err(Refused::Connect);
+        }
+        let limit = self.limits.request_body_bytes;
+        if body.size_hint().lower() > limit {
+            return Err(Refused::TooLong { limit });
+        }
+        let path = head.uri.path();
+        let (_, upstream, host) =
+            self.routes.iter().find(|(prefix, ..)| covers(prefix, path)).ok_or(Refused::NoRoute)?;
+        head.uri = upstream.uri_for(&head.uri).map_err(|_| Refused::NoRoute)?;
+        head.version = Version::HTTP_11;
+        remove_hop_by_hop(&mut head.headers);
+        head.headers.insert(header::HOST, host.clone());
+        let body = Guarded::new(body, limit, self.limits.request_body_pause);
+        Ok(Request::from_parts(head, body))
+    }
+
+    async fn forward(
+        &self,
+        outgoing: Request<Guarded<Incoming>>,
+        method: &Method,
+    ) -> Result<Response<AnswerBody>, Refused> {
+        let started =
+            tokio::time::timeout(self.limits.upstream_start, self.client.request(outgoing));
+        let response = match started.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(Refused::from_client(&error)),
+            Err(_) => return Err(Refused::Slow),
+        };
+        if ends_with_the_connection(&response, method) {
+            return Err(Refused::Unframed);
+        }
+        let (mut head, body) = response.into_parts();
+        head.version = Version::HTTP_11;
+        remove_hop_by_hop(&mut head.headers);
+        let body = Guarded::new(body, u64::MAX, self.limits.response_body_pause);
+        Ok(Response::from_parts(head, Either::Left(body)))
+    }
+}
+
+/// `/v1` covers `/v1` and `/v1/models`, not `/v10`; `/` covers everything.
+fn covers(prefix: &str, path: &str) -> bool {
+    let bare = prefix.trim_end_matches('/');
+    path.strip_prefix(bare).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether the body ends where the connection does (RFC 9112 section 6.3, last rule): then the
+/// upstream's death looks like a complete answer.
+fn ends_with_the_connection(response: &Response<Incoming>, method: &Method) -> bool {
+    let bodiless = method == Method::HEAD
+        || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let framed = response.headers().contains_key(header::TRANSFER_ENCODING)
+        || response.headers().contains_key(header::CONTENT_LENGTH);
+    !bodiless && !framed && !response.body().is_end_stream()
+}
+
+/// Why a request got an answer of the gateway instead of the upstream's.
+enum Refused {
+    Connect,
+    TooLong { limit: u64 },
+    BodyPaused,
+    BodyBroken,
+    NoRoute,
+    Unreachable,
+    BrokeOff,
+    Slow,
+    Unframed,
+}
+
+impl Refused {
+    fn from_client(error: &ClientError) -> Self {
+        match fault_behind(error) {
+            Some(BodyFault::TooLong { limit }) => Refused::TooLong { limit: *limit },
+            Some(BodyFault::Paused { .. }) => Refused::BodyPaused,
+            Some(BodyFault::Broken(_)) => Refused::BodyBroken,
+            None if error.is_connect() => Refused::Unreachable,
+            None => Refused::BrokeOff,
+        }
+    }
+
+    fn into_response(self) -> Response<AnswerBody> {
+        let too_long;
+        let (status, code, message) = match self {
+            Refused::Connect => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "CONNECT is not proxied")
+            }
+            Refused::TooLong { limit } => {
+                too_long = format!("request body is too long: wanted at most {limit} bytes");
+                (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", too_long.as_str())
+            }
+            Refused::BodyPaused => {
+                (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
+            }
+            Refused::BodyBroken => {
+                (StatusCode::BAD_REQUEST, "request_broken", "request body broke off")
+            }
+            Refused::NoRoute => {
+                (StatusCode::NOT_FOUND, "no_route", "no upstream is configured for this path")
+            }
+            Refused::Unreachable => {
+                (StatusCode::BAD_GATEWAY, "upstream_unreachable", "upstream cannot be reached")
+            }
+            Refused::BrokeOff => (
+                StatusCode::BAD_GATEWAY,
+                "upstream_broke_off",
+                "upstream closed the connection before it answered",
+            ),
+            Refused::Slow => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream_timeout",
+                "upstream did not start its answer in time",
+            ),
+            Refused::Unframed => (
+                StatusCode::BAD_GATEWAY,
+                "upstream_unframed",
+                "upstream gave its answer no length, so its end could not be told from its death",
+            ),
+        };
+        tracing::info!(code, "request not proxied");
+        answer::error(status, code, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn a_prefix_covers_whole_segments() {
+        for (prefix, path, wanted) in [
+            ("/", "/v1/models", true),
+            ("/v1", "/v1", true),
+            ("/v1", "/v1/models", true),
+            ("/v1/", "/v1/models", true),
+            ("/v1", "/v10", false),
+            ("/v1", "/", false),
+        ] {
+            assert_eq!(covers(prefix, path), wanted, "{prefix} {path}");
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The proxy over plain TCP: raw bytes in, raw bytes out, an upstream that follows a script.
+
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use confide_channel::Binding;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use crate::{Configuration, Drained, Limits, Upstream, door::Door, proxy::Proxy, serve::serve};
+
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(20);
+
+const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: gateway\r\n\r\n";
+const GET_CLOSE: &str = "GET /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\
+                       content-type: text/event-stream\r\n\r\n";
+const LAST_CHUNK: &str = "0\r\n\r\n";
+
+struct Plain;
+
+impl Door for Plain {
+    type Stream = TcpStream;
+    type Refusal = Infallible;
+
+    async fn open(&self, stream: TcpStream) -> Result<TcpStream, Infallible> {
+        Ok(stream)
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Drained>,
+}
+
+async fn gateway(upstream: SocketAddr, limits: Limits) -> Running {
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let configuration = Configuration::single(Binding::Key, upstream);
+    let proxy = Arc::new(Proxy::new(&configuration, limits));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(serve(listener, Arc::new(Plain), proxy, limits, async {
+        let _ = stopped.await;
+    }));
+    Running { address, stop, ended }
+}
+
+/// An upstream that runs `script` on each connection.
+async fn upstream<F, R>(script: F) -> SocketAddr
+where
+    F: Fn(TcpStream) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(script(stream));
+        }
+    });
+    address
+}
+
+/// An upstream that reads one request head, writes `answer` and closes.
+async fn upstream_saying(answer: &'static str) -> SocketAddr {
+    upstream(move |mut stream| async move {
+        read_until(&mut stream, "\r\n\r\n").await;
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await
+}
+
+async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(end.as_bytes()) {
+        match within(stream.read(&mut byte)).await {
+            Ok(1) => seen.push(byte[0]),
+            _ => break,
+        }
+    }
+    String::from_utf8(seen).unwrap()
+}
+
+async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut seen = Vec::new();
+    let _ = within(stream.read_to_end(&mut seen)).await;
+    String::from_utf8(seen).unwrap()
+}
+
+async fn ask(gateway: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn exchange(gateway: SocketAddr, request: &str) -> String {
+    read_to_end(&mut ask(gateway, request).await).await
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, future).await.expect("this hangs")
+}
+
+#[tokio::test]
+async fn a_request_passes_without_the_fields_of_its_connection() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            saw.send(read_until(&mut stream, "hello").await).unwrap();
+            let answer = "HTTP/1.1 201 Created\r\ncontent-length: 2\r\nkeep-alive: timeout=9\r\n\
+                          x-kept: yes\r\n\r\nok";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let request = "POST /v1/completions?x=1 HTTP/1.1\r\nhost: outside\r\nauthorization: Bearer k\r\n\
+                   connection: close, x-hop\r\nx-hop: 1\r\ncontent-length: 5\r\n\r\nhello";
+    let answer = exchange(gateway.address, request).await;
+    assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{answer}");
+    assert!(answer.contains("x-kept: yes") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    assert!(!answer.contains("timeout=9"), "{answer}");
+    let forwarded = seen.recv().await.unwrap();
+    assert!(forwarded.starts_with("POST /v1/completions?x=1 HTTP/1.1\r\n"), "{forwarded}");
+    assert!(forwarded.contains(&format!("host: {upstream}\r\n")), "{forwarded}");
+    assert!(forwarded.contains("authorization: Bearer k\r\n"), "{forwarded}");
+    assert!(!forwarded.contains("x-hop"), "{forwarded}");
+}
+
+#[tokio::test]
+async fn each_piece_of_a_stream_passes_before_the_next_is_made() {
+    let (go_on, wait) = mpsc::unbounded_channel::<()>();
+    let wait = Arc::new(tokio::sync::Mutex::new(wait));
+    let upstream = upstream(move |mut stream| {
+        let wait = wait.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
+            for piece in ["9\r\ndata: 1\n\n\r\n", "9\r\ndata: 2\n\n\r\n", LAST_CHUNK] {
+                stream.write_all(piece.as_bytes()).await.unwrap();
+                wait.lock().await.recv().await;
+            }
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let mut client = ask(gateway.address, GET_CLOSE).await;
+    let first = read_until(&mut client, "data: 1\n\n\r\n").await;
+    assert!(first.contains("text/event-stream") && !first.contains("data: 2"), "{first}");
+    go_on.send(()).unwrap();
+    assert!(read_until(&mut client, "data: 2\n\n\r\n").await.ends_with("data: 2\n\n\r\n"));
+    go_on.send(()).unwrap();
+    assert_eq!(read_to_end(&mut client).await, LAST_CHUNK);
+}
+
+#[tokio::test]
+async fn an_upstream_that_dies_in_mid_stream_leaves_a_broken_stream() {
+    let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n";
+    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let got = exchange(gateway.address, GET).await;
+    assert!(got.contains("data: 1"), "{got}");
+    assert!(!got.ends_with(LAST_CHUNK), "the broken stream looks complete: {got}");
+}
+
+#[tokio::test]
+async fn an_answer_shorter_than_its_length_stays_short() {
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let got = exchange(gateway.address, GET).await;
+    assert!(got.contains("content-length: 100\r\n") && got.ends_with("\r\n\r\nhalf"), "{got}");
+}
+
+#[tokio::test]
+async fn an_answer_without_any_length_is_not_passed_on() {
+    let answer = "HTTP/1.1 200 OK\r\n\r\nuntil the end";
+    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_pauses_too_long_leaves_a_broken_stream() {
+    let upstream = upstream(|mut stream| async move {
+        read_until(&mut stream, "\r\n\r\n").await;
+        stream.write_all(CHUNKED.as_bytes()).await.unwrap();
+        read_to_end(&mut stream).await;
+    })
+    .await;
+    let limits = Limits { response_body_pause: Duration::from_millis(50), ..Limits::default() };
+    let got = exchange(gateway(upstream, limits).await.address, GET).await;
+    assert!(got.starts_with("HTTP/1.1 200 ") && !got.ends_with(LAST_CHUNK), "{got}");
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream_is_a_502_in_openai_shape() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gateway = gateway(closed, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    let (head, body) = got.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 502 ") && head.contains("application/json"), "{head}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["error"]["code"], "upstream_unreachable");
+    assert_eq!(body["error"]["type"], "server_error");
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs_up_before_it_answers_is_a_502() {
+    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_broke_off"), "{got}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_answers_is_a_504() {
+    let upstream = upstream(|mut stream| async move {
+        read_to_end(&mut stream).await;
+    })
+    .await;
+    let limits = Limits { upstream_start: Duration::from_millis(50), ..Limits::default() };
+    let got = exchange(gateway(upstream, limits).await.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 504 ") && got.contains("upstream_timeout"), "{got}");
+}
+
+#[tokio::test]
+async fn a_request_body_beyond_the_limit_is_a_413() {
+    let upstream = upstream(|mut stream| async move {
+        read_to_end(&mut stream).await;
+    })
+    .await;
+    let limits = Limits { request_body_bytes: 8, ..Limits::default() };
+    let gateway = gateway(upstream, limits).await;
+    for framed in [
+        "content-length: 9\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n",
+    ] {
+        let request = format!("POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{framed}");
+        let got = exchange(gateway.address, &request).await;
+        assert!(got.starts_with("HTTP/1.1 413 ") && got.contains("request_too_large"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_two_lengths_reaches_the_upstream_with_at_most_one() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let _ = saw.send(read_until(&mut stream, LAST_CHUNK).await);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let request = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\
+                   transfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let got = exchange(gateway.address, request).await;
+    if got.starts_with("HTTP/1.1 200 ") {
+        let forwarded = seen.recv().await.unwrap();
+        assert!(!forwarded.contains("content-length"), "{forwarded}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_beyond_the_limit_is_a_431() {
+    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let many = "x: 1\r\n".repeat(200);
+    let long = format!("x: {}\r\n", "y".repeat(70_000));
+    for fields in [many, long] {
+        let request = format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}\r\n");
+        let got = exchange(gateway.address, &request).await;
+        assert!(got.starts_with("HTTP/1.1 431 "), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_no_request_is_let_go() {
+    let limits = Limits { first_head: Duration::from_millis(50), ..Limits::default() };
+    let gateway = gateway(upstream_saying("").await, limits).await;
+    assert_eq!(exchange(gateway.address, "GET / HT").await, "");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_let_go() {
+    let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let limits = Limits { idle: Duration::from_millis(100), ..Limits::default() };
+    let got = exchange(gateway(upstream, limits).await.address, GET).await;
+    assert!(got.contains("\r\n\r\nok"), "{got}");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_place() {
+    let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let gateway = gateway(upstream, Limits { connections: 1, ..Limits::default() }).await;
+    let mut first = ask(gateway.address, GET).await;
+    assert!(read_until(&mut first, "\r\n\r\nok").await.ends_with("ok"));
+    let mut second = ask(gateway.address, GET_CLOSE).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), second.read_u8()).await;
+    assert!(early.is_err(), "the second connection was served beside the first");
+    drop(first);
+    assert!(read_to_end(&mut second).await.ends_with("ok"));
+}
+
+#[tokio::test]
+async fn kept_connections_serve_many_requests_on_both_sides() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let _ = saw.send(());
+            while read_until(&mut stream, "\r\n\r\n").await.ends_with("\r\n\r\n") {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let mut client = TcpStream::connect(gateway.address).await.unwrap();
+    for _ in 0..5 {
+        client.write_all(GET.as_bytes()).await.unwrap();
+        assert!(read_until(&mut client, "\r\n\r\nok").await.ends_with("ok"));
+    }
+    assert!(seen.recv().await.is_some());
+    assert!(seen.try_recv().is_err(), "the upstream was dialled more than once");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_the_upstream_back() {
+    const FLOOD_BYTES: usize = 256 * 1024 * 1024;
+    let (count, mut counted) = tokio::sync::watch::channel(0_usize);
+    let count = Arc::new(count);
+    let upstream = upstream(move |mut stream| {
+        let count = count.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {FLOOD_BYTES}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let piece = vec![b'x'; 64 * 1024];
+            while stream.write_all(&piece).await.is_ok() {
+                count.send_modify(|sent| *sent += piece.len());
+            }
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let _client = ask(gateway.address, GET).await;
+    counted.changed().await.unwrap();
+    // Until nothing moves any more: the buffers of three sockets and one proxy are full.
+    while tokio::time::timeout(Duration::from_millis(300), counted.changed()).await.is_ok() {}
+    assert!(*counted.borrow() < FLOOD_BYTES / 4, "{} bytes were taken", *counted.borrow());
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_upstreams_work() {
+    let (gone, left) = oneshot::channel::<()>();
+    let gone = Arc::new(std::sync::Mutex::new(Some(gone)));
+    let upstream = upstream(move |mut stream| {
+        let gone = gone.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
+            read_to_end(&mut stream).await;
+            if let Some(gone) = gone.lock().unwrap().take() {
+                let _ = gone.send(());
+            }
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let mut client = ask(gateway.address, GET).await;
+    read_until(&mut client, "\r\n\r\n").await;
+    drop(client);
+    within(left).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_gateway_shows_its_configuration_and_refuses_connect() {
+    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let request = "GET /.well-known/confide HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+    let got = exchange(gateway.address, request).await;
+    assert!(got.contains(r#"{"config_digest":""#), "{got}");
+    let request = "CONNECT elsewhere:443 HTTP/1.1\r\nhost: elsewhere:443\r\n\r\n";
+    let mut refused = ask(gateway.address, request).await;
+    assert!(read_until(&mut refused, "\r\n").await.starts_with("HTTP/1.1 405 "));
+}
+
+/// A client in the middle of a stream, and the means to let the upstream finish it.
+async fn in_mid_stream(limits: Limits) -> (Running, TcpStream, mpsc::UnboundedSender<()>) {
+    let (go_on, wait) = mpsc::unbounded_channel::<()>();
+    let wait = Arc::new(tokio::sync::Mutex::new(wait));
+    let upstream = upstream(move |mut stream| {
+        let wait = wait.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(CHUNKED.as_bytes()).await.unwrap();
+            wait.lock().await.recv().await;
+            stream.write_all(LAST_CHUNK.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, limits).await;
+    let mut client = ask(gateway.address, GET).await;
+    read_until(&mut client, "\r\n\r\n").await;
+    (gateway, client, go_on)
+}
+
+#[tokio::test]
+async fn a_running_answer_is_finished_before_the_end() {
+    let (gateway, mut client, go_on) = in_mid_stream(Limits::default()).await;
+    let mut idle = TcpStream::connect(gateway.address).await.unwrap();
+    gateway.stop.send(()).unwrap();
+    assert_eq!(read_to_end(&mut idle).await, "");
+    go_on.send(()).unwrap();
+    assert_eq!(read_to_end(&mut client).await, LAST_CHUNK);
+    assert_eq!(within(gateway.ended).await.unwrap(), Drained::Completely);
+}
+
+#[tokio::test]
+async fn an_answer_that_outlasts_the_drain_deadline_is_cut_and_looks_cut() {
+    let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
+    let (gateway, mut client, _go_on) = in_mid_stream(limits).await;
+    gateway.stop.send(()).unwrap();
+    assert_eq!(within(gateway.ended).await.unwrap(), Drained::Cut(1));
+    assert_eq!(read_to_end(&mut client).await, "");
+}

@@ -1,0 +1,123 @@
+//! The address of a model server.
+
+use http::{HeaderValue, Uri, uri::Authority};
+
+use crate::GatewayError;
+
+const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
+
+/// Where requests are proxied to: plain HTTP, at an address that tells who can read along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    authority: Authority,
+    base_path: String,
+    loopback: bool,
+}
+
+impl Upstream {
+    /// Reads `http://HOST[:PORT][/PATH]`.
+    ///
+    /// `localhost` becomes `127.0.0.1`, so that no resolver decides whether it is loopback.
+    pub fn parse(url: &str) -> Result<Self, GatewayError> {
+        let bad = |got: String| GatewayError::UpstreamUrl { url: url.into(), wanted: WANTED, got };
+        let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(bad(format!("scheme `{}`", uri.scheme_str().unwrap_or("none"))));
+        }
+        let given = uri.authority().ok_or_else(|| bad("no host".into()))?;
+        if given.as_str().contains('@') {
+            return Err(bad("a user name".into()));
+        }
+        if uri.query().is_some() || url.contains('#') {
+            return Err(bad("a query or fragment".into()));
+        }
+        let host = match given.host() {
+            name if name.eq_ignore_ascii_case("localhost") => "127.0.0.1".to_owned(),
+            name => name.to_ascii_lowercase(),
+        };
+        let port = given.port_u16().unwrap_or(80);
+        let authority =
+            format!("{host}:{port}").parse().map_err(|error| bad(format!("{error}")))?;
+        let base_path = uri.path().trim_end_matches('/').to_owned();
+        Ok(Self { authority, base_path, loopback: is_loopback(&host) })
+    }
+
+    /// Whether the bytes stay on this machine: only an address that is loopback by its number.
+    pub fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// Host and port.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The one way to write this upstream: `http://HOST:PORT/PATH`, host in lower case.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.authority, self.base_path)
+    }
+
+    pub(crate) fn host_header(&self) -> HeaderValue {
+        // An authority is made of bytes that a header value may hold.
+        HeaderValue::from_str(self.authority.as_str())
+            .unwrap_or_else(|_| HeaderValue::from_static("upstream"))
+    }
+
+    /// The address of one request at this upstream, path and query unchanged.
+    pub(crate) fn uri_for(&self, requested: &Uri) -> Result<Uri, http::Error> {
+        let path = requested.path_and_query().map_or("/", |path| path.as_str());
+        let builder = Uri::builder().scheme("http").authority(self.authority.clone());
+        match (self.base_path.as_str(), requested.path_and_query()) {
+            ("", Some(path)) => builder.path_and_query(path.clone()).build(),
+            (base, _) => builder.path_and_query(format!("{base}{path}")).build(),
+        }
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_are_loopback_by_number_count_as_loopback() {
+        for (url, wanted) in [
+            ("http://127.0.0.1:8000", true),
+            ("http://LOCALHOST:8000", true),
+            ("http://[::1]:8000/base", true),
+            ("http://localhost.example.org:8000", false),
+            ("http://127.0.0.1.example.org", false),
+            ("http://10.0.0.1:8000", false),
+            ("http://0.0.0.0:8000", false),
+        ] {
+            assert_eq!(Upstream::parse(url).unwrap().is_loopback(), wanted, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_is_written_in_one_way() {
+        let one = Upstream::parse("http://LocalHost:80/").unwrap();
+        let two = Upstream::parse("http://127.0.0.1").unwrap();
+        assert_eq!(one, two);
+        assert_eq!(one.url(), "http://127.0.0.1:80");
+    }
+
+    #[test]
+    fn what_is_not_plain_http_to_a_host_is_refused() {
+        for url in ["https://h", "http://", "h:80", "http://u@h", "http://h/?q", "http://h/#f"] {
+            let refused = Upstream::parse(url);
+            assert!(matches!(refused, Err(GatewayError::UpstreamUrl { .. })), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_base_path_stands_before_the_path_of_the_request() {
+        let upstream = Upstream::parse("http://127.0.0.1:1/base/").unwrap();
+        let uri = upstream.uri_for(&"/v1/models?a=b".parse().unwrap()).unwrap();
+        assert_eq!(uri, "http://127.0.0.1:1/base/v1/models?a=b");
+    }
+}
