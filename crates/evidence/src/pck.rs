@@ -116,10 +116,7 @@ fn each_entry<'a>(
     Ok(())
 }
 
-fn octets<const N: usize>(
-    value: AnyRef<'_>,
-    field: &'static str,
-) -> Result<[u8; N], &'static str> {
+fn octets<const N: usize>(value: AnyRef<'_>, field: &'static str) -> Result<[u8; N], &'static str> {
     if value.tag() != Tag::OctetString {
         return Err(field);
     }

@@ -54,7 +54,9 @@ mod tests {
     #[test]
     fn a_chain_is_read_in_order_and_zero_bytes_at_its_end_are_dropped() {
         let mut text = ONE.to_vec();
-        text.extend_from_slice(b"-----BEGIN CERTIFICATE-----\r\nBA\r\nUG\r\n-----END CERTIFICATE-----");
+        text.extend_from_slice(
+            b"-----BEGIN CERTIFICATE-----\r\nBA\r\nUG\r\n-----END CERTIFICATE-----",
+        );
         text.extend_from_slice(&[0, 0]);
         assert_eq!(decode_chain("chain", &text), Ok(vec![vec![1, 2, 3], vec![4, 5, 6]]));
     }

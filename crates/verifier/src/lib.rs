@@ -1,1 +1,38 @@
-//! 
+//! `appraise(evidence, endorsements, policy, now)`: whether a quote is believed, and why.
+//!
+//! Pure: no clock, no network, no file. Nine signatures stand between the root and the quote; all
+//! are checked, each once. Whatever a chain verifier leaves to its caller is checked here: dates
+//! of revocation lists, shapes and names of chains, key usages, the root's own life.
+//!
+//! Builds without std (alloc only). Cryptography comes in through [`Crypto`].
+#![no_std]
+
+extern crate alloc;
+
+mod appraise;
+mod chain;
+mod checks;
+mod crypto;
+mod endorsements;
+mod expect;
+mod identity;
+mod measurements;
+mod policy;
+mod reason;
+mod result;
+mod roots;
+mod tcb;
+
+pub use appraise::{Evidence, appraise};
+pub use checks::{Check, Outcome};
+pub use crypto::Crypto;
+pub use endorsements::{Endorsements, VerifiedEndorsements};
+pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
+pub use policy::{
+    CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload,
+    TdxWorkload, Workload,
+};
+pub use reason::Reason;
+pub use result::{Appraised, CrlSeen, Measurements, PlatformClaims, Rejection, Scope};
+pub use roots::{INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256, Root, RootKind, Roots};
+pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};

@@ -1,0 +1,200 @@
+//! Certificate chains: rustls-webpki verifies signatures, validity, path length and revocation;
+//! what it leaves to its caller is here.
+
+use alloc::{format, string::ToString, vec::Vec};
+
+use confide_evidence::{certificate::Certificate, crl::CrlDates};
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{
+    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
+    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy, anchor_from_trusted_cert,
+};
+
+use crate::{Crypto, Reason};
+
+/// What a certificate is for: name and key usage follow from it.
+#[derive(Clone, Copy)]
+pub(crate) enum Role {
+    Root,
+    PckCa,
+    Pck,
+    TcbSigner,
+}
+
+impl Role {
+    pub(crate) fn subject(self) -> &'static str {
+        match self {
+            Role::Root => "root certificate",
+            Role::PckCa => "PCK CA certificate",
+            Role::Pck => "PCK certificate",
+            Role::TcbSigner => "TCB signing certificate",
+        }
+    }
+
+    /// Common names of Intel's certificates. A test root may write words of its own before them.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Role::Root => &["Intel SGX Root CA"],
+            Role::PckCa => &["Intel SGX PCK Platform CA", "Intel SGX PCK Processor CA"],
+            Role::Pck => &["Intel SGX PCK Certificate"],
+            Role::TcbSigner => &["Intel SGX TCB Signing"],
+        }
+    }
+
+    fn is_ca(self) -> bool {
+        matches!(self, Role::Root | Role::PckCa)
+    }
+}
+
+/// Reads a certificate and checks that it may play its role at `now`.
+pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<'_>, Reason> {
+    let subject = role.subject();
+    let certificate = Certificate::parse(subject, der)?;
+    let named = role.names().iter().any(|name| is_named(certificate.common_name, name));
+    if !named {
+        return Err(Reason::CertificateName {
+            subject,
+            wanted: role.names()[0],
+            got: certificate.common_name.to_string(),
+        });
+    }
+    if certificate.has_other_critical_extension {
+        let wanted = "no critical extension but key usage and basic constraints";
+        return Err(Reason::CertificateUse { subject, wanted });
+    }
+    let Some(usage) = certificate.key_usage else {
+        return Err(Reason::CertificateUse { subject, wanted: "a key usage" });
+    };
+    if certificate.is_ca != role.is_ca() {
+        let wanted = if role.is_ca() { "a CA" } else { "no CA" };
+        return Err(Reason::CertificateUse { subject, wanted });
+    }
+    if role.is_ca() && !(usage.key_cert_sign && usage.crl_sign) {
+        let wanted = "key usage to sign certificates and revocation lists";
+        return Err(Reason::CertificateUse { subject, wanted });
+    }
+    if !role.is_ca() && !(usage.digital_signature && !usage.key_cert_sign && !usage.crl_sign) {
+        let wanted = "key usage to sign data and nothing else";
+        return Err(Reason::CertificateUse { subject, wanted });
+    }
+    inside(subject, certificate.not_before, certificate.not_after, now)?;
+    Ok(certificate)
+}
+
+/// That `now` lies between two dates, both included.
+pub(crate) fn inside(
+    subject: &'static str,
+    from: u64,
+    until: u64,
+    now: UnixTime,
+) -> Result<(), Reason> {
+    let now = now.as_secs();
+    if now < from || now > until {
+        return Err(Reason::OutsideWindow { subject, from, until, now });
+    }
+    Ok(())
+}
+
+/// A revocation list with its dates, its signature not yet verified.
+pub(crate) struct Crl<'a> {
+    pub(crate) subject: &'static str,
+    pub(crate) dates: CrlDates<'a>,
+    list: CertRevocationList<'a>,
+}
+
+impl<'a> Crl<'a> {
+    /// Reads a list and checks that it holds at `now`, its issue date included.
+    pub(crate) fn read(
+        subject: &'static str,
+        der: &'a [u8],
+        now: UnixTime,
+    ) -> Result<Self, Reason> {
+        let dates = CrlDates::parse(subject, der)?;
+        inside(subject, dates.this_update, dates.next_update, now)?;
+        let list = BorrowedCertRevocationList::from_der(der).map_err(|e| refused(subject, e))?;
+        Ok(Self { subject, dates, list: list.into() })
+    }
+
+    /// That a certificate of this list's issuer is not on it. The list must have been verified.
+    pub(crate) fn lacks(
+        &self,
+        subject: &'static str,
+        certificate: &Certificate<'_>,
+    ) -> Result<(), Reason> {
+        if certificate.issuer != self.dates.issuer {
+            return Err(Reason::Differs {
+                subject: self.subject,
+                other: "the certificate's issuer",
+            });
+        }
+        match self.list.find_serial(certificate.serial) {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(Reason::CertificateRevoked { subject }),
+            Err(error) => Err(refused(self.subject, error)),
+        }
+    }
+}
+
+/// The root as a trust anchor.
+pub(crate) fn anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAnchor<'a>, Reason> {
+    anchor_from_trusted_cert(root).map_err(|error| refused("root certificate", error))
+}
+
+/// Verifies leaf, intermediates, and the revocation list of the leaf's issuer: one signature each.
+pub(crate) fn verify(
+    role: Role,
+    leaf: &[u8],
+    intermediates: &[&[u8]],
+    anchor: &TrustAnchor<'_>,
+    crl: &Crl<'_>,
+    now: UnixTime,
+    crypto: &dyn Crypto,
+) -> Result<(), Reason> {
+    let chain = role.subject();
+    let leaf = CertificateDer::from(leaf);
+    let leaf = EndEntityCert::try_from(&leaf).map_err(|error| refused(chain, error))?;
+    let intermediates: Vec<_> =
+        intermediates.iter().map(|der| CertificateDer::from(*der)).collect();
+    let lists = [&crl.list];
+    let Ok(revocation) = RevocationOptionsBuilder::new(&lists) else {
+        return Err(Reason::Chain { chain, reason: "no revocation list".to_string() });
+    };
+    // Only the leaf is looked up here: webpki would verify a list's signature again for every
+    // certificate. The PCK CA is looked up in the root's list, which the TCB signer's chain has
+    // verified.
+    let revocation = revocation
+        .with_depth(RevocationCheckDepth::EndEntity)
+        .with_status_policy(UnknownStatusPolicy::Deny)
+        .with_expiration_policy(ExpirationPolicy::Enforce)
+        .build();
+    let path = leaf.verify_for_usage(
+        &[crypto.certificate_algorithm()],
+        core::slice::from_ref(anchor),
+        &intermediates,
+        now,
+        KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE),
+        Some(revocation),
+        None,
+    );
+    match path {
+        Ok(path) if path.intermediate_certificates().count() == intermediates.len() => Ok(()),
+        Ok(_) => Err(Reason::Chain { chain, reason: "a certificate is not on the path".into() }),
+        Err(webpki::Error::CertRevoked) => Err(Reason::CertificateRevoked { subject: chain }),
+        Err(error) => Err(refused(chain, error)),
+    }
+}
+
+/// Intel's certificates have no extended key usage. One that had would have to name this purpose,
+/// which nobody assigns (it is the identifier of Intel's SGX extension).
+const NO_EXTENDED_KEY_USAGE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
+
+fn refused(chain: &'static str, error: webpki::Error) -> Reason {
+    Reason::Chain { chain, reason: format!("{error}") }
+}
+
+fn is_named(common_name: &str, role: &str) -> bool {
+    match common_name.strip_suffix(role) {
+        Some(before) => before.is_empty() || before.ends_with(' '),
+        None => false,
+    }
+}

@@ -1,0 +1,255 @@
+//! The endorsements of one platform: read, then verified down from the root.
+
+use alloc::{format, vec::Vec};
+
+use confide_evidence::{
+    ParseError, certificate::Certificate, collateral::Collateral, pem, qe_identity::QeIdentity,
+    tcb_info::TcbInfo,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use crate::{
+    Crypto, Reason, Rejection, Root, Roots,
+    chain::{self, Crl, Role},
+    checks::{Checks, Step},
+    result::CrlSeen,
+};
+
+/// Endorsements as they came: read as a whole, believed in nothing.
+#[derive(Clone, Debug)]
+pub struct Endorsements {
+    collateral: Collateral,
+    tcb_info: TcbInfo,
+    qe_identity: QeIdentity,
+    tcb_chain: Vec<Vec<u8>>,
+    /// `None` where it is the same text as that of TCB info.
+    qe_chain: Option<Vec<Vec<u8>>>,
+    pck_crl_chain: Vec<Vec<u8>>,
+    pck_chain: Option<Vec<Vec<u8>>>,
+}
+
+impl Endorsements {
+    /// Reads `QuoteCollateralV3` JSON.
+    pub fn parse(collateral_json: &[u8]) -> Result<Self, ParseError> {
+        let collateral = Collateral::parse(collateral_json)?;
+        let decode = |subject, text: &str| pem::decode_chain(subject, text.as_bytes());
+        let same = collateral.qe_identity_issuer_chain == collateral.tcb_info_issuer_chain;
+        Ok(Self {
+            tcb_info: TcbInfo::parse(&collateral.tcb_info)?,
+            qe_identity: QeIdentity::parse(&collateral.qe_identity)?,
+            tcb_chain: decode("tcb_info_issuer_chain", &collateral.tcb_info_issuer_chain)?,
+            qe_chain: match same {
+                true => None,
+                false => {
+                    Some(decode("qe_identity_issuer_chain", &collateral.qe_identity_issuer_chain)?)
+                }
+            },
+            pck_crl_chain: decode("pck_crl_issuer_chain", &collateral.pck_crl_issuer_chain)?,
+            pck_chain: match &collateral.pck_certificate_chain {
+                None => None,
+                Some(chain) => Some(decode("pck_certificate_chain", chain)?),
+            },
+            collateral,
+        })
+    }
+
+    /// Verifies what does not depend on a quote: root, root CRL, TCB signer, TCB info, QE identity.
+    ///
+    /// The result can judge any number of quotes of the same platform while it holds.
+    pub fn verify(
+        &self,
+        roots: &Roots,
+        now: UnixTime,
+        crypto: &dyn Crypto,
+    ) -> Result<VerifiedEndorsements<'_>, Rejection> {
+        let mut checks = Checks::new();
+        match self.verify_into(&mut checks, roots, now, crypto) {
+            Ok(mut verified) => {
+                verified.checks = Some(checks);
+                Ok(verified)
+            }
+            Err(reason) => {
+                Err(Rejection { checks: checks.into_vec(), ..Rejection::unchecked(reason) })
+            }
+        }
+    }
+
+    pub(crate) fn verify_into(
+        &self,
+        checks: &mut Checks,
+        roots: &Roots,
+        now: UnixTime,
+        crypto: &dyn Crypto,
+    ) -> Result<VerifiedEndorsements<'_>, Reason> {
+        let (signer_der, root_der, root) = checks.run(Step::Root, || {
+            let (signer, root_der) = pair("TCB info issuer chain", &self.tcb_chain)?;
+            let sha256 = crypto.sha256(&[root_der]);
+            let Some(kind) = roots.find(&sha256) else {
+                let got = hex::encode(sha256);
+                return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
+            };
+            let detail = format!("{} sha256:{}", kind.as_str(), hex::encode(sha256));
+            Ok(((signer, root_der, Root { kind, sha256 }), detail.into()))
+        })?;
+        let root_certificate = chain::read(Role::Root, root_der, now)?;
+        let root_crl = checks.run(Step::RootCrl, || {
+            let crl = Crl::read("root CRL", &self.collateral.root_ca_crl, now)?;
+            Ok((crl, "dates; signature with the TCB signing certificate".into()))
+        })?;
+        let anchor_der = CertificateDer::from(root_der);
+        let anchor = chain::anchor(&anchor_der)?;
+        let signer = checks.run(Step::TcbSigner, || {
+            let signer = chain::read(Role::TcbSigner, signer_der, now)?;
+            chain::verify(Role::TcbSigner, signer_der, &[], &anchor, &root_crl, now, crypto)?;
+            root_crl.lacks(Role::Root.subject(), &root_certificate)?;
+            Ok((signer, "issued by the root, not revoked".into()))
+        })?;
+        let info = &self.tcb_info;
+        checks.run(Step::TcbInfo, || {
+            const SUBJECT: &str = "TCB info";
+            chain::inside(SUBJECT, info.issue_date, info.next_update, now)?;
+            let Collateral { tcb_info, tcb_info_signature, .. } = &self.collateral;
+            signed(SUBJECT, &signer, tcb_info, tcb_info_signature, crypto)?;
+            let detail = format!("signed; evaluation {}", info.tcb_evaluation_data_number);
+            Ok(((), detail.into()))
+        })?;
+        let identity = &self.qe_identity;
+        let qe_signer = checks.run(Step::QeIdentity, || {
+            const SUBJECT: &str = "QE identity";
+            chain::inside(SUBJECT, identity.issue_date, identity.next_update, now)?;
+            let qe_signer = match &self.qe_chain {
+                None => signer.clone(),
+                Some(chain) => {
+                    let (der, qe_root) = pair("QE identity issuer chain", chain)?;
+                    same_root("root of the QE identity issuer chain", qe_root, root_der)?;
+                    let qe_signer = chain::read(Role::TcbSigner, der, now)?;
+                    if der == signer_der {
+                        signer.clone()
+                    } else {
+                        chain::verify(Role::TcbSigner, der, &[], &anchor, &root_crl, now, crypto)?;
+                        qe_signer
+                    }
+                }
+            };
+            let Collateral { qe_identity, qe_identity_signature, .. } = &self.collateral;
+            signed(SUBJECT, &qe_signer, qe_identity, qe_identity_signature, crypto)?;
+            let detail = format!("signed; evaluation {}", identity.tcb_evaluation_data_number);
+            Ok((qe_signer, detail.into()))
+        })?;
+        let pck_crl = checks.run(Step::PckCrl, || {
+            let (_, crl_root) = pair("PCK CRL issuer chain", &self.pck_crl_chain)?;
+            same_root("root of the PCK CRL issuer chain", crl_root, root_der)?;
+            let crl = Crl::read("PCK CRL", &self.collateral.pck_crl, now)?;
+            Ok((crl, "dates; signature with the PCK certificate".into()))
+        })?;
+        let certificates = [&root_certificate, &signer, &qe_signer];
+        let life = Life { from: 0, until: u64::MAX };
+        let life = certificates
+            .iter()
+            .fold(life, |life, each| life.and(each.not_before, each.not_after))
+            .and(root_crl.dates.this_update, root_crl.dates.next_update)
+            .and(pck_crl.dates.this_update, pck_crl.dates.next_update)
+            .and(info.issue_date, info.next_update)
+            .and(identity.issue_date, identity.next_update);
+        Ok(VerifiedEndorsements {
+            endorsements: self,
+            root,
+            root_der,
+            root_crl,
+            pck_crl,
+            life,
+            checks: None,
+        })
+    }
+}
+
+/// Endorsements whose signatures have been verified down from a trusted root.
+///
+/// What depends on the quote (PCK chain with its CRL, and everything below) comes after.
+pub struct VerifiedEndorsements<'e> {
+    pub(crate) endorsements: &'e Endorsements,
+    pub(crate) root: Root,
+    pub(crate) root_der: &'e [u8],
+    pub(crate) root_crl: Crl<'e>,
+    pub(crate) pck_crl: Crl<'e>,
+    pub(crate) life: Life,
+    pub(crate) checks: Option<Checks>,
+}
+
+impl<'e> VerifiedEndorsements<'e> {
+    /// The root that the endorsements were verified under.
+    pub fn root(&self) -> Root {
+        self.root
+    }
+
+    /// Unix seconds until which all of them hold.
+    pub fn valid_until(&self) -> u64 {
+        self.life.until
+    }
+
+    pub(crate) fn tcb_info(&self) -> &'e TcbInfo {
+        &self.endorsements.tcb_info
+    }
+
+    pub(crate) fn qe_identity(&self) -> &'e QeIdentity {
+        &self.endorsements.qe_identity
+    }
+
+    /// The CA that issued the PCK CRL, DER.
+    pub(crate) fn pck_ca(&self) -> Option<&'e [u8]> {
+        self.endorsements.pck_crl_chain.first().map(Vec::as_slice)
+    }
+
+    /// The PCK chain that the collateral repeats, if it does.
+    pub(crate) fn pck_chain(&self) -> Option<&'e [Vec<u8>]> {
+        self.endorsements.pck_chain.as_deref()
+    }
+}
+
+/// The time during which everything holds, both ends included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+impl Life {
+    pub(crate) fn and(self, from: u64, until: u64) -> Self {
+        Self { from: self.from.max(from), until: self.until.min(until) }
+    }
+}
+
+impl From<&Crl<'_>> for CrlSeen {
+    fn from(crl: &Crl<'_>) -> Self {
+        Self { number: crl.dates.number, issued: crl.dates.this_update }
+    }
+}
+
+/// A chain of exactly a certificate and the root.
+fn pair<'a>(chain: &'static str, list: &'a [Vec<u8>]) -> Result<(&'a [u8], &'a [u8]), Reason> {
+    match list {
+        [certificate, root] => Ok((certificate, root)),
+        other => Err(Reason::ChainShape {
+            chain,
+            wanted: "a certificate and the root",
+            got: format!("{} certificates", other.len()),
+        }),
+    }
+}
+
+fn same_root(subject: &'static str, got: &[u8], root: &[u8]) -> Result<(), Reason> {
+    if got == root { Ok(()) } else { Err(Reason::Differs { subject, other: "the trusted root" }) }
+}
+
+fn signed(
+    subject: &'static str,
+    signer: &Certificate<'_>,
+    document: &str,
+    signature: &[u8; 64],
+    crypto: &dyn Crypto,
+) -> Result<(), Reason> {
+    match crypto.verify_p256(signer.public_key, document.as_bytes(), signature) {
+        true => Ok(()),
+        false => Err(Reason::Signature { subject }),
+    }
+}

@@ -1,0 +1,188 @@
+//! What a relying party demands. Every field is documented in `docs/policy.md`.
+
+use alloc::{
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::{Expect, roots::Roots};
+
+/// Longest policy text that is read.
+pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
+/// Longest life of a bound key that is accepted unless the policy says otherwise: one day, so that
+/// a leaked key does not live for ever.
+pub const KEY_VALIDITY_DEFAULT_S: u64 = 24 * 60 * 60;
+
+/// Reference values and limits for one kind of peer.
+///
+/// The default trusts Intel's production root, accepts `UpToDate` without advisories, refuses
+/// debug, and knows no workload: a yes under it speaks of the platform only.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Trust anchors.
+    pub roots: Roots,
+    /// TCB status of platform and quoting enclave together. `Revoked` is refused whatever this
+    /// says.
+    pub tcb_status: Expect<TcbStatus>,
+    /// Advisories that may apply to the platform; each one that does must be accepted.
+    pub advisories: Expect<String>,
+    /// Least TCB evaluation data number of TCB info and QE identity.
+    pub tcb_evaluation_data_number_min: u32,
+    /// The oldest revocation list of the root that is accepted.
+    pub root_crl: CrlMinimum,
+    /// The oldest revocation list of the platform or processor CA that is accepted.
+    pub pck_crl: CrlMinimum,
+    /// Accepts TDs and enclaves whose memory the host can read.
+    pub dangerous_accept_debug: bool,
+    /// Report data, where it is known in advance.
+    pub report_data: Option<Expect<[u8; 64]>>,
+    /// Digest of the attested end's configuration, from its claims.
+    pub config_digest: Option<Expect<[u8; 32]>>,
+    /// Longest span from `not-before` to `not-after` of the claims, in seconds.
+    pub key_validity_s_max: u64,
+    /// Longest time since `not-before` of the claims, in seconds.
+    pub evidence_age_s_max: Option<u64>,
+    /// Reference values of the attested program; absent: the platform only.
+    pub workload: Option<Workload>,
+}
+
+impl Policy {
+    /// Reads a policy from TOML; unknown keys are errors.
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        if text.len() > POLICY_LENGTH_MAX {
+            return Err(PolicyError::TooLong { limit: POLICY_LENGTH_MAX, got: text.len() });
+        }
+        toml::from_str(text).map_err(|error| PolicyError::Toml { reason: error.to_string() })
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            roots: Roots::production(),
+            tcb_status: Expect::Exactly(TcbStatus::UpToDate),
+            advisories: Expect::AnyOf(vec![]),
+            tcb_evaluation_data_number_min: 0,
+            root_crl: CrlMinimum::default(),
+            pck_crl: CrlMinimum::default(),
+            dangerous_accept_debug: false,
+            report_data: None,
+            config_digest: None,
+            key_validity_s_max: KEY_VALIDITY_DEFAULT_S,
+            evidence_age_s_max: None,
+            workload: None,
+        }
+    }
+}
+
+/// The oldest revocation list that is accepted: hold what was seen last, and a rolled-back list is
+/// refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CrlMinimum {
+    /// Least CRLNumber.
+    pub number_min: u64,
+    /// Least thisUpdate, Unix seconds. Intel moves only this one.
+    pub issued_min: u64,
+}
+
+/// Reference values of the attested program, for the TEEs that it may run in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workload {
+    /// Trust domains; absent: no TDX quote is accepted.
+    pub tdx: Option<TdxWorkload>,
+    /// Enclaves; absent: no SGX quote is accepted.
+    pub sgx: Option<SgxWorkload>,
+}
+
+impl Workload {
+    /// Whether there are reference values for this TEE.
+    pub fn speaks_of(&self, tee: Tee) -> bool {
+        match tee {
+            Tee::Sgx => self.sgx.is_some(),
+            Tee::Tdx => self.tdx.is_some(),
+        }
+    }
+}
+
+/// Measurements of a trust domain. MRTD and the RTMRs have to be written down, if only as
+/// `"dangerous-any"`; the rest is zero unless written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TdxWorkload {
+    /// Initial contents.
+    pub mrtd: Expect<[u8; 48]>,
+    /// Firmware and its configuration, by convention.
+    pub rtmr0: Expect<[u8; 48]>,
+    /// Boot loader and kernel, by convention.
+    pub rtmr1: Expect<[u8; 48]>,
+    /// Kernel command line and initial file system, by convention.
+    pub rtmr2: Expect<[u8; 48]>,
+    /// Left to the program.
+    pub rtmr3: Expect<[u8; 48]>,
+    /// Configuration given by the host at launch.
+    #[serde(default = "zero")]
+    pub mrconfigid: Expect<[u8; 48]>,
+    /// Owner given by the host at launch.
+    #[serde(default = "zero")]
+    pub mrowner: Expect<[u8; 48]>,
+    /// Owner's configuration given by the host at launch.
+    #[serde(default = "zero")]
+    pub mrownerconfig: Expect<[u8; 48]>,
+    /// The TDX module; absent: whatever TCB info accepts.
+    #[serde(default)]
+    pub mrseam: Option<Expect<[u8; 48]>>,
+}
+
+/// Measurements of an enclave. All four have to be written down.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SgxWorkload {
+    /// Code and initial data.
+    pub mrenclave: Expect<[u8; 32]>,
+    /// Signer.
+    pub mrsigner: Expect<[u8; 32]>,
+    /// Product number given by the signer.
+    pub isv_prod_id: Expect<u16>,
+    /// Least security version given by the signer.
+    pub isv_svn_min: u16,
+    /// Configuration identifier given at launch.
+    #[serde(default = "zero")]
+    pub config_id: Expect<[u8; 64]>,
+}
+
+/// Why a policy could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The text is longer than the limit.
+    #[error("policy is too long: wanted at most {limit} bytes, got {got}")]
+    TooLong {
+        /// The limit in bytes.
+        limit: usize,
+        /// The length found.
+        got: usize,
+    },
+    /// The text is not TOML, or has a key or value that no policy has.
+    #[error("policy is not valid: {reason}")]
+    Toml {
+        /// What the TOML reader says, with the place.
+        reason: String,
+    },
+}
+
+impl<'de> Deserialize<'de> for Roots {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        Roots::from_names(&names).map_err(de::Error::custom)
+    }
+}
+
+fn zero<const N: usize>() -> Expect<[u8; N]> {
+    Expect::Exactly([0; N])
+}

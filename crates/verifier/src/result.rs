@@ -1,0 +1,274 @@
+//! What appraisal hands out: an [`Appraised`], or a [`Rejection`].
+
+use alloc::{string::String, vec::Vec};
+
+use confide_evidence::{ReportData, claims::Claims, quote::Tee, tcb_info::TcbStatus};
+use serde_json::{Map, Value, json};
+
+use crate::{Check, Reason, Root, checks::Checks};
+
+/// What a yes speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A genuine, current platform runs *some* program.
+    Platform,
+    /// It runs the program that the policy names, and the report data is the wanted one.
+    Workload,
+}
+
+impl Scope {
+    /// `platform` or `workload`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Platform => "platform",
+            Scope::Workload => "workload",
+        }
+    }
+}
+
+/// A yes. Only [`crate::appraise`] makes one; all it says was read from signed bytes.
+#[derive(Clone, Debug)]
+pub struct Appraised(pub(crate) Accepted);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) scope: Scope,
+    pub(crate) root: Root,
+    pub(crate) tcb_status: TcbStatus,
+    pub(crate) advisories: Vec<String>,
+    pub(crate) platform: PlatformClaims,
+    pub(crate) claims: Option<Claims>,
+    pub(crate) checks: Vec<Check>,
+}
+
+impl Appraised {
+    /// Whether the yes speaks of the platform only.
+    pub fn scope(&self) -> Scope {
+        self.0.scope
+    }
+
+    /// The root under which the evidence was accepted.
+    pub fn root(&self) -> Root {
+        self.0.root
+    }
+
+    /// Platform, TDX module and quoting enclave together.
+    pub fn tcb_status(&self) -> TcbStatus {
+        self.0.tcb_status
+    }
+
+    /// Advisories that apply to the platform.
+    pub fn advisories(&self) -> &[String] {
+        &self.0.advisories
+    }
+
+    /// What the quote and the endorsements say.
+    pub fn platform(&self) -> &PlatformClaims {
+        &self.0.platform
+    }
+
+    /// The attested end's own claims, which the report data covers; `None` where none came.
+    pub fn claims(&self) -> Option<&Claims> {
+        self.0.claims.as_ref()
+    }
+
+    /// Whether the host can read the TEE's memory (only under `dangerous_accept_debug`).
+    pub fn is_debug(&self) -> bool {
+        self.0.platform.debug
+    }
+
+    /// Every check with its outcome, in the order in which they ran.
+    pub fn checks(&self) -> &[Check] {
+        &self.0.checks
+    }
+
+    /// The verdict as `confide verify --json` prints it.
+    pub fn to_json(&self) -> Value {
+        let Accepted { scope, root, tcb_status, advisories, platform, claims, checks } = &self.0;
+        json!({
+            "outcome": "accepted",
+            "scope": scope.as_str(),
+            "root": root_json(*root),
+            "tcb_status": tcb_status.as_str(),
+            "advisories": advisories,
+            "claims": platform.to_json(claims.as_ref()),
+            "checks": checks_json(checks),
+            "reason": null,
+        })
+    }
+}
+
+/// What the quote and the endorsements say about machine and program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlatformClaims {
+    /// SGX or TDX.
+    pub tee: Tee,
+    /// The 64 bytes that the attested program chose.
+    pub report_data: ReportData,
+    /// Whether the host can read the memory.
+    pub debug: bool,
+    /// Hashes of the attested program.
+    pub measurements: Measurements,
+    /// Platform family.
+    pub fmspc: [u8; 6],
+    /// The lower of TCB info's and QE identity's number.
+    pub tcb_evaluation_data_number: u32,
+    /// The root's revocation list: hold it as the next policy's minimum.
+    pub root_crl: CrlSeen,
+    /// The platform or processor CA's revocation list: likewise.
+    pub pck_crl: CrlSeen,
+    /// Unix seconds at which the first certificate, list or document ends.
+    pub valid_until: u64,
+}
+
+/// Number and issue date (Unix seconds) of a revocation list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrlSeen {
+    /// CRLNumber.
+    pub number: u64,
+    /// thisUpdate, Unix seconds.
+    pub issued: u64,
+}
+
+/// Hashes of the attested program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measurements {
+    /// A trust domain.
+    Tdx {
+        /// Initial contents.
+        mrtd: [u8; 48],
+        /// Run-time registers.
+        rtmrs: [[u8; 48]; 4],
+        /// TDX module.
+        mrseam: [u8; 48],
+        /// Configuration given at launch.
+        mrconfigid: [u8; 48],
+        /// Owner given at launch.
+        mrowner: [u8; 48],
+        /// Owner's configuration given at launch.
+        mrownerconfig: [u8; 48],
+    },
+    /// An enclave.
+    Sgx {
+        /// Code and initial data.
+        mrenclave: [u8; 32],
+        /// Signer.
+        mrsigner: [u8; 32],
+        /// Product number.
+        isv_prod_id: u16,
+        /// Security version.
+        isv_svn: u16,
+    },
+}
+
+impl PlatformClaims {
+    fn to_json(&self, claims: Option<&Claims>) -> Value {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| fields.insert(name.into(), value);
+        put("tee", self.tee.as_str().into());
+        put("debug", self.debug.into());
+        put("report_data", hex::encode(self.report_data).into());
+        match &self.measurements {
+            Measurements::Tdx { mrtd, rtmrs, mrseam, mrconfigid, mrowner, mrownerconfig } => {
+                put("mrtd", hex::encode(mrtd).into());
+                for (name, rtmr) in ["rtmr0", "rtmr1", "rtmr2", "rtmr3"].into_iter().zip(rtmrs) {
+                    put(name, hex::encode(rtmr).into());
+                }
+                put("mrseam", hex::encode(mrseam).into());
+                put("mrconfigid", hex::encode(mrconfigid).into());
+                put("mrowner", hex::encode(mrowner).into());
+                put("mrownerconfig", hex::encode(mrownerconfig).into());
+            }
+            Measurements::Sgx { mrenclave, mrsigner, isv_prod_id, isv_svn } => {
+                put("mrenclave", hex::encode(mrenclave).into());
+                put("mrsigner", hex::encode(mrsigner).into());
+                put("isv_prod_id", (*isv_prod_id).into());
+                put("isv_svn", (*isv_svn).into());
+            }
+        }
+        put("fmspc", hex::encode(self.fmspc).into());
+        put("tcb_evaluation_data_number", self.tcb_evaluation_data_number.into());
+        put("root_crl", self.root_crl.to_json());
+        put("pck_crl", self.pck_crl.to_json());
+        put("valid_until", self.valid_until.into());
+        if let Some(claims) = claims {
+            put("config_digest", hex::encode(claims.config_digest).into());
+            put("guarantee", claims.guarantee.as_str().into());
+            put("not_before", claims.not_before.into());
+            put("not_after", claims.not_after.into());
+            put("pubkey_hash", hex::encode(claims.pubkey_hash).into());
+        }
+        Value::Object(fields)
+    }
+}
+
+impl CrlSeen {
+    fn to_json(self) -> Value {
+        json!({ "number": self.number, "issued": self.issued })
+    }
+}
+
+/// A no: the reason, and what was known when it was found.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("evidence rejected: {reason}")]
+pub struct Rejection {
+    pub(crate) reason: Reason,
+    pub(crate) root: Option<Root>,
+    pub(crate) tcb_status: Option<TcbStatus>,
+    pub(crate) advisories: Vec<String>,
+    pub(crate) checks: Vec<Check>,
+}
+
+impl Rejection {
+    /// A rejection before any check could run, for instance of unreadable endorsements.
+    pub fn unchecked(reason: Reason) -> Self {
+        Self {
+            reason,
+            root: None,
+            tcb_status: None,
+            advisories: Vec::new(),
+            checks: Checks::new().into_vec(),
+        }
+    }
+
+    /// The first check that failed.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// Every check; those after the failed one were not evaluated.
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
+    /// The TCB status, where appraisal came that far.
+    pub fn tcb_status(&self) -> Option<TcbStatus> {
+        self.tcb_status
+    }
+
+    /// The verdict as `confide verify --json` prints it; it has no claims.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "outcome": if self.reason.is_unjudged() { "error" } else { "rejected" },
+            "scope": Scope::Platform.as_str(),
+            "root": self.root.map(root_json),
+            "tcb_status": self.tcb_status.map(TcbStatus::as_str),
+            "advisories": self.advisories,
+            "claims": {},
+            "checks": checks_json(&self.checks),
+            "reason": alloc::format!("{}", self.reason),
+        })
+    }
+}
+
+fn root_json(root: Root) -> Value {
+    json!({ "kind": root.kind.as_str(), "sha256": hex::encode(root.sha256) })
+}
+
+fn checks_json(checks: &[Check]) -> Value {
+    let line = |check: &Check| {
+        let Check { name, outcome, detail } = check;
+        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail })
+    };
+    checks.iter().map(line).collect()
+}

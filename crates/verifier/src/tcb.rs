@@ -1,0 +1,188 @@
+//! From security versions to Intel's verdict on them.
+//!
+//! Source: Intel SGX and TDX Provisioning Certification Service API, version 4, "TCB status
+//! evaluation"; convergence as in Intel's quote verification library.
+
+use alloc::{format, string::String, vec::Vec};
+
+use confide_evidence::{
+    pck::PckExtension,
+    qe_identity::QeIdentity,
+    quote::{Body, EnclaveReport, TdReport},
+    tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus},
+};
+
+use crate::Reason;
+
+/// A status with the advisories that go with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) status: TcbStatus,
+    pub(crate) advisories: Vec<String>,
+}
+
+impl Verdict {
+    /// The verdict on the platform's own level.
+    pub(crate) fn of_platform(level: &TcbLevel) -> Self {
+        Self { status: level.tcb_status, advisories: level.advisory_ids.clone() }
+    }
+
+    /// Takes in a TDX module or quoting enclave: its being out of date or revoked shows in the
+    /// status, its other statuses do not; its advisories always apply.
+    pub(crate) fn with(mut self, part: &IsvLevel) -> Self {
+        use TcbStatus::*;
+        self.status = match (part.tcb_status, self.status) {
+            (Revoked, _) => Revoked,
+            (OutOfDate | OutOfDateConfigurationNeeded, UpToDate | SwHardeningNeeded) => OutOfDate,
+            (
+                OutOfDate | OutOfDateConfigurationNeeded,
+                ConfigurationNeeded | ConfigurationAndSwHardeningNeeded,
+            ) => OutOfDateConfigurationNeeded,
+            (_, platform) => platform,
+        };
+        for advisory in &part.advisory_ids {
+            if !self.advisories.contains(advisory) {
+                self.advisories.push(advisory.clone());
+            }
+        }
+        self
+    }
+}
+
+/// The first level, from the highest down, whose versions the platform reaches.
+pub(crate) fn platform_level<'a>(
+    info: &'a TcbInfo,
+    pck: &PckExtension,
+    body: &Body<'_>,
+) -> Result<&'a TcbLevel, Reason> {
+    let tdx = match body {
+        Body::Sgx(_) => None,
+        Body::Tdx(report) => Some(report.tee_tcb_svn()),
+    };
+    let reaches = |level: &&TcbLevel| {
+        at_least(&pck.components, &level.tcb.sgx)
+            && pck.pce_svn >= level.tcb.pce_svn
+            && match (tdx, &level.tcb.tdx) {
+                (None, None) => true,
+                // A module with a version of its own is judged by its identity, and components
+                // 0 and 1 (its ISVSVN and version) are left out here.
+                (Some(have), Some(wanted)) => {
+                    let first = if have[1] == 0 { 0 } else { 2 };
+                    at_least(&have[first..], &wanted[first..])
+                }
+                _ => false,
+            }
+    };
+    let level = info.tcb_levels.iter().find(reaches);
+    level.ok_or(Reason::NoTcbLevel { subject: "the platform" })
+}
+
+/// Checks signer and attributes of the TDX module; gives its level where it has an identity.
+pub(crate) fn module_level<'a>(
+    info: &'a TcbInfo,
+    report: TdReport<'_>,
+) -> Result<Option<&'a IsvLevel>, Reason> {
+    let [isv_svn, version, ..] = *report.tee_tcb_svn();
+    if version == 0 {
+        let Some(module) = &info.tdx_module else {
+            return Err(Reason::NoTcbLevel { subject: "the TDX module" });
+        };
+        let wanted = (&module.mrsigner, &module.attributes, &module.attributes_mask);
+        return module_is(report, wanted).map(|()| None);
+    }
+    let identity = info.tdx_module_identities.iter().find(|module| module.version == version);
+    let Some(identity) = identity else {
+        return Err(Reason::Value {
+            field: "TDX module identity",
+            wanted: "one of TCB info".into(),
+            got: format!("TDX_{version:02X}"),
+        });
+    };
+    module_is(report, (&identity.mrsigner, &identity.attributes, &identity.attributes_mask))?;
+    isv_level("the TDX module", &identity.tcb_levels, u16::from(isv_svn), &MODULE_STATUSES)
+        .map(Some)
+}
+
+/// Checks the quoting enclave against its identity and gives its level.
+pub(crate) fn qe_level<'a>(
+    identity: &'a QeIdentity,
+    report: EnclaveReport<'_>,
+) -> Result<&'a IsvLevel, Reason> {
+    masked("QE MISCSELECT", report.misc_select(), &identity.miscselect, &identity.miscselect_mask)?;
+    masked("QE ATTRIBUTES", report.attributes(), &identity.attributes, &identity.attributes_mask)?;
+    if report.mr_signer() != &identity.mrsigner {
+        return Err(differs("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
+    }
+    if report.isv_prod_id() != identity.isv_prod_id {
+        let (wanted, got) = (identity.isv_prod_id, report.isv_prod_id());
+        return Err(Reason::Value {
+            field: "QE ISVPRODID",
+            wanted: format!("{wanted}"),
+            got: format!("{got}"),
+        });
+    }
+    isv_level("the quoting enclave", &identity.tcb_levels, report.isv_svn(), &QE_STATUSES)
+}
+
+/// Statuses that Intel defines for a module's levels.
+const MODULE_STATUSES: [TcbStatus; 3] =
+    [TcbStatus::UpToDate, TcbStatus::OutOfDate, TcbStatus::Revoked];
+/// Statuses that Intel defines for a quoting enclave's levels.
+const QE_STATUSES: [TcbStatus; 5] = [
+    TcbStatus::UpToDate,
+    TcbStatus::OutOfDate,
+    TcbStatus::Revoked,
+    TcbStatus::ConfigurationNeeded,
+    TcbStatus::OutOfDateConfigurationNeeded,
+];
+
+fn isv_level<'a>(
+    subject: &'static str,
+    levels: &'a [IsvLevel],
+    isv_svn: u16,
+    known: &[TcbStatus],
+) -> Result<&'a IsvLevel, Reason> {
+    let level = levels.iter().find(|level| isv_svn >= level.isv_svn());
+    let level = level.ok_or(Reason::NoTcbLevel { subject })?;
+    if !known.contains(&level.tcb_status) {
+        return Err(Reason::Value {
+            field: "status of a TDX module or quoting enclave",
+            wanted: format!("{known:?}"),
+            got: format!("{}", level.tcb_status),
+        });
+    }
+    Ok(level)
+}
+
+fn module_is(
+    report: TdReport<'_>,
+    (mrsigner, attributes, mask): (&[u8; 48], &[u8; 8], &[u8; 8]),
+) -> Result<(), Reason> {
+    if report.mr_signer_seam() != mrsigner {
+        return Err(differs("MRSIGNERSEAM", mrsigner, report.mr_signer_seam()));
+    }
+    masked("SEAM attributes", report.seam_attributes(), attributes, mask)?;
+    let outside = report.seam_attributes().iter().zip(mask).any(|(have, mask)| have & !mask != 0);
+    if outside {
+        return Err(differs("SEAM attributes", attributes, report.seam_attributes()));
+    }
+    Ok(())
+}
+
+fn at_least(have: &[u8], wanted: &[u8]) -> bool {
+    have.iter().zip(wanted).all(|(have, wanted)| have >= wanted)
+}
+
+fn masked<const N: usize>(
+    field: &'static str,
+    have: &[u8; N],
+    wanted: &[u8; N],
+    mask: &[u8; N],
+) -> Result<(), Reason> {
+    let same = (0..N).all(|at| have[at] & mask[at] == wanted[at] & mask[at]);
+    if same { Ok(()) } else { Err(differs(field, wanted, have)) }
+}
+
+fn differs(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
+    Reason::Value { field, wanted: hex::encode(wanted), got: hex::encode(got) }
+}
