@@ -1,13 +1,196 @@
-//! `confide connect`.
+//! `confide connect`: verifies a confidential server, then opens a loopback address.
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use crate::error::CliError;
+use clap::ValueEnum;
+use confide_client::{
+    Accepted, Binding, Blame, ClientError, ConnectTimings, Connector, Drained, Endpoint,
+    HttpClient, Limits, PolicyAppraiser, with_causes,
+};
+use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
+use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+use crate::{
+    error::{CliError, read_file},
+    process,
+};
+
+/// A root certificate is about 700 bytes.
+const ROOT_BYTES_MAX: u64 = 16 * 1024;
+/// The evidence was judged and refused.
+const STATUS_REFUSED: u8 = 1;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The attested server: https://HOST[:PORT]
+    #[arg(value_name = "URL")]
+    url: String,
+    /// What is demanded of it, as TOML
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Trust this root certificate (DER) beside the policy's
+    #[arg(long, value_name = "FILE")]
+    root: Option<PathBuf>,
+    /// Use this collateral instead of what the server staples
+    #[arg(long, value_name = "FILE")]
+    collateral: Option<PathBuf>,
+    /// Reach it through this tunnel: ws://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    via: Option<String>,
+    /// How the server ties evidence to connections
+    #[arg(long, value_enum, default_value_t = BindingName::Key)]
+    binding: BindingName,
+    /// The loopback address for OpenAI clients; port 0 takes any free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Let other machines use the address: their bytes travel in the clear up to here
+    #[arg(long)]
+    dangerous_listen_beyond_loopback: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("connect is under construction"))
+#[derive(Clone, Copy, ValueEnum)]
+enum BindingName {
+    /// Evidence in the certificate, over the TLS key
+    Key,
+    /// Evidence after the handshake, over this very session
+    Session,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    if !args.listen.ip().is_loopback() && !args.dangerous_listen_beyond_loopback {
+        return Err(CliError::new(format!(
+            "--listen {} is not loopback: what is sent to it would travel in the clear",
+            args.listen
+        ))
+        .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
+    }
+    let limits = Limits::default();
+    let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+    runtime.block_on(serve(&args, client, limits))
+}
+
+async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCode, CliError> {
+    let opened = client.open();
+    let (appraised, timings) = tokio::select! {
+        opened = opened => opened.map_err(|error| refusal(&args.url, &error))?,
+        () = process::asked_to_stop() => return Ok(ExitCode::SUCCESS),
+    };
+    let Some(appraised) = appraised else {
+        return Err(CliError::new("the connection came without an attestation result"));
+    };
+    let cannot = |error| CliError::new(format!("cannot listen on {}: {error}", args.listen));
+    let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let fields = ready_fields(args, address, &appraised, timings);
+    process::print_ready(address, appraised.guarantee(), fields);
+    let stop = process::asked_to_stop();
+    let drained = confide_client::serve(listener, Arc::new(client), limits, stop).await;
+    if let Drained::Cut(connections) = drained {
+        tracing::warn!(connections, "cut after the drain deadline");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
+    let endpoint = Endpoint::parse(&args.url).map_err(CliError::new)?;
+    let collateral = match &args.collateral {
+        None => None,
+        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
+    };
+    let appraiser = PolicyAppraiser::new(policy(args)?, collateral.as_deref(), process::unix_now)
+        .map_err(CliError::new)?;
+    let binding = match args.binding {
+        BindingName::Key => Binding::Key,
+        BindingName::Session => Binding::Session,
+    };
+    Connector::attested(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
+        .map_err(|error| CliError::new(with_causes(&error)))
+}
+
+fn policy(args: &Args) -> Result<Policy, CliError> {
+    let shown = args.policy.display();
+    let text = read_file(&args.policy, POLICY_LENGTH_MAX as u64)?;
+    let text = String::from_utf8(text)
+        .map_err(|_| CliError::new(format!("{shown} is not text: wanted TOML in UTF-8")))?;
+    let mut policy =
+        Policy::from_toml(&text).map_err(|error| CliError::new(format!("{shown}: {error}")))?;
+    if let Some(path) = &args.root {
+        let der = read_file(path, ROOT_BYTES_MAX)?;
+        policy.roots = beside(&policy.roots, &der)?;
+    }
+    Ok(policy)
+}
+
+/// The policy's roots and one more.
+fn beside(roots: &Roots, der: &[u8]) -> Result<Roots, CliError> {
+    let (listed, added) = (roots.to_string(), Roots::custom(der).to_string());
+    let names: Vec<String> = listed.split(" or ").chain([added.as_str()]).map(Into::into).collect();
+    Roots::from_names(&names).map_err(CliError::new)
+}
+
+fn refusal(url: &str, error: &ClientError) -> CliError {
+    let text = with_causes(error);
+    match (error.blame(), error.failed_check()) {
+        (Blame::Evidence, check) => {
+            let check = check.unwrap_or("evidence");
+            CliError::new(format!("{url} is not accepted: check `{check}` failed: {text}"))
+                .hint(hint_for(check))
+                .status(STATUS_REFUSED)
+        }
+        (Blame::Network, _) => CliError::new(format!("{url} could not be judged: {text}"))
+            .hint("is the gateway running there, and with the same --binding?"),
+        (Blame::Local, _) => CliError::new(text),
+    }
+}
+
+fn hint_for(check: &str) -> &'static str {
+    match check {
+        "root" => {
+            "the evidence was not made under a root of the policy; simulated evidence never is \
+             unless its own policy.toml or --root is given"
+        }
+        "config_digest" => {
+            "the server is set up otherwise than the policy demands: it may send prompts elsewhere"
+        }
+        "debug" => "the host can read the memory of a TEE in debug mode",
+        "collateral" => "give --collateral FILE, or let the gateway staple it",
+        "evidence" => "the server shows no evidence that can be read: is it a confide gateway?",
+        _ => "nothing was sent to it",
+    }
+}
+
+fn ready_fields(
+    args: &Args,
+    address: SocketAddr,
+    appraised: &Accepted,
+    timings: ConnectTimings,
+) -> Map<String, Value> {
+    let mut verdict = appraised.verdict().to_json();
+    let mut take = |name: &str| verdict[name].take();
+    let claims = take("claims");
+    let fields = json!({
+        "base_url": format!("http://{address}/v1"),
+        "endpoint": args.url,
+        "via": args.via,
+        "binding": match args.binding { BindingName::Key => "key", BindingName::Session => "session" },
+        "simulated": appraised.is_simulated(),
+        "scope": take("scope"),
+        "root": take("root"),
+        "tcb_status": take("tcb_status"),
+        "advisories": take("advisories"),
+        "config_digest": claims["config_digest"],
+        "claimed_guarantee": claims["guarantee"],
+        "not_after": appraised.not_after(),
+        "checks": take("checks"),
+        "connect_ms": timings.total().as_secs_f64() * 1000.0,
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
 }

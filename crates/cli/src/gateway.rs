@@ -1,13 +1,207 @@
-//! `confide gateway`.
+//! `confide gateway`: attested TLS in front of a model server.
 
-use std::process::ExitCode;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
-use crate::error::CliError;
+use clap::ValueEnum;
+use confide_channel::Binding;
+use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
+use confide_fake_attester::FakeAttester;
+use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+use crate::{
+    error::{CliError, read_file},
+    process,
+};
+
+/// The upstream is on the same machine or network; if it is silent for this long its model is
+/// unknown.
+const MODELS_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Arguments.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Where clients connect; port 0 takes any free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// The model server behind it: http://HOST[:PORT][/PATH]
+    #[arg(long, value_name = "URL")]
+    upstream: String,
+    /// How evidence is tied to connections
+    #[arg(long, value_enum, default_value_t = BindingName::Key)]
+    binding: BindingName,
+    /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
+    #[arg(long, value_name = "DIR")]
+    simulate: Option<PathBuf>,
+    /// Staple this collateral instead of the attester's own
+    #[arg(long, value_name = "FILE")]
+    collateral: Option<PathBuf>,
+    /// How long a key lives before a new one takes its place, in seconds
+    #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(60..=604_800))]
+    key_validity_s: u64,
+    /// A further name in the certificate; may be given several times
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Write the certificate as PEM, for clients of `--binding none`
+    #[arg(long, value_name = "FILE")]
+    certificate_out: Option<PathBuf>,
+    /// Print the digest of the effective configuration and end
+    #[arg(long)]
+    print_config_digest: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("gateway is under construction"))
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum BindingName {
+    /// Ordinary TLS without evidence, to compare with
+    None,
+    /// Evidence in the certificate, over the TLS key
+    Key,
+    /// Evidence after the handshake, over this very session
+    Session,
+}
+
+impl From<BindingName> for Binding {
+    fn from(name: BindingName) -> Self {
+        match name {
+            BindingName::None => Binding::None,
+            BindingName::Key => Binding::Key,
+            BindingName::Session => Binding::Session,
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: Args) -> Result<ExitCode, CliError> {
+    let configuration = configuration(&args).await?;
+    if args.print_config_digest {
+        println!("{}", hex::encode(configuration.digest()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let attester = attester(&args)?;
+    let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
+    let guarantee = match (args.binding, simulated) {
+        (BindingName::None, _) => "none",
+        (_, true) => "none (simulated)",
+        (_, false) => configuration.guarantee(),
+    };
+    let options = Options {
+        configuration,
+        key_validity: Duration::from_secs(args.key_validity_s),
+        limits: Limits::default(),
+        names: names(&args),
+    };
+    let gateway = Gateway::new(options, attester, process::unix_now).map_err(CliError::new)?;
+    if let Some(path) = &args.certificate_out {
+        write_certificate(path, &gateway.certificate_pem())?;
+    }
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| CliError::new(format!("cannot listen on {}: {error}", args.listen)))?;
+    let address = listener.local_addr().map_err(CliError::new)?;
+    process::print_ready(address, guarantee, ready_fields(&gateway, simulated));
+    if let Drained::Cut(connections) = gateway.serve(listener, process::asked_to_stop()).await {
+        tracing::warn!(connections, "cut after the drain deadline");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn configuration(args: &Args) -> Result<Configuration, CliError> {
+    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
+        CliError::new(error).hint("give the model server's address, as http://127.0.0.1:8000")
+    })?;
+    let model = confide_gateway::ask_model_manifest(&upstream, MODELS_DEADLINE).await;
+    let mut configuration = Configuration::single(args.binding.into(), upstream);
+    configuration.model_manifest_sha256 = model.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the model is not in the configuration digest");
+        None
+    });
+    Ok(configuration)
+}
+
+fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
+    if args.binding == BindingName::None {
+        return Ok(None);
+    }
+    let Some(folder) = &args.simulate else {
+        return Err(CliError::new(
+            "this gateway has no attester: it talks to no device in this version",
+        )
+        .hint(
+            "make a simulated one with `confide attest --simulate tdx --out DIR` and give \
+             --simulate DIR, or give --binding none for ordinary TLS",
+        ));
+    };
+    let attester = FakeAttester::load(folder).map_err(|error| {
+        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
+    })?;
+    match &args.collateral {
+        None => Ok(Some(Arc::new(attester))),
+        Some(path) => {
+            let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
+            Ok(Some(Arc::new(Stapling { attester, collateral })))
+        }
+    }
+}
+
+/// An attester whose collateral was given by the operator.
+struct Stapling<A> {
+    attester: A,
+    collateral: Vec<u8>,
+}
+
+impl<A: Attest> Attest for Stapling<A> {
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+        self.attester.attest(report_data)
+    }
+
+    fn collateral(&self) -> Option<Vec<u8>> {
+        Some(self.collateral.clone())
+    }
+
+    fn simulated(&self) -> bool {
+        self.attester.simulated()
+    }
+}
+
+/// What a client on this machine may call the gateway, and what the operator adds.
+fn names(args: &Args) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    if !args.listen.ip().is_unspecified() {
+        names.push(args.listen.ip().to_string());
+    }
+    names.extend(args.name.iter().cloned());
+    names.dedup();
+    names
+}
+
+fn write_certificate(path: &Path, pem: &str) -> Result<(), CliError> {
+    std::fs::write(path, pem)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
+}
+
+fn ready_fields(gateway: &Gateway, simulated: bool) -> Map<String, Value> {
+    let configuration = gateway.configuration();
+    let fields = json!({
+        "binding": gateway.binding_name(),
+        "config_digest": hex::encode(configuration.digest()),
+        "model_manifest_sha256": configuration.model_manifest_sha256.map(hex::encode),
+        "simulated": simulated,
+        "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
 }

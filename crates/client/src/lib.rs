@@ -1,1 +1,28 @@
-//! 
+//! The verifying client: no connection without an accepted attestation.
+//!
+//! [`PolicyAppraiser`] decides on evidence, [`Connector`] opens one attested connection,
+//! [`HttpClient`] keeps some of them, and [`serve`] puts an ordinary loopback address before it
+//! for programs that know nothing of attestation.
+
+mod appraiser;
+mod causes;
+mod connector;
+mod endpoint;
+mod error;
+mod hop;
+mod limits;
+mod pool;
+mod proxy;
+
+pub use appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
+pub use causes::with_causes;
+pub use confide_channel::{Binding, Timings};
+pub use connector::{
+    BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,
+    whole_body,
+};
+pub use endpoint::Endpoint;
+pub use error::{Blame, ClientError};
+pub use limits::Limits;
+pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};
+pub use proxy::{Drained, serve};

@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
 use tokio::net::TcpListener;
@@ -57,6 +58,18 @@ impl Gateway {
     /// The certificate that is served now, in DER.
     pub fn certificate_der(&self) -> Vec<u8> {
         self.channel.certificate_der()
+    }
+
+    /// The same as PEM (RFC 7468), for clients that pin it as their root.
+    pub fn certificate_pem(&self) -> String {
+        let base64 = STANDARD.encode(self.certificate_der());
+        let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+        for line in base64.as_bytes().chunks(64) {
+            pem.extend(line.iter().map(|byte| char::from(*byte)));
+            pem.push('\n');
+        }
+        pem.push_str("-----END CERTIFICATE-----\n");
+        pem
     }
 
     /// The effective configuration.

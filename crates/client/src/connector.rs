@@ -1,0 +1,245 @@
+//! Opens connections: TCP or a tunnel, then the channel, then HTTP/1.1.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use confide_channel::{
+    Binding, Client, ClientOptions, PlainClient, Timings,
+    tunnel::{self, TunnelStream},
+};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Body, Incoming},
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+use crate::{Appraised, ClientError, Endpoint, Limits, PolicyAppraiser};
+
+/// Any failure of a body that is being sent.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request: see [`no_body`], [`whole_body`] and [`streamed_body`].
+pub type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
+
+/// A body of no bytes.
+pub fn no_body() -> RequestBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that is there already.
+pub fn whole_body(bytes: impl Into<Bytes>) -> RequestBody {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that comes in pieces.
+pub fn streamed_body<B>(body: B) -> RequestBody
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
+/// Opens connections to one endpoint, each with its own appraisal.
+pub struct Connector {
+    endpoint: Endpoint,
+    target: String,
+    via: Option<String>,
+    way: Way,
+    limits: Limits,
+}
+
+enum Way {
+    Attested(Client<PolicyAppraiser>),
+    Plain(PlainClient),
+}
+
+impl Connector {
+    /// Connections whose evidence `appraiser` accepts; `binding` is `Key` or `Session`.
+    ///
+    /// `via` is the `ws://` address of a tunnel that reaches the endpoint.
+    pub fn attested(
+        endpoint: Endpoint,
+        via: Option<String>,
+        binding: Binding,
+        appraiser: Arc<PolicyAppraiser>,
+        limits: Limits,
+    ) -> Result<Self, ClientError> {
+        let target = endpoint.to_string();
+        let client = Client::new(ClientOptions { binding, deadline: limits.channel }, appraiser)
+            .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
+        Ok(Self { endpoint, target, via, way: Way::Attested(client), limits })
+    }
+
+    /// Ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine behind it:
+    /// what attested connections are compared with. `clock` gives Unix seconds.
+    pub fn dangerous_plain_tls(
+        endpoint: Endpoint,
+        via: Option<String>,
+        root_der: &[u8],
+        clock: fn() -> u64,
+        limits: Limits,
+    ) -> Result<Self, ClientError> {
+        let target = endpoint.to_string();
+        let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
+        let client = PlainClient::new(options, root_der, clock)
+            .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
+        Ok(Self { endpoint, target, via, way: Way::Plain(client), limits })
+    }
+
+    /// The attested end.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Opens one connection, appraises the peer and starts HTTP on it.
+    pub async fn connect(&self) -> Result<Connection, ClientError> {
+        let started = Instant::now();
+        match &self.via {
+            None => {
+                let stream = self
+                    .in_time(TcpStream::connect(&self.target))
+                    .await?
+                    .map_err(|source| ClientError::Dial { target: self.target.clone(), source })?;
+                // A request is a small write and must not wait for an earlier acknowledgement.
+                let _ = stream.set_nodelay(true);
+                self.secure(stream, started.elapsed(), DIRECT_ROUND_TRIPS).await
+            }
+            Some(via) => {
+                let stream = tunnel::dial(via, &self.target, self.limits.dial)
+                    .await
+                    .map_err(|source| self.channel_error(source))?;
+                self.secure(stream, started.elapsed(), TunnelStream::ROUND_TRIPS).await
+            }
+        }
+    }
+
+    async fn secure<S>(
+        &self,
+        stream: S,
+        dial: Duration,
+        round_trips: u32,
+    ) -> Result<Connection, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match &self.way {
+            Way::Attested(client) => {
+                let attested = client
+                    .connect(self.endpoint.host(), stream)
+                    .await
+                    .map_err(|source| self.channel_error(source))?;
+                let (stream, appraised, channel) = attested.into_parts();
+                self.http(stream, Some(appraised), dial, channel.over(round_trips)).await
+            }
+            Way::Plain(client) => {
+                let connected = client
+                    .connect(self.endpoint.host(), stream)
+                    .await
+                    .map_err(|source| self.channel_error(source))?;
+                let channel = connected.timings.over(round_trips);
+                self.http(connected.stream, None, dial, channel).await
+            }
+        }
+    }
+
+    async fn http<S>(
+        &self,
+        stream: S,
+        appraised: Option<Appraised>,
+        dial: Duration,
+        channel: Timings,
+    ) -> Result<Connection, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::Builder::new()
+            .max_header_size(self.limits.head_bytes)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ClientError::Http)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended early");
+            }
+        });
+        let timings = ConnectTimings { dial, channel };
+        Ok(Connection { sender, appraised, timings, opened: Instant::now() })
+    }
+
+    async fn in_time<T>(&self, dial: impl Future<Output = T>) -> Result<T, ClientError> {
+        let deadline = self.limits.dial;
+        tokio::time::timeout(deadline, dial)
+            .await
+            .map_err(|_| ClientError::DialTimeout { target: self.target.clone(), deadline })
+    }
+
+    fn channel_error(&self, source: confide_channel::ChannelError) -> ClientError {
+        ClientError::Channel { target: self.target.clone(), source }
+    }
+}
+
+/// TCP's own.
+const DIRECT_ROUND_TRIPS: u32 = 1;
+
+/// What opening a connection took.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectTimings {
+    /// TCP, or the tunnel with its upgrade.
+    pub dial: Duration,
+    /// Handshake, waiting for evidence, appraisal; round trips include the dial's.
+    pub channel: Timings,
+}
+
+impl ConnectTimings {
+    /// From the first packet to a connection that takes a request.
+    pub fn total(&self) -> Duration {
+        self.dial + self.channel.handshake + self.channel.quote + self.channel.appraisal
+    }
+}
+
+/// One open connection that takes one request at a time.
+pub struct Connection {
+    pub(crate) sender: SendRequest<RequestBody>,
+    pub(crate) opened: Instant,
+    appraised: Option<Appraised>,
+    timings: ConnectTimings,
+}
+
+impl Connection {
+    /// What the peer's evidence says; `None` on plain TLS, which has none.
+    pub fn appraised(&self) -> Option<&Appraised> {
+        self.appraised.as_ref()
+    }
+
+    /// What opening it took.
+    pub fn timings(&self) -> ConnectTimings {
+        self.timings
+    }
+
+    /// Unix seconds after which the claims are not to be believed; `None` on plain TLS.
+    pub fn not_after(&self) -> Option<u64> {
+        self.appraised.as_ref().map(|appraised| appraised.not_after())
+    }
+
+    /// Sends one request; the address is a path, and `Host` is the caller's to set.
+    ///
+    /// The answer's body has to be read to its end before the next request can be sent.
+    pub async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.sender.ready().await.map_err(ClientError::Http)?;
+        self.sender.send_request(request).await.map_err(ClientError::Http)
+    }
+}

@@ -1,0 +1,129 @@
+//! Why there is no answer, by the party at fault.
+
+use std::{io, time::Duration};
+
+use confide_channel::{ChannelError, Fault, TunnelError};
+
+use crate::AppraisalError;
+
+/// What went wrong between a request and its answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The address of the server cannot be used.
+    #[error("server address `{url}` is not usable: wanted {wanted}, got {got}")]
+    Url {
+        /// The address as it was given.
+        url: String,
+        /// What an address has to be.
+        wanted: &'static str,
+        /// What it was.
+        got: String,
+    },
+    /// No TCP connection came about.
+    #[error("{target} cannot be reached: {source}")]
+    Dial {
+        /// Host and port that were dialled.
+        target: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// TCP or the tunnel took too long.
+    #[error("{target} cannot be reached: no connection within {deadline:?}")]
+    DialTimeout {
+        /// Host and port that were dialled.
+        target: String,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// The attested channel was not opened.
+    #[error("attested channel to {target} was not opened: {source}")]
+    Channel {
+        /// Host and port of the attested end.
+        target: String,
+        /// In which phase, and why.
+        source: ChannelError,
+    },
+    /// All connections of the pool stayed busy.
+    #[error("no connection became free within {deadline:?}: wanted one of {connections}")]
+    Busy {
+        /// The limit of the pool.
+        connections: usize,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// The attested end did not start its answer.
+    #[error("no answer started within {deadline:?}")]
+    Slow {
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// HTTP on an accepted connection failed.
+    #[error("connection broke before the answer: {0}")]
+    Http(#[source] hyper::Error),
+    /// A request that cannot be sent.
+    #[error("request is not usable: {0}")]
+    Request(#[source] http::Error),
+}
+
+/// Whom to turn to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The peer's evidence, or the lack of it: a second try gives the same answer.
+    Evidence,
+    /// The network, or a peer that is silent or broken.
+    Network,
+    /// What this program was given.
+    Local,
+}
+
+impl ClientError {
+    /// Whom to turn to.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Url { .. } | Self::Request(_) => Blame::Local,
+            Self::Channel { source, .. } => blame_channel(source),
+            _ => Blame::Network,
+        }
+    }
+
+    /// The check that failed, where evidence is to blame: a name that a policy's author knows.
+    pub fn failed_check(&self) -> Option<&str> {
+        let Self::Channel { source, .. } = self else { return None };
+        match source {
+            ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
+            ChannelError::NoEvidence
+            | ChannelError::Extension { .. }
+            | ChannelError::Tagged(_)
+            | ChannelError::Claims(_)
+            | ChannelError::Message { .. } => Some("evidence"),
+            other => other.rejection::<AppraisalError>().map(AppraisalError::failed_check),
+        }
+    }
+
+    /// Why the evidence was not accepted, in the appraiser's words.
+    pub fn rejection(&self) -> Option<&AppraisalError> {
+        match self {
+            Self::Channel { source, .. } => source.rejection(),
+            _ => None,
+        }
+    }
+}
+
+fn blame_channel(error: &ChannelError) -> Blame {
+    match error {
+        ChannelError::KeyMismatch { .. }
+        | ChannelError::Reflected
+        | ChannelError::NoEvidence
+        | ChannelError::Extension { .. }
+        | ChannelError::Tagged(_)
+        | ChannelError::Claims(_)
+        | ChannelError::Message { .. } => Blame::Evidence,
+        ChannelError::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Blame::Local,
+        other => match other.fault() {
+            Fault::Evidence => Blame::Evidence,
+            Fault::Local => Blame::Local,
+            _ => Blame::Network,
+        },
+    }
+}

@@ -1,0 +1,84 @@
+//! Header fields that speak of one connection only (RFC 9110 section 7.6.1).
+
+use http::{
+    HeaderMap, HeaderName,
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
+};
+
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    // hyper answers `100 Continue` itself, as soon as the body is asked for.
+    EXPECT,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("proxy-authenticate"),
+];
+
+/// Removes what must not be forwarded, and whatever the `Connection` field names besides.
+///
+/// A message with both `Transfer-Encoding` and `Content-Length` loses the latter: two lengths are
+/// how one request is smuggled inside another (RFC 9112 section 6.1).
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    if headers.contains_key(CONNECTION) {
+        for name in named_by_connection(headers) {
+            headers.remove(name);
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // Naming a field that frames the message would change where its body ends.
+        .filter(|name| *name != CONTENT_LENGTH)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_one_connection_and_those_it_names_are_removed() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Private"),
+            ("connection", "content-length"),
+            ("x-private", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("upgrade", "websocket"),
+            ("authorization", "Bearer secret"),
+            ("content-length", "3"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        remove_hop_by_hop(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["authorization", "content-length"]);
+    }
+
+    #[test]
+    fn a_message_with_two_lengths_keeps_none() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TRANSFER_ENCODING, "chunked".parse().unwrap());
+        headers.insert(CONTENT_LENGTH, "5".parse().unwrap());
+        remove_hop_by_hop(&mut headers);
+        assert!(headers.is_empty());
+    }
+}

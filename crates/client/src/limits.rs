@@ -1,0 +1,54 @@
+//! The limit at every door of the client, with its reason.
+
+use std::time::Duration;
+
+/// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// TCP, and with a tunnel its upgrade.
+    pub dial: Duration,
+    /// TLS handshake, evidence and its appraisal together.
+    pub channel: Duration,
+    /// Connections to the attested end at once.
+    pub connections: usize,
+    /// How long a request waits for one of them.
+    pub queue: Duration,
+    /// From sending a request to the head of its answer. An answer that is not streamed starts
+    /// when its last token is made, so this covers a whole long generation.
+    pub response_start: Duration,
+    /// The longest pause between two pieces of an answer. A model may think between tokens.
+    pub response_pause: Duration,
+    /// How long an unused connection is kept: less than the gateway keeps it, so that a request
+    /// rarely meets a connection that is just being closed.
+    pub idle: Duration,
+    /// How long a connection is used before its successor is appraised anew: the longest time
+    /// for which a revocation or a TCB recovery goes unseen.
+    pub age_max: Duration,
+    /// Connections that the loopback proxy holds at once.
+    pub local_connections: usize,
+    /// From accepting a local connection, or its last answer, to the head of a request.
+    pub local_idle: Duration,
+    /// Request line and header fields together, in bytes.
+    pub head_bytes: usize,
+    /// After the signal to stop: how long running answers may take.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            dial: Duration::from_secs(5),
+            channel: Duration::from_secs(10),
+            connections: 64,
+            queue: Duration::from_secs(30),
+            response_start: Duration::from_secs(600),
+            response_pause: Duration::from_secs(300),
+            idle: Duration::from_secs(240),
+            age_max: Duration::from_secs(900),
+            local_connections: 256,
+            local_idle: Duration::from_secs(300),
+            head_bytes: 64 * 1024,
+            drain: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Keeps attested connections and hands them out for one request each.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Sleep,
+};
+
+use crate::{Appraised, ClientError, ConnectTimings, Connection, Connector, Limits, RequestBody};
+
+/// Requests over kept connections to one attested end.
+///
+/// Every new connection is appraised. One whose claims have run out, or that is older than
+/// [`Limits::age_max`], is dropped before the next request, never used silently.
+pub struct HttpClient {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connector: Connector,
+    idle: Mutex<Vec<Idle>>,
+    slots: Arc<Semaphore>,
+    host: HeaderValue,
+    limits: Limits,
+    clock: fn() -> u64,
+    latest: Mutex<Option<Appraised>>,
+}
+
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+/// An answer, and whether a connection was opened for it.
+pub struct Answer {
+    /// The head, and the body as it comes.
+    pub response: Response<AnswerBody>,
+    /// What opening the connection took; `None` where a kept one served.
+    pub opened: Option<ConnectTimings>,
+}
+
+impl HttpClient {
+    /// A client without connections yet. `clock` gives Unix seconds.
+    pub fn new(connector: Connector, limits: Limits, clock: fn() -> u64) -> Self {
+        let authority = connector.endpoint().to_string();
+        // An endpoint was read from an address, whose bytes a header value may hold.
+        let host = HeaderValue::from_str(&authority)
+            .unwrap_or_else(|_| HeaderValue::from_static("attested"));
+        Self {
+            shared: Arc::new(Shared {
+                connector,
+                idle: Mutex::new(Vec::new()),
+                slots: Arc::new(Semaphore::new(limits.connections)),
+                host,
+                limits,
+                clock,
+                latest: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// Opens one connection now and keeps it: whoever calls this knows whether the evidence is
+    /// accepted before the first request.
+    pub async fn open(&self) -> Result<(Option<Appraised>, ConnectTimings), ClientError> {
+        let connection = self.shared.connect().await?;
+        let opened = (connection.appraised().cloned(), connection.timings());
+        self.shared.keep(connection);
+        Ok(opened)
+    }
+
+    /// What the newest connection's evidence says.
+    pub fn latest_appraised(&self) -> Option<Appraised> {
+        lock(&self.shared.latest).clone()
+    }
+
+    /// Sends one request over a kept or a new connection. The address is a path; `Host` is set.
+    ///
+    /// A request is repeated only where a kept connection turned out to be closed before the
+    /// first byte was sent.
+    pub async fn request(&self, request: Request<RequestBody>) -> Result<Answer, ClientError> {
+        let shared = &self.shared;
+        let mut request = request;
+        request.headers_mut().insert(header::HOST, shared.host.clone());
+        let permit = shared.permit().await?;
+        loop {
+            let (mut connection, opened) = match shared.kept().await {
+                Some(connection) => (connection, None),
+                None => {
+                    let connection = shared.connect().await?;
+                    let timings = connection.timings();
+                    (connection, Some(timings))
+                }
+            };
+            let sent = connection.sender.try_send_request(request);
+            let deadline = shared.limits.response_start;
+            match tokio::time::timeout(deadline, sent).await {
+                Err(_) => return Err(ClientError::Slow { deadline }),
+                Ok(Ok(response)) => {
+                    let lease = Lease { connection, shared: shared.clone(), _permit: permit };
+                    let pause = shared.limits.response_pause;
+                    let response = response.map(|body| AnswerBody::new(body, lease, pause));
+                    return Ok(Answer { response, opened });
+                }
+                Ok(Err(mut failed)) => match failed.take_message() {
+                    Some(unsent) if opened.is_none() => request = unsent,
+                    _ => return Err(ClientError::Http(failed.into_error())),
+                },
+            }
+        }
+    }
+
+    /// Connections that wait for a request.
+    pub fn idle_connections(&self) -> usize {
+        lock(&self.shared.idle).len()
+    }
+}
+
+impl Shared {
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, ClientError> {
+        let Limits { queue: deadline, connections, .. } = self.limits;
+        match tokio::time::timeout(deadline, self.slots.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(ClientError::Busy { connections, deadline }),
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, ClientError> {
+        let connection = self.connector.connect().await?;
+        if let Some(appraised) = connection.appraised() {
+            *lock(&self.latest) = Some(appraised.clone());
+        }
+        let timings = connection.timings();
+        tracing::debug!(
+            dial_us = timings.dial.as_micros() as u64,
+            handshake_us = timings.channel.handshake.as_micros() as u64,
+            quote_us = timings.channel.quote.as_micros() as u64,
+            appraisal_us = timings.channel.appraisal.as_micros() as u64,
+            "connection opened"
+        );
+        Ok(connection)
+    }
+
+    /// The connection used last that may still be used; those that may not are dropped.
+    async fn kept(&self) -> Option<Connection> {
+        loop {
+            let Idle { mut connection, since } = lock(&self.idle).pop()?;
+            if self.is_spent(&connection) || since.elapsed() > self.limits.idle {
+                continue;
+            }
+            // Its last answer was read to the end, so it is ready at once or closed.
+            let ready = tokio::time::timeout(READY_DEADLINE, connection.sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn keep(&self, connection: Connection) {
+        if !connection.sender.is_closed() && !self.is_spent(&connection) {
+            lock(&self.idle).push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    fn is_spent(&self, connection: &Connection) -> bool {
+        let ran_out = connection.not_after().is_some_and(|end| (self.clock)() >= end);
+        ran_out || connection.opened.elapsed() > self.limits.age_max
+    }
+}
+
+/// A connection that is not ready this long after its last answer is stuck.
+const READY_DEADLINE: Duration = Duration::from_secs(1);
+
+/// A panic elsewhere leaves a list of connections that is still a list of connections.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Lease {
+    connection: Connection,
+    shared: Arc<Shared>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The body of an answer. Read to its end it gives the connection back; dropped earlier it
+/// closes the connection, so that the other end stops working.
+pub struct AnswerBody {
+    inner: Incoming,
+    lease: Option<Lease>,
+    pause_limit: Duration,
+    pause: Option<Pin<Box<Sleep>>>,
+    paused: bool,
+}
+
+/// Why an answer broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerBroken {
+    /// The connection ended before the answer did.
+    #[error("answer broke off: {0}")]
+    Broken(#[source] hyper::Error),
+    /// Nothing came for too long.
+    #[error("answer paused too long: wanted at most {limit:?}")]
+    Paused {
+        /// The limit.
+        limit: Duration,
+    },
+}
+
+impl AnswerBody {
+    fn new(inner: Incoming, lease: Lease, pause_limit: Duration) -> Self {
+        let mut body = Self { inner, lease: Some(lease), pause_limit, pause: None, paused: false };
+        body.give_back_at_end();
+        body
+    }
+
+    fn give_back_at_end(&mut self) {
+        if self.inner.is_end_stream() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(Lease { connection, shared, _permit }) = self.lease.take() {
+            shared.keep(connection);
+        }
+    }
+
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<AnswerBroken> {
+        let limit = self.pause_limit;
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        if !self.paused {
+            self.paused = true;
+            pause.as_mut().reset(tokio::time::Instant::now() + limit);
+        }
+        pause.as_mut().poll(cx).map(|()| AnswerBroken::Paused { limit })
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = AnswerBroken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerBroken>>> {
+        let outcome = match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Pending => self.poll_pause(cx).map(|fault| Some(Err(fault))),
+            Poll::Ready(frame) => {
+                self.paused = false;
+                Poll::Ready(frame.map(|frame| frame.map_err(AnswerBroken::Broken)))
+            }
+        };
+        match &outcome {
+            Poll::Ready(None) => self.give_back(),
+            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
+            // A broken connection is dropped with its lease, at once.
+            Poll::Ready(Some(Err(_))) => self.lease = None,
+            Poll::Pending => {}
+        }
+        outcome
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,249 @@
+//! A loopback address for any HTTP client, answered over attested connections.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body_util::{Either, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+use crate::{
+    AnswerBody, Blame, ClientError, HttpClient, Limits, hop::remove_hop_by_hop, streamed_body,
+    with_causes,
+};
+
+/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+type LocalBody = Either<AnswerBody, Full<Bytes>>;
+
+/// How the end went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every running answer was finished.
+    Completely,
+    /// The deadline came first; this many connections were cut.
+    Cut(usize),
+}
+
+/// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
+///
+/// Adds nothing to a request and keeps nothing of it. An answer that breaks off reaches the local
+/// client as a broken stream.
+pub async fn serve(
+    listener: TcpListener,
+    client: Arc<HttpClient>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) -> Drained {
+    let names = LocalNames::of(&listener);
+    let slots = Arc::new(Semaphore::new(limits.local_connections));
+    let (closing, _) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = async {
+            let slot = slots.clone().acquire_owned().await.ok();
+            (listener.accept().await, slot)
+        };
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            (accepted, slot) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let local = Local { client: client.clone(), names };
+                    let closing = closing.subscribe();
+                    connections.spawn(async move {
+                        connection(stream, local, limits, closing).await;
+                        drop(slot);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no connection could be accepted");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    let _ = closing.send(());
+    let finished = async { while connections.join_next().await.is_some() {} };
+    match tokio::time::timeout(limits.drain, finished).await {
+        Ok(()) => Drained::Completely,
+        Err(_) => {
+            let cut = connections.len();
+            connections.shutdown().await;
+            Drained::Cut(cut)
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    local: Local,
+    limits: Limits,
+    mut closing: watch::Receiver<()>,
+) {
+    // A token is a small write: without this each would wait for the acknowledgement of the last.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let local = local.clone();
+        async move { Ok::<_, Infallible>(local.answer(request).await) }
+    });
+    let mut http = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.local_idle)
+            .max_header_size(limits.head_bytes)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            ended = http.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "local connection ended early");
+                }
+                return;
+            }
+            _ = closing.changed(), if !stopping => {
+                stopping = true;
+                http.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Local {
+    client: Arc<HttpClient>,
+    names: LocalNames,
+}
+
+impl Local {
+    async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
+        if request.method() == Method::CONNECT {
+            let message = "CONNECT is not forwarded";
+            return error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        }
+        if !self.names.cover(request.headers()) {
+            let message = "host is not this address: a web page may be behind this request";
+            return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
+        }
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().cloned();
+        head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
+        head.version = Version::HTTP_11;
+        remove_hop_by_hop(&mut head.headers);
+        let request = Request::from_parts(head, streamed_body(body));
+        match self.client.request(request).await {
+            Ok(answer) => {
+                let (mut head, body) = answer.response.into_parts();
+                remove_hop_by_hop(&mut head.headers);
+                Response::from_parts(head, Either::Left(body))
+            }
+            Err(failure) => explain(&failure),
+        }
+    }
+}
+
+/// The names under which a local client may call the listener.
+///
+/// A web page that makes its own name resolve to 127.0.0.1 still sends that name as `Host`.
+#[derive(Clone, Copy)]
+struct LocalNames {
+    listen: Option<SocketAddr>,
+}
+
+impl LocalNames {
+    fn of(listener: &TcpListener) -> Self {
+        // Beyond loopback the names are not known, and whoever listens there was warned.
+        Self { listen: listener.local_addr().ok().filter(|address| address.ip().is_loopback()) }
+    }
+
+    fn cover(&self, headers: &HeaderMap) -> bool {
+        if self.listen.is_none() {
+            return true;
+        }
+        let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
+            return false;
+        };
+        let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
+        let name = authority.host();
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        bare.eq_ignore_ascii_case("localhost")
+            || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// An error as OpenAI writes it. A refusal names the check that failed.
+fn explain(failure: &ClientError) -> Response<LocalBody> {
+    let text = with_causes(failure);
+    tracing::warn!(error = %text, "request not answered");
+    let status = match failure {
+        ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
+        ClientError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    match failure.blame() {
+        Blame::Evidence => {
+            let check = failure.failed_check().unwrap_or("evidence");
+            let message = format!("evidence is not accepted: check `{check}` failed: {text}");
+            error(status, "evidence_rejected", &message)
+        }
+        _ => error(status, "attested_end_unavailable", &text),
+    }
+}
+
+fn error(status: StatusCode, code: &str, message: &str) -> Response<LocalBody> {
+    let body = Bytes::from(
+        serde_json::json!({
+            "error": { "message": message, "type": "confide_error", "param": null, "code": code }
+        })
+        .to_string(),
+    );
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(Either::Right(Full::new(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_LENGTH, length);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_with_another_name_does_not_reach_a_loopback_listener() {
+        let names = LocalNames { listen: Some("127.0.0.1:8080".parse().unwrap()) };
+        for (host, wanted) in [
+            ("127.0.0.1:8080", true),
+            ("LocalHost:8080", true),
+            ("[::1]:8080", true),
+            ("evil.example:8080", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            assert_eq!(names.cover(&headers), wanted, "{host}");
+        }
+        assert!(!names.cover(&HeaderMap::new()));
+        assert!(LocalNames { listen: None }.cover(&HeaderMap::new()));
+    }
+}
