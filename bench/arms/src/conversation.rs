@@ -1,0 +1,173 @@
+//! One streamed chat completion over an open connection, and when its tokens came.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use confide_client::{Connection, RequestBody, whole_body, with_causes};
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::Outcome;
+
+/// An open connection of any kind, and what opening it took.
+pub(crate) struct Link {
+    wire: Wire,
+    pub(crate) guarantee: String,
+    pub(crate) simulated: bool,
+    pub(crate) round_trips: u32,
+    pub(crate) handshake_ms: f64,
+    pub(crate) quote_ms: f64,
+    pub(crate) appraisal_ms: f64,
+}
+
+enum Wire {
+    Channel(Connection),
+    Plain(SendRequest<RequestBody>),
+}
+
+impl From<Connection> for Link {
+    fn from(connection: Connection) -> Self {
+        let channel = connection.timings().channel;
+        let appraised = connection.appraised();
+        Self {
+            guarantee: appraised.map_or("none".into(), |appraised| appraised.guarantee().into()),
+            simulated: appraised.is_some_and(|appraised| appraised.is_simulated()),
+            round_trips: channel.round_trips,
+            handshake_ms: channel.handshake.as_secs_f64() * 1e3,
+            quote_ms: channel.quote.as_secs_f64() * 1e3,
+            appraisal_ms: channel.appraisal.as_secs_f64() * 1e3,
+            wire: Wire::Channel(connection),
+        }
+    }
+}
+
+impl Link {
+    /// HTTP without TLS, to a process on this machine.
+    pub(crate) async fn plain(address: &str) -> Outcome<Self> {
+        let error = |error: &dyn std::error::Error| with_causes(error);
+        let tcp = tokio::net::TcpStream::connect(address).await.map_err(|e| error(&e))?;
+        tcp.set_nodelay(true).map_err(|e| error(&e))?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp))
+            .await
+            .map_err(|e| error(&e))?;
+        tokio::spawn(connection);
+        Ok(Self {
+            wire: Wire::Plain(sender),
+            guarantee: "as the proxy that this reaches".into(),
+            simulated: false,
+            round_trips: 1,
+            handshake_ms: 0.0,
+            quote_ms: 0.0,
+            appraisal_ms: 0.0,
+        })
+    }
+
+    async fn send(&mut self, request: Request<RequestBody>) -> Outcome<Response<Incoming>> {
+        match &mut self.wire {
+            Wire::Channel(connection) => {
+                connection.send(request).await.map_err(|error| with_causes(&error))
+            }
+            Wire::Plain(sender) => {
+                sender.ready().await.map_err(|error| with_causes(&error))?;
+                sender.send_request(request).await.map_err(|error| with_causes(&error))
+            }
+        }
+    }
+}
+
+/// What is asked in every request of a run.
+pub(crate) struct Order {
+    pub(crate) tokens: u64,
+    pub(crate) seed: u64,
+    pub(crate) model: String,
+}
+
+/// What came back, and when.
+pub(crate) struct Told {
+    /// From the scheduled instant to the first non-empty content.
+    pub(crate) first: Duration,
+    /// From the scheduled instant to the end of the stream.
+    pub(crate) total: Duration,
+    /// Pieces of content; the engine sends one per token.
+    pub(crate) tokens: u64,
+    pub(crate) text_sha256: String,
+}
+
+/// Sends one request and reads the stream to its end, which has to be `data: [DONE]`.
+pub(crate) async fn converse(
+    link: &mut Link,
+    order: &Order,
+    number: u64,
+    due: Instant,
+) -> Outcome<Told> {
+    let body = json!({
+        "model": order.model, "stream": true, "max_tokens": order.tokens,
+        "seed": order.seed, "temperature": 0,
+        "messages": [{ "role": "user",
+                       "content": format!("Question {number} of block seed {}.", order.seed) }],
+    });
+    let request = Request::post("/v1/chat/completions")
+        .header(header::HOST, "model")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(whole_body(body.to_string()))
+        .map_err(|error| error.to_string())?;
+    let response = link.send(request).await?;
+    let status = response.status();
+    let mut body = response.into_body();
+    let mut stream = Stream::default();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| format!("the stream broke: {}", with_causes(&error)))?;
+        if let Ok(bytes) = frame.into_data() {
+            stream.take(&bytes, due)?;
+        }
+    }
+    let total = due.elapsed();
+    if !status.is_success() || !stream.done {
+        let rest = String::from_utf8_lossy(&stream.pending).into_owned();
+        return Err(format!("wanted a stream that ends in [DONE], got status {status}: {rest}"));
+    }
+    let first = stream.first.ok_or("the stream had no content")?;
+    let text_sha256 = hex::encode(stream.text.finalize());
+    Ok(Told { first, total, tokens: stream.tokens, text_sha256 })
+}
+
+/// Server-sent events as they come in.
+#[derive(Default)]
+struct Stream {
+    pending: Vec<u8>,
+    first: Option<Duration>,
+    tokens: u64,
+    text: Sha256,
+    done: bool,
+}
+
+impl Stream {
+    fn take(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
+        self.pending.extend_from_slice(bytes);
+        let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
+        let rest = self.pending.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.pending, rest);
+        for line in lines.split(|byte| *byte == b'\n') {
+            let Some(data) = line.strip_prefix(b"data: ") else { continue };
+            if data.trim_ascii() == b"[DONE]" {
+                self.done = true;
+                continue;
+            }
+            let event: Value = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+            if let Some(error) = event.get("error") {
+                return Err(format!("the server says {error}"));
+            }
+            let content = event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+            if !content.is_empty() {
+                self.first.get_or_insert_with(|| due.elapsed());
+                self.tokens += 1;
+                self.text.update(content);
+            }
+        }
+        Ok(())
+    }
+}

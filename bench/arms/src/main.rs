@@ -1,0 +1,60 @@
+//! `confide-arm`: our arms of the bench, one file each, and the relay that adds a known delay.
+//!
+//! An arm speaks `bench/PROTOCOL.md` on standard input and output. It is a client or a component
+//! of the product in a process of its own, so that a peer can stand in its place.
+
+mod chat;
+mod conversation;
+mod generate;
+mod nested;
+mod relay;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "confide-arm", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    arm: Arm,
+}
+
+#[derive(Subcommand)]
+enum Arm {
+    /// Chat completions over plain or attested TLS, directly or through a tunnel.
+    Chat(chat::Args),
+    /// Quote generation by the simulated attester.
+    Generate(generate::Args),
+    /// Bulk transfer through one or two layers of TLS on loopback.
+    Nested(nested::Args),
+    /// A TCP relay that adds a round-trip delay (a service, not an arm).
+    Relay(relay::Args),
+    /// Appraisal of a quote.
+    Verify(verify::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().arm {
+        Arm::Chat(args) => chat::run(args),
+        Arm::Generate(args) => generate::run(args),
+        Arm::Nested(args) => nested::run(args),
+        Arm::Relay(args) => relay::run(args),
+        Arm::Verify(args) => verify::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("confide-arm: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What these programs fail with: a text for the person who reads the arm's log.
+type Outcome<T = ()> = Result<T, String>;
+
+fn read(path: &std::path::Path) -> Outcome<Vec<u8>> {
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}

@@ -1,0 +1,112 @@
+//! Appraisal of one quote, again and again.
+//!
+//! By default from bytes to verdict with nothing kept in between, parsing of the collateral's JSON
+//! included. `--keep parsed` keeps the parsed endorsements, `--keep verified` also the outcome of
+//! their own five signatures, as a relying party with cached collateral does.
+
+use std::{path::PathBuf, time::Duration};
+
+use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
+use confide_verifier::{
+    Appraised, Crypto, Endorsements, Evidence, Policy, Rejection, RootKind, UnixTime, appraise,
+};
+use confide_verifier_aws_lc::AwsLc;
+use serde_json::json;
+
+use crate::{Outcome, read};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The quote.
+    #[arg(long)]
+    quote: PathBuf,
+    /// Its collateral (JSON).
+    #[arg(long)]
+    collateral: PathBuf,
+    /// The time of appraisal, unix seconds.
+    #[arg(long)]
+    at: u64,
+    /// A policy; without it, the default policy of the platform.
+    #[arg(long)]
+    policy: Option<PathBuf>,
+    /// What is kept from one appraisal to the next: nothing, parsed or verified.
+    #[arg(long, default_value = "nothing")]
+    keep: String,
+}
+
+struct Input {
+    quote: Vec<u8>,
+    collateral: Vec<u8>,
+    policy: Policy,
+    at: UnixTime,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let policy = match &args.policy {
+        None => Policy::default(),
+        Some(path) => {
+            let text = String::from_utf8(read(path)?).map_err(|error| error.to_string())?;
+            Policy::from_toml(&text).map_err(|error| error.to_string())?
+        }
+    };
+    let input = Input {
+        quote: read(&args.quote)?,
+        collateral: read(&args.collateral)?,
+        policy,
+        at: UnixTime::since_unix_epoch(Duration::from_secs(args.at)),
+    };
+    let accepted = input.from_bytes()?;
+    let hello = Hello {
+        arm: format!("confide verify, {} kept", args.keep),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: accepted.root().kind == RootKind::Custom,
+        guarantee: None,
+        threads: 128,
+        note: Some(format!("evidence: {}", args.quote.display())),
+    };
+    let endorsements = Endorsements::parse(&input.collateral).map_err(|error| error.to_string())?;
+    let verified = endorsements
+        .verify(&input.policy.roots, input.at, &AwsLc)
+        .map_err(|error| error.to_string())?;
+    speak(&hello, |order| match args.keep.as_str() {
+        "nothing" => measure(order, || input.from_bytes()),
+        "parsed" => measure(order, || {
+            let crypto: &dyn Crypto = &AwsLc;
+            let appraised =
+                appraise(&input.evidence(), &endorsements, &input.policy, input.at, crypto);
+            said(appraised)
+        }),
+        "verified" => measure(order, || {
+            said(verified.appraise(&input.evidence(), &input.policy, input.at, &AwsLc))
+        }),
+        other => Err(format!("--keep {other}: wanted nothing, parsed or verified")),
+    })
+    .map_err(|error| error.to_string())
+}
+
+impl Input {
+    fn evidence(&self) -> Evidence<'_> {
+        Evidence { quote: &self.quote, claims: None, report_data: None }
+    }
+
+    fn from_bytes(&self) -> Outcome<Appraised> {
+        let endorsements =
+            Endorsements::parse(&self.collateral).map_err(|error| error.to_string())?;
+        said(appraise(&self.evidence(), &endorsements, &self.policy, self.at, &AwsLc))
+    }
+}
+
+fn said(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
+    outcome.map_err(|rejection| rejection.to_string())
+}
+
+fn measure(order: &Run, work: impl Fn() -> Outcome<Appraised> + Sync) -> Outcome<Report> {
+    order.knows_only(&["workers"])?;
+    repeat_in_threads(
+        order,
+        "verify",
+        order.number("workers", 1)?,
+        work,
+        |count, last| json!({ "accepted": count, "tcb_status": last.tcb_status().as_str() }),
+    )
+}

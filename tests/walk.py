@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Does what the README says, literally, and looks at what comes back.
+
+usage: walk.py BINARY [README]
+Every code line of the section "Start every piece yourself" is run in an empty folder, in order. A long-running command must
+print its ready line, answer while the others run, and end with status 0 on SIGTERM. A line marked `# refused` must end with
+status 1. Ports are replaced by free ones, so that a busy machine changes nothing.
+"""
+import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
+
+LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
+READY_SECONDS = 60
+COMMAND_SECONDS = 180
+
+
+def main():
+    binary = pathlib.Path(sys.argv[1]).resolve()
+    readme = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md")
+    environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
+    running = {}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for command, refused in commands(readme.read_text()):
+                print("$", command, flush=True)
+                step(command, refused, folder, environment, running)
+        finally:
+            ends = [end(process) for process in running.values()]
+    if any(ends):
+        sys.exit(f"walk: a command did not end with status 0 on SIGTERM: {ends}")
+    print("walk: every line of the README did what it says")
+
+
+def commands(readme):
+    """The code lines of the section, continued lines joined, each with whether it must be refused."""
+    section = readme.split("## Start every piece yourself", 1)[1].split("\n## ", 1)[0]
+    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+    ports = {}
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith(("confide ", "curl ", "sed ", "cp ")):
+            line = re.sub(r"127\.0\.0\.1:(\d+)", lambda m: f"127.0.0.1:{ports.setdefault(m[1], free_port())}", line)
+            command, _, remark = line.partition("  # ")
+            yield command.strip(), remark.strip().startswith("refused")
+
+
+def free_port():
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return door.getsockname()[1]
+
+
+def step(command, refused, folder, environment, running):
+    parts = command.split(" && ")
+    for part in parts[:-1]:
+        subprocess.run(part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS)
+    last = parts[-1]
+    words = last.split()
+    if words[0] == "confide" and words[1] in LONG_RUNNING and not refused:
+        listen = words[words.index("--listen") + 1]
+        if listen in running:
+            if end(running.pop(listen)):
+                sys.exit(f"walk: {listen} did not end with status 0")
+        running[listen] = start(last, folder, environment)
+        return
+    done = subprocess.run(last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    print((done.stdout + done.stderr)[-600:])
+    wanted = 1 if refused else 0
+    if done.returncode != wanted:
+        sys.exit(f"walk: wanted status {wanted}, got {done.returncode}")
+    if words[0] == "curl" and ("data: [DONE]" not in done.stdout or '"content"' not in done.stdout):
+        sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
+
+
+def start(command, folder, environment):
+    process = subprocess.Popen("exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        line = process.stdout.readline() if waiting.select(READY_SECONDS) else b""
+    if not line or not json.loads(line).get("ready"):
+        process.kill()
+        sys.exit(f"walk: wanted a ready line, got {line!r}")
+    print(line.decode().strip(), flush=True)
+    return process
+
+
+def end(process):
+    """Ends a long-running command; gives its status, which must be 0."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return "no end within 30 s"
+
+
+if __name__ == "__main__":
+    main()
