@@ -73,7 +73,8 @@ pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<
         let wanted = "key usage to sign certificates and revocation lists";
         return Err(Reason::CertificateUse { subject, wanted });
     }
-    if !role.is_ca() && !(usage.digital_signature && !usage.key_cert_sign && !usage.crl_sign) {
+    let signs_data_only = usage.digital_signature && !usage.key_cert_sign && !usage.crl_sign;
+    if !role.is_ca() && !signs_data_only {
         let wanted = "key usage to sign data and nothing else";
         return Err(Reason::CertificateUse { subject, wanted });
     }

@@ -53,6 +53,7 @@ pub(crate) enum Step {
     QeEnclave,
     QuoteSignature,
     TdxModule,
+    TcbLevel,
     TcbStatus,
     Advisories,
     EvaluationNumber,
@@ -66,7 +67,7 @@ pub(crate) enum Step {
     EvidenceAge,
 }
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "quote_format",
     "root",
     "root_crl",
@@ -80,6 +81,7 @@ const NAMES: [&str; 24] = [
     "qe_enclave",
     "quote_signature",
     "tdx_module",
+    "tcb_level",
     "tcb_status",
     "advisories",
     "evaluation_number",
@@ -127,8 +129,8 @@ impl Checks {
     }
 
     /// Notes why a check does not apply.
-    pub(crate) fn skip(&mut self, step: Step, detail: &'static str) {
-        self.set(step, Outcome::NotEvaluated, Cow::Borrowed(detail));
+    pub(crate) fn skip(&mut self, step: Step, detail: impl Into<Cow<'static, str>>) {
+        self.set(step, Outcome::NotEvaluated, detail.into());
     }
 
     /// Whether a check has passed.

@@ -1,6 +1,6 @@
 //! The endorsements of one platform: read, then verified down from the root.
 
-use alloc::{format, vec::Vec};
+use alloc::{borrow::Cow, format, vec::Vec};
 
 use confide_evidence::{
     ParseError, certificate::Certificate, collateral::Collateral, pem, qe_identity::QeIdentity,
@@ -68,9 +68,7 @@ impl Endorsements {
                 verified.checks = Some(checks);
                 Ok(verified)
             }
-            Err(reason) => {
-                Err(Rejection { checks: checks.into_vec(), ..Rejection::unchecked(reason) })
-            }
+            Err(reason) => Err(Rejection::after(reason, checks)),
         }
     }
 
@@ -81,58 +79,39 @@ impl Endorsements {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<VerifiedEndorsements<'_>, Reason> {
-        let (signer_der, root_der, root) = checks.run(Step::Root, || {
-            let (signer, root_der) = pair("TCB info issuer chain", &self.tcb_chain)?;
-            let sha256 = crypto.sha256(&[root_der]);
-            let Some(kind) = roots.find(&sha256) else {
-                let got = hex::encode(sha256);
-                return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
-            };
-            let detail = format!("{} sha256:{}", kind.as_str(), hex::encode(sha256));
-            Ok(((signer, root_der, Root { kind, sha256 }), detail.into()))
-        })?;
-        let root_certificate = chain::read(Role::Root, root_der, now)?;
+        let RootFound { root, der: root_der, certificate: root_certificate } =
+            checks.run(Step::Root, || self.find_root(roots, now, crypto))?;
         let root_crl = checks.run(Step::RootCrl, || {
             let crl = Crl::read("root CRL", &self.collateral.root_ca_crl, now)?;
             Ok((crl, "dates; signature with the TCB signing certificate".into()))
         })?;
         let anchor_der = CertificateDer::from(root_der);
-        let anchor = chain::anchor(&anchor_der)?;
+        let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
         let signer = checks.run(Step::TcbSigner, || {
-            let signer = chain::read(Role::TcbSigner, signer_der, now)?;
-            chain::verify(Role::TcbSigner, signer_der, &[], &anchor, &root_crl, now, crypto)?;
+            let signer = issuer.tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
             root_crl.lacks(Role::Root.subject(), &root_certificate)?;
             Ok((signer, "issued by the root, not revoked".into()))
         })?;
-        let info = &self.tcb_info;
         checks.run(Step::TcbInfo, || {
-            const SUBJECT: &str = "TCB info";
-            chain::inside(SUBJECT, info.issue_date, info.next_update, now)?;
             let Collateral { tcb_info, tcb_info_signature, .. } = &self.collateral;
-            signed(SUBJECT, &signer, tcb_info, tcb_info_signature, crypto)?;
+            signed("TCB info", &signer, tcb_info, tcb_info_signature, crypto)?;
+            let info = &self.tcb_info;
+            chain::inside("TCB info", info.issue_date, info.next_update, now)?;
             let detail = format!("signed; evaluation {}", info.tcb_evaluation_data_number);
             Ok(((), detail.into()))
         })?;
-        let identity = &self.qe_identity;
         let qe_signer = checks.run(Step::QeIdentity, || {
-            const SUBJECT: &str = "QE identity";
-            chain::inside(SUBJECT, identity.issue_date, identity.next_update, now)?;
+            // Intel signs both documents with one certificate; it is verified once.
             let qe_signer = match &self.qe_chain {
-                None => signer.clone(),
-                Some(chain) => {
-                    let (der, qe_root) = pair("QE identity issuer chain", chain)?;
-                    same_root("root of the QE identity issuer chain", qe_root, root_der)?;
-                    let qe_signer = chain::read(Role::TcbSigner, der, now)?;
-                    if der == signer_der {
-                        signer.clone()
-                    } else {
-                        chain::verify(Role::TcbSigner, der, &[], &anchor, &root_crl, now, crypto)?;
-                        qe_signer
-                    }
+                Some(chain) if *chain != self.tcb_chain => {
+                    issuer.tcb_signer("QE identity issuer chain", chain)?
                 }
+                _ => signer.clone(),
             };
             let Collateral { qe_identity, qe_identity_signature, .. } = &self.collateral;
-            signed(SUBJECT, &qe_signer, qe_identity, qe_identity_signature, crypto)?;
+            signed("QE identity", &qe_signer, qe_identity, qe_identity_signature, crypto)?;
+            let identity = &self.qe_identity;
+            chain::inside("QE identity", identity.issue_date, identity.next_update, now)?;
             let detail = format!("signed; evaluation {}", identity.tcb_evaluation_data_number);
             Ok((qe_signer, detail.into()))
         })?;
@@ -142,15 +121,12 @@ impl Endorsements {
             let crl = Crl::read("PCK CRL", &self.collateral.pck_crl, now)?;
             Ok((crl, "dates; signature with the PCK certificate".into()))
         })?;
-        let certificates = [&root_certificate, &signer, &qe_signer];
-        let life = Life { from: 0, until: u64::MAX };
-        let life = certificates
+        let life = [&root_certificate, &signer, &qe_signer]
             .iter()
-            .fold(life, |life, each| life.and(each.not_before, each.not_after))
+            .fold(self.documents_life(), |life, each| life.and(each.not_before, each.not_after))
             .and(root_crl.dates.this_update, root_crl.dates.next_update)
-            .and(pck_crl.dates.this_update, pck_crl.dates.next_update)
-            .and(info.issue_date, info.next_update)
-            .and(identity.issue_date, identity.next_update);
+            .and(pck_crl.dates.this_update, pck_crl.dates.next_update);
+        let checks = None;
         Ok(VerifiedEndorsements {
             endorsements: self,
             root,
@@ -158,8 +134,62 @@ impl Endorsements {
             root_crl,
             pck_crl,
             life,
-            checks: None,
+            checks,
         })
+    }
+
+    /// The root is the last certificate of the TCB info chain, when its hash is trusted.
+    fn find_root(
+        &self,
+        roots: &Roots,
+        now: UnixTime,
+        crypto: &dyn Crypto,
+    ) -> Result<(RootFound<'_>, Cow<'static, str>), Reason> {
+        let (_, der) = pair("TCB info issuer chain", &self.tcb_chain)?;
+        let sha256 = crypto.sha256(&[der]);
+        let Some(kind) = roots.find(&sha256) else {
+            let got = hex::encode(sha256);
+            return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
+        };
+        let certificate = chain::read(Role::Root, der, now)?;
+        let detail = format!("{} sha256:{}", kind.as_str(), hex::encode(sha256));
+        Ok((RootFound { root: Root { kind, sha256 }, der, certificate }, detail.into()))
+    }
+
+    fn documents_life(&self) -> Life {
+        Life { from: self.tcb_info.issue_date, until: self.tcb_info.next_update }
+            .and(self.qe_identity.issue_date, self.qe_identity.next_update)
+    }
+}
+
+struct RootFound<'e> {
+    root: Root,
+    der: &'e [u8],
+    certificate: Certificate<'e>,
+}
+
+/// The trusted root, about to verify what it issued.
+struct Issuer<'a> {
+    anchor: &'a CertificateDer<'a>,
+    root_crl: &'a Crl<'a>,
+    now: UnixTime,
+    crypto: &'a dyn Crypto,
+}
+
+impl Issuer<'_> {
+    /// Two signatures: the signer's certificate and the root's revocation list.
+    fn tcb_signer<'e>(
+        &self,
+        name: &'static str,
+        list: &'e [Vec<u8>],
+    ) -> Result<Certificate<'e>, Reason> {
+        let (der, root) = pair(name, list)?;
+        same_root(name, root, self.anchor)?;
+        let certificate = chain::read(Role::TcbSigner, der, self.now)?;
+        let anchor = chain::anchor(self.anchor)?;
+        let (crl, now, crypto) = (self.root_crl, self.now, self.crypto);
+        chain::verify(Role::TcbSigner, der, &[], &anchor, crl, now, crypto)?;
+        Ok(certificate)
     }
 }
 

@@ -10,13 +10,15 @@
 extern crate alloc;
 
 mod appraise;
+mod attributes;
+mod binding;
 mod chain;
 mod checks;
 mod crypto;
 mod endorsements;
 mod expect;
-mod identity;
 mod measurements;
+mod platform;
 mod policy;
 mod reason;
 mod result;
@@ -33,6 +35,9 @@ pub use policy::{
     TdxWorkload, Workload,
 };
 pub use reason::Reason;
-pub use result::{Appraised, CrlSeen, Measurements, PlatformClaims, Rejection, Scope};
+pub use result::{
+    Appraised, CrlSeen, EnclaveMeasurements, Measurements, PlatformClaims, Rejection, Scope,
+    TdMeasurements,
+};
 pub use roots::{INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256, Root, RootKind, Roots};
 pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};

@@ -1,10 +1,13 @@
 //! The attested program against the policy's reference values.
 
-use alloc::{borrow::Cow, format, string::ToString, vec::Vec};
+use alloc::{borrow::Cow, boxed::Box, format, string::ToString, vec::Vec};
 
 use confide_evidence::quote::{Body, EnclaveReport, Quote, TdReport};
 
-use crate::{Expect, Measurements, Reason, ReferenceValue, SgxWorkload, TdxWorkload, Workload};
+use crate::{
+    EnclaveMeasurements, Expect, Measurements, Reason, ReferenceValue, SgxWorkload, TdMeasurements,
+    TdxWorkload, Workload,
+};
 
 /// What was compared, and whether that tells one program from another.
 pub(crate) struct Compared {
@@ -24,20 +27,20 @@ pub(crate) fn compare(workload: &Workload, quote: &Quote<'_>) -> Result<Compared
 /// The measurements of a quote, copied.
 pub(crate) fn of(quote: &Quote<'_>) -> Measurements {
     match quote.body {
-        Body::Sgx(report) => Measurements::Sgx {
+        Body::Sgx(report) => Measurements::Sgx(EnclaveMeasurements {
             mrenclave: *report.mr_enclave(),
             mrsigner: *report.mr_signer(),
             isv_prod_id: report.isv_prod_id(),
             isv_svn: report.isv_svn(),
-        },
-        Body::Tdx(report) => Measurements::Tdx {
+        }),
+        Body::Tdx(report) => Measurements::Tdx(Box::new(TdMeasurements {
             mrtd: *report.mr_td(),
             rtmrs: report.rtmrs().map(|rtmr| *rtmr),
             mrseam: *report.mr_seam(),
             mrconfigid: *report.mr_config_id(),
             mrowner: *report.mr_owner(),
             mrownerconfig: *report.mr_owner_config(),
-        },
+        })),
     }
 }
 

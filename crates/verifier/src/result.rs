@@ -1,6 +1,6 @@
 //! What appraisal hands out: an [`Appraised`], or a [`Rejection`].
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use confide_evidence::{ReportData, claims::Claims, quote::Tee, tcb_info::TcbStatus};
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ impl Scope {
 
 /// A yes. Only [`crate::appraise`] makes one; all it says was read from signed bytes.
 #[derive(Clone, Debug)]
-pub struct Appraised(pub(crate) Accepted);
+pub struct Appraised(Box<Accepted>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
@@ -84,7 +84,7 @@ impl Appraised {
 
     /// The verdict as `confide verify --json` prints it.
     pub fn to_json(&self) -> Value {
-        let Accepted { scope, root, tcb_status, advisories, platform, claims, checks } = &self.0;
+        let Accepted { scope, root, tcb_status, advisories, platform, claims, checks } = &*self.0;
         json!({
             "outcome": "accepted",
             "scope": scope.as_str(),
@@ -134,31 +134,39 @@ pub struct CrlSeen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measurements {
     /// A trust domain.
-    Tdx {
-        /// Initial contents.
-        mrtd: [u8; 48],
-        /// Run-time registers.
-        rtmrs: [[u8; 48]; 4],
-        /// TDX module.
-        mrseam: [u8; 48],
-        /// Configuration given at launch.
-        mrconfigid: [u8; 48],
-        /// Owner given at launch.
-        mrowner: [u8; 48],
-        /// Owner's configuration given at launch.
-        mrownerconfig: [u8; 48],
-    },
+    Tdx(Box<TdMeasurements>),
     /// An enclave.
-    Sgx {
-        /// Code and initial data.
-        mrenclave: [u8; 32],
-        /// Signer.
-        mrsigner: [u8; 32],
-        /// Product number.
-        isv_prod_id: u16,
-        /// Security version.
-        isv_svn: u16,
-    },
+    Sgx(EnclaveMeasurements),
+}
+
+/// Hashes of a trust domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TdMeasurements {
+    /// Initial contents.
+    pub mrtd: [u8; 48],
+    /// Run-time registers.
+    pub rtmrs: [[u8; 48]; 4],
+    /// TDX module.
+    pub mrseam: [u8; 48],
+    /// Configuration given at launch.
+    pub mrconfigid: [u8; 48],
+    /// Owner given at launch.
+    pub mrowner: [u8; 48],
+    /// Owner's configuration given at launch.
+    pub mrownerconfig: [u8; 48],
+}
+
+/// Hashes and numbers of an enclave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnclaveMeasurements {
+    /// Code and initial data.
+    pub mrenclave: [u8; 32],
+    /// Signer.
+    pub mrsigner: [u8; 32],
+    /// Product number, from the signer.
+    pub isv_prod_id: u16,
+    /// Security version, from the signer.
+    pub isv_svn: u16,
 }
 
 impl PlatformClaims {
@@ -169,21 +177,21 @@ impl PlatformClaims {
         put("debug", self.debug.into());
         put("report_data", hex::encode(self.report_data).into());
         match &self.measurements {
-            Measurements::Tdx { mrtd, rtmrs, mrseam, mrconfigid, mrowner, mrownerconfig } => {
-                put("mrtd", hex::encode(mrtd).into());
-                for (name, rtmr) in ["rtmr0", "rtmr1", "rtmr2", "rtmr3"].into_iter().zip(rtmrs) {
+            Measurements::Tdx(td) => {
+                put("mrtd", hex::encode(td.mrtd).into());
+                for (name, rtmr) in ["rtmr0", "rtmr1", "rtmr2", "rtmr3"].into_iter().zip(td.rtmrs) {
                     put(name, hex::encode(rtmr).into());
                 }
-                put("mrseam", hex::encode(mrseam).into());
-                put("mrconfigid", hex::encode(mrconfigid).into());
-                put("mrowner", hex::encode(mrowner).into());
-                put("mrownerconfig", hex::encode(mrownerconfig).into());
+                put("mrseam", hex::encode(td.mrseam).into());
+                put("mrconfigid", hex::encode(td.mrconfigid).into());
+                put("mrowner", hex::encode(td.mrowner).into());
+                put("mrownerconfig", hex::encode(td.mrownerconfig).into());
             }
-            Measurements::Sgx { mrenclave, mrsigner, isv_prod_id, isv_svn } => {
-                put("mrenclave", hex::encode(mrenclave).into());
-                put("mrsigner", hex::encode(mrsigner).into());
-                put("isv_prod_id", (*isv_prod_id).into());
-                put("isv_svn", (*isv_svn).into());
+            Measurements::Sgx(enclave) => {
+                put("mrenclave", hex::encode(enclave.mrenclave).into());
+                put("mrsigner", hex::encode(enclave.mrsigner).into());
+                put("isv_prod_id", enclave.isv_prod_id.into());
+                put("isv_svn", enclave.isv_svn.into());
             }
         }
         put("fmspc", hex::encode(self.fmspc).into());
@@ -210,8 +218,11 @@ impl CrlSeen {
 
 /// A no: the reason, and what was known when it was found.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("evidence rejected: {reason}")]
-pub struct Rejection {
+#[error("evidence rejected: {}", .0.reason)]
+pub struct Rejection(Box<Refused>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
     pub(crate) reason: Reason,
     pub(crate) root: Option<Root>,
     pub(crate) tcb_status: Option<TcbStatus>,
@@ -219,44 +230,56 @@ pub struct Rejection {
     pub(crate) checks: Vec<Check>,
 }
 
+impl From<Accepted> for Appraised {
+    fn from(accepted: Accepted) -> Self {
+        Self(Box::new(accepted))
+    }
+}
+
+impl From<Refused> for Rejection {
+    fn from(refused: Refused) -> Self {
+        Self(Box::new(refused))
+    }
+}
+
 impl Rejection {
     /// A rejection before any check could run, for instance of unreadable endorsements.
     pub fn unchecked(reason: Reason) -> Self {
-        Self {
-            reason,
-            root: None,
-            tcb_status: None,
-            advisories: Vec::new(),
-            checks: Checks::new().into_vec(),
-        }
+        Self::after(reason, Checks::new())
+    }
+
+    pub(crate) fn after(reason: Reason, checks: Checks) -> Self {
+        let (advisories, checks) = (Vec::new(), checks.into_vec());
+        Refused { reason, root: None, tcb_status: None, advisories, checks }.into()
     }
 
     /// The first check that failed.
     pub fn reason(&self) -> &Reason {
-        &self.reason
+        &self.0.reason
     }
 
     /// Every check; those after the failed one were not evaluated.
     pub fn checks(&self) -> &[Check] {
-        &self.checks
+        &self.0.checks
     }
 
     /// The TCB status, where appraisal came that far.
     pub fn tcb_status(&self) -> Option<TcbStatus> {
-        self.tcb_status
+        self.0.tcb_status
     }
 
     /// The verdict as `confide verify --json` prints it; it has no claims.
     pub fn to_json(&self) -> Value {
+        let Refused { reason, root, tcb_status, advisories, checks } = &*self.0;
         json!({
-            "outcome": if self.reason.is_unjudged() { "error" } else { "rejected" },
+            "outcome": if reason.is_unjudged() { "error" } else { "rejected" },
             "scope": Scope::Platform.as_str(),
-            "root": self.root.map(root_json),
-            "tcb_status": self.tcb_status.map(TcbStatus::as_str),
-            "advisories": self.advisories,
+            "root": root.map(root_json),
+            "tcb_status": tcb_status.map(TcbStatus::as_str),
+            "advisories": advisories,
             "claims": {},
-            "checks": checks_json(&self.checks),
-            "reason": alloc::format!("{}", self.reason),
+            "checks": checks_json(checks),
+            "reason": alloc::format!("{}", reason),
         })
     }
 }

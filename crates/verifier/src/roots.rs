@@ -98,7 +98,7 @@ fn fingerprint(name: &str) -> Result<[u8; 32], String> {
 
 impl core::fmt::Display for Roots {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let names: Vec<String> = self.0.iter().map(|root| name(root)).collect();
+        let names: Vec<String> = self.0.iter().map(name).collect();
         f.write_str(&names.join(" or "))
     }
 }

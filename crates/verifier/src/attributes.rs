@@ -1,16 +1,11 @@
-//! Attributes of the TEE, and how old its claims may be.
+//! Attributes of the TEE that no production program runs without.
 
 use alloc::format;
 
-use confide_evidence::{
-    claims::Claims,
-    quote::{Body, Quote},
-};
-use rustls_pki_types::UnixTime;
+use confide_evidence::quote::{Body, Quote};
 
 use crate::{
     Policy, Reason,
-    chain::inside,
     checks::{Checks, Step},
 };
 
@@ -34,16 +29,14 @@ pub(crate) fn is_debug(quote: &Quote<'_>) -> bool {
 }
 
 /// Debug and, for TDX, the attributes that every production TD has.
-pub(crate) fn attributes(
-    checks: &mut Checks,
-    quote: &Quote<'_>,
-    policy: &Policy,
-) -> Result<(), Reason> {
-    checks.run(Step::Debug, || match (is_debug(quote), policy.dangerous_accept_debug) {
-        (false, _) => Ok(((), "off".into())),
-        (true, true) => Ok(((), "ON, and the policy accepts that".into())),
-        (true, false) => Err(Reason::Debug(quote.tee())),
-    })?;
+pub(crate) fn check(checks: &mut Checks, quote: &Quote<'_>, policy: &Policy) -> Result<(), Reason> {
+    match (is_debug(quote), policy.dangerous_accept_debug) {
+        (true, true) => checks.skip(Step::Debug, "on, and the policy accepts that"),
+        (debug, _) => checks.run(Step::Debug, || match debug {
+            false => Ok(((), "off".into())),
+            true => Err(Reason::Debug(quote.tee())),
+        })?,
+    }
     let Body::Tdx(report) = quote.body else {
         checks.skip(Step::Attributes, "SGX has no TD attributes");
         return Ok(());
@@ -60,35 +53,6 @@ pub(crate) fn attributes(
             Some((_, wanted)) => Err(Reason::TdAttributes { wanted, got }),
             None => Ok(((), format!("{got:#018x}").into())),
         }
-    })
-}
-
-/// How long the claims hold, whether they hold now, and how old they are.
-pub(crate) fn ages(
-    checks: &mut Checks,
-    claims: &Claims,
-    policy: &Policy,
-    now: UnixTime,
-) -> Result<(), Reason> {
-    let Claims { not_before, not_after, .. } = *claims;
-    checks.run(Step::KeyValidity, || {
-        inside("bound key", not_before, not_after, now)?;
-        let (wanted, got) = (policy.key_validity_s_max, not_after.saturating_sub(not_before));
-        if got > wanted {
-            return Err(Reason::TooOld { field: "key_validity_s_max", wanted, got });
-        }
-        Ok(((), format!("{got} s, until {not_after}").into()))
-    })?;
-    let Some(wanted) = policy.evidence_age_s_max else {
-        checks.skip(Step::EvidenceAge, "the policy sets no limit");
-        return Ok(());
-    };
-    checks.run(Step::EvidenceAge, || {
-        let got = now.as_secs().saturating_sub(not_before);
-        if got > wanted {
-            return Err(Reason::TooOld { field: "evidence_age_s_max", wanted, got });
-        }
-        Ok(((), format!("{got} s").into()))
     })
 }
 
