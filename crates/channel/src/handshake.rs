@@ -179,11 +179,12 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
     }
 }
 
-/// Both ends have to have agreed on the one protocol: without ALPN a peer that knows nothing of
-/// the exchange would take its first frame for application bytes.
+/// Both ends have to have agreed on the one protocol: a peer that knows nothing of the exchange
+/// would take its first frame for application bytes. Where there is no exchange, a client may
+/// leave the protocol unnamed.
 pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), ChannelError> {
     let wanted = binding.alpn();
-    if got == Some(wanted.as_bytes()) {
+    if got == Some(wanted.as_bytes()) || (got.is_none() && binding != Binding::Session) {
         return Ok(());
     }
     let got = got.map(|name| String::from_utf8_lossy(name).into_owned());

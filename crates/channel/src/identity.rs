@@ -74,7 +74,9 @@ impl Identity {
             not_before,
             pubkey_hash: spki_hash,
         };
-        claims.check()?;
+        if options.binding != Binding::None {
+            claims.check()?;
+        }
         let claims = claims.encode();
         let mut params = parameters(&options.names, not_before, not_after)?;
         if options.binding == Binding::Key {

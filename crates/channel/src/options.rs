@@ -79,7 +79,8 @@ pub struct ClientEvidence {
 /// Sizes that change speed and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Largest TLS record sent, header included; at most [`Tuning::RECORD_BYTES_MAX`].
+    /// Largest TLS record sent: plaintext and 5-byte header, as rustls counts. On the wire it is
+    /// 17 bytes longer (content type and tag). At most [`Tuning::RECORD_BYTES_MAX`].
     pub record_bytes: usize,
     /// Capacity of the read buffer between the layers of a nested session.
     pub buffer_bytes: usize,

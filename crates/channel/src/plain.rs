@@ -8,18 +8,27 @@ use rustls::{
     time_provider::TimeProvider,
     version::TLS13,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    Binding, ChannelError, ClientOptions, Timings, Tuning, client::shake, deadline::Deadline,
+    Binding, ChannelError, ClientEvidence, ClientOptions, Timings, Tuning,
+    client::{attesting, client_identities, present, shake},
+    deadline::Deadline,
     handshake,
+    renewal::Identities,
+    session::{self, Nobody, Outcome, QUOTES_IN_FLIGHT_MAX},
 };
 
 /// Connects to servers by an ordinary certificate chain. There is no evidence and no claim of any.
 pub struct PlainClient {
     config: ClientConfig,
+    evidence: Option<Identities>,
     options: ClientOptions,
+    quotes: Arc<Semaphore>,
 }
 
 /// An open ordinary TLS stream, and what it took.
@@ -62,7 +71,16 @@ impl PlainClient {
             .with_root_certificates(store)
             .with_no_client_auth();
         handshake::client_policy(&mut config, options.binding);
-        Ok(Self { config, options })
+        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
+        Ok(Self { config, evidence: None, options, quotes })
+    }
+
+    /// The same client for servers that appraise it and show no evidence themselves
+    /// ([`crate::Server::without_evidence`]): the server is believed by its certificate.
+    pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
+        self.evidence = Some(client_identities(evidence)?);
+        handshake::client_policy(&mut self.config, Binding::Session);
+        Ok(self)
     }
 
     /// The same client with other record sizes.
@@ -77,8 +95,26 @@ impl PlainClient {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let deadline = Deadline::after(self.options.deadline);
-        let (stream, timings) =
-            shake(self.config.clone(), self.options.binding, name, io, deadline).await?;
+        let Some(identities) = &self.evidence else {
+            let config = self.config.clone();
+            let (stream, timings) = shake(config, Binding::None, name, io, deadline).await?;
+            return Ok(Connected { stream, timings });
+        };
+        let attesting = attesting(identities, &self.quotes, deadline).await?;
+        let mut config = self.config.clone();
+        if let Some(attesting) = &attesting {
+            present(&mut config, &attesting.identity);
+        }
+        let (mut stream, mut timings) = shake(config, Binding::Session, name, io, deadline).await?;
+        let exchange = session::exchange_as_client::<_, Nobody>(
+            &mut stream,
+            attesting.as_ref(),
+            None,
+            deadline,
+        );
+        let Outcome { quote, round_trips, .. } = exchange.await?;
+        timings.quote = quote;
+        timings.round_trips += round_trips;
         Ok(Connected { stream, timings })
     }
 }

@@ -70,7 +70,9 @@ impl Server {
             let call = "a server without evidence";
             return Err(ChannelError::Binding { call, wanted: "session" });
         }
-        let identities = Identities::new(identity_options(&options, None), clock)?;
+        // Believed by its certificate like an ordinary server, so it keeps it like one.
+        let plain = ServerOptions { binding: Binding::None, ..options.clone() };
+        let identities = Identities::new(identity_options(&plain, None), clock)?;
         Self::build(options, identities)
     }
 

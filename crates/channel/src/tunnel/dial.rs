@@ -41,7 +41,13 @@ pub async fn dial(
     let upgrade = client_async_with_config(url, socket, Some(websocket_config()));
     let upgraded = deadline.keep(Phase::Upgrade, upgrade).await?;
     let (websocket, _response) = upgraded.map_err(refused)?;
-    Ok(TunnelStream { ended: Ended::default(), part: Bytes::new(), unsent: false, websocket })
+    Ok(TunnelStream {
+        ended: Ended::default(),
+        part: Bytes::new(),
+        unsent: false,
+        writer_waits: false,
+        websocket,
+    })
 }
 
 /// A byte stream to the target. What it carries has to protect itself: the proxy sees it.
@@ -52,6 +58,9 @@ pub struct TunnelStream {
     part: Bytes,
     /// Whether a message may still lie in the WebSocket's buffer.
     unsent: bool,
+    /// Whether a writing task waits for the socket. Then it flushes, and a reading task must not:
+    /// it would take over the one place in which the waiting writer is remembered.
+    writer_waits: bool,
     websocket: WebSocketStream<TcpStream>,
 }
 
@@ -60,15 +69,27 @@ impl TunnelStream {
     /// opens TCP to the target. For [`crate::Timings::over`].
     pub const ROUND_TRIPS: u32 = 3;
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, message: Message) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.websocket).poll_ready(cx)).map_err(broken)?;
-        Pin::new(&mut self.websocket).start_send(message).map_err(broken)?;
+    /// Hands over a message once all before it are written.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: impl FnOnce() -> Message,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_written(cx))?;
+        Pin::new(&mut self.websocket).start_send(message()).map_err(broken)?;
         self.unsent = true;
-        // What cannot be written now is written by the next flush, read or write.
+        // What cannot be written now is written by the next write, flush or read.
         match self.poll_unsent(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(())),
         }
+    }
+
+    /// On behalf of a writing task.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = self.poll_unsent(cx);
+        self.writer_waits = poll.is_pending();
+        poll
     }
 
     fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -93,7 +114,9 @@ impl AsyncRead for TunnelStream {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let Poll::Ready(Err(error)) = this.poll_unsent(cx) {
+        if !this.writer_waits
+            && let Poll::Ready(Err(error)) = this.poll_unsent(cx)
+        {
             return Poll::Ready(Err(error));
         }
         while this.part.is_empty() {
@@ -134,21 +157,21 @@ impl AsyncWrite for TunnelStream {
             return Poll::Ready(Ok(0));
         }
         let len = bytes.len().min(MESSAGE_BYTES_MAX);
-        let part = Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
-        ready!(self.poll_send(cx, Message::Binary(part)))?;
+        let part = || Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
+        ready!(self.poll_send(cx, || Message::Binary(part())))?;
         Poll::Ready(Ok(len))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_unsent(cx)
+        self.poll_written(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.ended.writing {
-            ready!(self.poll_send(cx, Message::text(END_OF_STREAM)))?;
+            ready!(self.poll_send(cx, || Message::text(END_OF_STREAM)))?;
             self.ended.writing = true;
         }
-        self.poll_unsent(cx)
+        self.poll_written(cx)
     }
 }
 

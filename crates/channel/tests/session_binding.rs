@@ -1,0 +1,679 @@
+//! Evidence over the session: what is accepted, and what is refused by which error.
+
+mod fakes;
+
+use std::{sync::Arc, time::Duration};
+
+use confide_channel::{
+    Attested, AttestedClient, Binding, ChannelError, Client, ClientOptions, FRAME_BYTES_MAX, Fault,
+    Phase, PlainClient, Server,
+};
+use confide_evidence::{
+    binder::{EXPORTER_LABEL, Role, session_report_data},
+    claims::Claims,
+    session_message::{Refusal, SessionEvidence, SessionMessage, SessionMessageError},
+};
+use fakes::*;
+use rcgen::{CertificateParams, KeyPair, PublicKeyData};
+use rustls::{
+    ClientConfig, ServerConfig,
+    crypto::aws_lc_rs,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+type FakeAttested = Attested<DuplexStream, FakeAppraised>;
+
+#[tokio::test]
+async fn a_stream_comes_with_what_was_accepted() {
+    let attester = FakeAttester { collateral: Some(vec![b' '; 70_000]), ..Default::default() };
+    let server = server_with(Binding::Session, LONG, attester);
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let (attested, accepted) = (attested.unwrap(), accepted.unwrap());
+    assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
+    // More than a certificate could carry.
+    assert_eq!(attested.appraised().collateral.as_ref().map(Vec::len), Some(70_000));
+    assert_eq!(attested.timings().round_trips, 3);
+    assert_eq!(accepted.timings.round_trips, 3);
+    let session = attested.into_parts().0;
+    assert_eq!(session.get_ref().1.tls13_tickets_received(), 0);
+    echo(session, accepted.stream).await;
+}
+
+#[tokio::test]
+async fn it_works_over_tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    let (server, client) = (server(Binding::Session), client(Binding::Session));
+    let (attested, accepted) = tokio::join!(client.connect("127.0.0.1", near), server.accept(far));
+    echo(attested.unwrap().into_parts().0, accepted.unwrap().stream).await;
+}
+
+#[tokio::test]
+async fn both_ends_can_attest_and_appraise() {
+    let (attested, accepted) = mutual(&server(Binding::Session)).await;
+    let (attested, accepted) = (attested.unwrap(), accepted.unwrap());
+    assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
+    assert_eq!(accepted.appraised().claims.config_digest, [6; 32]);
+    assert_eq!(attested.timings().round_trips, 4);
+    assert_eq!(accepted.timings().round_trips, 4);
+    echo(attested.into_parts().0, accepted.into_parts().0).await;
+}
+
+#[tokio::test]
+async fn only_the_client_can_attest() {
+    let options = server_options(Binding::Session);
+    let server = Server::without_evidence(options, clock).unwrap();
+    let options = ClientOptions { binding: Binding::None, deadline: LONG };
+    let client = PlainClient::new(options, &server.certificate_der(), clock).unwrap();
+    let client = client.with_evidence(client_evidence()).unwrap();
+    let (near, far) = wire();
+    let appraiser = FakeAppraiser::default();
+    let accepting = server.accept_attested(&appraiser, far);
+    let (connected, accepted) = tokio::join!(client.connect("localhost", near), accepting);
+    let (connected, accepted) = (connected.unwrap(), accepted.unwrap());
+    assert_eq!(accepted.appraised().claims.config_digest, [6; 32]);
+    assert_eq!(connected.timings.round_trips, 4);
+    echo(connected.stream, accepted.into_parts().0).await;
+}
+
+#[tokio::test]
+async fn a_server_without_evidence_says_so_to_a_client_that_demands_it() {
+    let server = Server::without_evidence(server_options(Binding::Session), clock).unwrap();
+    let (attested, accepted) = mutual(&server).await;
+    let error = attested.unwrap_err();
+    let refusal = Refusal::NoAttester;
+    assert!(matches!(error, ChannelError::Refused { refusal: got, .. } if got == refusal));
+    assert!(matches!(accepted, Err(ChannelError::NoAttester { .. })));
+    let (_near, far) = wire();
+    assert!(matches!(server.accept(far).await, Err(ChannelError::NoAttester { .. })));
+}
+
+#[tokio::test]
+async fn a_client_without_evidence_is_refused_where_it_is_demanded() {
+    let (server, client) = (server(Binding::Session), client(Binding::Session));
+    let appraiser = FakeAppraiser::default();
+    let (near, far) = wire();
+    let accepting = server.accept_attested(&appraiser, far);
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), accepting);
+    assert!(attested.is_err());
+    assert!(matches!(accepted, Err(ChannelError::Tls(rustls::Error::NoCertificatesPresented))));
+}
+
+#[tokio::test]
+async fn evidence_from_another_session_is_rejected() {
+    let server = server(Binding::Session);
+    let recorder = Arc::new(FakeAppraiser::default());
+    let options = ClientOptions { binding: Binding::Session, deadline: LONG };
+    let client = Client::new(options, recorder.clone()).unwrap();
+    let (near, far) = wire();
+    let (attested, _accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    attested.unwrap();
+    let recorded = recorder.seen.lock().unwrap()[0].clone();
+    // The worst case: the replaying server even holds the key that the evidence is about.
+    let error = Cheat::new().answer(|cheat, _exporter, _peer| (recorded, cheat.claims())).await;
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn evidence_over_another_context_is_rejected() {
+    let error = Cheat::new()
+        .answer(|cheat, exporter, _peer| {
+            let other = exporter(&[0; 32]);
+            let data = session_report_data(Role::Server, &cheat.hash(), &other, &cheat.claims());
+            (quote(&data), cheat.claims())
+        })
+        .await;
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn evidence_in_the_wrong_role_is_rejected() {
+    let error = Cheat::new()
+        .answer(|cheat, exporter, context| {
+            let exported = exporter(&context);
+            let data = session_report_data(Role::Client, &cheat.hash(), &exported, &cheat.claims());
+            (quote(&data), cheat.claims())
+        })
+        .await;
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn evidence_in_the_right_role_is_accepted_from_the_same_hand() {
+    // So that the tests around this one fail for the reason that they name.
+    let cheat = Cheat::new();
+    let result = cheat
+        .try_answer(client(Binding::Session), |cheat, exporter, context| {
+            let exported = exporter(&context);
+            let data = session_report_data(Role::Server, &cheat.hash(), &exported, &cheat.claims());
+            (quote(&data), cheat.claims())
+        })
+        .await;
+    assert!(result.is_ok(), "{result:?}");
+}
+
+#[tokio::test]
+async fn evidence_about_another_key_is_refused() {
+    let error = Cheat::new()
+        .answer(|_cheat, exporter, context| {
+            let claims = claims([1; 32]);
+            let data = session_report_data(Role::Server, &[1; 32], &exporter(&context), &claims);
+            (quote(&data), claims)
+        })
+        .await;
+    assert!(matches!(error, ChannelError::KeyMismatch { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_client_whose_own_evidence_comes_back_says_so() {
+    let client = client(Binding::Session).with_evidence(client_evidence()).unwrap();
+    let (near, far) = wire();
+    // All that a reflecting server can show here is evidence about the client's key.
+    let cheating = async {
+        let config = cheat_config(&Cheat::new(), true);
+        let mut stream = TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap();
+        let peer = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+        let request = read_frame(&mut stream).await;
+        let Ok(SessionMessage::Request { context: Some(context) }) =
+            SessionMessage::decode(&request)
+        else {
+            panic!("no request");
+        };
+        let hash = spki_hash(&peer);
+        let session = stream.get_ref().1;
+        let exporter =
+            session.export_keying_material([0; 32], EXPORTER_LABEL, Some(&context)).unwrap();
+        let claims = claims(hash);
+        let quote = quote(&session_report_data(Role::Client, &hash, &exporter, &claims));
+        send(&mut stream, &reply(&quote, &claims)).await;
+        let _ = stream.read_u8().await;
+    };
+    let (attested, ()) = tokio::join!(client.connect("localhost", near), cheating);
+    let error = attested.unwrap_err();
+    assert!(matches!(error, ChannelError::Reflected), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_whose_own_evidence_comes_back_says_so() {
+    let server = server(Binding::Session);
+    let appraiser = FakeAppraiser::default();
+    let (near, far) = wire();
+    let reflecting = async {
+        let mut stream = raw_client(near).await;
+        // Without a request of its own context it would have nothing to send back.
+        send(&mut stream, &SessionMessage::Request { context: Some([7; 32]) }).await;
+        let reply = read_frame(&mut stream).await;
+        let Ok(SessionMessage::Reply { evidence: Some(evidence), .. }) =
+            SessionMessage::decode(&reply)
+        else {
+            panic!("no evidence");
+        };
+        send(&mut stream, &SessionMessage::Evidence(evidence)).await;
+        read_frame(&mut stream).await
+    };
+    let accepting = server.accept_attested(&appraiser, far);
+    let (answer, accepted) = tokio::join!(reflecting, accepting);
+    assert!(matches!(accepted, Err(ChannelError::Reflected)));
+    let wanted = SessionMessage::Refused(Refusal::EvidenceRejected);
+    assert_eq!(SessionMessage::decode(&answer), Ok(wanted));
+    assert!(appraiser.seen.lock().unwrap().is_empty(), "nothing was appraised");
+}
+
+#[tokio::test]
+async fn a_context_of_another_length_is_refused_and_the_client_told() {
+    let server = server(Binding::Session);
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client(near).await;
+        // [1, 16 bytes]
+        let mut message = vec![0x82, 0x01, 0x50];
+        message.resize(19, 7);
+        send_frame(&mut stream, &message).await;
+        read_frame(&mut stream).await
+    };
+    let (answer, accepted) = tokio::join!(asking, server.accept(far));
+    let wanted = SessionMessage::Refused(Refusal::ContextLength);
+    assert_eq!(SessionMessage::decode(&answer), Ok(wanted));
+    let error = accepted.map(drop).unwrap_err();
+    let source = SessionMessageError::ContextLength { wanted: 32, got: 16 };
+    assert!(
+        matches!(&error, ChannelError::Message { source: got, .. } if *got == source),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_oversized_frame_is_refused_before_it_is_read() {
+    let server = server(Binding::Session);
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client(near).await;
+        stream.write_u32(FRAME_BYTES_MAX as u32 + 1).await.unwrap();
+        stream.flush().await.unwrap();
+        read_frame(&mut stream).await
+    };
+    let (answer, accepted) = tokio::join!(asking, server.accept(far));
+    assert_eq!(SessionMessage::decode(&answer), Ok(SessionMessage::Refused(Refusal::Malformed)));
+    let error = accepted.map(drop).unwrap_err();
+    let got = FRAME_BYTES_MAX + 1;
+    assert!(
+        matches!(error, ChannelError::FrameLength { phase: Phase::Request, got: g, .. } if g == got)
+    );
+}
+
+#[tokio::test]
+async fn a_truncated_frame_and_a_message_out_of_order_are_named() {
+    let server = server(Binding::Session);
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client(near).await;
+        stream.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
+        stream.shutdown().await.unwrap();
+        stream
+    };
+    let (_stream, accepted) = tokio::join!(asking, server.accept(far));
+    assert!(matches!(accepted, Err(ChannelError::Ended { phase: Phase::Request })));
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client(near).await;
+        send(&mut stream, &SessionMessage::Accepted).await;
+        stream
+    };
+    let (_stream, accepted) = tokio::join!(asking, server.accept(far));
+    let phase = Phase::Request;
+    assert!(matches!(accepted, Err(ChannelError::MessageKind { phase: got, .. }) if got == phase));
+}
+
+#[tokio::test]
+async fn a_peer_of_another_protocol_is_refused() {
+    let (server, client) = (server(Binding::Key), client(Binding::Session));
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    assert!(matches!(attested, Err(ChannelError::Tls(rustls::Error::AlertReceived(_)))));
+    assert!(matches!(accepted, Err(ChannelError::Tls(_))));
+}
+
+#[tokio::test]
+async fn a_failing_attester_is_named_at_both_ends() {
+    let attester = FakeAttester { failing: true.into(), ..Default::default() };
+    let server = server_with(Binding::Session, LONG, attester);
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    assert!(matches!(accepted, Err(ChannelError::Attester(_))));
+    let wanted = Refusal::EvidenceUnavailable;
+    assert!(matches!(attested, Err(ChannelError::Refused { refusal, .. }) if refusal == wanted));
+}
+
+#[tokio::test]
+async fn an_empty_quote_is_refused() {
+    let attester = FakeAttester { empty: true, ..Default::default() };
+    let server = server_with(Binding::Session, LONG, attester);
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let (attested, _accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let wanted = SessionMessageError::Empty { member: "quote" };
+    assert!(matches!(attested, Err(ChannelError::Message { source, .. }) if source == wanted));
+}
+
+#[tokio::test]
+async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
+    let attester = FakeAttester { takes: Duration::from_secs(2), ..Default::default() };
+    let server = server_with(Binding::Session, SHORT, attester);
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let error = accepted.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Quote, .. }), "{error:?}");
+    assert_eq!(error.fault(), Fault::Local);
+    assert!(attested.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stalls_is_named_by_its_phase() {
+    let server = server_with(Binding::Session, SHORT, FakeAttester::default());
+    let (near, far) = wire();
+    let (_silent, accepted) = tokio::join!(raw_client(near), server.accept(far));
+    let error = accepted.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+    // A length and nothing after it.
+    let (near, far) = wire();
+    let asking = async {
+        let mut stream = raw_client(near).await;
+        stream.write_u32(40).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    };
+    let (_silent, accepted) = tokio::join!(asking, server.accept(far));
+    let error = accepted.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stalls_is_named_by_its_phase() {
+    let client = client_within(Binding::Session, SHORT);
+    let (near, far) = wire();
+    let stalling = async {
+        let config = cheat_config(&Cheat::new(), false);
+        TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap()
+    };
+    let (attested, _silent) = tokio::join!(client.connect("localhost", near), stalling);
+    let error = attested.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Evidence, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_its_verdict_is_named() {
+    let client = client_within(Binding::Session, SHORT).with_evidence(client_evidence()).unwrap();
+    let (near, far) = wire();
+    let stalling = async {
+        let cheat = Cheat::new();
+        let config = cheat_config(&cheat, true);
+        let mut stream = TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap();
+        let request = read_frame(&mut stream).await;
+        let Ok(SessionMessage::Request { context: Some(context) }) =
+            SessionMessage::decode(&request)
+        else {
+            panic!("no request");
+        };
+        let session = stream.get_ref().1;
+        let exporter =
+            session.export_keying_material([0; 32], EXPORTER_LABEL, Some(&context)).unwrap();
+        let claims = cheat.claims();
+        let data = session_report_data(Role::Server, &cheat.hash(), &exporter, &claims);
+        let evidence = SessionEvidence { quote: &quote(&data), claims: &claims, collateral: None };
+        let context = Some([9; 32]);
+        send(&mut stream, &SessionMessage::Reply { context, evidence: Some(evidence) }).await;
+        stream
+    };
+    let (attested, _silent) = tokio::join!(client.connect("localhost", near), stalling);
+    let error = attested.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Verdict, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_keeps_its_evidence_is_named() {
+    let server = server_with(Binding::Session, SHORT, FakeAttester::default());
+    let appraiser = FakeAppraiser::default();
+    let (near, far) = wire();
+    let stalling = async {
+        let mut stream = raw_client(near).await;
+        send(&mut stream, &SessionMessage::Request { context: None }).await;
+        let reply = read_frame(&mut stream).await;
+        let wanted = matches!(
+            SessionMessage::decode(&reply),
+            Ok(SessionMessage::Reply { context: Some(_), evidence: None })
+        );
+        assert!(wanted);
+        stream
+    };
+    let accepting = server.accept_attested(&appraiser, far);
+    let (_silent, accepted) = tokio::join!(stalling, accepting);
+    let error = accepted.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Evidence, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_rejected_client_is_told() {
+    let server = server(Binding::Session);
+    let client = client(Binding::Session).with_evidence(client_evidence()).unwrap();
+    let appraiser = FakeAppraiser { now: Some(0), ..Default::default() };
+    let (near, far) = wire();
+    let accepting = server.accept_attested(&appraiser, far);
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), accepting);
+    let error = accepted.map(drop).unwrap_err();
+    assert_eq!(error.rejection(), Some(&FakeRejection::Validity));
+    let wanted = Refusal::EvidenceRejected;
+    assert!(matches!(attested, Err(ChannelError::Refused { refusal, .. }) if refusal == wanted));
+}
+
+/// A server of this crate that demands evidence, and a client of this crate that has some.
+async fn mutual(
+    server: &Server,
+) -> (
+    Result<FakeAttested, ChannelError>,
+    Result<AttestedClient<DuplexStream, FakeAppraised>, ChannelError>,
+) {
+    let client = client(Binding::Session).with_evidence(client_evidence()).unwrap();
+    let appraiser = FakeAppraiser::default();
+    let (near, far) = wire();
+    tokio::join!(client.connect("localhost", near), server.accept_attested(&appraiser, far))
+}
+
+/// A server that speaks the protocol by hand and says what it likes.
+struct Cheat(KeyPair);
+
+type Exporter<'a> = &'a dyn Fn(&[u8; 32]) -> [u8; 32];
+
+impl Cheat {
+    fn new() -> Self {
+        Self(KeyPair::generate().unwrap())
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        sha256(&self.0.subject_public_key_info())
+    }
+
+    fn claims(&self) -> Vec<u8> {
+        claims(self.hash())
+    }
+
+    /// Why an honest client refuses the quote and claims that `says` gives.
+    async fn answer(
+        self,
+        says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> (Vec<u8>, Vec<u8>),
+    ) -> ChannelError {
+        self.try_answer(client(Binding::Session), says).await.unwrap_err()
+    }
+
+    async fn try_answer(
+        self,
+        client: Client<FakeAppraiser>,
+        says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> (Vec<u8>, Vec<u8>),
+    ) -> Result<FakeAttested, ChannelError> {
+        let (near, far) = wire();
+        let config = cheat_config(&self, false);
+        let cheating = async {
+            let mut stream = TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap();
+            let request = read_frame(&mut stream).await;
+            let Ok(SessionMessage::Request { context: Some(context) }) =
+                SessionMessage::decode(&request)
+            else {
+                panic!("no request");
+            };
+            let session = stream.get_ref().1;
+            let exporter = |context: &[u8; 32]| {
+                session.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).unwrap()
+            };
+            let (quote, claims) = says(&self, &exporter, context);
+            send(&mut stream, &reply(&quote, &claims)).await;
+            stream
+        };
+        let (attested, _stream) = tokio::join!(client.connect("localhost", near), cheating);
+        attested
+    }
+}
+
+fn cheat_config(cheat: &Cheat, asks_for_certificate: bool) -> ServerConfig {
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&cheat.0).unwrap().der().clone();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.0.serialize_der()));
+    let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();
+    let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap();
+    let builder = match asks_for_certificate {
+        true => builder.with_client_cert_verifier(Arc::new(AnyCertificate)),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![b"confide-session/1".to_vec()];
+    config
+}
+
+/// A TLS client that speaks the protocol by hand; its certificate is that of a fresh key.
+async fn raw_client(io: DuplexStream) -> tokio_rustls::client::TlsStream<DuplexStream> {
+    let cheat = Cheat::new();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&cheat.0).unwrap().der().clone();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.0.serialize_der()));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_client_auth_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"confide-session/1".to_vec()];
+    let name = "localhost".try_into().unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, io).await.unwrap()
+}
+
+fn claims(pubkey_hash: [u8; 32]) -> Vec<u8> {
+    let claims = Claims {
+        config_digest: [5; 32],
+        guarantee: "operator is outside the TEE".into(),
+        nonce: None,
+        not_after: NOW + 3600,
+        not_before: NOW,
+        pubkey_hash,
+    };
+    claims.encode()
+}
+
+fn reply<'a>(quote: &'a [u8], claims: &'a [u8]) -> SessionMessage<'a> {
+    let evidence = Some(SessionEvidence { quote, claims, collateral: None });
+    SessionMessage::Reply { context: None, evidence }
+}
+
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &SessionMessage<'_>) {
+    send_frame(stream, &message.encode()).await;
+}
+
+async fn send_frame<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) {
+    stream.write_u32(bytes.len() as u32).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S) -> Vec<u8> {
+    let len = stream.read_u32().await.unwrap();
+    let mut bytes = vec![0; len as usize];
+    stream.read_exact(&mut bytes).await.unwrap();
+    bytes
+}
+
+fn spki_hash(certificate: &[u8]) -> [u8; 32] {
+    use der::{Decode, Encode};
+    let certificate = x509_cert::Certificate::from_der(certificate).unwrap();
+    sha256(&certificate.tbs_certificate().subject_public_key_info().to_der().unwrap())
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, bytes);
+    digest.as_ref().try_into().unwrap()
+}
+
+/// Lets any certificate and any signature pass: for the cheating ends only.
+#[derive(Debug)]
+struct AnyCertificate;
+
+mod any_certificate {
+    use rustls::{
+        DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        pki_types::{CertificateDer, ServerName, UnixTime},
+    };
+
+    use super::{AnyCertificate, ClientCertVerified, ClientCertVerifier, aws_lc_rs};
+
+    type Verified = Result<HandshakeSignatureValid, Error>;
+
+    fn schemes() -> Vec<SignatureScheme> {
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+
+    impl ServerCertVerifier for AnyCertificate {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Verified {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Verified {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            schemes()
+        }
+    }
+
+    impl ClientCertVerifier for AnyCertificate {
+        fn root_hint_subjects(&self) -> &[DistinguishedName] {
+            &[]
+        }
+
+        fn verify_client_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: UnixTime,
+        ) -> Result<ClientCertVerified, Error> {
+            Ok(ClientCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Verified {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Verified {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            schemes()
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The WebSocket tunnel: bytes both ways, and what is refused.
+
+mod fakes;
+
+use std::{net::SocketAddr, time::Duration};
+
+use confide_channel::{
+    Binding, ChannelError, Phase, TunnelError,
+    tunnel::{AllowList, Carried, Deadlines, TunnelStream, dial, serve},
+};
+use fakes::*;
+use futures_util::{SinkExt, StreamExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_tungstenite::{client_async, tungstenite::Message};
+
+const DEADLINES: Deadlines = Deadlines { open: LONG, idle: LONG };
+
+/// A proxy for one connection; gives its address and what `serve` says in the end.
+async fn proxy(
+    allow: AllowList,
+    deadlines: Deadlines,
+) -> (String, JoinHandle<Result<Carried, ChannelError>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let served = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        serve(stream, &allow, deadlines).await
+    });
+    (url, served)
+}
+
+async fn target() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn only(address: SocketAddr) -> AllowList {
+    AllowList::new([address.to_string()]).unwrap()
+}
+
+#[tokio::test]
+async fn bytes_and_both_ends_of_stream_pass() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    echo(near, far).await;
+    let carried = served.await.unwrap().unwrap();
+    let bytes = 200_000;
+    assert_eq!(
+        carried,
+        Carried { target: address.to_string(), bytes_up: bytes, bytes_down: bytes }
+    );
+}
+
+#[tokio::test]
+async fn the_target_may_end_first() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    echo(far, near).await;
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_attested_session_runs_through_it() {
+    let (listener, address) = target().await;
+    let (url, _served) = proxy(only(address), DEADLINES).await;
+    let carrier = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    let (server, client) = (server(Binding::Session), client(Binding::Session));
+    let (attested, accepted) =
+        tokio::join!(client.connect("localhost", carrier), server.accept(far));
+    let attested = attested.unwrap();
+    assert_eq!(attested.timings().over(TunnelStream::ROUND_TRIPS).round_trips, 5);
+    echo(attested.into_parts().0, accepted.unwrap().stream).await;
+}
+
+#[tokio::test]
+async fn both_directions_run_at_once_in_two_tasks() {
+    const BYTES: usize = 8 << 20;
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let (mut far_in, mut far_out) = listener.accept().await.unwrap().0.into_split();
+    let (mut near_in, mut near_out) = tokio::io::split(near);
+    let echoing = tokio::spawn(async move {
+        tokio::io::copy(&mut far_in, &mut far_out).await.unwrap();
+        far_out.shutdown().await.unwrap();
+    });
+    let writing = tokio::spawn(async move {
+        let part = vec![3; 100_000];
+        let mut left = BYTES;
+        while left > 0 {
+            let len = left.min(part.len());
+            near_out.write_all(&part[..len]).await.unwrap();
+            left -= len;
+        }
+        near_out.shutdown().await.unwrap();
+        near_out
+    });
+    let mut got = Vec::new();
+    near_in.read_to_end(&mut got).await.unwrap();
+    assert_eq!(got.len(), BYTES);
+    writing.await.unwrap();
+    echoing.await.unwrap();
+    assert_eq!(served.await.unwrap().unwrap().bytes_up, BYTES as u64);
+}
+
+#[tokio::test]
+async fn a_target_that_is_not_on_the_list_is_refused_before_the_upgrade() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(AllowList::new(["other.example:1"]).unwrap(), DEADLINES).await;
+    let error = dial(&url, &address.to_string(), LONG).await.unwrap_err();
+    let ChannelError::Tunnel(TunnelError::ProxyRefused { status: 403, body }) = &error else {
+        panic!("{error:?}");
+    };
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["error"]["type"], "target_refused");
+    let served = served.await.unwrap();
+    let refused = matches!(
+        served,
+        Err(ChannelError::Tunnel(TunnelError::TargetRefused { target }))
+            if target == address.to_string()
+    );
+    assert!(refused);
+    let nobody = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(nobody.is_err(), "the target was dialled");
+}
+
+#[tokio::test]
+async fn a_target_that_cannot_be_reached_is_a_502() {
+    let (listener, address) = target().await;
+    drop(listener);
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let error = dial(&url, &address.to_string(), LONG).await.unwrap_err();
+    let refused =
+        matches!(error, ChannelError::Tunnel(TunnelError::ProxyRefused { status: 502, .. }));
+    assert!(refused, "{error:?}");
+    let served = served.await.unwrap();
+    assert!(matches!(served, Err(ChannelError::Tunnel(TunnelError::TargetUnreachable { .. }))));
+}
+
+#[tokio::test]
+async fn a_break_is_not_an_end_of_stream() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let mut near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    far.write_all(b"half").await.unwrap();
+    let mut half = [0; 4];
+    near.read_exact(&mut half).await.unwrap();
+    served.abort();
+    let error = near.read_u8().await.unwrap_err();
+    let kinds = [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::ConnectionReset];
+    let tunnel_broke = kinds.contains(&error.kind()) || error.get_ref().is_some();
+    assert!(tunnel_broke, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_is_named() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let _far = listener.accept().await.unwrap();
+    drop(near);
+    assert!(served.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn an_oversized_message_ends_the_tunnel() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
+    let request = format!("{url}/tunnel?target={address}");
+    let (mut websocket, _) = client_async(request, socket).await.unwrap();
+    let _far = listener.accept().await.unwrap();
+    let _ = websocket.send(Message::Binary(vec![0; 1 << 20].into())).await;
+    let served = served.await.unwrap();
+    assert!(matches!(served, Err(ChannelError::Tunnel(TunnelError::WebSocket { .. }))));
+    assert!(!matches!(websocket.next().await, Some(Ok(Message::Binary(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
+    let (_silent, far) = duplex(1024);
+    let deadlines = Deadlines { open: SHORT, idle: SHORT };
+    let error = serve(far, &AllowList::default(), deadlines).await.unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_tunnel_in_which_nothing_moves_ends() {
+    let (listener, address) = target().await;
+    let deadlines = Deadlines { open: LONG, idle: Duration::from_millis(50) };
+    let (url, served) = proxy(only(address), deadlines).await;
+    let mut near = dial(&url, &address.to_string(), LONG).await.unwrap();
+    let _far = listener.accept().await.unwrap();
+    let error = served.await.unwrap().unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Relay, .. }), "{error:?}");
+    assert!(near.read_u8().await.is_err());
+}
+
+#[tokio::test]
+async fn a_silent_proxy_ends_in_a_timeout_that_names_the_upgrade() {
+    let (_listener, address) = target().await;
+    let error = dial(&format!("ws://{address}"), "h.example:1", SHORT).await.unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Upgrade, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_used_are_refused() {
+    for url in ["http://h:1", "wss://h:1", "ws://h", "ws://h:1/?x=1", "", "ws://u@h:1"] {
+        let error = dial(url, "h:1", LONG).await.unwrap_err();
+        assert!(matches!(error, ChannelError::Tunnel(TunnelError::Url { .. })), "{url}: {error:?}");
+    }
+    let error = dial("ws://h:1", "no port", LONG).await.unwrap_err();
+    assert!(matches!(error, ChannelError::Tunnel(TunnelError::Target { .. })), "{error:?}");
+}

@@ -1,0 +1,144 @@
+//! The vectors of `vectors/channel`, which another program wrote from `docs/channel.md`.
+
+use std::{fmt::Debug, fs, path::Path};
+
+use confide_evidence::{
+    binder::{Role, key_report_data, session_report_data},
+    claims::Claims,
+    session_message::{SessionEvidence, SessionMessage},
+    tagged_evidence::{TaggedCollateral, TaggedEvidence},
+};
+use serde_json::Value;
+
+#[test]
+fn claims_read_and_encode_as_the_vectors_say() {
+    for case in cases("claims.json") {
+        let bytes = bytes(&case["bytes"]);
+        let read = Claims::decode(&bytes);
+        if !refused_as_wanted(&case, &read) {
+            let claims = claims(&case["claims"]);
+            assert_eq!(read, Ok(claims.clone()), "{}", case["name"]);
+            assert_eq!(claims.encode(), bytes, "{}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn tagged_evidence_reads_and_encodes_as_the_vectors_say() {
+    for case in cases("tagged_evidence.json") {
+        let content = bytes(&case["bytes"]);
+        if case.get("collateral").is_some() {
+            let collateral = bytes(&case["collateral"]);
+            let wanted = TaggedCollateral { collateral: &collateral };
+            assert_eq!(TaggedCollateral::decode(&content), Ok(wanted));
+            assert_eq!(wanted.encode(), content);
+            continue;
+        }
+        let read = TaggedEvidence::decode(&content);
+        if !refused_as_wanted(&case, &read) {
+            let (quote, claims) = (bytes(&case["quote"]), bytes(&case["claims"]));
+            let wanted = TaggedEvidence { quote: &quote, claims: &claims };
+            assert_eq!(read, Ok(wanted), "{}", case["name"]);
+            assert_eq!(wanted.encode(), content, "{}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn binders_are_what_the_vectors_say() {
+    for case in cases("binder.json") {
+        let claims = bytes(&case["claims"]);
+        let bound = match case["role"].as_str() {
+            None => key_report_data(&claims),
+            Some(role) => {
+                let role = if role == "server" { Role::Server } else { Role::Client };
+                let (spki_hash, exporter) = (digest(&case["spki_hash"]), digest(&case["exporter"]));
+                session_report_data(role, &spki_hash, &exporter, &claims)
+            }
+        };
+        assert_eq!(bound.0.to_vec(), bytes(&case["report_data"]), "{}", case["name"]);
+    }
+}
+
+#[test]
+fn session_messages_read_and_encode_as_the_vectors_say() {
+    for case in cases("session_message.json") {
+        let content = bytes(&case["bytes"]);
+        let read = SessionMessage::decode(&content);
+        if refused_as_wanted(&case, &read) {
+            continue;
+        }
+        let message = read.expect("the message is readable");
+        assert_eq!(message.encode(), content, "{}", case["name"]);
+        let context = optional(&case["context"]);
+        let (kind, got_context, evidence) = match message {
+            SessionMessage::Request { context } => ("request", context, None),
+            SessionMessage::Reply { context, evidence } => ("reply", context, evidence),
+            SessionMessage::Evidence(evidence) => ("evidence", None, Some(evidence)),
+            SessionMessage::Accepted => ("accepted", None, None),
+            SessionMessage::Refused(refusal) => {
+                assert_eq!(case["code"].as_u64(), Some(refusal.code()));
+                ("refused", None, None)
+            }
+        };
+        assert_eq!(case["kind"].as_str(), Some(kind));
+        assert_eq!(got_context.map(Vec::from), context);
+        assert_evidence(&case["evidence"], evidence);
+    }
+}
+
+fn assert_evidence(wanted: &Value, got: Option<SessionEvidence<'_>>) {
+    let Some(got) = got else {
+        return assert!(wanted.is_null());
+    };
+    assert_eq!(got.quote, bytes(&wanted["quote"]));
+    assert_eq!(got.claims, bytes(&wanted["claims"]));
+    assert_eq!(got.collateral.map(Vec::from), optional(&wanted["collateral"]));
+}
+
+/// Whether the case is one of rejection; the reason is the variant's name in snake case.
+fn refused_as_wanted<T: Debug, E: Debug>(case: &Value, read: &Result<T, E>) -> bool {
+    let Some(wanted) = case["error"].as_str() else { return false };
+    let error = read.as_ref().err().unwrap_or_else(|| panic!("{} was read", case["name"]));
+    let variant = format!("{error:?}");
+    let variant = variant.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    let mut snake = String::new();
+    for c in variant.chars() {
+        if c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    assert_eq!(snake, wanted, "{}", case["name"]);
+    true
+}
+
+fn cases(file: &str) -> Vec<Value> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/channel"));
+    let text = fs::read_to_string(folder.join(file)).expect("the vector file is there");
+    let file: Value = serde_json::from_str(&text).expect("the vector file is JSON");
+    file["cases"].as_array().expect("it holds cases").clone()
+}
+
+fn claims(fields: &Value) -> Claims {
+    Claims {
+        config_digest: digest(&fields["config-digest"]),
+        guarantee: fields["guarantee"].as_str().expect("a text").into(),
+        nonce: optional(&fields["nonce"]),
+        not_after: fields["not-after"].as_u64().expect("a number"),
+        not_before: fields["not-before"].as_u64().expect("a number"),
+        pubkey_hash: digest(&fields["pubkey-hash"]),
+    }
+}
+
+fn digest(value: &Value) -> [u8; 32] {
+    bytes(value).try_into().expect("32 bytes")
+}
+
+fn optional(value: &Value) -> Option<Vec<u8>> {
+    (!value.is_null()).then(|| bytes(value))
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    hex::decode(value.as_str().expect("a hex text")).expect("hex")
+}
