@@ -9,8 +9,8 @@ use crate::{
     tcb::EVALUATION_NUMBER,
 };
 
-/// The policy's text. The format is that of confide-verifier's `Policy::from_toml`, written here
-/// by hand so that the comments are there for whoever opens the file.
+/// The policy's text. `docs/policy.md` describes the format. Written by hand, so that whoever
+/// opens the file finds the comments.
 pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
     let root = hex::encode(Sha256::digest(root));
     let debug = if options.debug { DEBUG } else { NO_DEBUG };
@@ -25,7 +25,7 @@ pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
 # SHA-256 of the simulated root certificate, root.der.
 roots = ["sha256:{root}"]
 
-tcb_statuses = "UpToDate"
+tcb_status = "UpToDate"
 advisories = []
 tcb_evaluation_data_number_min = {EVALUATION_NUMBER}
 {debug}
@@ -43,31 +43,30 @@ const DEBUG: &str = "# The simulated attester runs in debug mode, where the host
                      dangerous_accept_debug = true\n";
 
 fn trust_domain() -> String {
-    let [mr_td, rtmr0, rtmr1, rtmr2, rtmr3, mr_seam] =
+    let [mrtd, rtmr0, rtmr1, rtmr2, rtmr3, mrseam] =
         ["mrtd", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "mrseam"]
             .map(|name| hex::encode(of_trust_domain(name)));
     format!(
         r#"# SHA-384 of "SIMULATED mrtd", "SIMULATED rtmr0" and so on: nothing was measured.
 [workload.tdx]
-mr_td = "{mr_td}"
+mrtd = "{mrtd}"
 rtmr0 = "{rtmr0}"
 rtmr1 = "{rtmr1}"
 rtmr2 = "{rtmr2}"
 rtmr3 = "{rtmr3}"
-mr_seam = "{mr_seam}"
+mrseam = "{mrseam}"
 "#
     )
 }
 
 fn enclave() -> String {
-    let [mr_enclave, mr_signer] =
-        ["mrenclave", "mrsigner"].map(|name| hex::encode(of_enclave(name)));
+    let [mrenclave, mrsigner] = ["mrenclave", "mrsigner"].map(|name| hex::encode(of_enclave(name)));
     format!(
         r#"# SHA-256 of "SIMULATED mrenclave" and "SIMULATED mrsigner": nothing was measured.
 [workload.sgx]
-mr_enclave = "{mr_enclave}"
-mr_signer = "{mr_signer}"
-isv_prod_id = "{WORKLOAD_PROD_ID}"
+mrenclave = "{mrenclave}"
+mrsigner = "{mrsigner}"
+isv_prod_id = {WORKLOAD_PROD_ID}
 isv_svn_min = {WORKLOAD_SVN}
 "#
     )

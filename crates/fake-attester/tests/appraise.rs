@@ -1,0 +1,121 @@
+//! Simulated evidence before the project's own verifier, under the policy that comes with it.
+
+use confide_evidence::{ReportData, tcb_info::TcbStatus};
+use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_verifier::{
+    Appraised, Endorsements, Evidence, Policy, Reason, RootKind, Scope, UnixTime, appraise,
+};
+
+/// 2026-06-01.
+const NOW: u64 = 1_780_272_000;
+const BOTH: [Tee; 2] = [Tee::Tdx, Tee::Sgx];
+
+#[test]
+fn honest_evidence_is_accepted_under_its_own_policy() {
+    for tee in BOTH {
+        let attester = honest(tee);
+        let yes = ask(&attester, &policy(&attester), NOW).unwrap();
+        assert_eq!(yes.scope(), Scope::Workload);
+        assert_eq!(yes.root().kind, RootKind::Custom);
+        assert_eq!(yes.tcb_status(), TcbStatus::UpToDate);
+        assert!(yes.advisories().is_empty() && !yes.is_debug());
+    }
+}
+
+#[test]
+fn collateral_issued_later_is_accepted_under_the_same_policy() {
+    let policy = policy(&honest(Tee::Tdx));
+    let later = Options { issued_at: NOW + 90 * 86_400, ..options(Tee::Tdx) };
+    assert!(ask(&FakeAttester::new(later).unwrap(), &policy, NOW + 91 * 86_400).is_ok());
+}
+
+#[test]
+fn a_production_policy_refuses_a_simulated_root() {
+    for tee in BOTH {
+        let reason = ask(&honest(tee), &Policy::default(), NOW).unwrap_err();
+        assert!(matches!(reason, Reason::UntrustedRoot { .. }), "{reason}");
+    }
+}
+
+#[test]
+fn the_policy_of_one_seed_refuses_another() {
+    let other = FakeAttester::new(Options { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
+    let reason = ask(&other, &policy(&honest(Tee::Tdx)), NOW).unwrap_err();
+    assert!(matches!(reason, Reason::UntrustedRoot { .. }), "{reason}");
+}
+
+#[test]
+fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
+    for tee in BOTH {
+        let debug = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
+        assert!(ask(&debug, &policy(&debug), NOW).unwrap().is_debug());
+        let reason = ask(&debug, &policy(&honest(tee)), NOW).unwrap_err();
+        assert!(matches!(reason, Reason::Debug(_)), "{reason}");
+    }
+}
+
+#[test]
+fn every_fault_is_refused_for_its_own_reason() {
+    let faults: [(Fault, fn(&Reason) -> bool); 14] = [
+        (Fault::ExpiredCollateral, |r| matches!(r, Reason::OutsideWindow { .. })),
+        (Fault::ExpiredCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
+        (Fault::FutureCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
+        (Fault::RolledBackCrl, |r| matches!(r, Reason::RolledBack { .. })),
+        (Fault::RevokedPck, |r| matches!(r, Reason::CertificateRevoked { .. })),
+        (Fault::RevokedPlatformCa, |r| matches!(r, Reason::CertificateRevoked { .. })),
+        (Fault::SwHardeningNeeded, |r| matches!(r, Reason::TcbStatus { .. })),
+        (Fault::OutOfDate, |r| matches!(r, Reason::TcbStatus { .. })),
+        (Fault::RevokedTcb, |r| matches!(r, Reason::TcbStatus { .. })),
+        (Fault::OutOfDateModule, |r| matches!(r, Reason::TcbStatus { .. })),
+        (Fault::ForeignFmspc, |r| matches!(r, Reason::Value { .. })),
+        (Fault::ForeignQuotingEnclave, |r| matches!(r, Reason::Value { .. })),
+        (Fault::UnboundAttestationKey, |r| matches!(r, Reason::AttestationKey)),
+        (Fault::SeptVeEnabled, |r| matches!(r, Reason::TdAttributes { .. })),
+    ];
+    for tee in BOTH {
+        let mut policy = policy(&honest(tee));
+        policy.pck_crl.number_min = NOW;
+        assert!(ask(&honest(tee), &policy, NOW).is_ok());
+        for (fault, wanted) in faults {
+            if tee == Tee::Sgx && fault == Fault::SeptVeEnabled {
+                continue;
+            }
+            let faulty = FakeAttester::with_fault(options(tee), fault).unwrap();
+            let reason = ask(&faulty, &policy, NOW).unwrap_err();
+            assert!(wanted(&reason), "{tee:?} {fault:?}: {reason}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_may_accept_a_level_with_its_advisories() {
+    let faulty = FakeAttester::with_fault(options(Tee::Tdx), Fault::OutOfDate).unwrap();
+    let text = faulty.policy_toml().replace("\"UpToDate\"", "[\"UpToDate\", \"OutOfDate\"]");
+    let advisories = r#"["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"]"#;
+    let text = text.replace("advisories = []", &format!("advisories = {advisories}"));
+    let yes = ask(&faulty, &Policy::from_toml(&text).unwrap(), NOW).unwrap();
+    assert_eq!(yes.tcb_status(), TcbStatus::OutOfDate);
+    assert_eq!(yes.advisories().len(), 2);
+}
+
+fn options(tee: Tee) -> Options {
+    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+}
+
+fn honest(tee: Tee) -> FakeAttester {
+    FakeAttester::new(options(tee)).unwrap()
+}
+
+fn policy(attester: &FakeAttester) -> Policy {
+    Policy::from_toml(&attester.policy_toml()).unwrap()
+}
+
+fn ask(attester: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, Reason> {
+    let wanted = ReportData([7; 64]);
+    let quote = attester.quote(&wanted);
+    let evidence = Evidence { quote: &quote, claims: None, report_data: Some(wanted) };
+    let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+    appraise(&evidence, &endorsements, policy, now, &confide_verifier_aws_lc::AwsLc)
+        .map_err(|rejection| rejection.reason().clone())
+}
