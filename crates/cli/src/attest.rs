@@ -93,26 +93,29 @@ fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize
     };
     let debug = if args.debug { "on" } else { "off" };
     let days = (attester.collateral_until() - attester.issued_at()) / 86_400;
-    let dir = &args.out;
-    let file = |name: &str| shown(&dir.join(name));
-    format!(
-        "simulated evidence: made by software under a test root, it protects nothing\n  \
-         {evidence}  {bytes} bytes, {kind}, debug {debug}\n  \
-         {collateral}  simulated endorsements, good for {days} days\n  \
-         {root}  the simulated root\n  \
-         {policy}  accepts this simulated attester and no other\n  \
-         {state}  the simulated attester itself: whoever reads it can sign\n\
-         next: confide verify quote {evidence} --collateral {collateral} --root {root} \
-         --policy {policy} --at {at}\n\
-         or:   confide gateway --simulate {dir} --upstream URL --binding key --listen ADDR:PORT\n",
-        evidence = file("evidence.bin"),
-        collateral = file("collateral.json"),
-        root = file("root.der"),
-        policy = file("policy.toml"),
-        state = file(STATE_FILE),
-        at = attester.issued_at(),
-        dir = shown(dir),
-    )
+    let files = [
+        ("evidence.bin", format!("{kind}, {bytes} bytes, debug {debug}")),
+        ("collateral.json", format!("simulated endorsements, good for {days} days")),
+        ("root.der", "the simulated root certificate".into()),
+        ("policy.toml", "accepts this simulated attester and no other".into()),
+        (STATE_FILE, "the simulated attester itself: whoever reads it can sign".into()),
+    ];
+    let dir = shown(&args.out);
+    let mut text = format!("simulated evidence in {dir}: made by software, it protects nothing\n");
+    for (name, what) in files {
+        text += &format!("  {name:24} {what}\n");
+    }
+    let file = |name: &str| shown(&args.out.join(name));
+    text += &format!(
+        "next: confide verify quote {} --collateral {} --policy {} --report-data {} --at {}\n\
+         or:   confide gateway --simulate {dir} --binding key --listen 127.0.0.1:0 --upstream URL\n",
+        file("evidence.bin"),
+        file("collateral.json"),
+        file("policy.toml"),
+        args.report_data,
+        attester.issued_at(),
+    );
+    text
 }
 
 /// A path as a shell takes it.
