@@ -342,16 +342,16 @@ mod tests {
 
     #[test]
     fn unknown_kinds_members_and_codes_are_named() {
-        let decode = |write: &dyn Fn(&mut Writer)| {
+        let decode = |write: &dyn Fn(&mut Writer) -> &mut Writer| {
             let mut writer = Writer::new();
             write(&mut writer);
             SessionMessage::decode(&writer.finish()).err()
         };
-        let kind = decode(&|w| drop(w.array(1).uint(9)));
+        let kind = decode(&|w| w.array(1).uint(9));
         assert_eq!(kind, Some(SessionMessageError::Kind { got: 9 }));
-        let members = decode(&|w| drop(w.array(2).uint(ACCEPTED)));
+        let members = decode(&|w| w.array(2).uint(ACCEPTED));
         assert_eq!(members, Some(SessionMessageError::Members { kind: ACCEPTED, got: 2 }));
-        let code = decode(&|w| drop(w.array(2).uint(REFUSED).uint(6)));
+        let code = decode(&|w| w.array(2).uint(REFUSED).uint(6));
         assert_eq!(code, Some(SessionMessageError::RefusalCode { got: 6 }));
     }
 
