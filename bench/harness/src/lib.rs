@@ -1,1 +1,41 @@
-//! 
+//! The instrument: suites as data, arms as processes, blocks interleaved from a seed.
+//!
+//! ```text
+//! suite (TOML) -> plan -> blocks of interleaved arms -> samples (JSON lines) -> rows -> report
+//! ```
+//!
+//! The harness knows no product crate. What it measures are processes that speak the lines of
+//! `bench/PROTOCOL.md`; what it writes is a folder with `record.json`, `samples.jsonl` and
+//! `report.html`. METHODOLOGY.md says how the rows are made, MODELS.md what each number means.
+
+mod arm;
+mod blocks;
+mod error;
+mod format;
+mod host;
+mod page;
+mod plan;
+mod process;
+mod programs;
+mod progress;
+mod protocol;
+mod record;
+mod rows;
+mod run;
+mod samples;
+mod selftest;
+mod services;
+mod suite;
+mod suites;
+mod table;
+
+pub use error::BenchError;
+pub use plan::Effort;
+pub use programs::Programs;
+pub use progress::Progress;
+pub use record::{Record, Validity};
+pub use run::{Options, Outcome, report, run, stop_on_interrupt};
+pub use selftest::{SelfTest, selftest_suite, selftest_verdict, spin_arm};
+pub use suite::Suite;
+pub use suites::{SuiteText, suite_named};
+pub use table::table;

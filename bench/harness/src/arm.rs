@@ -1,0 +1,272 @@
+//! One arm: a process that is asked for runs.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    host::{Watch, cpu_seconds},
+    process::{LineProcess, NoLine, tail},
+    protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
+    samples::{Place, Sample, Slice},
+    suite::Params,
+};
+
+/// An arm makes keys and loads models before it says hello.
+const HELLO_DEADLINE: Duration = Duration::from_secs(30);
+/// Ends in a row after which an arm is left out.
+const FAILURES_MAX: u32 = 3;
+
+/// An arm of a bench, started when first asked.
+pub(crate) struct ArmProcess {
+    pub(crate) name: String,
+    pub(crate) twin: bool,
+    pub(crate) simulated: bool,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) log: PathBuf,
+    pub(crate) hello: Option<Hello>,
+    pub(crate) given_up: Option<String>,
+    process: Option<LineProcess>,
+    failures: u32,
+    next_id: u64,
+}
+
+/// What one run is asked to do.
+pub(crate) struct Ask<'a> {
+    pub(crate) place: Place,
+    pub(crate) order: u32,
+    pub(crate) seed: u64,
+    pub(crate) requests: u32,
+    pub(crate) params: &'a Params,
+    pub(crate) deadline: Duration,
+    pub(crate) warmup: bool,
+}
+
+/// Why a run gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The block is void with this reason.
+    Void(String),
+    /// The whole run stops.
+    Interrupted,
+}
+
+/// One run's samples and its slice, not yet checked.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) slice: Slice,
+}
+
+impl ArmProcess {
+    /// An arm that is not started yet.
+    pub(crate) fn new(
+        name: &str,
+        twin: bool,
+        program: PathBuf,
+        args: Vec<String>,
+        log: PathBuf,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            twin,
+            simulated: false,
+            program,
+            args,
+            log,
+            hello: None,
+            given_up: None,
+            process: None,
+            failures: 0,
+            next_id: 0,
+        }
+    }
+
+    /// The name for people: the twin is marked.
+    pub(crate) fn shown(&self) -> String {
+        if self.twin { format!("{} (A/A)", self.name) } else { self.name.clone() }
+    }
+
+    /// Starts it if it is not running and waits for its hello.
+    pub(crate) fn ready(&mut self, stop: &AtomicBool) -> Result<(), Failed> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        // A hello alone is no success: an arm that dies in every run would never be left out.
+        let outcome = self.start(stop);
+        if outcome.is_err() { self.count(outcome) } else { outcome }
+    }
+
+    /// One run.
+    pub(crate) fn run(&mut self, ask: &Ask<'_>, stop: &AtomicBool) -> Result<Ran, Failed> {
+        self.ready(stop)?;
+        let watch = Watch::start();
+        let started = Instant::now();
+        let outcome = self.exchange(ask, stop);
+        let wall_s = started.elapsed().as_secs_f64();
+        let quiet = watch.stop();
+        let (messages, done, own_cpu_s) = self.count(outcome)?;
+        let samples = messages
+            .into_iter()
+            .enumerate()
+            .map(|(index, message)| sample(ask, index as u32, message))
+            .collect::<Vec<_>>();
+        let cpu_s = done.cpu_s.or(own_cpu_s);
+        let wall_s = done.wall_s.unwrap_or(wall_s);
+        let threads = self.hello.as_ref().map_or(1, |hello| hello.threads.max(1));
+        let simulated = self.simulated
+            || done.simulated
+            || self.hello.as_ref().is_some_and(|hello| hello.simulated)
+            || samples.iter().any(|sample| sample.simulated);
+        if let Some(hello) = &mut self.hello {
+            hello.guarantee = done.guarantee.clone().or_else(|| hello.guarantee.take());
+            hello.note = done.note.clone().or_else(|| hello.note.take());
+            hello.simulated |= simulated;
+        }
+        let slice = Slice {
+            place: ask.place.clone(),
+            order: ask.order,
+            wall_s,
+            samples: samples.len() as u32,
+            metrics: done.metrics,
+            answer: done.answer,
+            cpu_s,
+            client_cpu: cpu_s.map(|cpu_s| cpu_s / (wall_s.max(1e-9) * f64::from(threads))),
+            round_trips: done.round_trips.or_else(|| samples.iter().find_map(|s| s.round_trips)),
+            floor: done.floor,
+            quiet,
+            simulated,
+            warmup: ask.warmup,
+            ..Slice::default()
+        };
+        Ok(Ran { samples, slice })
+    }
+
+    /// Asks it to end and waits.
+    pub(crate) fn end(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let line = serde_json::to_string(&ToArm::End {}).unwrap_or_default();
+            let _ = process.send(&line);
+            process.end(false);
+        }
+    }
+
+    /// CPU seconds so far, from /proc.
+    fn cpu_seconds(&self) -> Option<f64> {
+        cpu_seconds(self.process.as_ref()?.id())
+    }
+
+    fn start(&mut self, stop: &AtomicBool) -> Result<(), Failed> {
+        let mut process = LineProcess::start(&self.program, &self.args, &self.log)
+            .map_err(|error| Failed::Void(format!("cannot be started: {error}")))?;
+        let line = process.line(Instant::now() + HELLO_DEADLINE, stop);
+        let line = line.map_err(|no| self.failed("before its hello", &no))?;
+        match serde_json::from_str(&line) {
+            Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL => {
+                // A restart keeps what runs before it said of themselves.
+                self.hello.get_or_insert(hello);
+                self.process = Some(process);
+                Ok(())
+            }
+            Ok(FromArm::Hello(hello)) => {
+                Err(Failed::Void(format!("speaks protocol {}, wanted {PROTOCOL}", hello.protocol)))
+            }
+            _ => Err(Failed::Void(format!("first line is no hello: {}", cut(&line)))),
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        ask: &Ask<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<SampleMessage>, Done, Option<f64>), Failed> {
+        self.next_id += 1;
+        let id = self.next_id;
+        let message = ToArm::Run {
+            id,
+            block: ask.place.block,
+            seed: ask.seed,
+            requests: ask.requests,
+            params: ask.params.clone(),
+        };
+        let cpu_before = self.cpu_seconds();
+        let deadline = Instant::now() + ask.deadline;
+        let Some(mut process) = self.process.take() else {
+            return Err(Failed::Void("is not running".into()));
+        };
+        let line = serde_json::to_string(&message)
+            .map_err(|error| Failed::Void(format!("run line: {error}")))?;
+        if process.discard() {
+            return Err(Failed::Void("spoke without being asked".into()));
+        }
+        process.send(&line).map_err(|no| self.failed("at its run line", &no))?;
+        let mut samples = Vec::new();
+        loop {
+            let line = process.line(deadline, stop).map_err(|no| self.failed("in a run", &no))?;
+            match serde_json::from_str(&line) {
+                Ok(FromArm::Sample(sample)) if sample.id == id => samples.push(sample),
+                Ok(FromArm::Done(done)) if done.id == id => {
+                    let cpu_after = cpu_seconds(process.id());
+                    let cpu_s = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
+                    self.process = Some(process);
+                    return Ok((samples, *done, cpu_s));
+                }
+                Ok(FromArm::Error { id: of, reason }) if of == id => {
+                    self.process = Some(process);
+                    return Err(Failed::Void(format!("says: {}", cut(&reason))));
+                }
+                _ => return Err(Failed::Void(format!("unexpected line: {}", cut(&line)))),
+            }
+            if samples.len() > SAMPLES_PER_RUN_MAX {
+                let reason = format!("sent more than {SAMPLES_PER_RUN_MAX} samples");
+                return Err(Failed::Void(reason));
+            }
+        }
+    }
+
+    fn failed(&self, when: &str, no: &NoLine) -> Failed {
+        match no {
+            NoLine::Interrupted => Failed::Interrupted,
+            NoLine::Ended(_) => {
+                Failed::Void(format!("{no} {when}; last words: {}", tail(&self.log)))
+            }
+            _ => Failed::Void(format!("{no} {when}")),
+        }
+    }
+
+    fn count<T>(&mut self, outcome: Result<T, Failed>) -> Result<T, Failed> {
+        match &outcome {
+            Ok(_) => self.failures = 0,
+            Err(Failed::Void(reason)) => {
+                self.failures += 1;
+                if self.failures >= FAILURES_MAX {
+                    self.given_up = Some(format!("failed {FAILURES_MAX} times: {reason}"));
+                }
+            }
+            Err(Failed::Interrupted) => {}
+        }
+        outcome
+    }
+}
+
+fn sample(ask: &Ask<'_>, index: u32, message: SampleMessage) -> Sample {
+    Sample {
+        place: ask.place.clone(),
+        index,
+        metrics: message.metrics,
+        answer: message.answer,
+        round_trips: message.round_trips,
+        cpu_s: message.cpu_s,
+        at_s: message.at_s,
+        simulated: message.simulated,
+        error: message.error,
+        warmup: ask.warmup,
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(200).collect()
+}

@@ -1,0 +1,159 @@
+//! The blocks of one bench: every arm once, in an order from the seed, answers checked.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    arm::{ArmProcess, Ask, Failed, Ran},
+    plan::{Case, order, work_seed},
+    samples::Place,
+    suite::{Bench, Params},
+};
+
+/// What a block of one case gave: one entry per arm that was not left out, voids marked.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) runs: Vec<Ran>,
+}
+
+/// Runs every arm once on one case. `Err` only when interrupted.
+pub(crate) fn run_block(
+    bench: &Bench,
+    case: &Case,
+    seed: u64,
+    block: u32,
+    arms: &mut [ArmProcess],
+    stop: &AtomicBool,
+    mut around: impl FnMut(&mut dyn FnMut() -> Result<Ran, Failed>) -> Result<Ran, Failed>,
+) -> Result<Block, Failed> {
+    let place = [bench.name.as_str(), case.key.as_str()];
+    let warmup = block < bench.warmup;
+    let mut ran: Vec<Option<Ran>> = arms.iter().map(|_| None).collect();
+    let mut broken: Option<String> = None;
+    for (position, index) in order(seed, &place, block, arms.len()).into_iter().enumerate() {
+        let arm = &mut arms[index];
+        if arm.given_up.is_some() {
+            continue;
+        }
+        let ask = Ask {
+            place: Place {
+                bench: bench.name.clone(),
+                case: case.key.clone(),
+                block,
+                arm: arm.name.clone(),
+                twin: arm.twin,
+            },
+            order: position as u32,
+            seed: work_seed(seed, &place, block),
+            requests: requests(bench, case),
+            params: &case.params,
+            deadline: Duration::from_secs(bench.deadline_s.into()),
+            warmup,
+        };
+        match around(&mut || arm.run(&ask, stop)) {
+            Ok(done) => ran[index] = Some(done),
+            Err(Failed::Interrupted) => return Err(Failed::Interrupted),
+            Err(Failed::Void(reason)) => {
+                let reason = format!("arm {}: {reason}", arm.shown());
+                ran[index] = Some(empty(&ask, &reason));
+                broken.get_or_insert(reason);
+            }
+        }
+    }
+    check_answers(bench, &case.params, &mut ran);
+    let mut runs: Vec<Ran> = ran.into_iter().flatten().collect();
+    if let Some(reason) = broken {
+        // A dying or silent arm may have disturbed its neighbours: the whole block counts nowhere.
+        for run in &mut runs {
+            run.slice.void.get_or_insert_with(|| format!("block void: {reason}"));
+        }
+    }
+    Ok(Block { runs })
+}
+
+fn requests(bench: &Bench, case: &Case) -> u32 {
+    let times = bench.requests_times.as_ref().and_then(|name| case.params.get(name)?.as_u64());
+    bench.requests.saturating_mul(times.map_or(1, |times| u32::try_from(times).unwrap_or(1)))
+}
+
+/// Marks what differs from `expect` or, where wanted, from the reference arm (the first).
+fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ran>]) {
+    let reference = ran.first().and_then(Option::as_ref).map(answers);
+    for (index, run) in ran.iter_mut().enumerate() {
+        let Some(run) = run else { continue };
+        if run.slice.void.is_some() {
+            continue;
+        }
+        let mine = answers(run);
+        let failed = run.samples.iter().find_map(|sample| sample.error.clone());
+        let differs = || {
+            let other = reference.as_ref()?;
+            (bench.same_answer && index > 0 && *other != mine).then(|| {
+                format!("answer {} differs from the reference arm's {}", show(&mine), show(other))
+            })
+        };
+        run.slice.void = failed
+            .map(|reason| format!("request failed: {reason}"))
+            .or_else(|| unexpected(&bench.expect, params, &mine))
+            .or_else(differs);
+    }
+}
+
+fn answers(run: &Ran) -> Vec<Value> {
+    let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
+    samples.chain(run.slice.answer.clone()).collect()
+}
+
+/// The first key that is not as the suite expects.
+fn unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<String> {
+    if expect.is_empty() {
+        return None;
+    }
+    if answers.is_empty() {
+        return Some("gave no answer, the suite expects one".into());
+    }
+    for (key, wanted) in expect {
+        let wanted = resolved(wanted, params);
+        for answer in answers {
+            let got = answer.get(key).unwrap_or(&Value::Null);
+            if !same(wanted, got) {
+                return Some(format!("answer has {key} {got}, wanted {wanted}"));
+            }
+        }
+    }
+    None
+}
+
+/// `"{tokens}"` is the run's param of that name.
+fn resolved<'a>(wanted: &'a Value, params: &'a Params) -> &'a Value {
+    let name = wanted.as_str().and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
+    name.and_then(|name| params.get(name)).unwrap_or(wanted)
+}
+
+/// Equal, and numbers by value: 200 is 200.0.
+fn same(wanted: &Value, got: &Value) -> bool {
+    match (wanted.as_f64(), got.as_f64()) {
+        (Some(wanted), Some(got)) => wanted == got,
+        _ => wanted == got,
+    }
+}
+
+fn show(answers: &[Value]) -> String {
+    let text = match answers {
+        [one] => one.to_string(),
+        many => Value::Array(many.to_vec()).to_string(),
+    };
+    text.chars().take(120).collect()
+}
+
+fn empty(ask: &Ask<'_>, reason: &str) -> Ran {
+    let slice = crate::samples::Slice {
+        place: ask.place.clone(),
+        order: ask.order,
+        warmup: ask.warmup,
+        void: Some(reason.to_owned()),
+        ..Default::default()
+    };
+    Ran { samples: Vec::new(), slice }
+}

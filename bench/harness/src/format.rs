@@ -1,0 +1,290 @@
+//! Numbers and names for people. Units come from the end of a metric's name.
+
+use serde_json::Value;
+
+use crate::{
+    rows::{Aa, Outcome, Row},
+    suite::{Better, Params, Show, Stat},
+};
+
+/// A metric's value with its unit: `41.2 ms`, `1,240 /s`, `2.9 GiB/s`.
+pub(crate) fn value(metric: &str, value: f64) -> String {
+    for (suffix, scale) in [("_ms_per_mib", ""), ("_us", "us"), ("_ms", "ms"), ("_s", "s")] {
+        if suffix == "_ms_per_mib" && metric.ends_with(suffix) {
+            return format!("{} ms/MiB", digits(value));
+        }
+        if suffix == "_s" && metric.ends_with("_mib_per_s") {
+            return rate_of_bytes(value);
+        }
+        if suffix == "_s" && metric.ends_with("_per_s") {
+            return format!("{} /s", digits(value));
+        }
+        if metric.ends_with(suffix) {
+            return duration(value, scale);
+        }
+    }
+    if metric.ends_with("_bytes") {
+        return bytes(value);
+    }
+    if metric.starts_with("cpu_ms_per") {
+        return duration(value, "ms");
+    }
+    digits(value)
+}
+
+/// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`.
+pub(crate) fn cost(row: &Row) -> String {
+    match (&row.ratio, row.show) {
+        (Some(ratio), Show::Ratio) => {
+            let places = if (ratio.high - ratio.low) < 0.02 { 3 } else { 2 };
+            let [v, l, h] = [ratio.value, ratio.low, ratio.high].map(|x| format!("{x:.places$}"));
+            format!("x{v} [{l}, {h}]")
+        }
+        _ => difference(&row.metric, &row.difference),
+    }
+}
+
+fn difference(metric: &str, ends: &crate::rows::Ends) -> String {
+    let biggest = ends.low.abs().max(ends.high.abs()).max(ends.value.abs());
+    let (scale, unit) = scale_of(metric, biggest);
+    let spread = (ends.high - ends.low) * scale;
+    let places = if spread >= 20.0 {
+        0
+    } else if spread >= 0.2 {
+        1
+    } else if spread >= 0.02 {
+        2
+    } else {
+        3
+    };
+    let number = |x: f64| format!("{:.places$}", clean(x * scale, places));
+    let sign = if clean(ends.value * scale, places) < 0.0 { "" } else { "+" };
+    format!("{sign}{} {unit} [{}, {}]", number(ends.value), number(ends.low), number(ends.high))
+}
+
+/// Rounding to -0.0 would print a minus before nothing.
+fn clean(x: f64, places: usize) -> f64 {
+    if x.abs() < 0.5 * 10f64.powi(-(places as i32)) { 0.0 } else { x }
+}
+
+/// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
+pub(crate) fn verdict(row: &Row) -> String {
+    let margin = match row.adds_at_most {
+        Some(limit) => value(&row.metric, limit),
+        None => format!("{} %", digits(row.margin * 100.0)),
+    };
+    let mut text = match row.outcome {
+        Outcome::Within => format!("within {margin}"),
+        Outcome::Above => format!("above {margin} margin"),
+        Outcome::Below => format!("below {margin} margin"),
+        Outcome::Undecided { blocks_wanted: Some(blocks) } => {
+            format!("undecided at {margin}, {blocks} blocks would decide")
+        }
+        Outcome::Undecided { blocks_wanted: None } => {
+            format!("undecided at {margin}, over 10,000 blocks would decide")
+        }
+        Outcome::NotEvaluated => "not evaluated".to_owned(),
+    };
+    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+        text = format!("invalid, its A/A failed ({text})");
+    }
+    if row.client_bound {
+        text.push_str(", client-bound");
+    }
+    if row.simulated {
+        text.push_str(", simulated");
+    }
+    text
+}
+
+/// The judgement of an A/A row.
+pub(crate) fn aa(row: &Row) -> String {
+    let text = match row.aa {
+        Some(Aa::Valid) => "passed",
+        Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",
+        Some(Aa::ExcludesOne) => "FAILED: 99.9 % interval excludes 1",
+        Some(Aa::TooFewBlocks) => "nothing found; too few blocks to judge",
+        None => "not evaluated",
+    };
+    text.to_owned()
+}
+
+/// The name of a metric for people, with its statistic where it is not the mean.
+pub(crate) fn metric(name: &str, stat: Stat, better: Better) -> String {
+    let stat = match stat {
+        Stat::Mean => "mean",
+        Stat::P50 => "median",
+        Stat::P95 => "p95",
+        Stat::Min => "least",
+        Stat::Max => "most",
+        Stat::Sum => "sum",
+    };
+    let better = match better {
+        Better::Higher => "more is better",
+        Better::Lower => "less is better",
+    };
+    format!("{name}, {stat} of a block, {better}")
+}
+
+/// A label with `{param}` filled in: bytes and times get units.
+pub(crate) fn label(text: &str, params: &Params) -> String {
+    let mut filled = text.to_owned();
+    for (name, param) in params {
+        let shown = match param {
+            Value::Number(number) => param_number(name, number.as_f64().unwrap_or(f64::NAN)),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        filled = filled.replace(&format!("{{{name}}}"), &shown);
+    }
+    filled
+}
+
+/// Three significant digits, thousands set apart.
+pub(crate) fn digits(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1000.0 {
+        return thousands(value);
+    }
+    let places = if size >= 100.0 {
+        0
+    } else if size >= 10.0 {
+        1
+    } else if size >= 1.0 || size == 0.0 {
+        2
+    } else {
+        3
+    };
+    let text = format!("{value:.places$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn param_number(name: &str, number: f64) -> String {
+    if name.ends_with("_bytes") {
+        bytes(number)
+    } else if name.ends_with("_ms") {
+        format!("{} ms", digits(number))
+    } else {
+        digits(number)
+    }
+}
+
+fn duration(value: f64, unit: &str) -> String {
+    let in_ms = match unit {
+        "us" => value / 1000.0,
+        "s" => value * 1000.0,
+        _ => value,
+    };
+    let (scale, unit) = scale_of("_ms", in_ms.abs());
+    format!("{} {unit}", fixed(in_ms * scale))
+}
+
+/// Three significant digits, kept even when zero: columns of times line up.
+fn fixed(value: f64) -> String {
+    let size = value.abs();
+    let places = if size >= 100.0 {
+        0
+    } else if size >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.places$}")
+}
+
+/// What to multiply by and the unit, for a size in the metric's own unit.
+fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
+    let per_ms = if metric.ends_with("_mib_per_s") {
+        return (1.0, "MiB/s");
+    } else if metric.ends_with("_ms_per_mib") {
+        return (1.0, "ms/MiB");
+    } else if metric.ends_with("_per_s") {
+        return (1.0, "/s");
+    } else if metric.ends_with("_us") {
+        1e-3
+    } else if metric.ends_with("_ms") || metric.starts_with("cpu_ms_per") {
+        1.0
+    } else if metric.ends_with("_s") {
+        1e3
+    } else {
+        return (1.0, "");
+    };
+    match size * per_ms {
+        ms if ms >= 10_000.0 => (per_ms / 1000.0, "s"),
+        ms if ms >= 1.0 => (per_ms, "ms"),
+        _ => (per_ms * 1000.0, "us"),
+    }
+}
+
+fn rate_of_bytes(mib_per_s: f64) -> String {
+    if mib_per_s >= 1024.0 {
+        format!("{} GiB/s", fixed(mib_per_s / 1024.0))
+    } else {
+        format!("{} MiB/s", fixed(mib_per_s))
+    }
+}
+
+fn bytes(value: f64) -> String {
+    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if value >= size as f64 {
+            return format!("{} {unit}", digits(value / size as f64));
+        }
+    }
+    format!("{} B", digits(value))
+}
+
+fn thousands(value: f64) -> String {
+    let whole = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_come_from_the_name() {
+        assert_eq!(value("ttft_ms", 41.23), "41.2 ms");
+        assert_eq!(value("ttft_ms", 0.0412), "41.2 us");
+        assert_eq!(value("total_ms", 12_345.0), "12.3 s");
+        assert_eq!(value("wall_s", 0.5), "500 ms");
+        assert_eq!(value("rate_per_s", 1240.4), "1,240 /s");
+        assert_eq!(value("rate_mib_per_s", 2969.6), "2.90 GiB/s");
+        assert_eq!(value("rate_mib_per_s", 100.725), "101 MiB/s");
+        assert_eq!(value("cpu_ms_per_mib", 0.447), "0.447 ms/MiB");
+        assert_eq!(value("cpu_ms_per_verify", 0.447), "447 us");
+        assert_eq!(value("payload_bytes", 16_777_216.0), "16 MiB");
+        assert_eq!(value("wire_per_app_ratio", 2.007), "2.01");
+    }
+
+    #[test]
+    fn labels_are_filled_from_the_params() {
+        let params = Params::from([
+            ("payload_bytes".to_owned(), Value::from(65536)),
+            ("delay_ms".to_owned(), Value::from(20)),
+            ("session".to_owned(), Value::from("new")),
+        ]);
+        let filled = label("chat, {session} session, {delay_ms}, {payload_bytes}", &params);
+        assert_eq!(filled, "chat, new session, 20 ms, 64 KiB");
+    }
+
+    #[test]
+    fn large_numbers_are_set_apart() {
+        assert_eq!(digits(1_234_567.8), "1,234,568");
+        assert_eq!(digits(-1000.0), "-1,000");
+        assert_eq!(digits(12.34), "12.3");
+        assert_eq!(digits(0.5), "0.5");
+        assert_eq!(digits(0.0), "0");
+    }
+}

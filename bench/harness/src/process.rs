@@ -1,0 +1,286 @@
+//! Child processes with deadlines; none outlives its owner.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+
+use crate::protocol::LINE_BYTES_MAX;
+
+/// How often a wait looks whether the run was interrupted.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Lines waiting to be read; beyond it the child waits.
+const LINES_QUEUED_MAX: usize = 4096;
+/// What an ended process gets before it is killed.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Why no line came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoLine {
+    Deadline,
+    Ended(String),
+    TooLong,
+    Interrupted,
+}
+
+impl std::fmt::Display for NoLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Deadline => write!(f, "silent past its deadline"),
+            Self::Ended(how) => write!(f, "ended: {how}"),
+            Self::TooLong => write!(f, "a line is longer than {LINE_BYTES_MAX} bytes"),
+            Self::Interrupted => write!(f, "interrupted"),
+        }
+    }
+}
+
+enum Line {
+    Text(String),
+    TooLong,
+}
+
+/// A process that speaks lines; its process group is ended when this is dropped.
+pub(crate) struct LineProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Line>,
+}
+
+impl LineProcess {
+    /// Starts `argv` with its standard error appended to `log`.
+    pub(crate) fn start(program: &Path, args: &[String], log: &Path) -> std::io::Result<Self> {
+        let stderr = File::options().create(true).append(true).open(log)?;
+        // A group of its own: Ctrl-C at the terminal reaches the harness alone, which then ends
+        // its children in order.
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let (sender, lines) = sync_channel(LINES_QUEUED_MAX);
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || read_lines(stdout, &sender));
+        }
+        Ok(Self { child, stdin, lines })
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends one line.
+    pub(crate) fn send(&mut self, line: &str) -> Result<(), NoLine> {
+        let sent = self
+            .stdin
+            .as_mut()
+            .is_some_and(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
+        if sent { Ok(()) } else { Err(NoLine::Ended(self.how_it_ended())) }
+    }
+
+    /// The next line, before `deadline` and unless `stop` is set.
+    pub(crate) fn line(&mut self, deadline: Instant, stop: &AtomicBool) -> Result<String, NoLine> {
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(NoLine::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(GLANCE)) {
+                Ok(Line::Text(line)) => return Ok(line),
+                Ok(Line::TooLong) => return Err(NoLine::TooLong),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(NoLine::Ended(self.how_it_ended()));
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoLine::Deadline),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Throws away lines that wait unread; true when there was one.
+    pub(crate) fn discard(&mut self) -> bool {
+        std::iter::from_fn(|| self.lines.try_recv().ok()).count() > 0
+    }
+
+    /// Closes standard input, optionally asks by SIGTERM, waits, then kills.
+    pub(crate) fn end(mut self, terminate: bool) -> Option<ExitStatus> {
+        self.stdin = None;
+        if terminate {
+            self.signal(Signal::SIGTERM);
+        }
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            self.discard();
+            thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+
+    fn how_it_ended(&mut self) -> String {
+        let deadline = Instant::now() + Duration::from_millis(500);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
+                Ok(None) => return "closed its standard output".into(),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Ok(id) = i32::try_from(self.child.id()) {
+            // Already gone is what was wanted.
+            let _ = killpg(Pid::from_raw(id), signal);
+        }
+    }
+}
+
+impl Drop for LineProcess {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(stdout: impl Read, sender: &SyncSender<Line>) {
+    let mut reader = BufReader::new(stdout);
+    loop {
+        let mut bytes = Vec::new();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        match reader.by_ref().take(limit).read_until(b'\n', &mut bytes) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = if bytes.len() > LINE_BYTES_MAX {
+            Line::TooLong
+        } else {
+            let text = String::from_utf8_lossy(&bytes);
+            Line::Text(text.trim_end_matches(['\n', '\r']).to_owned())
+        };
+        let last = matches!(line, Line::TooLong);
+        if sender.send(line).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Runs a command to its end; the error says how it failed and shows the end of its output.
+pub(crate) fn run_to_end(
+    program: &Path,
+    args: &[impl AsRef<OsStr>],
+    log: &PathBuf,
+    deadline: Duration,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let open = || File::options().create(true).append(true).open(log);
+    let (out, err) = (open(), open());
+    let (Ok(out), Ok(err)) = (out, err) else {
+        return Err(format!("cannot write {}", log.display()));
+    };
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .process_group(0)
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let until = Instant::now() + deadline;
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => break format!("{status}; {}", tail(log)),
+            Ok(None) if stop.load(Ordering::Relaxed) => break "interrupted".into(),
+            Ok(None) if Instant::now() > until => break format!("not done after {deadline:?}"),
+            Ok(None) => thread::sleep(Duration::from_millis(5)),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(ended)
+}
+
+/// The last line of a log, for a message.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
+    last.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back_and_an_ended_process_says_how() {
+        let mut process = shell("read x; echo \"got $x\"; exit 3");
+        process.send("hello").unwrap();
+        assert_eq!(process.line(soon(), &AtomicBool::new(false)).unwrap(), "got hello");
+        let end = process.line(soon(), &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(end, NoLine::Ended("exit status: 3".into()));
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline_and_an_interrupt_at_once() {
+        let mut process = shell("sleep 60");
+        let deadline = Instant::now() + Duration::from_millis(30);
+        assert_eq!(process.line(deadline, &AtomicBool::new(false)), Err(NoLine::Deadline));
+        assert_eq!(process.line(soon(), &AtomicBool::new(true)), Err(NoLine::Interrupted));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut process = shell("head -c 100000 /dev/zero | tr '\\0' x; sleep 60");
+        assert_eq!(process.line(soon(), &AtomicBool::new(false)), Err(NoLine::TooLong));
+    }
+
+    #[test]
+    fn dropping_ends_the_whole_group() {
+        let process = shell("sleep 60 & sleep 60");
+        let group = Pid::from_raw(i32::try_from(process.id()).unwrap());
+        drop(process);
+        let deadline = soon();
+        while killpg(group, None).is_ok() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(killpg(group, None).is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_asked_to_end_does() {
+        let status = shell("cat > /dev/null; exit 0").end(false).unwrap();
+        assert!(status.success());
+    }
+
+    fn shell(script: &str) -> LineProcess {
+        let args = ["-c".to_owned(), script.to_owned()];
+        LineProcess::start(Path::new("/bin/sh"), &args, Path::new("/dev/null")).unwrap()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+}

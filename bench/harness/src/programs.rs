@@ -1,0 +1,171 @@
+//! From the words of a suite's command to an argv that can be started.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use crate::{BenchError, suite::Var};
+
+/// Where programs are found.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The running program; the word `confide` of a suite means it.
+    pub this: PathBuf,
+    /// Looked in before PATH: the folder of the running program.
+    pub beside: PathBuf,
+}
+
+impl Programs {
+    /// Beside this executable.
+    pub fn beside(this: PathBuf) -> Self {
+        let beside = this.parent().map_or_else(PathBuf::new, PathBuf::from);
+        Self { this, beside }
+    }
+
+    /// The program that `word` means. A word with a slash is a path.
+    pub(crate) fn find(&self, word: &str, place: &str) -> Result<PathBuf, BenchError> {
+        if word == "confide" {
+            return Ok(self.this.clone());
+        }
+        if word.contains('/') {
+            let path = PathBuf::from(word);
+            return if path.is_file() { Ok(path) } else { Err(missing(word, place)) };
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::iter::once(self.beside.clone())
+            .chain(std::env::split_paths(&path))
+            .map(|folder| folder.join(word))
+            .find(|candidate| candidate.is_file())
+            .ok_or_else(|| missing(word, place))
+    }
+}
+
+fn missing(program: &str, place: &str) -> BenchError {
+    BenchError::NoSuchProgram { program: program.to_owned(), place: place.to_owned() }
+}
+
+/// What `{…}` means in a command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    known: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// Adds one name.
+    pub(crate) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.known.insert(name.into(), value.into());
+    }
+
+    /// Replaces each `{name}`; what looks otherwise stays, so that JSON can be an argument. A
+    /// value may hold names in turn (a suite's variable that speaks of a service), twice deep.
+    pub(crate) fn fill(&self, text: &str, place: &str) -> Result<String, BenchError> {
+        let once = self.fill_once(text, place)?;
+        let twice = self.fill_once(&once, place)?;
+        self.fill_once(&twice, place)
+    }
+
+    /// The text of the variable that `word` is, if it is nothing else and names a suite's variable.
+    pub(crate) fn variable(&self, word: &str) -> Option<&str> {
+        let name = word.strip_prefix('{')?.strip_suffix('}')?;
+        let known = name != "dir" && !name.contains('.');
+        self.known.get(name).filter(|_| known).map(String::as_str)
+    }
+
+    /// The names that stand in `text`, after variables are followed where they are known.
+    pub(crate) fn mentioned(&self, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut open = references(text);
+        while let Some(name) = open.pop() {
+            if !found.contains(&name) {
+                open.extend(self.known.get(&name).map(|v| references(v)).unwrap_or_default());
+                found.push(name);
+            }
+        }
+        found
+    }
+
+    fn fill_once(&self, text: &str, place: &str) -> Result<String, BenchError> {
+        let mut filled = text.to_owned();
+        for name in references(text) {
+            let value = self.known.get(&name).ok_or_else(|| BenchError::UnknownReference {
+                place: place.to_owned(),
+                key: name.clone(),
+            })?;
+            filled = filled.replace(&format!("{{{name}}}"), value);
+        }
+        Ok(filled)
+    }
+}
+
+/// The text of a variable here.
+pub(crate) fn text_of(var: &Var) -> &str {
+    match var {
+        Var::Text(text) => text,
+        Var::Choice { if_exists, then, otherwise } => {
+            if std::path::Path::new(if_exists).exists() {
+                then
+            } else {
+                otherwise
+            }
+        }
+    }
+}
+
+/// Names are letters, digits, `-`, `_` and `.` between braces.
+fn references(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('{') {
+        rest = &rest[start + 1..];
+        let Some(end) = rest.find('}') else { break };
+        let name = &rest[..end];
+        let ok = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !name.is_empty() && name.chars().all(ok) {
+            found.push(name.to_owned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_filled_and_variables_followed() {
+        let mut names = Names::default();
+        names.set("serve.listen", "127.0.0.1:9");
+        names.set("target", "http://{serve.listen}");
+        assert_eq!(names.fill("--to={target}/v1", "x").unwrap(), "--to=http://127.0.0.1:9/v1");
+        assert_eq!(names.mentioned("{target}"), ["target", "serve.listen"]);
+    }
+
+    #[test]
+    fn an_unknown_reference_is_an_error_and_json_is_not_a_reference() {
+        let names = Names::default();
+        let error = names.fill("{nothing}", "arm").unwrap_err();
+        assert!(matches!(error, BenchError::UnknownReference { .. }));
+        assert_eq!(names.fill("{\"a\": 1}", "arm").unwrap(), "{\"a\": 1}");
+    }
+
+    #[test]
+    fn a_program_is_looked_for_beside_the_binary_then_in_path() {
+        let this = std::env::current_exe().unwrap();
+        let programs = Programs::beside(this.clone());
+        assert_eq!(programs.find("confide", "x").unwrap(), this);
+        assert!(programs.find("sh", "x").is_ok());
+        assert!(matches!(
+            programs.find("no-such-program-here", "x"),
+            Err(BenchError::NoSuchProgram { .. })
+        ));
+    }
+
+    #[test]
+    fn a_choice_is_by_whether_the_path_exists() {
+        let choice = |path: &str| Var::Choice {
+            if_exists: path.into(),
+            then: "yes".into(),
+            otherwise: "no".into(),
+        };
+        assert_eq!(text_of(&choice("/")), "yes");
+        assert_eq!(text_of(&choice("/no/such/path")), "no");
+    }
+}

@@ -1,0 +1,128 @@
+//! The lines of `bench/PROTOCOL.md`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::suite::Params;
+
+/// The version spoken here.
+pub(crate) const PROTOCOL: u32 = 1;
+/// Longer lines end the arm: no honest line comes near.
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
+/// More samples than this in one run end the arm: they would be kept in memory.
+pub(crate) const SAMPLES_PER_RUN_MAX: usize = 50_000;
+
+/// Harness to arm.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ToArm {
+    Run { id: u64, block: u32, seed: u64, requests: u32, params: Params },
+    End {},
+}
+
+/// Arm to harness.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum FromArm {
+    Hello(Hello),
+    Sample(SampleMessage),
+    Done(Box<Done>),
+    Error { id: u64, reason: String },
+}
+
+/// Who speaks.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Hello {
+    pub(crate) protocol: u32,
+    pub(crate) arm: String,
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) simulated: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guarantee: Option<String>,
+    #[serde(default = "one")]
+    pub(crate) threads: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct SampleMessage {
+    pub(crate) id: u64,
+    pub(crate) metrics: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trips: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) simulated: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Done {
+    pub(crate) id: u64,
+    #[serde(default)]
+    pub(crate) metrics: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trips: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wall_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) simulated: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guarantee: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) floor: Option<Floor>,
+}
+
+/// A bound measured next to the run, in the unit of `metric`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Floor {
+    pub(crate) name: String,
+    pub(crate) metric: String,
+    pub(crate) value: f64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_protocol_page_parse() {
+        let page = include_str!("../../PROTOCOL.md");
+        let joined = page.replace(",\n     \"answer\"", ", \"answer\"");
+        let lines = joined.lines().map(str::trim).filter(|line| line.starts_with("{\"type\""));
+        let mut seen = 0;
+        for line in lines {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let to_arm = value["type"] == "run";
+            if to_arm {
+                serde_json::from_value::<ToArm>(value).unwrap();
+            } else {
+                serde_json::from_value::<FromArm>(value).unwrap();
+            }
+            seen += 1;
+        }
+        assert!(seen >= 4, "{seen}");
+    }
+}

@@ -1,0 +1,452 @@
+//! From samples to rows: pairs, estimates, verdicts, and the judgement of the A/A rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use confide_estimate::{
+    AaJudgement, Estimate, Margin, Paired, Verdict, mean, quantile, supported_quantile,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Effort, Validity,
+    format::label,
+    plan::{Case, cases},
+    record::Void,
+    samples::{Sample, Slice},
+    suite::{Bench, Better, Client, Metric, Show, Stat, Suite},
+};
+
+/// Client CPU above this share marks a row client-bound (DESIGN section 4).
+const CLIENT_BOUND: f64 = 0.8;
+/// The bootstrap's own seed: the same samples give the same row for ever.
+const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
+
+/// One arm against the reference arm, by one metric, at one point of the grid.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Row {
+    pub(crate) bench: String,
+    pub(crate) case: String,
+    pub(crate) model: String,
+    pub(crate) load: String,
+    pub(crate) label: String,
+    pub(crate) metric: String,
+    pub(crate) stat: Stat,
+    pub(crate) better: Better,
+    pub(crate) show: Show,
+    pub(crate) reference: String,
+    pub(crate) arm: String,
+    pub(crate) arm_label: String,
+    pub(crate) twin: bool,
+    pub(crate) headline: bool,
+    /// Of the reference arm, over blocks: geometric mean where a ratio is shown, else arithmetic.
+    pub(crate) clear: f64,
+    /// Of this arm, likewise.
+    pub(crate) protected: f64,
+    pub(crate) blocks: usize,
+    /// Cost: above 1 is slower or less, whichever way the metric counts.
+    pub(crate) ratio: Option<Ends>,
+    /// This arm minus the reference arm, in the metric's unit.
+    pub(crate) difference: Ends,
+    pub(crate) margin: f64,
+    pub(crate) adds_at_most: Option<f64>,
+    pub(crate) outcome: Outcome,
+    /// For an A/A row its own judgement, for others that of the A/A row beside it.
+    pub(crate) aa: Option<Aa>,
+    /// Of the two arms' blocks: what pairing gains.
+    pub(crate) correlation: Option<f64>,
+    pub(crate) simulated: bool,
+    pub(crate) client_bound: bool,
+    pub(crate) floor: Option<FloorRatio>,
+    pub(crate) round_trips: [Option<f64>; 2],
+}
+
+/// An estimate with its intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Ends {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) low_999: f64,
+    pub(crate) high_999: f64,
+    pub(crate) block_sd: f64,
+}
+
+/// The verdict of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub(crate) enum Outcome {
+    Within,
+    Above,
+    Below,
+    Undecided {
+        blocks_wanted: Option<u64>,
+    },
+    /// No ratio can be made of zeros, or no margin was set.
+    NotEvaluated,
+}
+
+/// The judgement of an A/A row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Aa {
+    Valid,
+    OutsideMargin,
+    ExcludesOne,
+    TooFewBlocks,
+}
+
+/// The arm's figure over a floor measured next to it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct FloorRatio {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+}
+
+/// All samples of one arm at one point of the grid, pooled.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) bench: String,
+    pub(crate) case: String,
+    pub(crate) arm: String,
+    pub(crate) twin: bool,
+    pub(crate) metric: String,
+    pub(crate) n: usize,
+    pub(crate) mean: f64,
+    /// Only where the tail holds ten samples.
+    pub(crate) p50: Option<f64>,
+    pub(crate) p95: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    pub(crate) simulated: bool,
+}
+
+/// Everything that is computed of a run.
+pub(crate) struct Judged {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) voids: Vec<Void>,
+    pub(crate) validity: Validity,
+}
+
+/// Computes every row of a suite.
+pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &[Slice]) -> Judged {
+    let runs = Runs::new(samples, slices);
+    let mut rows = Vec::new();
+    for bench in &suite.benches {
+        for case in cases(bench, effort) {
+            for metric in bench.metrics.iter().filter(|metric| metric.compare) {
+                rows.extend(rows_of(suite, bench, &case, metric, &runs));
+            }
+        }
+    }
+    let validity = validity(&rows);
+    Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
+}
+
+/// Runs by bench, case, arm and block; warm-up left out.
+struct Runs<'a> {
+    by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>>,
+}
+
+type ArmKey<'a> = (&'a str, &'a str, &'a str, bool);
+
+struct Run<'a> {
+    slice: &'a Slice,
+    samples: Vec<&'a Sample>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(samples: &'a [Sample], slices: &'a [Slice]) -> Self {
+        let mut by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>> = BTreeMap::new();
+        for slice in slices.iter().filter(|slice| !slice.warmup) {
+            let run = Run { slice, samples: Vec::new() };
+            by_arm.entry(key(&slice.place)).or_default().insert(slice.place.block, run);
+        }
+        for sample in samples.iter().filter(|sample| !sample.warmup) {
+            let blocks = by_arm.get_mut(&key(&sample.place));
+            if let Some(run) = blocks.and_then(|blocks| blocks.get_mut(&sample.place.block)) {
+                run.samples.push(sample);
+            }
+        }
+        Self { by_arm }
+    }
+
+    fn of<'s>(
+        &'s self,
+        bench: &'s Bench,
+        case: &'s Case,
+        arm: &'s str,
+        twin: bool,
+    ) -> Vec<&'s Run<'s>> {
+        let key = (bench.name.as_str(), case.key.as_str(), arm, twin);
+        let blocks = self.by_arm.get(&key);
+        let valid = |run: &&Run<'s>| run.slice.void.is_none();
+        blocks.map(|blocks| blocks.values().filter(valid).collect()).unwrap_or_default()
+    }
+}
+
+impl Run<'_> {
+    /// The one number of this run: of its samples, else of the whole run.
+    fn value(&self, metric: &Metric) -> Option<f64> {
+        let values: Vec<f64> =
+            self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
+        if values.is_empty() {
+            return self.slice.metrics.get(&metric.name).copied();
+        }
+        match metric.stat {
+            Stat::Mean => mean(&values),
+            Stat::P50 => quantile(&values, 0.5),
+            Stat::P95 => quantile(&values, 0.95),
+            Stat::Min => quantile(&values, 0.0),
+            Stat::Max => quantile(&values, 1.0),
+            Stat::Sum => Some(values.iter().sum()),
+        }
+    }
+}
+
+fn key(place: &crate::samples::Place) -> ArmKey<'_> {
+    (&place.bench, &place.case, &place.arm, place.twin)
+}
+
+/// The A/A row first, then one row per other arm.
+fn rows_of(
+    suite: &Suite,
+    bench: &Bench,
+    case: &Case,
+    metric: &Metric,
+    runs: &Runs<'_>,
+) -> Vec<Row> {
+    let Some(first) = bench.arms.first() else { return Vec::new() };
+    let reference = runs.of(bench, case, first, false);
+    let twin = (first.as_str(), true);
+    let others = bench.arms.iter().skip(1).map(|arm| (arm.as_str(), false));
+    let mut rows: Vec<Row> = std::iter::once(twin)
+        .chain(others)
+        .filter_map(|(arm, twin)| {
+            let mine = runs.of(bench, case, arm, twin);
+            row(suite, bench, case, metric, (&reference, &mine), (arm, twin))
+        })
+        .collect();
+    let aa = rows.iter().find(|row| row.twin).and_then(|row| row.aa);
+    for row in &mut rows {
+        row.aa = aa;
+    }
+    rows
+}
+
+fn row(
+    suite: &Suite,
+    bench: &Bench,
+    case: &Case,
+    metric: &Metric,
+    (reference, mine): (&[&Run<'_>], &[&Run<'_>]),
+    (arm, twin): (&str, bool),
+) -> Option<Row> {
+    let pairs = pairs(metric, reference, mine);
+    let (clear, protected): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    let paired = Paired::new(&clear, &protected, BOOTSTRAP_SEED).ok()?;
+    let difference = paired.difference().ok()?;
+    let cost = match metric.better {
+        Better::Lower => paired.clone(),
+        Better::Higher => Paired::new(&protected, &clear, BOOTSTRAP_SEED).ok()?,
+    };
+    let ratio = cost.ratio().ok();
+    let adds_at_most = metric.adds_at_most.get(arm).copied().filter(|_| !twin);
+    let outcome = match (adds_at_most, &ratio) {
+        (Some(limit), _) => Verdict::of(&difference, Margin::AtMost(limit)).into(),
+        (None, Some(ratio)) => Verdict::of(ratio, Margin::Relative(metric.margin)).into(),
+        (None, None) => Outcome::NotEvaluated,
+    };
+    let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::of(ratio, metric.margin)));
+    let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
+    let several = bench.arms.len() > 2;
+    let arm_label = suite.arm(arm).map_or(arm, |arm| arm.label.as_str());
+    let mut text = label(&metric.label, &case.params);
+    if several && !twin {
+        text = format!("{text}: {arm_label}");
+    }
+    let both = reference.iter().chain(mine);
+    Some(Row {
+        bench: bench.name.clone(),
+        case: case.key.clone(),
+        model: bench.model.clone(),
+        load: format!("{:?}", bench.load).to_lowercase(),
+        label: text,
+        metric: metric.name.clone(),
+        stat: metric.stat,
+        better: metric.better,
+        show: metric.show,
+        reference: bench.arms.first()?.clone(),
+        arm: arm.to_owned(),
+        arm_label: arm_label.to_owned(),
+        twin,
+        headline: metric.headline,
+        clear: of(&clear),
+        protected: of(&protected),
+        blocks: clear.len(),
+        correlation: paired.log_correlation(),
+        ratio: ratio.map(Ends::from),
+        difference: difference.into(),
+        margin: metric.margin,
+        adds_at_most,
+        outcome,
+        aa: aa.filter(|_| twin),
+        simulated: both.clone().any(|run| run.slice.simulated),
+        client_bound: bench.client == Client::Load && (bound(reference) || bound(mine)),
+        floor: floor(metric, mine),
+        round_trips: [round_trips(reference), round_trips(mine)],
+    })
+}
+
+/// The blocks in which both arms gave this number.
+fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) -> Vec<(f64, f64)> {
+    let by_block: BTreeMap<u32, f64> =
+        mine.iter().filter_map(|run| Some((run.slice.place.block, run.value(metric)?))).collect();
+    reference
+        .iter()
+        .filter_map(|run| Some((run.value(metric)?, *by_block.get(&run.slice.place.block)?)))
+        .collect()
+}
+
+fn centre(values: &[f64], geometric: bool) -> f64 {
+    let n = values.len().max(1) as f64;
+    if geometric {
+        (values.iter().map(|value| value.ln()).sum::<f64>() / n).exp()
+    } else {
+        values.iter().sum::<f64>() / n
+    }
+}
+
+fn bound(runs: &[&Run<'_>]) -> bool {
+    let shares: Vec<f64> = runs.iter().filter_map(|run| run.slice.client_cpu).collect();
+    quantile(&shares, 0.5).is_some_and(|share| share > CLIENT_BOUND)
+}
+
+fn floor(metric: &Metric, runs: &[&Run<'_>]) -> Option<FloorRatio> {
+    let mut name = None;
+    let logs: Vec<f64> = runs
+        .iter()
+        .filter_map(|run| {
+            let floor = run.slice.floor.as_ref().filter(|floor| floor.metric == metric.name)?;
+            name.get_or_insert_with(|| floor.name.clone());
+            let ratio = run.value(metric)? / floor.value;
+            (ratio > 0.0).then(|| ratio.ln())
+        })
+        .collect();
+    Some(FloorRatio { name: name?, value: mean(&logs)?.exp() })
+}
+
+fn round_trips(runs: &[&Run<'_>]) -> Option<f64> {
+    let trips: Vec<f64> = runs.iter().filter_map(|run| run.slice.round_trips).collect();
+    quantile(&trips, 0.5)
+}
+
+fn figures(runs: &Runs<'_>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for ((bench, case, arm, twin), blocks) in &runs.by_arm {
+        let valid: Vec<&Run<'_>> = blocks.values().filter(|run| run.slice.void.is_none()).collect();
+        let mut metrics: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let of_samples = valid.iter().flat_map(|run| run.samples.iter().map(|s| &s.metrics));
+        let of_runs = valid.iter().map(|run| &run.slice.metrics);
+        for (name, value) in of_samples.chain(of_runs).flatten() {
+            metrics.entry(name).or_default().push(*value);
+        }
+        for (metric, values) in metrics {
+            let Some(mean) = mean(&values) else { continue };
+            figures.push(Figure {
+                bench: (*bench).to_owned(),
+                case: (*case).to_owned(),
+                arm: (*arm).to_owned(),
+                twin: *twin,
+                metric: metric.to_owned(),
+                n: values.len(),
+                mean,
+                p50: supported_quantile(&values, 0.5),
+                p95: supported_quantile(&values, 0.95),
+                p99: supported_quantile(&values, 0.99),
+                simulated: valid.iter().any(|run| run.slice.simulated),
+            });
+        }
+    }
+    figures
+}
+
+fn voids(slices: &[Slice]) -> Vec<Void> {
+    let void = |slice: &Slice| {
+        Some(Void {
+            bench: slice.place.bench.clone(),
+            case: slice.place.case.clone(),
+            block: slice.place.block,
+            arm: format!("{}{}", slice.place.arm, if slice.place.twin { " (A/A)" } else { "" }),
+            reason: slice.void.clone()?,
+        })
+    };
+    slices.iter().filter_map(void).collect()
+}
+
+/// By the headline A/A rows; where there is none at all, the run is not judged.
+fn validity(rows: &[Row]) -> Validity {
+    let twins: Vec<&Row> = rows.iter().filter(|row| row.twin && row.headline).collect();
+    let mut reasons = Vec::new();
+    let mut few = BTreeSet::new();
+    for row in &twins {
+        match row.aa {
+            Some(Aa::OutsideMargin) => {
+                reasons.push(format!("{}: its 95 % interval lies outside the margin", row.label));
+            }
+            Some(Aa::ExcludesOne) => {
+                reasons.push(format!("{}: its 99.9 % interval excludes 1", row.label));
+            }
+            Some(Aa::TooFewBlocks) => {
+                few.insert(row.blocks);
+            }
+            Some(Aa::Valid) | None => {}
+        }
+    }
+    if !reasons.is_empty() {
+        return Validity::Invalid { reasons };
+    }
+    if let Some(blocks) = few.first() {
+        let wanted = confide_estimate::AA_BLOCKS_MIN;
+        let reason = format!("an A/A row has {blocks} blocks, a judgement wants {wanted}");
+        return Validity::NotJudged { reason };
+    }
+    if twins.is_empty() {
+        return Validity::NotJudged { reason: "no A/A row has two blocks".into() };
+    }
+    Validity::Valid { judged: twins.len() }
+}
+
+impl From<Estimate> for Ends {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            value: estimate.value,
+            low: estimate.interval.low,
+            high: estimate.interval.high,
+            low_999: estimate.wide.low,
+            high_999: estimate.wide.high,
+            block_sd: estimate.block_sd,
+        }
+    }
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Within => Self::Within,
+            Verdict::Above => Self::Above,
+            Verdict::Below => Self::Below,
+            Verdict::Undecided { blocks_wanted } => Self::Undecided { blocks_wanted },
+        }
+    }
+}
+
+impl From<AaJudgement> for Aa {
+    fn from(judgement: AaJudgement) -> Self {
+        match judgement {
+            AaJudgement::Valid => Self::Valid,
+            AaJudgement::OutsideMargin => Self::OutsideMargin,
+            AaJudgement::ExcludesOne => Self::ExcludesOne,
+            AaJudgement::TooFewBlocks => Self::TooFewBlocks,
+        }
+    }
+}

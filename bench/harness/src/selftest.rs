@@ -1,0 +1,167 @@
+//! The instrument under test: a delay that is known must be found, none must not be.
+
+use std::{
+    io::{BufRead, Write},
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    BenchError, Record, SuiteText,
+    host::spin,
+    protocol::{FromArm, Hello, PROTOCOL, SampleMessage, ToArm},
+    rows::{Outcome, Row},
+};
+
+/// The delay that is injected.
+const KNOWN_DELAY: f64 = 0.05;
+
+/// What a self-test came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfTest {
+    /// The known delay was found, and none was found where there is none.
+    Passed,
+    /// What went wrong, one line each.
+    Failed(Vec<String>),
+}
+
+/// The suite of the self-test: one spinning arm three times, delayed by 0 % and by 5 %.
+pub fn selftest_suite() -> SuiteText {
+    let arm = |name: &str, delay: f64, says: &str| {
+        format!(
+            "[[arm]]\nname = \"{name}\"\nlabel = \"{says}\"\n\
+             command = [\"confide\", \"bench\", \"spin-arm\", \"--delay\", \"{delay}\"]\n\
+             description = \"fixed arithmetic, {says}\"\nprotects = \"nobody: an empty arm\"\n"
+        )
+    };
+    let text = format!(
+        "[suite]\nname = \"selftest\"\ntitle = \"The instrument under test\"\n\
+         about = \"A known delay of 5 % must be found and one of 0 % must not.\"\nseed = 20260101\n\
+         {}{}{}\
+         [[bench]]\nname = \"spin\"\nmodel = \"spin\"\nload = \"closed\"\n\
+         arms = [\"spin\", \"spin-same\", \"spin-slow\"]\nrequests = 15\n\
+         blocks = {{ quick = 30, full = 60 }}\nparams = {{ steps = 400000 }}\n\
+         expect = {{ steps = \"{{steps}}\" }}\n\
+         [[bench.metric]]\nname = \"spin_ms\"\nlabel = \"spin\"\nstat = \"p50\"\nheadline = true\n",
+        arm("spin", 0.0, "no delay"),
+        arm("spin-same", 0.0, "a delay of 0 %"),
+        arm("spin-slow", KNOWN_DELAY, "a delay of 5 %"),
+    );
+    SuiteText { name: "selftest".into(), text }
+}
+
+/// Judges a record of [`selftest_suite`].
+pub fn selftest_verdict(record: &Record) -> SelfTest {
+    let mut wrong = Vec::new();
+    let row = |arm: &str| record.rows.iter().find(|row| row.arm == arm && !row.twin);
+    match row("spin-slow") {
+        Some(row) if !matches!(row.outcome, Outcome::Above) => {
+            wrong.push(format!("a delay of 5 % was not found: {:?}", row.outcome));
+        }
+        Some(row) if !covers(row, 1.0 + KNOWN_DELAY) => {
+            wrong.push(format!("a delay of 5 % was found as another: {:?}", row.ratio));
+        }
+        Some(_) => {}
+        None => wrong.push("the delayed arm has no row".into()),
+    }
+    match row("spin-same") {
+        Some(row) if matches!(row.outcome, Outcome::Above | Outcome::Below) => {
+            wrong.push(format!("a delay of 0 % was found as one: {:?}", row.ratio));
+        }
+        Some(_) => {}
+        None => wrong.push("the arm without delay has no row".into()),
+    }
+    if let crate::Validity::Invalid { reasons } = &record.validity {
+        wrong.extend(reasons.iter().map(|reason| format!("A/A: {reason}")));
+    }
+    if wrong.is_empty() { SelfTest::Passed } else { SelfTest::Failed(wrong) }
+}
+
+/// Within the 99.9 % interval: a 95 % one would miss it in every twentieth honest run.
+fn covers(row: &Row, ratio: f64) -> bool {
+    row.ratio.is_some_and(|ends| ends.low_999 <= ratio && ratio <= ends.high_999)
+}
+
+/// A whole arm: fixed arithmetic, then waiting for `delay` times what the arithmetic took. Reads
+/// runs from `input` until it ends.
+pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Result<(), BenchError> {
+    let mut say = |message: &FromArm| {
+        let text = serde_json::to_string(message).map_err(std::io::Error::from);
+        text.and_then(|text| writeln!(output, "{text}").and_then(|()| output.flush()))
+            .map_err(BenchError::io("write", "standard output"))
+    };
+    say(&FromArm::Hello(Hello {
+        protocol: PROTOCOL,
+        arm: format!("spin, delayed by {} %", delay * 100.0),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        simulated: false,
+        guarantee: Some("none".into()),
+        threads: 1,
+        note: None,
+    }))?;
+    for line in input.lines() {
+        let line = line.map_err(BenchError::io("read", "standard input"))?;
+        let Ok(ToArm::Run { id, requests, params, .. }) = serde_json::from_str(&line) else {
+            return Ok(());
+        };
+        let Some(steps) = params.get("steps").and_then(Value::as_u64) else {
+            say(&FromArm::Error { id, reason: "wanted a param steps".into() })?;
+            continue;
+        };
+        let samples: Vec<SampleMessage> = (0..requests).map(|_| one(id, steps, delay)).collect();
+        for sample in samples {
+            say(&FromArm::Sample(sample))?;
+        }
+        say(&FromArm::Done(Box::new(crate::protocol::Done { id, ..Default::default() })))?;
+    }
+    Ok(())
+}
+
+fn one(id: u64, steps: u64, delay: f64) -> SampleMessage {
+    let started = Instant::now();
+    spin(u32::try_from(steps).unwrap_or(u32::MAX));
+    let spun = started.elapsed();
+    let until = spun.mul_f64(1.0 + delay.max(0.0));
+    while started.elapsed() < until {
+        std::hint::spin_loop();
+    }
+    let spin_ms = started.elapsed().as_secs_f64() * 1e3;
+    SampleMessage {
+        id,
+        metrics: [("spin_ms".to_owned(), spin_ms)].into(),
+        answer: Some(json!({ "steps": steps })),
+        round_trips: None,
+        cpu_s: None,
+        at_s: None,
+        simulated: false,
+        error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Suite;
+
+    #[test]
+    fn the_suite_of_the_self_test_parses() {
+        let suite = selftest_suite();
+        Suite::parse(&suite.name, &suite.text).unwrap();
+    }
+
+    #[test]
+    fn the_spin_arm_speaks_the_protocol() {
+        let input = "{\"type\":\"run\",\"id\":1,\"block\":0,\"seed\":1,\"requests\":2,\
+                     \"params\":{\"steps\":10}}\n{\"type\":\"run\",\"id\":2,\"block\":0,\
+                     \"seed\":1,\"requests\":2,\"params\":{}}\n{\"type\":\"end\"}\n";
+        let mut output = Vec::new();
+        spin_arm(0.05, input.as_bytes(), &mut output).unwrap();
+        let text = String::from_utf8(output).unwrap();
+        let kinds: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone())
+            .collect();
+        assert_eq!(kinds, ["hello", "sample", "sample", "done", "error"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Services of a suite: started when an arm needs them, ended in the opposite order.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    BenchError, Programs,
+    host::cpu_seconds,
+    process::{LineProcess, run_to_end, tail},
+    programs::Names,
+    record::ServiceRecord,
+    suite::{Command, Suite},
+};
+
+/// A service that is slower to listen is broken.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// Evidence, certificates, models: nothing that is prepared takes longer.
+const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// The services that run.
+pub(crate) struct Services<'a> {
+    suite: &'a Suite,
+    programs: &'a Programs,
+    log: &'a Path,
+    running: Vec<(String, LineProcess)>,
+    pub(crate) records: Vec<ServiceRecord>,
+}
+
+impl<'a> Services<'a> {
+    /// None running.
+    pub(crate) fn new(suite: &'a Suite, programs: &'a Programs, log: &'a Path) -> Self {
+        Self { suite, programs, log, running: Vec::new(), records: Vec::new() }
+    }
+
+    /// Runs every `[[prepare]]`.
+    pub(crate) fn prepare(&self, names: &Names, stop: &AtomicBool) -> Result<(), BenchError> {
+        for prepare in &self.suite.prepares {
+            let (program, args) = argv(self.programs, names, &prepare.name, &prepare.command)?;
+            let log = self.log.join(format!("{}.log", prepare.name));
+            run_to_end(&program, &args, &log, PREPARE_DEADLINE, stop)
+                .map_err(|reason| BenchError::Prepare { name: prepare.name.clone(), reason })?;
+        }
+        Ok(())
+    }
+
+    /// Starts what these commands need and adds `{service.field}` to `names`. True when one of
+    /// them is simulated.
+    pub(crate) fn start_for(
+        &mut self,
+        commands: &[&[String]],
+        names: &mut Names,
+        stop: &AtomicBool,
+    ) -> Result<Vec<bool>, BenchError> {
+        let mut needed = Vec::new();
+        let mut tainted = Vec::new();
+        for command in commands {
+            let mine = self.needed(command, names);
+            tainted.push(mine.iter().any(|service| service.simulated));
+            needed.extend(mine.into_iter().map(|service| service.name.clone()));
+        }
+        let suite = self.suite;
+        for service in suite.services.iter().filter(|service| needed.contains(&service.name)) {
+            if !self.running.iter().any(|(name, _)| *name == service.name) {
+                self.start(service, names, stop)?;
+            }
+        }
+        for record in &self.records {
+            for (field, value) in &record.ready {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                names.set(format!("{}.{field}", record.name), text);
+            }
+        }
+        Ok(tainted)
+    }
+
+    /// CPU seconds of all of them so far.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.running.iter().map(|(_, process)| cpu_seconds(process.id())).sum()
+    }
+
+    /// Ends them, the last started first.
+    pub(crate) fn end(&mut self) {
+        while let Some((_, process)) = self.running.pop() {
+            process.end(true);
+        }
+    }
+
+    /// The services a command speaks of, and those that they speak of.
+    fn needed(&self, command: &[String], names: &Names) -> Vec<&'a Command> {
+        let mut found: Vec<&'a Command> = Vec::new();
+        let mut open: Vec<String> = command.to_vec();
+        while let Some(text) = open.pop() {
+            for name in names.mentioned(&text) {
+                let Some((service, _)) = name.split_once('.') else { continue };
+                let Some(service) = self.suite.services.iter().find(|s| s.name == service) else {
+                    continue;
+                };
+                if !found.iter().any(|known| known.name == service.name) {
+                    found.push(service);
+                    open.extend(service.command.iter().cloned());
+                }
+            }
+        }
+        found
+    }
+
+    fn start(
+        &mut self,
+        service: &Command,
+        names: &mut Names,
+        stop: &AtomicBool,
+    ) -> Result<(), BenchError> {
+        let name = &service.name;
+        let fail = |reason: String| BenchError::Service { name: name.clone(), reason };
+        let (program, args) = argv(self.programs, names, name, &service.command)?;
+        let log = self.log.join(format!("{name}.stderr"));
+        let mut process =
+            LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
+        let line = process
+            .line(Instant::now() + READY_DEADLINE, stop)
+            .map_err(|no| fail(format!("{no}; last words: {}", tail(&log))))?;
+        let ready: BTreeMap<String, Value> =
+            serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;
+        if ready.get("ready") != Some(&Value::Bool(true)) {
+            return Err(fail("its first line does not say ready".into()));
+        }
+        for (field, value) in &ready {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            names.set(format!("{name}.{field}"), text);
+        }
+        self.records.push(ServiceRecord {
+            name: name.clone(),
+            command: shown(&service.command, &args),
+            simulated: service.simulated,
+            ready,
+        });
+        self.running.push((name.clone(), process));
+        Ok(())
+    }
+}
+
+impl Drop for Services<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The program and filled arguments of a command.
+pub(crate) fn argv(
+    programs: &Programs,
+    names: &Names,
+    place: &str,
+    command: &[String],
+) -> Result<(PathBuf, Vec<String>), BenchError> {
+    let mut words = Vec::new();
+    for word in command {
+        // A word that is one variable may hold several words, or none.
+        match names.variable(word) {
+            Some(several) => {
+                for word in several.split_whitespace() {
+                    words.push(names.fill(word, place)?);
+                }
+            }
+            None => words.push(names.fill(word, place)?),
+        }
+    }
+    let first = words.first().cloned().unwrap_or_default();
+    Ok((programs.find(&first, place)?, words.split_off(1.min(words.len()))))
+}
+
+/// The command as the record shows it: the program by its word in the suite.
+pub(crate) fn shown(command: &[String], args: &[String]) -> Vec<String> {
+    command.first().into_iter().chain(args).cloned().collect()
+}

@@ -1,0 +1,402 @@
+//! A suite: what is measured, as data. Unknown keys are errors.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::BenchError;
+
+/// Parameters of one point of a grid, by name.
+pub(crate) type Params = BTreeMap<String, Value>;
+
+/// A parsed and checked suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    pub(crate) suite: About,
+    #[serde(default)]
+    pub(crate) vars: BTreeMap<String, Var>,
+    #[serde(default, rename = "prepare")]
+    pub(crate) prepares: Vec<Command>,
+    #[serde(default, rename = "service")]
+    pub(crate) services: Vec<Command>,
+    #[serde(rename = "arm")]
+    pub(crate) arms: Vec<Arm>,
+    #[serde(rename = "bench")]
+    pub(crate) benches: Vec<Bench>,
+    #[serde(default, rename = "seed_figure")]
+    pub(crate) seed_figures: Vec<SeedFigure>,
+}
+
+/// `[suite]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) seed: u64,
+}
+
+/// A value for commands: a text, or a choice by whether a path exists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(crate) enum Var {
+    Text(String),
+    Choice { if_exists: String, then: String, otherwise: String },
+}
+
+/// `[[prepare]]` and `[[service]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Command {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    /// A service whose delay or evidence is simulated taints every arm that uses it.
+    #[serde(default)]
+    pub(crate) simulated: bool,
+}
+
+/// `[[arm]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arm {
+    pub(crate) name: String,
+    pub(crate) label: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) description: String,
+    /// Who is protected from whom.
+    pub(crate) protects: String,
+}
+
+/// `[[bench]]`: one workload over a grid of parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bench {
+    pub(crate) name: String,
+    /// Definition in MODELS.md.
+    pub(crate) model: String,
+    pub(crate) load: Load,
+    /// The first is the reference.
+    pub(crate) arms: Vec<String>,
+    pub(crate) requests: u32,
+    /// A param that `requests` is multiplied by, for work that grows with its callers.
+    pub(crate) requests_times: Option<String>,
+    pub(crate) blocks: Blocks,
+    /// Blocks that run first and are kept out of every estimate.
+    #[serde(default = "one")]
+    pub(crate) warmup: u32,
+    #[serde(default)]
+    pub(crate) params: Params,
+    #[serde(default)]
+    pub(crate) grid: BTreeMap<String, Vec<Value>>,
+    /// Replaces lists of `grid` in a quick run.
+    #[serde(default)]
+    pub(crate) quick_grid: BTreeMap<String, Vec<Value>>,
+    /// Override the suite's `vars` for this bench.
+    #[serde(default)]
+    pub(crate) vars: BTreeMap<String, Var>,
+    #[serde(default)]
+    pub(crate) expect: Params,
+    #[serde(default = "yes")]
+    pub(crate) same_answer: bool,
+    #[serde(default = "sixty")]
+    pub(crate) deadline_s: u32,
+    /// `load`: the arm is a client whose CPU must not be the limit. `subject`: it is measured.
+    #[serde(default)]
+    pub(crate) client: Client,
+    #[serde(rename = "metric")]
+    pub(crate) metrics: Vec<Metric>,
+}
+
+/// Blocks per effort.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Blocks {
+    pub(crate) quick: u32,
+    pub(crate) full: u32,
+}
+
+/// How requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Load {
+    /// The next request waits for the last answer.
+    Closed,
+    /// Requests start on a schedule; latency counts from the scheduled instant.
+    Open,
+}
+
+/// What the arm's own CPU means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Client {
+    Load,
+    #[default]
+    Subject,
+}
+
+/// `[[bench.metric]]`: one number per run, and how it is judged.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) label: String,
+    #[serde(default)]
+    pub(crate) stat: Stat,
+    #[serde(default)]
+    pub(crate) better: Better,
+    #[serde(default)]
+    pub(crate) show: Show,
+    /// Relative equivalence margin.
+    #[serde(default = "two_percent")]
+    pub(crate) margin: f64,
+    /// By arm: a one-sided limit on the difference, in the metric's unit, instead of `margin`.
+    #[serde(default)]
+    pub(crate) adds_at_most: BTreeMap<String, f64>,
+    /// Rows of this metric stand in the printed table and judge the run's A/A.
+    #[serde(default)]
+    pub(crate) headline: bool,
+    /// False: shown with its values only, for figures that the reference arm does not have.
+    #[serde(default = "yes")]
+    pub(crate) compare: bool,
+}
+
+/// How the samples of one run become one number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stat {
+    #[default]
+    Mean,
+    P50,
+    P95,
+    Min,
+    Max,
+    Sum,
+}
+
+/// Which direction costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Better {
+    Higher,
+    #[default]
+    Lower,
+}
+
+/// How the cost is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Show {
+    Difference,
+    #[default]
+    Ratio,
+}
+
+/// `[[seed_figure]]`: a published figure, for a column of its own.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeedFigure {
+    pub(crate) bench: String,
+    #[serde(default)]
+    pub(crate) params: Params,
+    pub(crate) metric: String,
+    /// Absent: the figure is of the reference arm.
+    pub(crate) arm: Option<String>,
+    pub(crate) value: String,
+    pub(crate) source: String,
+}
+
+impl Suite {
+    /// Parses and checks; `name` is for messages.
+    pub fn parse(name: &str, text: &str) -> Result<Self, BenchError> {
+        let suite: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
+            name: name.to_owned(),
+            message: error.to_string(),
+        })?;
+        suite.check().map_err(|(place, message)| BenchError::SuiteMeaning {
+            name: name.to_owned(),
+            place,
+            message,
+        })?;
+        Ok(suite)
+    }
+
+    /// The arm of this name; every name in a checked suite has one.
+    pub(crate) fn arm(&self, name: &str) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.name == name)
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let wrong = |place: &str, message: String| Err((place.to_owned(), message));
+        let commands = self.prepares.iter().chain(&self.services);
+        let names = commands.clone().map(|c| (&c.name, &c.command));
+        let names = names.chain(self.arms.iter().map(|a| (&a.name, &a.command)));
+        let mut seen = BTreeSet::new();
+        for (name, command) in names {
+            if !seen.insert(name) {
+                return wrong(name, "this name is used twice".into());
+            }
+            if command.is_empty() {
+                return wrong(name, "command is empty".into());
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for bench in &self.benches {
+            if !seen.insert(&bench.name) {
+                return wrong(&bench.name, "this name is used twice".into());
+            }
+            self.check_bench(bench).map_err(|message| (bench.name.clone(), message))?;
+        }
+        for figure in &self.seed_figures {
+            let Some(bench) = self.benches.iter().find(|bench| bench.name == figure.bench) else {
+                return wrong("seed_figure", format!("no bench named {}", figure.bench));
+            };
+            if !bench.metrics.iter().any(|metric| metric.name == figure.metric) {
+                return wrong("seed_figure", format!("no metric named {}", figure.metric));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_bench(&self, bench: &Bench) -> Result<(), String> {
+        if bench.arms.is_empty() || bench.metrics.is_empty() {
+            return Err("wanted at least one arm and one metric".into());
+        }
+        for (index, name) in bench.arms.iter().enumerate() {
+            if self.arm(name).is_none() {
+                return Err(format!("no arm named {name}"));
+            }
+            if bench.arms[..index].contains(name) {
+                return Err(format!("arm {name} is named twice; the A/A arm is added by itself"));
+            }
+        }
+        if bench.requests == 0 || bench.deadline_s == 0 {
+            return Err("requests and deadline_s must be above 0".into());
+        }
+        if bench.blocks.quick < 2 || bench.blocks.full < 2 {
+            return Err("an interval needs at least 2 blocks".into());
+        }
+        if let Some(name) = bench.quick_grid.keys().find(|name| !bench.grid.contains_key(*name)) {
+            return Err(format!("quick_grid names {name}, which grid does not"));
+        }
+        if bench.grid.values().chain(bench.quick_grid.values()).any(Vec::is_empty) {
+            return Err("a list of the grid is empty".into());
+        }
+        if let Some(name) = &bench.requests_times
+            && !bench.grid.contains_key(name)
+            && !bench.params.contains_key(name)
+        {
+            return Err(format!("requests_times names {name}, which is no param"));
+        }
+        for metric in &bench.metrics {
+            if !(metric.margin > 0.0 && metric.margin < 1.0) {
+                return Err(format!("margin of {} must be between 0 and 1", metric.name));
+            }
+            for arm in metric.adds_at_most.keys() {
+                if !bench.arms.contains(arm) {
+                    return Err(format!("adds_at_most names {arm}, which the bench does not"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn sixty() -> u32 {
+    60
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn two_percent() -> f64 {
+    0.02
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The smallest suite that means something.
+    pub(crate) const SMALL: &str = r#"
+        [suite]
+        name = "small"
+        title = "Small"
+        about = "a test"
+        seed = 7
+        [[arm]]
+        name = "a"
+        label = "A"
+        command = ["arm-a"]
+        description = "first"
+        protects = "nobody"
+        [[arm]]
+        name = "b"
+        label = "B"
+        command = ["arm-b"]
+        description = "second"
+        protects = "nobody"
+        [[bench]]
+        name = "one"
+        model = "spin"
+        load = "closed"
+        arms = ["a", "b"]
+        requests = 2
+        blocks = { quick = 3, full = 6 }
+        grid = { size = [1, 2, 3], kind = ["x", "y"] }
+        quick_grid = { size = [1] }
+        [[bench.metric]]
+        name = "work_ms"
+        label = "work"
+        headline = true
+    "#;
+
+    #[test]
+    fn a_small_suite_parses() {
+        let suite = Suite::parse("small", SMALL).unwrap();
+        assert_eq!(suite.benches[0].warmup, 1);
+        assert!(suite.benches[0].same_answer);
+        assert_eq!(suite.benches[0].metrics[0].margin, 0.02);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_in_every_table() {
+        for (table, line) in [
+            ("[suite]", "colour = 1"),
+            ("[[arm]]", "colour = 1"),
+            ("[[bench]]", "pairs = 3"),
+            ("[[bench.metric]]", "unit = \"ms\""),
+        ] {
+            let text = SMALL.replacen(table, &format!("{table}\n{line}"), 1);
+            let error = Suite::parse("small", &text).unwrap_err();
+            assert!(matches!(error, BenchError::SuiteSyntax { .. }), "{table}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_suite_that_means_nothing_is_an_error() {
+        for (from, to) in [
+            ("arms = [\"a\", \"b\"]", "arms = [\"a\", \"c\"]"),
+            ("arms = [\"a\", \"b\"]", "arms = [\"a\", \"a\"]"),
+            ("arms = [\"a\", \"b\"]", "arms = []"),
+            ("requests = 2", "requests = 0"),
+            ("quick = 3", "quick = 1"),
+            ("quick_grid = { size = [1] }", "quick_grid = { colour = [1] }"),
+            ("quick_grid = { size = [1] }", "quick_grid = { size = [] }"),
+            ("name = \"b\"", "name = \"a\""),
+            ("headline = true", "margin = 0.0"),
+            ("command = [\"arm-b\"]", "command = []"),
+        ] {
+            let text = SMALL.replacen(from, to, 1);
+            let error = Suite::parse("small", &text).unwrap_err();
+            assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{to}: {error}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The suites that travel inside the binary, and suites by path.
+
+use std::path::Path;
+
+use crate::BenchError;
+
+const EMBEDDED: &[(&str, &str)] = &[
+    ("chat", include_str!("../../suites/chat.toml")),
+    ("generate", include_str!("../../suites/generate.toml")),
+    ("main", include_str!("../../suites/main.toml")),
+    ("nested", include_str!("../../suites/nested.toml")),
+    ("verify", include_str!("../../suites/verify.toml")),
+];
+
+/// A suite longer than this is a mistake.
+const SUITE_BYTES_MAX: u64 = 1 << 20;
+
+/// A suite before it is parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuiteText {
+    /// Its name or path, as asked for.
+    pub name: String,
+    /// The TOML.
+    pub text: String,
+}
+
+/// Finds a suite: a path that ends in `.toml`, or the name of an embedded one.
+pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
+    let found = |text: String| SuiteText { name: name.to_owned(), text };
+    if name.ends_with(".toml") {
+        let path = Path::new(name);
+        let length = std::fs::metadata(path).map_err(BenchError::io("read", path))?.len();
+        if length > SUITE_BYTES_MAX {
+            return Err(BenchError::SuiteSyntax {
+                name: name.to_owned(),
+                message: format!("wanted at most {SUITE_BYTES_MAX} bytes, got {length}"),
+            });
+        }
+        return std::fs::read_to_string(path).map(found).map_err(BenchError::io("read", path));
+    }
+    EMBEDDED
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| found((*text).to_owned()))
+        .ok_or_else(|| BenchError::NoSuchSuite {
+            name: name.to_owned(),
+            known: EMBEDDED.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Suite;
+
+    #[test]
+    fn every_embedded_suite_parses_and_shows_at_least_one_headline() {
+        for (name, text) in EMBEDDED {
+            let suite = Suite::parse(name, text).unwrap();
+            assert_eq!(suite.suite.name, *name);
+            let mut metrics = suite.benches.iter().flat_map(|bench| &bench.metrics);
+            assert!(metrics.any(|metric| metric.headline), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_model_of_an_embedded_suite_is_defined() {
+        let models = include_str!("../../MODELS.md");
+        for (name, text) in EMBEDDED {
+            for bench in Suite::parse(name, text).unwrap().benches {
+                let heading = format!("## `{}`", bench.model);
+                assert!(models.contains(&heading), "{name}: {} is not in MODELS.md", bench.model);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_and_a_missing_file_are_typed_errors() {
+        assert!(matches!(suite_named("nothing"), Err(BenchError::NoSuchSuite { .. })));
+        assert!(matches!(suite_named("nothing.toml"), Err(BenchError::Io { .. })));
+    }
+}

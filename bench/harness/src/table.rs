@@ -1,0 +1,83 @@
+//! The table on standard output.
+
+use crate::{
+    Record, Validity,
+    format::{aa, cost, value, verdict},
+    rows::Row,
+};
+
+/// The headline rows, the A/A rows and their judgement, as text that ends in a newline.
+pub fn table(record: &Record) -> String {
+    let mut lines: Vec<[String; 6]> =
+        vec![["layer", "clear", "protected", "cost", "n", "verdict"].map(str::to_owned)];
+    let headline = || record.rows.iter().filter(|row| row.headline);
+    lines.extend(headline().filter(|row| !row.twin).map(|row| line(row, &row.label, verdict(row))));
+    let first_aa = lines.len();
+    lines.extend(
+        headline()
+            .filter(|row| row.twin)
+            .map(|row| line(row, &format!("A/A {}", row.label), aa(row))),
+    );
+    let mut text = aligned(&lines, first_aa);
+    text.push('\n');
+    text.push_str(&judgement(record));
+    text
+}
+
+/// One or two lines that say whether the table may be believed.
+pub(crate) fn judgement(record: &Record) -> String {
+    let mut text = match &record.validity {
+        Validity::Valid { judged } => format!("A/A: passed, {judged} of {judged} rows\n"),
+        Validity::NotJudged { reason } => format!("A/A: not judged, {reason}: indicative only\n"),
+        Validity::Invalid { reasons } => {
+            format!("A/A: FAILED, this run is invalid: {}\n", reasons.join("; "))
+        }
+    };
+    if record.rows.iter().any(|row| row.headline && row.simulated) {
+        text.push_str("simulated: rows so marked rest on simulated evidence, devices or delays\n");
+    }
+    if let Some(reason) = &record.partial {
+        text.push_str(&format!("partial: {reason}\n"));
+    }
+    for not in &record.not_run {
+        text.push_str(&format!("not run: {}: {}\n", not.bench, not.reason));
+    }
+    if let Some(first) = record.voids.first() {
+        let count = record.voids.len();
+        text.push_str(&format!("void: {count} runs, the first: {}\n", first.reason));
+    }
+    text
+}
+
+fn line(row: &Row, label: &str, verdict: String) -> [String; 6] {
+    [
+        label.to_owned(),
+        value(&row.metric, row.clear),
+        value(&row.metric, row.protected),
+        cost(row),
+        row.blocks.to_string(),
+        verdict,
+    ]
+}
+
+fn aligned(lines: &[[String; 6]], first_aa: usize) -> String {
+    let width = |column: usize| {
+        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        if index == first_aa && first_aa < lines.len() {
+            text.push('\n');
+        }
+        let mut shown = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            let padding = " ".repeat(widths[column] - cell.chars().count());
+            shown.push_str(&if column == 4 { padding + cell } else { cell.clone() + &padding });
+            shown.push_str("  ");
+        }
+        text.push_str(shown.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,259 @@
+//! The harness over real processes: tiny arms in shell, each with one habit.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use confide_bench::{Effort, Options, Outcome, Programs, SuiteText, Validity, run};
+use serde_json::Value;
+
+/// An arm that answers every run with `requests` samples; `{HOOK}` runs before each answer.
+const ARM: &str = r#"#!/bin/sh
+echo '{"type":"hello","protocol":1,"arm":"shell","version":"1","guarantee":"none"}'
+while read -r line; do
+  case "$line" in *'"end"'*) exit 0;; esac
+  id=${line#*'"id":'}; id=${id%%,*}
+  block=${line#*'"block":'}; block=${block%%,*}
+  value=10; answer=same
+  HOOK
+  for i in 1 2; do
+    echo "{\"type\":\"sample\",\"id\":$id,\"metrics\":{\"work_ms\":$value},\"answer\":{\"text\":\"$answer\"}}"
+  done
+  echo "{\"type\":\"done\",\"id\":$id,\"metrics\":{\"rate_per_s\":5.5},\"cpu_s\":0.001,\"wall_s\":0.01}"
+done
+"#;
+
+#[test]
+fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
+    let outcome = measure("whole", "", "value=$((10 + block % 3))", |_| {});
+    assert_eq!(outcome.record.validity(), &Validity::Valid { judged: 1 });
+    let record = json(&outcome.record_path);
+    let rows = record["rows"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["twin"] == true && row["aa"] == "valid"));
+    assert!(rows.iter().any(|row| row["arm"] == "b" && row["blocks"] == 12));
+    assert!(outcome.page_path.is_file());
+    assert_eq!(record["suite"]["sha256"].as_str().unwrap().len(), 64);
+    assert!(record["machine"]["kernel"].is_string());
+    // 12 blocks and one of warm-up, three arms, two samples and a slice each.
+    assert_eq!(samples(&outcome).len(), 13 * 3 * 3);
+    let table = confide_bench::table(&outcome.record);
+    assert!(table.contains("A/A work") && table.contains("A/A: passed"), "{table}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order_and_another_seed_another() {
+    let order = |name: &str, seed| {
+        let outcome = measure(name, "", "", |options| options.seed = Some(seed));
+        samples(&outcome)
+            .iter()
+            .filter(|line| line["kind"] == "slice")
+            .map(|line| format!("{}{}{}", line["block"], line["arm"], line["twin"]))
+            .collect::<Vec<_>>()
+    };
+    // Slices are written by arm; their position in the block is `order`.
+    assert_eq!(order("order-1", 5), order("order-2", 5));
+    let positions = |name: &str, seed| {
+        let outcome = measure(name, "", "", |options| options.seed = Some(seed));
+        let lines = samples(&outcome);
+        let slices = lines.iter().filter(|line| line["kind"] == "slice");
+        slices.map(|line| line["order"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(positions("order-3", 5), positions("order-4", 5));
+    assert_ne!(positions("order-5", 5), positions("order-6", 6));
+}
+
+#[test]
+fn a_wrong_answer_voids_the_pair_and_is_recorded() {
+    let outcome = measure("wrong", "", "[ $block = 4 ] && answer=other", |_| {});
+    let record = json(&outcome.record_path);
+    let voids = record["voids"].as_array().unwrap();
+    assert_eq!(voids.len(), 1);
+    assert_eq!((&voids[0]["arm"], &voids[0]["block"]), (&Value::from("b"), &Value::from(4)));
+    assert!(voids[0]["reason"].as_str().unwrap().contains("differs"));
+    assert_eq!(row(&record, "b", false)["blocks"], 11);
+    assert_eq!(row(&record, "a", true)["blocks"], 12);
+}
+
+#[test]
+fn an_answer_other_than_expected_voids_every_pair_of_the_block() {
+    let hook = "[ $block = 4 ] && answer=other";
+    let outcome = measure("expected", hook, "", |options| {
+        let with = "requests = 2\nexpect = { text = \"same\" }";
+        options.suite.text = options.suite.text.replace("requests = 2", with);
+    });
+    let record = json(&outcome.record_path);
+    assert_eq!(row(&record, "b", false)["blocks"], 11);
+    assert_eq!(row(&record, "a", true)["blocks"], 11);
+}
+
+#[test]
+fn a_dying_arm_voids_the_block_and_is_started_again() {
+    let outcome = measure("dying", "", "[ $block = 4 ] && echo gone >&2 && exit 3", |_| {});
+    let record = json(&outcome.record_path);
+    let reason = record["voids"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("exit status: 3") || reason.contains("block void"), "{reason}");
+    assert_eq!(row(&record, "b", false)["blocks"], 11);
+    assert_eq!(row(&record, "a", true)["blocks"], 11);
+    let log = outcome.record_path.with_file_name("log").join("b.stderr");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "gone\n");
+}
+
+#[test]
+fn a_silent_arm_is_left_out_after_three_deadlines_and_the_others_go_on() {
+    let outcome = measure("silent", "", "[ $block -gt 2 ] && sleep 60", |options| {
+        options.suite.text =
+            options.suite.text.replace("requests = 2", "requests = 2\ndeadline_s = 1");
+    });
+    let record = json(&outcome.record_path);
+    let arms = record["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
+    assert!(arm["given_up"].as_str().unwrap().contains("silent"));
+    assert_eq!(row(&record, "b", false)["blocks"], 2);
+    assert_eq!(row(&record, "a", true)["blocks"], 9);
+}
+
+#[test]
+fn an_arm_that_says_nothing_sensible_is_left_out_with_the_reason() {
+    let outcome = measure("nonsense", "", "echo nonsense", |_| {});
+    let record = json(&outcome.record_path);
+    let arms = record["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
+    assert!(arm["given_up"].as_str().unwrap().contains("unexpected line: nonsense"));
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_valid_partial_record_that_reports() {
+    let folder = scratch("partial");
+    let options = options(&folder, "", "");
+    let stop = AtomicBool::new(false);
+    let mut slices = 0;
+    let outcome = run(&options, &stop, &mut |_| {
+        slices += 1;
+        stop.store(slices >= 16, Ordering::Relaxed);
+    })
+    .unwrap();
+    assert!(outcome.record.partial().unwrap().contains("interrupted"));
+    let record = json(&outcome.record_path);
+    let blocks = row(&record, "b", false)["blocks"].as_u64().unwrap();
+    assert!((2..12).contains(&blocks), "{blocks}");
+    let again = confide_bench::report(&folder.join("out")).unwrap();
+    assert_eq!(confide_bench::table(&again.record), confide_bench::table(&outcome.record));
+}
+
+#[test]
+fn an_earlier_record_is_kept() {
+    let folder = scratch("earlier");
+    let options = options(&folder, "", "");
+    let stop = AtomicBool::new(false);
+    run(&options, &stop, &mut |_| {}).unwrap();
+    run(&options, &stop, &mut |_| {}).unwrap();
+    assert!(folder.join("out/earlier/1/record.json").is_file());
+    assert!(folder.join("out/record.json").is_file());
+}
+
+#[test]
+fn services_get_ready_and_are_known_to_arms_and_to_later_services() {
+    let outcome = measure("services", "", "", |options| {
+        let services = r#"
+            [[service]]
+            name = "first"
+            command = ["sh", "-c", "echo '{\"ready\":true,\"listen\":\"here:1\"}'; sleep 60"]
+            [[service]]
+            name = "second"
+            command = ["sh", "-c", "echo '{\"ready\":true,\"listen\":\"'$0'+2\"}'; sleep 60", "{first.listen}"]
+            [[service]]
+            name = "unneeded"
+            command = ["false"]
+        "#;
+        options.suite.text =
+            options.suite.text.replace("arm-b\"]", "arm-b\", \"{second.listen}\"]");
+        options.suite.text.push_str(services);
+    });
+    let record = json(&outcome.record_path);
+    assert_eq!(record["services"].as_array().unwrap().len(), 2);
+    assert_eq!(record["services"][1]["ready"]["listen"], "here:1+2");
+    let arms = record["arms"].as_array().unwrap();
+    let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
+    assert_eq!(arm["command"][1], "here:1+2");
+}
+
+#[test]
+fn a_service_that_does_not_get_ready_leaves_its_bench_out_with_the_reason() {
+    let outcome = measure("unready", "", "", |options| {
+        let service = "\n[[service]]\nname = \"broken\"\ncommand = [\"false\"]\n";
+        options.suite.text = options.suite.text.replace("arm-b\"]", "arm-b\", \"{broken.x}\"]");
+        options.suite.text.push_str(service);
+    });
+    let not_run = outcome.record.not_run();
+    assert_eq!(not_run.len(), 1);
+    assert!(not_run[0].contains("broken"), "{not_run:?}");
+}
+
+/// Runs a suite of two shell arms with these hooks.
+fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut Options)) -> Outcome {
+    let mut options = options(&scratch(name), a, b);
+    change(&mut options);
+    run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+fn options(folder: &Path, a: &str, b: &str) -> Options {
+    for (name, hook) in [("a", a), ("b", b)] {
+        let path = folder.join(format!("arm-{name}"));
+        std::fs::write(&path, ARM.replace("HOOK", if hook.is_empty() { ":" } else { hook }))
+            .unwrap();
+        let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+        std::fs::set_permissions(&path, permissions).unwrap();
+    }
+    let text = format!(
+        "[suite]\nname = \"test\"\ntitle = \"Test\"\nabout = \"test\"\nseed = 7\n{}{}\
+         [[bench]]\nname = \"one\"\nmodel = \"spin\"\nload = \"closed\"\narms = [\"a\", \"b\"]\n\
+         requests = 2\nblocks = {{ quick = 12, full = 24 }}\n\
+         [[bench.metric]]\nname = \"work_ms\"\nlabel = \"work\"\nheadline = true\n",
+        arm(folder, "a"),
+        arm(folder, "b"),
+    );
+    Options {
+        suite: SuiteText { name: "test".into(), text },
+        effort: Effort::Quick,
+        blocks: None,
+        seed: None,
+        out: folder.join("out"),
+        command: vec!["test".into()],
+        version: "test".into(),
+        started_unix_s: 1_767_225_600,
+        programs: Programs::beside(std::env::current_exe().unwrap()),
+    }
+}
+
+fn arm(folder: &Path, name: &str) -> String {
+    let path = folder.join(format!("arm-{name}"));
+    format!(
+        "[[arm]]\nname = \"{name}\"\nlabel = \"{name}\"\ncommand = [\"{}\"]\n\
+         description = \"shell\"\nprotects = \"nobody\"\n",
+        path.display()
+    )
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn samples(outcome: &Outcome) -> Vec<Value> {
+    let path = outcome.record_path.with_file_name("samples.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn row<'a>(record: &'a Value, arm: &str, twin: bool) -> &'a Value {
+    let rows = record["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["arm"] == arm && row["twin"] == twin).unwrap()
+}
