@@ -4,8 +4,15 @@
 //! included. `--keep parsed` keeps the parsed endorsements, `--keep verified` also the outcome of
 //! their own five signatures, as a relying party with cached collateral does.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
+};
 use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use confide_verifier::{
     Appraised, Crypto, Endorsements, Evidence, Policy, Rejection, RootKind, UnixTime, appraise,
