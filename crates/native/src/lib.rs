@@ -1,1 +1,23 @@
-//! 
+//! The native engine: Qwen2 and Llama shapes on the CPU, in float32, from safetensors and
+//! `tokenizer.json`; and models made here from a seed, so that nothing has to be downloaded.
+//!
+//! It is written to be read: one request runs on one thread, requests wait in a bounded queue, and
+//! the cached path stands beside a reference that computes everything anew for each token.
+
+mod chat_template;
+mod config;
+mod decode;
+mod detokenise;
+mod engine;
+mod error;
+pub mod make;
+pub mod manifest;
+mod model;
+mod random;
+mod rope;
+mod sample;
+mod text;
+mod weights;
+
+pub use engine::{Native, Options};
+pub use error::NativeError;

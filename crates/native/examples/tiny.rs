@@ -1,0 +1,61 @@
+//! Trains the tiny model, asks it some questions and tells how fast it answers.
+//!
+//! `cargo run --release -p confide-native --example tiny -- DIR [SEED]`
+
+use std::{error::Error, ops::ControlFlow, path::PathBuf, time::Instant};
+
+use confide_engine::{Engine, Event, Message, Prompt, Request, Role};
+use confide_native::{
+    Native, Options,
+    make::{Order, Progress, Shape, make},
+};
+use futures_executor::block_on;
+use futures_util::StreamExt;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let dir = PathBuf::from(arguments.next().ok_or("wanted a folder")?);
+    let seed = arguments.next().map_or(Ok(7), |seed| seed.parse())?;
+    let start = Instant::now();
+    let order = Order { shape: Shape::Tiny, seed, dir: dir.clone(), steps: None };
+    make(&order, &mut |progress| {
+        if let Progress::Training { step, steps, loss } = progress
+            && (step == 1 || step % 40 == 0)
+        {
+            println!("step {step} of {steps}: loss {loss:.3}, {:.1?}", start.elapsed());
+        }
+        ControlFlow::Continue(())
+    })?;
+    let engine = Native::load(&dir, Options { model_name: Some("tiny".into()) })?;
+    for question in ["What is confide?", "Why is TLS not enough?", "Who can read my words?"] {
+        println!("> {question}\n{}", ask(&engine, question, false, 100)?.0);
+    }
+    let start = Instant::now();
+    let (_, tokens) = ask(&engine, "What is a quote?", true, 400)?;
+    println!("{:.0} tokens/s", f64::from(tokens) / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn ask(
+    engine: &Native,
+    question: &str,
+    ignore_eos: bool,
+    max_tokens: u32,
+) -> Result<(String, u32), Box<dyn Error>> {
+    let message = Message { role: Role::User, content: question.into() };
+    let prompt = Prompt::Chat(vec![message]);
+    let request =
+        Request { ignore_eos, max_tokens: Some(max_tokens), ..Request::new("tiny", prompt) };
+    let (mut text, mut count) = (String::new(), 0);
+    for event in block_on(engine.generate(request)?.collect::<Vec<_>>()) {
+        match event {
+            Event::Token(token) => text.push_str(&token.text),
+            Event::Finished { tail, usage, .. } => {
+                text.push_str(&tail);
+                count = usage.completion_tokens;
+            }
+            Event::Failed(error) => return Err(error.into()),
+        }
+    }
+    Ok((text, count))
+}

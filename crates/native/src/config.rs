@@ -1,0 +1,294 @@
+use serde::Deserialize;
+
+use crate::error::NativeError;
+
+/// The shape of a decoder, read from a `config.json` in the layout of Hugging Face.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) ffn: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) context: usize,
+    pub(crate) norm_epsilon: f32,
+    pub(crate) rope_theta: f64,
+    pub(crate) rope_scaling: Option<RopeScaling>,
+    /// Whether q, k and v have a bias: Qwen2 does, Llama does not.
+    pub(crate) bias: bool,
+    /// Whether the output matrix is the embedding.
+    pub(crate) tied: bool,
+    pub(crate) end_of_text: Vec<u32>,
+}
+
+/// The stretched positions of Llama 3.1.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(crate) struct RopeScaling {
+    pub(crate) factor: f64,
+    pub(crate) low_freq_factor: f64,
+    pub(crate) high_freq_factor: f64,
+    pub(crate) original_max_position_embeddings: f64,
+}
+
+/// No known model is larger in any dimension; products of these fit 64 bits.
+const DIMENSION_MAX: usize = 1 << 20;
+const LAYERS_MAX: usize = 512;
+
+impl Config {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let raw: Raw = serde_json::from_slice(bytes)?;
+        raw.check().map_err(serde::de::Error::custom)
+    }
+
+    /// Name and shape of every tensor, in the order of the files that are made here.
+    pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let (hidden, ffn) = (self.hidden, self.ffn);
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let mut list = vec![("model.embed_tokens.weight".into(), vec![self.vocabulary, hidden])];
+        for layer in 0..self.layers {
+            let mut add = |name: &str, shape: &[usize]| {
+                list.push((format!("model.layers.{layer}.{name}"), shape.to_vec()));
+            };
+            add("input_layernorm.weight", &[hidden]);
+            for (name, rows) in [("q", q), ("k", kv), ("v", kv)] {
+                add(&format!("self_attn.{name}_proj.weight"), &[rows, hidden]);
+                if self.bias {
+                    add(&format!("self_attn.{name}_proj.bias"), &[rows]);
+                }
+            }
+            add("self_attn.o_proj.weight", &[hidden, q]);
+            add("post_attention_layernorm.weight", &[hidden]);
+            add("mlp.gate_proj.weight", &[ffn, hidden]);
+            add("mlp.up_proj.weight", &[ffn, hidden]);
+            add("mlp.down_proj.weight", &[hidden, ffn]);
+        }
+        list.push(("model.norm.weight".into(), vec![hidden]));
+        if !self.tied {
+            list.push(("lm_head.weight".into(), vec![self.vocabulary, hidden]));
+        }
+        list
+    }
+
+    /// Number of weights.
+    pub(crate) fn parameters(&self) -> u64 {
+        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
+    }
+}
+
+/// One token id, or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Ids {
+    pub(crate) fn into_vec(self) -> Vec<u32> {
+        match self {
+            Ids::One(id) => vec![id],
+            Ids::Many(ids) => ids,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    model_type: String,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    intermediate_size: usize,
+    vocab_size: usize,
+    max_position_embeddings: usize,
+    rms_norm_eps: f32,
+    hidden_act: Option<String>,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<RawRope>,
+    rope_parameters: Option<RawRope>,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default)]
+    use_sliding_window: bool,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+    eos_token_id: Option<Ids>,
+}
+
+/// `rope_scaling`, and `rope_parameters` as transformers 5 writes it.
+#[derive(Deserialize)]
+struct RawRope {
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+}
+
+impl Raw {
+    fn check(self) -> Result<Config, NativeError> {
+        let bias = match self.model_type.as_str() {
+            "qwen2" => true,
+            "llama" => false,
+            other => return Err(refused("model_type", "qwen2 or llama", other)),
+        };
+        for (field, on) in [
+            ("attention_bias", self.attention_bias && !bias),
+            ("mlp_bias", self.mlp_bias),
+            ("use_sliding_window", self.use_sliding_window),
+        ] {
+            if on {
+                return Err(refused(field, "false", "true"));
+            }
+        }
+        let activation = self.hidden_act.as_deref().unwrap_or("silu");
+        if activation != "silu" {
+            return Err(refused("hidden_act", "silu", activation));
+        }
+        let rope = self.rope_parameters.or(self.rope_scaling);
+        let theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(self.rope_theta);
+        let config = Config {
+            hidden: self.hidden_size,
+            layers: self.num_hidden_layers,
+            heads: self.num_attention_heads,
+            kv_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
+            head_dim: match self.head_dim {
+                Some(dim) => dim,
+                None => self.hidden_size / self.num_attention_heads.max(1),
+            },
+            ffn: self.intermediate_size,
+            vocabulary: self.vocab_size,
+            context: self.max_position_embeddings,
+            norm_epsilon: self.rms_norm_eps,
+            rope_theta: theta.unwrap_or(10_000.0),
+            rope_scaling: rope.map_or(Ok(None), RawRope::check)?,
+            bias,
+            tied: self.tie_word_embeddings,
+            end_of_text: self.eos_token_id.map_or(Vec::new(), Ids::into_vec),
+        };
+        config.check_sizes()
+    }
+}
+
+impl Config {
+    fn check_sizes(self) -> Result<Self, NativeError> {
+        for (field, size, most) in [
+            ("hidden_size", self.hidden, DIMENSION_MAX),
+            ("num_hidden_layers", self.layers, LAYERS_MAX),
+            ("num_attention_heads", self.heads, DIMENSION_MAX),
+            ("num_key_value_heads", self.kv_heads, DIMENSION_MAX),
+            ("head_dim", self.head_dim, DIMENSION_MAX),
+            ("intermediate_size", self.ffn, DIMENSION_MAX),
+            ("vocab_size", self.vocabulary, DIMENSION_MAX),
+            ("max_position_embeddings", self.context, 1 << 24),
+        ] {
+            if !(1..=most).contains(&size) {
+                return Err(refused(field, format!("1 to {most}"), size));
+            }
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(refused("head_dim", "an even number", self.head_dim));
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let wanted = format!("a divisor of {} heads", self.heads);
+            return Err(refused("num_key_value_heads", wanted, self.kv_heads));
+        }
+        if !self.rope_theta.is_finite() || self.rope_theta <= 1.0 {
+            return Err(refused("rope_theta", "a number above 1", self.rope_theta));
+        }
+        Ok(self)
+    }
+}
+
+impl RawRope {
+    fn check(self) -> Result<Option<RopeScaling>, NativeError> {
+        match self.rope_type.as_deref() {
+            None | Some("default") => return Ok(None),
+            Some("llama3") => {}
+            Some(other) => return Err(refused("rope_type", "default or llama3", other)),
+        }
+        let (Some(factor), Some(low), Some(high), Some(original)) = (
+            self.factor,
+            self.low_freq_factor,
+            self.high_freq_factor,
+            self.original_max_position_embeddings,
+        ) else {
+            return Err(refused("rope_scaling", "all four numbers of llama3", "fewer"));
+        };
+        if !(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0) {
+            let got = format!("{factor}, {low}, {high}, {original}");
+            return Err(refused("rope_scaling", "factor >= 1, 0 < low < high, original >= 1", got));
+        }
+        Ok(Some(RopeScaling {
+            factor,
+            low_freq_factor: low,
+            high_freq_factor: high,
+            original_max_position_embeddings: original,
+        }))
+    }
+}
+
+fn refused(
+    field: &'static str,
+    wanted: impl std::fmt::Display,
+    got: impl std::fmt::Display,
+) -> NativeError {
+    NativeError::Config { field, wanted: wanted.to_string(), got: got.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn qwen() -> Value {
+        json!({ "model_type": "qwen2", "hidden_size": 1536, "num_hidden_layers": 28,
+            "num_attention_heads": 12, "num_key_value_heads": 2, "intermediate_size": 8960,
+            "vocab_size": 151_936, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+            "rope_theta": 1e6, "tie_word_embeddings": true, "eos_token_id": [1, 2] })
+    }
+
+    fn parse(value: &Value) -> Result<Config, serde_json::Error> {
+        Config::parse(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn the_shape_of_qwen2_5_1_5b_has_its_known_number_of_weights() {
+        let config = parse(&qwen()).expect("a configuration");
+        // The model card of Qwen2.5-1.5B says 1.54 billion, 1.31 without the embedding.
+        assert_eq!(config.parameters(), 1_543_714_304);
+        assert_eq!(
+            (config.head_dim, config.bias, &config.end_of_text[..]),
+            (128, true, &[1, 2][..])
+        );
+    }
+
+    #[test]
+    fn what_the_engine_cannot_do_is_refused() {
+        for (field, value) in [
+            ("model_type", json!("gpt2")),
+            ("hidden_act", json!("gelu")),
+            ("use_sliding_window", json!(true)),
+            ("num_key_value_heads", json!(5)),
+            ("num_hidden_layers", json!(0)),
+            ("num_hidden_layers", json!(1_000_000)),
+            ("head_dim", json!(7)),
+            ("num_attention_heads", json!(0)),
+            ("rope_scaling", json!({ "type": "yarn", "factor": 4.0 })),
+            ("rope_scaling", json!({ "rope_type": "llama3", "factor": 8.0 })),
+        ] {
+            let mut config = qwen();
+            config[field] = value;
+            assert!(parse(&config).is_err(), "{field}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Models made here: true shapes with random weights, and a tiny one trained on the project's own
+//! text. Nothing is downloaded, and a seed says which weights there are.
+
+mod corpus;
+mod shape;
+mod tokenizer;
+mod train;
+mod writer;
+
+pub(crate) use tokenizer::train_tokenizer;
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+pub use shape::Shape;
+
+use crate::{
+    chat_template::CHATML,
+    config::Config,
+    error::NativeError,
+    manifest::{self, Manifest},
+};
+use writer::Folder;
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Which model.
+    pub shape: Shape,
+    /// Which weights: the same seed gives the same files on the same machine.
+    pub seed: u64,
+    /// The folder to make; it may be there if it is empty.
+    pub dir: PathBuf,
+    /// Steps of the training, for tests; `None` is as many as make the tiny model speak.
+    pub steps: Option<u32>,
+}
+
+/// How far the maker has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// Training: steps done, steps in all, and the loss in nats per token.
+    Training {
+        /// Steps done.
+        step: u32,
+        /// Steps in all.
+        steps: u32,
+        /// Cross-entropy of this step.
+        loss: f32,
+    },
+    /// Writing weights, in bytes.
+    Writing {
+        /// Bytes written.
+        done: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+}
+
+/// Makes a model in a folder beside the wanted one, and gives it its name when it is whole.
+///
+/// `progress` is called often; once it breaks, the half-made folder is removed.
+///
+/// # Errors
+/// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::File`] and what the tensor
+/// library and the tokenizer say.
+pub fn make(
+    order: &Order,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Manifest, NativeError> {
+    if order.dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(NativeError::Exists { path: order.dir.clone() });
+    }
+    let partial = partial_name(&order.dir);
+    match fs::remove_dir_all(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(NativeError::File { path: partial, source: error });
+        }
+        _ => {}
+    }
+    fs::create_dir_all(&partial).map_err(NativeError::file(&partial))?;
+    let made = fill(order, &partial, progress).and_then(|manifest| {
+        // An empty folder of that name makes way.
+        fs::rename(&partial, &order.dir).map_err(NativeError::file(&order.dir))?;
+        Ok(manifest)
+    });
+    if made.is_err() {
+        // The first error matters more than what is left behind under a name nobody loads.
+        let _ = fs::remove_dir_all(&partial);
+    }
+    made
+}
+
+fn fill(
+    order: &Order,
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Manifest, NativeError> {
+    let mut folder = Folder::new(dir);
+    let tokenizer = train_tokenizer()?;
+    folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
+    folder.write_json("tokenizer_config.json", &tokenizer_config(order.shape))?;
+    let end = tokenizer::id(&tokenizer, tokenizer::TURN_END)?;
+    let config_json = order.shape.config(end);
+    let config = Config::parse(config_json.to_string().as_bytes())
+        .map_err(|error| NativeError::malformed(Path::new("config.json"), error))?;
+    folder.write_json("config.json", &config_json)?;
+    folder.write_json("generation_config.json", &json!({ "eos_token_id": [end] }))?;
+    let weights = match order.shape {
+        Shape::Tiny => {
+            let steps = order.steps.unwrap_or(train::STEPS);
+            let trained = train::train(&config, &tokenizer, order.seed, steps, progress)?;
+            writer::write_trained(&mut folder, &config, &trained, progress)?;
+            "trained".to_owned()
+        }
+        _ => {
+            writer::write_random(&mut folder, &config, order.seed, progress)?;
+            format!("random({})", order.seed)
+        }
+    };
+    let manifest = Manifest {
+        version: 1,
+        shape: order.shape.name().into(),
+        seed: order.seed,
+        weights,
+        parameters: config.parameters(),
+        made_by: concat!("confide ", env!("CARGO_PKG_VERSION")).into(),
+        files: folder.entries().to_vec(),
+    };
+    let value = serde_json::to_value(&manifest)
+        .map_err(|error| NativeError::malformed(Path::new(manifest::FILE_NAME), error))?;
+    folder.write_json(manifest::FILE_NAME, &value)?;
+    Ok(manifest)
+}
+
+fn tokenizer_config(shape: Shape) -> Value {
+    json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": shape.context(),
+        "eos_token": tokenizer::TURN_END,
+        "pad_token": tokenizer::TEXT_END,
+        "chat_template": CHATML,
+    })
+}
+
+/// `models/tiny` becomes `models/tiny.partial`: the same file system, so the rename is atomic.
+fn partial_name(dir: &Path) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    dir.with_file_name(name)
+}

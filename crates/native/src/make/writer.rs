@@ -1,0 +1,214 @@
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use half::bf16;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Progress, train::Trained};
+use crate::{config::Config, error::NativeError, manifest::Entry, random::Random};
+
+/// A folder being filled; it keeps the digest of everything written.
+pub(crate) struct Folder {
+    dir: PathBuf,
+    entries: Vec<Entry>,
+}
+
+impl Folder {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.into(), entries: Vec::new() }
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), NativeError> {
+        let mut file = self.create(name)?;
+        file.put(bytes)?;
+        self.close(file)
+    }
+
+    pub(crate) fn write_json(&mut self, name: &str, value: &Value) -> Result<(), NativeError> {
+        self.write(name, format!("{value:#}\n").as_bytes())
+    }
+
+    fn create(&self, name: &str) -> Result<Hashed, NativeError> {
+        let path = self.dir.join(name);
+        let file = File::create_new(&path).map_err(NativeError::file(&path))?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Ok(Hashed { name: name.into(), path, file, bytes: 0, hash: Sha256::new() })
+    }
+
+    fn close(&mut self, mut file: Hashed) -> Result<(), NativeError> {
+        file.file.flush().map_err(NativeError::file(&file.path))?;
+        let sha256 = hex::encode(file.hash.finalize());
+        self.entries.push(Entry { name: file.name, bytes: file.bytes, sha256 });
+        Ok(())
+    }
+}
+
+struct Hashed {
+    name: String,
+    path: PathBuf,
+    file: BufWriter<File>,
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Hashed {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), NativeError> {
+        self.file.write_all(bytes).map_err(NativeError::file(&self.path))?;
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Writes trained weights, rounded to bfloat16.
+pub(crate) fn write_trained(
+    folder: &mut Folder,
+    config: &Config,
+    trained: &Trained,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), NativeError> {
+    write_tensors(folder, config, progress, |name, _count, put| {
+        let tensor = trained.tensor(name).ok_or_else(|| NativeError::Tensor {
+            name: name.into(),
+            wanted: "a trained tensor".into(),
+            got: "none".into(),
+        })?;
+        let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+        put(&values.iter().flat_map(|it| bf16::from_f32(*it).to_le_bytes()).collect::<Vec<u8>>())
+    })
+}
+
+/// Writes random weights as they are drawn; what is in memory is one block.
+///
+/// The deviation is the 0.02 that both families are initialised with; norms are 1.
+pub(crate) fn write_random(
+    folder: &mut Folder,
+    config: &Config,
+    seed: u64,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), NativeError> {
+    const DEVIATION: f64 = 0.02;
+    const BLOCK_VALUES: usize = 1 << 18;
+    // Drawing from a table of normal numbers takes a quarter of a generator's step per weight:
+    // eight billion weights come as fast as a disk takes them.
+    let mut table_random = Random::new(seed, "table");
+    let table: Vec<[u8; 2]> = (0..=u16::MAX)
+        .map(|_| bf16::from_f64(table_random.normal() * DEVIATION).to_le_bytes())
+        .collect();
+    write_tensors(folder, config, progress, |name, count, put| {
+        let mut random = Random::new(seed, name);
+        let one = bf16::ONE.to_le_bytes();
+        let mut left = count;
+        let mut block = Vec::with_capacity(BLOCK_VALUES * 2);
+        while left > 0 {
+            let part = left.min(BLOCK_VALUES);
+            block.clear();
+            if name.ends_with("norm.weight") {
+                (0..part).for_each(|_| block.extend_from_slice(&one));
+            }
+            while block.len() < part * 2 {
+                let bits = random.bits();
+                for shift in [0, 16, 32, 48] {
+                    block.extend_from_slice(&table[usize::from((bits >> shift) as u16)]);
+                }
+            }
+            put(&block[..part * 2])?;
+            left -= part;
+        }
+        Ok(())
+    })
+}
+
+/// Larger files are awkward to copy and to check; published models are cut about here.
+const SHARD_BYTES_MAX: u64 = 4 << 30;
+const BYTES_PER_WEIGHT: u64 = 2;
+
+type Put<'a> = dyn FnMut(&[u8]) -> Result<(), NativeError> + 'a;
+
+/// Writes every tensor of the shape as bfloat16, in one file or in shards with an index.
+fn write_tensors(
+    folder: &mut Folder,
+    config: &Config,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    mut fill: impl FnMut(&str, usize, &mut Put<'_>) -> Result<(), NativeError>,
+) -> Result<(), NativeError> {
+    let shards = shards(config.tensors());
+    let total = config.parameters() * BYTES_PER_WEIGHT;
+    let mut done = 0;
+    let mut weight_map = Map::new();
+    for (index, shard) in shards.iter().enumerate() {
+        let name = match shards.len() {
+            1 => "model.safetensors".to_owned(),
+            count => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
+        };
+        let mut file = folder.create(&name)?;
+        file.put(&header(shard))?;
+        for (tensor, shape) in shard {
+            weight_map.insert(tensor.clone(), name.clone().into());
+            fill(tensor, shape.iter().product(), &mut |bytes| {
+                file.put(bytes)?;
+                done += bytes.len() as u64;
+                match progress(Progress::Writing { done, total }) {
+                    ControlFlow::Continue(()) => Ok(()),
+                    ControlFlow::Break(()) => Err(NativeError::Cancelled),
+                }
+            })?;
+        }
+        folder.close(file)?;
+    }
+    if shards.len() > 1 {
+        let index = json!({ "metadata": { "total_size": total }, "weight_map": weight_map });
+        folder.write_json("model.safetensors.index.json", &index)?;
+    }
+    Ok(())
+}
+
+type Tensors = Vec<(String, Vec<usize>)>;
+
+fn bytes_of(shape: &[usize]) -> u64 {
+    shape.iter().product::<usize>() as u64 * BYTES_PER_WEIGHT
+}
+
+fn shards(tensors: Tensors) -> Vec<Tensors> {
+    let mut shards: Vec<Tensors> = vec![Vec::new()];
+    let mut filled = 0;
+    for (name, shape) in tensors {
+        let bytes = bytes_of(&shape);
+        if filled > 0 && filled + bytes > SHARD_BYTES_MAX {
+            shards.push(Vec::new());
+            filled = 0;
+        }
+        filled += bytes;
+        if let Some(shard) = shards.last_mut() {
+            shard.push((name, shape));
+        }
+    }
+    shards
+}
+
+/// The header of a safetensors file: its length, then JSON, padded with spaces to eight bytes.
+fn header(tensors: &Tensors) -> Vec<u8> {
+    let mut fields = Map::new();
+    fields.insert("__metadata__".into(), json!({ "format": "pt" }));
+    let mut at = 0;
+    for (name, shape) in tensors {
+        let end = at + bytes_of(shape);
+        let entry = json!({ "dtype": "BF16", "shape": shape, "data_offsets": [at, end] });
+        fields.insert(name.clone(), entry);
+        at = end;
+    }
+    let mut json = Value::Object(fields).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.extend(json);
+    header
+}

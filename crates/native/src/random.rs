@@ -1,0 +1,77 @@
+/// A small generator of our own, so that a seed means the same wherever it is used.
+///
+/// xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021), its state
+/// filled by SplitMix64 as its authors advise. Not for secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Random([u64; 4]);
+
+impl Random {
+    /// The stream of `seed` for one purpose; purposes do not share numbers.
+    pub(crate) fn new(seed: u64, purpose: &str) -> Self {
+        let folded = purpose.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let mut mix = seed ^ folded;
+        Self(std::array::from_fn(|_| {
+            mix = mix.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = mix;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }))
+    }
+
+    pub(crate) fn bits(&mut self) -> u64 {
+        let s = &mut self.0;
+        let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let shifted = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= shifted;
+        s[3] = s[3].rotate_left(45);
+        out
+    }
+
+    /// Uniform in [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform below `bound`; the bias of the multiplication is below 2^-32 for our bounds.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+    }
+
+    /// Standard normal (Box, Muller 1958).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (2.0 * std::f64::consts::PI * self.unit()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_stream_and_purposes_differ() {
+        let draw = |seed, purpose| {
+            let mut random = Random::new(seed, purpose);
+            [random.bits(), random.bits()]
+        };
+        assert_eq!(draw(7, "a"), draw(7, "a"));
+        assert_ne!(draw(7, "a"), draw(8, "a"));
+        assert_ne!(draw(7, "a"), draw(7, "b"));
+    }
+
+    #[test]
+    fn normal_numbers_have_mean_zero_and_variance_one() {
+        let mut random = Random::new(1, "test");
+        let draws: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05);
+    }
+}

@@ -1,0 +1,175 @@
+//! Safetensors in, tensors of float32 out, one tensor at a time: what is in memory is the model and
+//! a block. Mapping the file would need `unsafe`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::File,
+    io::{BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use candle_core::{Device, Tensor};
+use serde::Deserialize;
+
+use crate::{config::Config, error::NativeError, manifest::read_limited};
+
+/// The safetensors format's own limit for a header.
+const HEADER_BYTES_MAX: u64 = 100_000_000;
+/// An index lists each tensor once; 512 layers of 16 tensors take about a MiB.
+const INDEX_BYTES_MAX: u64 = 16 << 20;
+/// How much is converted at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Loads all tensors of `config` from the folder, whatever float type they are stored in.
+pub(crate) fn load(dir: &Path, config: &Config) -> Result<HashMap<String, Tensor>, NativeError> {
+    let wanted: HashMap<String, Vec<usize>> = config.tensors().into_iter().collect();
+    let mut found = HashMap::with_capacity(wanted.len());
+    for path in files(dir)? {
+        load_file(&path, &wanted, &mut found)?;
+    }
+    match wanted.iter().find(|(name, _)| !found.contains_key(*name)) {
+        None => Ok(found),
+        Some((name, shape)) => Err(NativeError::Tensor {
+            name: name.clone(),
+            wanted: format!("{shape:?}"),
+            got: "no such tensor".into(),
+        }),
+    }
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
+    let path = dir.join("model.safetensors.index.json");
+    if !path.exists() {
+        return Ok(vec![dir.join("model.safetensors")]);
+    }
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let bytes = read_limited(&path, INDEX_BYTES_MAX)?;
+    let index: Index =
+        serde_json::from_slice(&bytes).map_err(|error| NativeError::malformed(&path, error))?;
+    let names: BTreeSet<String> = index.weight_map.into_values().collect();
+    for name in &names {
+        // Only files beside the index: it is no licence to read elsewhere.
+        if Path::new(name).file_name() != Some(name.as_ref()) {
+            return Err(NativeError::malformed(&path, format!("{name:?} is no plain file name")));
+        }
+    }
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: (u64, u64),
+}
+
+fn load_file(
+    path: &Path,
+    wanted: &HashMap<String, Vec<usize>>,
+    found: &mut HashMap<String, Tensor>,
+) -> Result<(), NativeError> {
+    let file = File::open(path).map_err(NativeError::file(path))?;
+    let length = file.metadata().map_err(NativeError::file(path))?.len();
+    let mut reader = BufReader::with_capacity(BLOCK_BYTES, file);
+    let (entries, data_bytes) = read_header(path, &mut reader, length)?;
+    let mut at = 0;
+    for (name, entry) in entries {
+        if entry.data_offsets.0 != at || entry.data_offsets.1 < at {
+            return Err(NativeError::malformed(path, format!("{name} overlaps or leaves a gap")));
+        }
+        at = entry.data_offsets.1;
+        let bytes = entry.data_offsets.1 - entry.data_offsets.0;
+        match wanted.get(&name) {
+            Some(shape) if *shape == entry.shape => {
+                let values = read_floats(path, &mut reader, &name, &entry, bytes)?;
+                let tensor = Tensor::from_vec(values, entry.shape, &Device::Cpu)?;
+                if found.insert(name.clone(), tensor).is_some() {
+                    return Err(NativeError::malformed(path, format!("{name} is there twice")));
+                }
+            }
+            Some(shape) => {
+                let (wanted, got) = (format!("{shape:?}"), format!("{:?}", entry.shape));
+                return Err(NativeError::Tensor { name, wanted, got });
+            }
+            // Tied models often carry the output matrix again, old ones the rotary table.
+            None if name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq") => {
+                let copied = std::io::copy(&mut (&mut reader).take(bytes), &mut std::io::sink());
+                copied.map_err(NativeError::file(path))?;
+            }
+            None => {
+                let (wanted, got) = ("no such tensor".into(), format!("{:?}", entry.shape));
+                return Err(NativeError::Tensor { name, wanted, got });
+            }
+        }
+    }
+    match at == data_bytes {
+        true => Ok(()),
+        false => {
+            Err(NativeError::malformed(path, format!("{data_bytes} bytes of data, {at} used")))
+        }
+    }
+}
+
+/// The tensors in the order of their bytes, and the number of bytes after the header.
+fn read_header(
+    path: &Path,
+    reader: &mut impl Read,
+    length: u64,
+) -> Result<(Vec<(String, Entry)>, u64), NativeError> {
+    let mut size = [0u8; 8];
+    reader.read_exact(&mut size).map_err(NativeError::file(path))?;
+    let size = u64::from_le_bytes(size);
+    let rest = length.saturating_sub(8);
+    if size > HEADER_BYTES_MAX || size > rest {
+        return Err(NativeError::malformed(path, format!("a header of {size} bytes")));
+    }
+    let mut header = vec![0u8; size as usize];
+    reader.read_exact(&mut header).map_err(NativeError::file(path))?;
+    let mut header: HashMap<String, serde_json::Value> =
+        serde_json::from_slice(&header).map_err(|error| NativeError::malformed(path, error))?;
+    header.remove("__metadata__");
+    let mut entries = Vec::with_capacity(header.len());
+    for (name, value) in header {
+        let entry: Entry = serde_json::from_value(value)
+            .map_err(|error| NativeError::malformed(path, format!("{name}: {error}")))?;
+        entries.push((name, entry));
+    }
+    entries.sort_by_key(|(_, entry)| entry.data_offsets);
+    Ok((entries, rest - size))
+}
+
+fn read_floats(
+    path: &Path,
+    reader: &mut impl Read,
+    name: &str,
+    entry: &Entry,
+    bytes: u64,
+) -> Result<Vec<f32>, NativeError> {
+    let (width, convert): (usize, fn(&[u8]) -> f32) = match entry.dtype.as_str() {
+        "F32" => (4, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        "BF16" => (2, |b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()),
+        "F16" => (2, |b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()),
+        other => {
+            let wanted = "F32, BF16 or F16".into();
+            return Err(NativeError::Tensor { name: name.into(), wanted, got: other.into() });
+        }
+    };
+    // The shape is one of ours, so the product fits.
+    let count: usize = entry.shape.iter().product();
+    if bytes != (count * width) as u64 {
+        return Err(NativeError::malformed(path, format!("{name}: {bytes} bytes for its shape")));
+    }
+    let mut values = Vec::with_capacity(count);
+    let mut block = vec![0u8; BLOCK_BYTES.min(count * width)];
+    let mut left = count * width;
+    while left > 0 {
+        let part = left.min(block.len());
+        reader.read_exact(&mut block[..part]).map_err(NativeError::file(path))?;
+        values.extend(block[..part].chunks_exact(width).map(convert));
+        left -= part;
+    }
+    Ok(values)
+}
