@@ -1,6 +1,6 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use confide_client::{
@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// The loopback address for OpenAI clients; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Milliseconds that TCP, and after it handshake and evidence, may take
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    deadline_ms: u64,
     /// Let other machines use the address: their bytes travel in the clear up to here
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
@@ -67,7 +71,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         ))
         .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
     }
-    let limits = Limits::default();
+    let deadline = Duration::from_millis(args.deadline_ms);
+    let limits = Limits { dial: deadline, channel: deadline, ..Limits::default() };
     let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
@@ -134,7 +139,7 @@ fn beside(roots: &Roots, der: &[u8]) -> Result<Roots, CliError> {
 }
 
 fn refusal(url: &str, error: &ClientError) -> CliError {
-    let text = with_causes(error);
+    let text = error.rejection().map_or_else(|| with_causes(error), ToString::to_string);
     match (error.blame(), error.failed_check()) {
         (Blame::Evidence, check) => {
             let check = check.unwrap_or("evidence");

@@ -77,7 +77,7 @@ pub enum AppraisalError {
     #[error("collateral is not readable: {0}")]
     Collateral(#[from] ParseError),
     /// A check failed.
-    #[error(transparent)]
+    #[error("{}", .0.reason())]
     Rejected(#[from] Rejection),
 }
 

@@ -191,7 +191,7 @@ impl LocalNames {
 
 /// An error as OpenAI writes it. A refusal names the check that failed.
 fn explain(failure: &ClientError) -> Response<LocalBody> {
-    let text = with_causes(failure);
+    let text = failure.rejection().map_or_else(|| with_causes(failure), ToString::to_string);
     tracing::warn!(error = %text, "request not answered");
     let status = match failure {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,

@@ -1,0 +1,393 @@
+//! The whole way with the real program: serve, gateway, tunnel, connect, each a process.
+//!
+//! All evidence here is simulated.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(60);
+const ANY_PORT: &str = "127.0.0.1:0";
+/// Two addresses on which no test listens (RFC 863 discard, and one without a service).
+const NOBODY: &str = "127.0.0.1:9";
+const NOBODY_ELSE: &str = "127.0.0.1:10";
+const SEED: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+
+#[test]
+fn a_chat_passes_with_either_binding_with_and_without_a_tunnel() {
+    let folder = Folder::new("chat");
+    let attester = folder.simulate("attester", &[]);
+    let serve = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let direct = chat(&serve.address(), false);
+    assert!(!direct.is_empty());
+    for binding in ["key", "session"] {
+        let gateway = gateway(&serve, &attester, binding);
+        assert_eq!(gateway.ready["guarantee"], "none (simulated)");
+        assert_eq!(gateway.ready["simulated"], true);
+        let tunnel = start(&["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()]);
+        let via = format!("ws://{}", tunnel.address());
+        for more in [vec![], vec!["--via", via.as_str()]] {
+            let connect = connect(&gateway, &attester.join("policy.toml"), binding, &more);
+            assert_eq!(connect.ready["guarantee"], "none (simulated)");
+            assert_eq!(connect.ready["claimed_guarantee"], "operator is outside the TEE");
+            assert_eq!(connect.ready["config_digest"], gateway.ready["config_digest"]);
+            assert_eq!(connect.ready["tcb_status"], "UpToDate");
+            assert_eq!(chat(&connect.address(), false), direct, "{binding} {more:?}");
+            assert_eq!(chat(&connect.address(), true), direct, "{binding} {more:?}");
+            assert!(connect.terminate().success());
+        }
+        assert!(tunnel.terminate().success());
+        assert!(gateway.terminate().success());
+    }
+    assert!(serve.terminate().success());
+}
+
+#[test]
+fn a_production_policy_refuses_the_simulated_root() {
+    let folder = Folder::new("root");
+    let attester = folder.simulate("attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let production = folder.write("production.toml", "roots = [\"intel-production\"]\n");
+    let url = format!("https://{}", gateway.address());
+    let refused = run(&["connect", &url, "--policy", text(&production)]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("check `root` failed"), "{}", refused.stderr);
+    assert!(refused.stdout.is_empty(), "{}", refused.stdout);
+    // The same policy with the simulated root beside: accepted, and said to protect nothing.
+    let root = attester.join("root.der");
+    let connect = connect(&gateway, &production, "key", &["--root", text(&root)]);
+    assert_eq!(connect.ready["guarantee"], "none (simulated)");
+}
+
+#[test]
+fn evidence_of_a_debug_td_is_refused() {
+    let folder = Folder::new("debug");
+    let honest = folder.simulate("honest", &["--seed", SEED]);
+    let debug = folder.simulate("debug", &["--seed", SEED, "--debug"]);
+    for binding in ["key", "session"] {
+        let gateway = gateway_before(NOBODY, &debug, binding);
+        let url = format!("https://{}", gateway.address());
+        let policy = honest.join("policy.toml");
+        let refused = run(&["connect", &url, "--policy", text(&policy), "--binding", binding]);
+        assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("check `debug` failed"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_genuine_gateway_before_another_upstream_is_refused() {
+    let folder = Folder::new("swap");
+    let attester = folder.simulate("attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let digest = gateway.ready["config_digest"].as_str().unwrap();
+    let simulated = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
+    let any = "config_digest = \"dangerous-any\"";
+    assert!(simulated.contains(any), "{simulated}");
+    let pinned = simulated.replace(any, &format!("config_digest = \"{digest}\""));
+    let pinned = folder.write("pinned.toml", &pinned);
+    connect(&gateway, &pinned, "key", &[]);
+    let swapped = gateway_before(NOBODY_ELSE, &attester, "key");
+    let url = format!("https://{}", swapped.address());
+    let refused = run(&["connect", &url, "--policy", text(&pinned)]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("check `config_digest` failed"), "{}", refused.stderr);
+    assert!(refused.stderr.contains(digest), "what was wanted: {}", refused.stderr);
+}
+
+#[test]
+fn an_upstream_elsewhere_is_only_a_gateway_and_claims_so() {
+    let folder = Folder::new("elsewhere");
+    let attester = folder.simulate("attester", &[]);
+    // A documentation address (RFC 5737): nothing answers there, and nothing has to.
+    let gateway = gateway_before("192.0.2.1:80", &attester, "key");
+    let connect = connect(&gateway, &attester.join("policy.toml"), "key", &[]);
+    assert_eq!(connect.ready["claimed_guarantee"], "gateway only");
+}
+
+#[test]
+fn an_upstream_killed_in_mid_stream_leaves_a_broken_stream() {
+    let folder = Folder::new("killed");
+    let attester = folder.simulate("attester", &[]);
+    let slow = ["--ttft-ms", "1", "--tokens-per-second", "20"];
+    let serve = start(&[&["serve", "--engine", "sim", "--listen", ANY_PORT], &slow[..]].concat());
+    let gateway = gateway(&serve, &attester, "key");
+    let connect = connect(&gateway, &attester.join("policy.toml"), "key", &[]);
+    let mut stream = ask(&connect.address(), "/v1/chat/completions", &chat_body(true, 10_000));
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&seen).contains("data: ") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "the stream never began");
+        seen.push(byte[0]);
+    }
+    drop(serve);
+    let _ = stream.read_to_end(&mut seen);
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(!seen.contains("[DONE]") && !seen.ends_with("0\r\n\r\n"), "looks complete: {seen}");
+    // What is behind is gone, and the next request says so.
+    let answer = exchange(&connect.address(), "/v1/chat/completions", &chat_body(false, 1));
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(answer.contains("upstream_unreachable"), "{answer}");
+}
+
+#[test]
+fn a_gateway_that_says_nothing_and_one_that_is_not_there_end_with_status_2() {
+    let folder = Folder::new("stalled");
+    let attester = folder.simulate("attester", &[]);
+    let policy = attester.join("policy.toml");
+    let stalled = silent();
+    let closed = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap().to_string();
+    for address in [&stalled.address, &closed] {
+        let url = format!("https://{address}");
+        let ended = run(&["connect", &url, "--policy", text(&policy), "--deadline-ms", "300"]);
+        assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn what_would_weaken_protection_has_to_be_asked_for() {
+    let folder = Folder::new("weaken");
+    let policy = folder.write("production.toml", "");
+    let beyond = ["--listen", "0.0.0.0:0", "--policy", text(&policy)];
+    let refused = run(&[&["connect", "https://127.0.0.1:1"], &beyond[..]].concat());
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("--dangerous-listen-beyond-loopback"), "{}", refused.stderr);
+    let bare = ["gateway", "--listen", ANY_PORT, "--upstream", "http://127.0.0.1:1"];
+    for binding in ["key", "session"] {
+        let refused = run(&[&bare[..], &["--binding", binding]].concat());
+        assert_eq!(refused.status, Some(2));
+        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn plain_tls_says_that_it_guarantees_nothing_and_writes_its_certificate() {
+    let folder = Folder::new("plain");
+    let certificate = folder.path.join("certificate.pem");
+    let url = format!("http://{NOBODY}");
+    let plain = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream", &url];
+    let out = ["--certificate-out", text(&certificate)];
+    let gateway = start(&[&plain[..], &out[..]].concat());
+    assert_eq!(gateway.ready["guarantee"], "none");
+    let pem = std::fs::read_to_string(&certificate).unwrap();
+    assert!(pem.starts_with("-----BEGIN CERTIFICATE-----\n"), "{pem}");
+    let printed = run(&[&plain[..], &["--print-config-digest"]].concat());
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert_eq!(printed.stdout.trim(), gateway.ready["config_digest"]);
+}
+
+/// A folder of this test alone, removed at its end.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("attested-chat-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self { path }
+    }
+
+    fn simulate(&self, name: &str, more: &[&str]) -> PathBuf {
+        let out = self.path.join(name);
+        let made = run(&[&["attest", "--simulate", "tdx", "--out", text(&out)], more].concat());
+        assert_eq!(made.status, Some(0), "{}", made.stderr);
+        out
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A long-running command that has said that it is ready; killed when dropped.
+struct Running {
+    child: Child,
+    ready: Value,
+}
+
+impl Running {
+    fn address(&self) -> String {
+        self.ready["listen"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks it to stop, and waits for it.
+    fn terminate(mut self) -> ExitStatus {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let until = Instant::now() + GENEROUS;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not stop");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(arguments: &[&str]) -> Running {
+    let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (line, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut first = String::new();
+        let _ = out.read_line(&mut first);
+        let _ = line.send(first);
+    });
+    // Owned before anything can fail, so that a failed test leaves no process behind.
+    let mut running = Running { child, ready: Value::Null };
+    let line = lines.recv_timeout(GENEROUS).expect("it does not say that it is ready");
+    running.ready = serde_json::from_str(&line)
+        .unwrap_or_else(|error| panic!("{arguments:?} says `{line}`: {error}"));
+    assert_eq!(running.ready["ready"], true);
+    running
+}
+
+struct Ended {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// A command that ends by itself.
+fn run(arguments: &[&str]) -> Ended {
+    let output = command(arguments).stderr(Stdio::piped()).output().unwrap();
+    Ended {
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn gateway(serve: &Running, attester: &Path, binding: &str) -> Running {
+    gateway_before(&serve.address(), attester, binding)
+}
+
+fn gateway_before(upstream: &str, attester: &Path, binding: &str) -> Running {
+    let upstream = format!("http://{upstream}");
+    let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
+    let evidence = ["--simulate", text(attester), "--binding", binding];
+    start(&[&where_to[..], &evidence[..]].concat())
+}
+
+fn connect(gateway: &Running, policy: &Path, binding: &str, more: &[&str]) -> Running {
+    let url = format!("https://{}", gateway.address());
+    let arguments = ["connect", &url, "--policy", text(policy), "--binding", binding];
+    start(&[&arguments[..], more, &["--listen", ANY_PORT]].concat())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A listener that accepts and never says a word.
+struct Silent {
+    address: String,
+}
+
+fn silent() -> Silent {
+    let listener = TcpListener::bind(ANY_PORT).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept() {
+            held.push(stream);
+        }
+    });
+    Silent { address }
+}
+
+fn chat_body(stream: bool, max_tokens: u32) -> String {
+    let messages = r#"[{"role":"user","content":"Tell me of the house."}]"#;
+    format!(
+        r#"{{"model":"sim","stream":{stream},"max_tokens":{max_tokens},"messages":{messages}}}"#
+    )
+}
+
+/// The text of one short chat.
+fn chat(address: &str, stream: bool) -> String {
+    let answer = exchange(address, "/v1/chat/completions", &chat_body(stream, 16));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    if !stream {
+        let body: Value = serde_json::from_str(&unchunked(head, body)).unwrap();
+        return body["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    }
+    let body = unchunked(head, body);
+    let events: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let (last, events) = events.split_last().unwrap();
+    assert_eq!(*last, "[DONE]");
+    let mut content = String::new();
+    for event in events {
+        let event: Value = serde_json::from_str(event).unwrap();
+        content += event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+    }
+    content
+}
+
+fn unchunked(head: &str, body: &str) -> String {
+    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        return body.to_owned();
+    }
+    let (mut whole, mut rest) = (String::new(), body);
+    loop {
+        let (length, after) = rest.split_once("\r\n").expect("a chunk has a length");
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return whole;
+        }
+        whole += &after[..length];
+        rest = &after[length + 2..];
+    }
+}
+
+fn exchange(address: &str, path: &str, body: &str) -> String {
+    let mut stream = ask(address, path, body);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn ask(address: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GENEROUS)).unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}

@@ -1,0 +1,337 @@
+//! The client against attested servers with simulated evidence.
+
+mod site;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use confide_channel::tunnel::{self, AllowList, Deadlines};
+use confide_client::{
+    AppraisalError, Binding, Blame, ClientError, Connector, Endpoint, HttpClient, Limits,
+    PolicyAppraiser, no_body, whole_body,
+};
+use confide_fake_attester::{FakeAttester, Fault};
+use confide_verifier::Policy;
+use http::Request;
+use http_body_util::BodyExt;
+use site::{CHUNKED, NOW, attester, now, options, read_head, server, site};
+use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc};
+
+fn policy(attester: &FakeAttester) -> Policy {
+    Policy::from_toml(&attester.policy_toml()).unwrap()
+}
+
+fn appraiser(policy: Policy) -> Arc<PolicyAppraiser> {
+    Arc::new(PolicyAppraiser::new(policy, None, now).unwrap())
+}
+
+fn endpoint(address: std::net::SocketAddr) -> Endpoint {
+    Endpoint::parse(&format!("https://{address}")).unwrap()
+}
+
+fn connector(
+    address: std::net::SocketAddr,
+    binding: Binding,
+    appraiser: &Arc<PolicyAppraiser>,
+    limits: Limits,
+) -> Connector {
+    Connector::attested(endpoint(address), None, binding, appraiser.clone(), limits).unwrap()
+}
+
+fn get() -> Request<confide_client::RequestBody> {
+    Request::get("/v1/models").body(no_body()).unwrap()
+}
+
+async fn whole(answer: confide_client::Answer) -> String {
+    let bytes = answer.response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn requests_use_kept_attested_connections_with_either_binding() {
+    for binding in [Binding::Key, Binding::Session] {
+        let attester = attester();
+        let appraiser = appraiser(policy(&attester));
+        let address = site(vec![server(binding, Some(attester), now)], site::answering).await;
+        let limits = Limits::default();
+        let client = HttpClient::new(connector(address, binding, &appraiser, limits), limits, now);
+        let first = client.request(get()).await.unwrap();
+        let timings = first.opened.expect("the first request opens a connection");
+        assert!(timings.channel.round_trips >= 2, "{timings:?}");
+        assert_eq!(whole(first).await, "ok");
+        let post = Request::post("/v1/completions").body(whole_body("{}")).unwrap();
+        let second = client.request(post).await.unwrap();
+        assert!(second.opened.is_none(), "the kept connection was not used");
+        assert_eq!(whole(second).await, "ok");
+        let appraised = client.latest_appraised().unwrap();
+        assert_eq!(appraised.guarantee(), "none (simulated)");
+        assert!(appraised.is_simulated());
+        assert_eq!(appraised.verdict().claims().unwrap().config_digest, site::CONFIG_DIGEST);
+    }
+}
+
+#[tokio::test]
+async fn a_simulated_root_is_refused_by_a_production_policy() {
+    let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
+    let appraiser = appraiser(Policy::default());
+    let connector = connector(address, Binding::Key, &appraiser, Limits::default());
+    let error = connector.connect().await.map(|_| ()).unwrap_err();
+    assert_eq!((error.blame(), error.failed_check()), (Blame::Evidence, Some("root")));
+    assert!(matches!(error.rejection(), Some(AppraisalError::Rejected(_))));
+}
+
+#[tokio::test]
+async fn evidence_of_a_debug_td_is_refused() {
+    let debug = FakeAttester::new(confide_fake_attester::Options { debug: true, ..options() });
+    let servers = vec![server(Binding::Session, Some(debug.unwrap()), now)];
+    let address = site(servers, site::answering).await;
+    let appraiser = appraiser(policy(&attester()));
+    let connector = connector(address, Binding::Session, &appraiser, Limits::default());
+    let error = connector.connect().await.map(|_| ()).unwrap_err();
+    assert_eq!(error.failed_check(), Some("debug"));
+}
+
+#[tokio::test]
+async fn another_configuration_than_the_pinned_one_is_refused() {
+    let attester = attester();
+    let pinned = "00".repeat(32);
+    let text = attester.policy_toml().replace("\"dangerous-any\"", &format!("\"{pinned}\""));
+    let appraiser = appraiser(Policy::from_toml(&text).unwrap());
+    let address = site(vec![server(Binding::Key, Some(attester), now)], site::answering).await;
+    let connector = connector(address, Binding::Key, &appraiser, Limits::default());
+    let error = connector.connect().await.map(|_| ()).unwrap_err();
+    assert_eq!(error.failed_check(), Some("config_digest"));
+}
+
+#[tokio::test]
+async fn a_revocation_list_older_than_one_already_seen_is_refused() {
+    let old = FakeAttester::with_fault(options(), Fault::RolledBackCrl).unwrap();
+    let appraiser = appraiser(policy(&attester()));
+    let limits = Limits::default();
+    let old = site(vec![server(Binding::Key, Some(old), now)], site::answering).await;
+    let new = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
+    connector(old, Binding::Key, &appraiser, limits).connect().await.unwrap();
+    connector(new, Binding::Key, &appraiser, limits).connect().await.unwrap();
+    let error = connector(old, Binding::Key, &appraiser, limits).connect().await.map(|_| ());
+    assert_eq!(error.unwrap_err().failed_check(), Some("root_crl"));
+}
+
+#[tokio::test]
+async fn own_collateral_takes_the_place_of_the_stapled() {
+    let old = FakeAttester::with_fault(options(), Fault::ExpiredCollateral).unwrap();
+    let policy = policy(&old);
+    let address = site(vec![server(Binding::Key, Some(old), now)], site::answering).await;
+    let limits = Limits::default();
+    let stapled = connector(address, Binding::Key, &appraiser(policy.clone()), limits);
+    assert!(stapled.connect().await.is_err());
+    let collateral = attester().collateral_json();
+    let own = PolicyAppraiser::new(policy, Some(collateral.as_bytes()), now).unwrap();
+    connector(address, Binding::Key, &Arc::new(own), limits).connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_whose_claims_ran_out_is_attested_anew() {
+    static CLOCK: AtomicU64 = AtomicU64::new(NOW);
+    fn clock() -> u64 {
+        CLOCK.load(Ordering::SeqCst)
+    }
+    let attester = attester();
+    let appraiser = PolicyAppraiser::new(policy(&attester), None, clock).unwrap();
+    let address = site(vec![server(Binding::Key, Some(attester), clock)], site::answering).await;
+    let limits = Limits::default();
+    let connector = connector(address, Binding::Key, &Arc::new(appraiser), limits);
+    let client = HttpClient::new(connector, limits, clock);
+    let mut opened = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let answer = client.request(get()).await.unwrap();
+            opened.push(answer.opened.is_some());
+            whole(answer).await;
+        }
+        CLOCK.fetch_add(site::KEY_VALIDITY.as_secs() + 1, Ordering::SeqCst);
+    }
+    assert_eq!(opened, [true, false, true, false]);
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_an_error_and_its_connection_is_not_kept() {
+    for polite in [false, true] {
+        let attester = attester();
+        let appraiser = appraiser(policy(&attester));
+        let servers = vec![server(Binding::Key, Some(attester), now)];
+        let address = site(servers, move |mut stream| async move {
+            read_head(&mut stream).await;
+            stream.write_all(CHUNKED).await.unwrap();
+            stream.write_all(b"5\r\nhello\r\n").await.unwrap();
+            // With TLS's own end of stream, and without it as a killed process leaves it.
+            match polite {
+                true => drop(stream.shutdown().await),
+                false => drop(stream.flush().await),
+            }
+        })
+        .await;
+        let limits = Limits::default();
+        let connector = connector(address, Binding::Key, &appraiser, limits);
+        let client = HttpClient::new(connector, limits, now);
+        let answer = client.request(get()).await.unwrap();
+        assert!(answer.response.into_body().collect().await.is_err(), "polite: {polite}");
+        assert_eq!(client.idle_connections(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_pauses_too_long_is_an_error() {
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let servers = vec![server(Binding::Key, Some(attester), now)];
+    let address = site(servers, |mut stream| async move {
+        read_head(&mut stream).await;
+        stream.write_all(CHUNKED).await.unwrap();
+        stream.flush().await.unwrap();
+        read_head(&mut stream).await;
+    })
+    .await;
+    let limits = Limits { response_pause: Duration::from_millis(50), ..Limits::default() };
+    let connector = connector(address, Binding::Key, &appraiser, limits);
+    let client = HttpClient::new(connector, limits, now);
+    let answer = client.request(get()).await.unwrap();
+    assert!(answer.response.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn an_answer_dropped_early_ends_the_work_of_the_other_end() {
+    let (ended, mut end) = mpsc::unbounded_channel();
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let servers = vec![server(Binding::Key, Some(attester), now)];
+    let address = site(servers, move |mut stream| {
+        let ended = ended.clone();
+        async move {
+            read_head(&mut stream).await;
+            stream.write_all(CHUNKED).await.unwrap();
+            stream.flush().await.unwrap();
+            read_head(&mut stream).await;
+            ended.send(()).unwrap();
+        }
+    })
+    .await;
+    let limits = Limits::default();
+    let connector = connector(address, Binding::Key, &appraiser, limits);
+    let client = HttpClient::new(connector, limits, now);
+    drop(client.request(get()).await.unwrap());
+    site::within(end.recv()).await.unwrap();
+    assert_eq!(client.idle_connections(), 0);
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_replaced() {
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let servers = vec![server(Binding::Key, Some(attester), now)];
+    let address = site(servers, |mut stream| async move {
+        read_head(&mut stream).await;
+        stream.write_all(site::OK_AND_CLOSE).await.unwrap();
+        stream.shutdown().await.unwrap();
+    })
+    .await;
+    let limits = Limits::default();
+    let connector = connector(address, Binding::Key, &appraiser, limits);
+    let client = HttpClient::new(connector, limits, now);
+    for _ in 0..3 {
+        let answer = client.request(get()).await.unwrap();
+        assert!(answer.opened.is_some());
+        assert_eq!(whole(answer).await, "ok");
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_refused_after_a_wait() {
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let servers = vec![server(Binding::Key, Some(attester), now)];
+    let address = site(servers, |mut stream| async move {
+        read_head(&mut stream).await;
+        stream.write_all(CHUNKED).await.unwrap();
+        stream.flush().await.unwrap();
+        read_head(&mut stream).await;
+    })
+    .await;
+    let limits = Limits { connections: 1, queue: Duration::from_millis(50), ..Limits::default() };
+    let connector = connector(address, Binding::Key, &appraiser, limits);
+    let client = HttpClient::new(connector, limits, now);
+    let held = client.request(get()).await.unwrap();
+    let error = client.request(get()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, ClientError::Busy { connections: 1, .. }), "{error}");
+    drop(held);
+    assert!(client.request(get()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let limits = Limits { channel: Duration::from_millis(50), ..Limits::default() };
+    for binding in [Binding::Key, Binding::Session] {
+        let connector = connector(address, binding, &appraiser(Policy::default()), limits);
+        let error = site::within(connector.connect()).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.blame(), Blame::Network, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_without_evidence_is_refused_and_plain_tls_has_to_be_asked_for() {
+    let plain = server(Binding::None, None, now);
+    let root = plain.certificate_der();
+    let address = site(vec![plain], site::answering).await;
+    let limits = Limits::default();
+    let attested = connector(address, Binding::Key, &appraiser(Policy::default()), limits);
+    let error = attested.connect().await.map(|_| ()).unwrap_err();
+    assert_eq!((error.blame(), error.failed_check()), (Blame::Evidence, Some("evidence")));
+    let plain = Connector::dangerous_plain_tls(endpoint(address), None, &root, now, limits);
+    let client = HttpClient::new(plain.unwrap(), limits, now);
+    let answer = client.request(get()).await.unwrap();
+    assert_eq!(whole(answer).await, "ok");
+    assert!(client.latest_appraised().is_none());
+}
+
+#[tokio::test]
+async fn a_tunnel_carries_attested_connections_and_costs_round_trips() {
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let address = site(vec![server(Binding::Key, Some(attester), now)], site::answering).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let via = format!("ws://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let allow = AllowList::new([address.to_string()]).unwrap();
+        let deadlines = Deadlines { open: site::GENEROUS, idle: site::GENEROUS };
+        while let Ok((stream, _)) = listener.accept().await {
+            let allow = allow.clone();
+            tokio::spawn(async move { tunnel::serve(stream, &allow, deadlines).await });
+        }
+    });
+    let limits = Limits::default();
+    let direct = connector(address, Binding::Key, &appraiser, limits).connect().await.unwrap();
+    let via = Some(via);
+    let connector =
+        Connector::attested(endpoint(address), via, Binding::Key, appraiser, limits).unwrap();
+    let tunnelled = connector.connect().await.unwrap();
+    let (direct, through) = (direct.timings().channel, tunnelled.timings().channel);
+    assert!(through.round_trips > direct.round_trips, "{through:?} {direct:?}");
+    let client = HttpClient::new(connector, limits, now);
+    assert_eq!(whole(client.request(get()).await.unwrap()).await, "ok");
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_listens_is_a_matter_of_the_network() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let connector =
+        connector(closed, Binding::Key, &appraiser(Policy::default()), Limits::default());
+    let error = connector.connect().await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, ClientError::Dial { .. }), "{error}");
+    assert_eq!(error.blame(), Blame::Network);
+}

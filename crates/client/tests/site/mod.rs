@@ -1,0 +1,114 @@
+//! Attested servers that follow a script, for the tests of the client.
+#![allow(dead_code)]
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use confide_channel::{Binding, Server, ServerOptions};
+use confide_evidence::Attest;
+use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// The channel's stream on the serving side.
+pub(crate) type Stream = tokio_rustls::server::TlsStream<TcpStream>;
+
+/// Nothing here takes this long unless it hangs.
+pub(crate) const GENEROUS: Duration = Duration::from_secs(20);
+
+/// Unix seconds of every clock that does not move.
+pub(crate) const NOW: u64 = 1_770_000_000;
+
+pub(crate) const KEY_VALIDITY: Duration = Duration::from_secs(600);
+pub(crate) const CONFIG_DIGEST: [u8; 32] = [7; 32];
+
+pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+pub(crate) const OK_AND_CLOSE: &[u8] =
+    b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+pub(crate) const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+pub(crate) fn now() -> u64 {
+    NOW
+}
+
+pub(crate) fn options() -> Options {
+    Options { seed: [1; 32], tee: Tee::Tdx, debug: false, issued_at: NOW - 60, mode: Mode::Raw }
+}
+
+pub(crate) fn attester() -> FakeAttester {
+    FakeAttester::new(options()).unwrap()
+}
+
+pub(crate) fn server(
+    binding: Binding,
+    attester: Option<FakeAttester>,
+    clock: fn() -> u64,
+) -> Server {
+    let options = ServerOptions {
+        binding,
+        config_digest: CONFIG_DIGEST,
+        guarantee: "operator is outside the TEE".into(),
+        key_validity: KEY_VALIDITY,
+        deadline: GENEROUS,
+        names: vec!["localhost".into(), "127.0.0.1".into()],
+    };
+    let attester = attester.map(|attester| Arc::new(attester) as Arc<dyn Attest>);
+    Server::new(options, attester, clock).unwrap()
+}
+
+/// Runs `script` on each accepted connection; connection number n meets server number n, and the
+/// last server takes all further ones.
+pub(crate) async fn site<F, R>(servers: Vec<Server>, script: F) -> SocketAddr
+where
+    F: Fn(Stream) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let servers: Vec<Arc<Server>> = servers.into_iter().map(Arc::new).collect();
+    tokio::spawn(async move {
+        let mut number = 0;
+        while let Ok((stream, _)) = listener.accept().await {
+            let server = servers[number.min(servers.len() - 1)].clone();
+            number += 1;
+            let script = script.clone();
+            tokio::spawn(async move {
+                if let Ok(accepted) = server.accept(stream).await {
+                    script(accepted.stream).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Answers every request with `ok` until the client leaves.
+pub(crate) async fn answering(mut stream: Stream) {
+    while read_head(&mut stream).await.is_some() {
+        if stream.write_all(OK).await.is_err() || stream.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One request head, and the body `{}` where there is one; `None` at the end of the stream.
+pub(crate) async fn read_head(stream: &mut Stream) -> Option<String> {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte).await {
+            Ok(1) => seen.push(byte[0]),
+            _ => return None,
+        }
+    }
+    let head = String::from_utf8(seen).unwrap().to_ascii_lowercase();
+    if head.contains("content-length: 2") {
+        stream.read_exact(&mut [0; 2]).await.ok()?;
+    }
+    Some(head)
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, future).await.expect("this hangs")
+}
