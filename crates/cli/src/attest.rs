@@ -22,8 +22,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// What the quote signs: at most 64 bytes in hexadecimal, zeros are added at the end
-    #[arg(long, value_name = "HEX", value_parser = report_data, default_value = "", hide_default_value = true)]
-    report_data: ReportData,
+    #[arg(long, value_name = "HEX", value_parser = report_data)]
+    report_data: Option<ReportData>,
     /// Pretend to run in debug mode; the policy that is written allows it
     #[arg(long, requires = "simulate")]
     debug: bool,
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .hint("try `confide attest --simulate tdx --out DIR`; real devices come later"));
     };
     let attester = FakeAttester::new(options(&args, tee)?).map_err(CliError::new)?;
-    let evidence = attester.quote(&args.report_data);
+    let evidence = attester.quote(&signed(&args));
     attester.save(&args.out).map_err(cannot_write)?;
     let path = args.out.join("evidence.bin");
     fs::write(&path, &evidence)
@@ -80,6 +80,11 @@ fn options(args: &Args, tee: SimulatedTee) -> Result<Options, CliError> {
             SimulatedMode::Device => Mode::Device,
         },
     })
+}
+
+/// What the quote signs; all zero unless asked otherwise.
+fn signed(args: &Args) -> ReportData {
+    args.report_data.unwrap_or(ReportData::ZERO)
 }
 
 fn cannot_write(error: FakeError) -> CliError {
@@ -108,11 +113,11 @@ fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize
     let file = |name: &str| shown(&args.out.join(name));
     text += &format!(
         "next: confide verify quote {} --collateral {} --policy {} --report-data {} --at {}\n\
-         or:   confide gateway --simulate {dir} --binding key --listen 127.0.0.1:0 --upstream URL\n",
+         or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n",
         file("evidence.bin"),
         file("collateral.json"),
         file("policy.toml"),
-        args.report_data,
+        signed(args),
         attester.issued_at(),
     );
     text

@@ -39,7 +39,7 @@ config_digest = "dangerous-any"
 }
 
 const NO_DEBUG: &str = "dangerous_accept_debug = false\n";
-const DEBUG: &str = "# The simulated attester runs in debug mode, where the host reads the memory.\n\
+const DEBUG: &str = "# The simulated attester is in debug mode, where the host reads memory.\n\
                      dangerous_accept_debug = true\n";
 
 fn trust_domain() -> String {

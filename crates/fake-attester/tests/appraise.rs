@@ -56,7 +56,8 @@ fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
 
 #[test]
 fn every_fault_is_refused_for_its_own_reason() {
-    let faults: [(Fault, fn(&Reason) -> bool); 14] = [
+    type Wanted = fn(&Reason) -> bool;
+    let faults: [(Fault, Wanted); 14] = [
         (Fault::ExpiredCollateral, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::ExpiredCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::FutureCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
