@@ -31,6 +31,7 @@ pub struct Client<A: Appraise> {
     evidence: Option<Identities>,
     options: ClientOptions,
     quotes: Arc<Semaphore>,
+    tuning: Tuning,
 }
 
 impl<A: Appraise> Client<A> {
@@ -41,7 +42,8 @@ impl<A: Appraise> Client<A> {
         }
         let config = handshake::attested_client_config(options.binding)?;
         let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
-        Ok(Self { appraiser, config, evidence: None, options, quotes })
+        let tuning = Tuning::default();
+        Ok(Self { appraiser, config, evidence: None, options, quotes, tuning })
     }
 
     /// The same client, able to attest where the server demands it (session binding only).
@@ -55,7 +57,7 @@ impl<A: Appraise> Client<A> {
 
     /// The same client with other record sizes.
     pub fn tuned(mut self, tuning: Tuning) -> Self {
-        self.config.max_fragment_size = Some(tuning.record_bytes);
+        self.tuning = tuning;
         self
     }
 
@@ -71,7 +73,7 @@ impl<A: Appraise> Client<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.open(name, io, None).await
+        self.open(name, io, self.tuning).await
     }
 
     pub(crate) async fn connect_tuned<S>(
@@ -83,14 +85,14 @@ impl<A: Appraise> Client<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.open(name, io, Some(tuning)).await
+        self.open(name, io, tuning).await
     }
 
     async fn open<S>(
         &self,
         name: &str,
         io: S,
-        tuning: Option<Tuning>,
+        tuning: Tuning,
     ) -> Result<Attested<S, A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -106,11 +108,8 @@ impl<A: Appraise> Client<A> {
         if let Some(attesting) = &attesting {
             present(&mut config, &attesting.identity);
         }
-        if let Some(tuning) = tuning {
-            config.max_fragment_size = Some(tuning.record_bytes);
-        }
         let (mut stream, mut timings) =
-            shake(config, self.options.binding, name, io, deadline).await?;
+            shake(config, self.options.binding, name, io, deadline, tuning).await?;
         timings.quote = quote;
         let result = match self.options.binding {
             Binding::Session => {
@@ -160,22 +159,25 @@ impl<A: Appraise> Client<A> {
 
 /// The handshake of every client, and its part of the timings.
 pub(crate) async fn shake<S>(
-    config: ClientConfig,
+    mut config: ClientConfig,
     binding: Binding,
     name: &str,
     io: S,
     deadline: Deadline,
+    tuning: Tuning,
 ) -> Result<(TlsStream<S>, Timings), ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let unusable = |_| ChannelError::ServerName { name: name.into() };
     let name = ServerName::try_from(name.to_owned()).map_err(unusable)?;
+    config.max_fragment_size = tuning.fragment_size();
     let began = Instant::now();
     let shake = TlsConnector::from(Arc::new(config)).connect(name, io);
     let shaken = deadline.keep(Phase::Handshake, shake).await?;
-    let stream = shaken.map_err(handshake::handshake_error)?;
-    let session = stream.get_ref().1;
+    let mut stream = shaken.map_err(handshake::handshake_error)?;
+    let session = stream.get_mut().1;
+    session.set_buffer_limit(Some(tuning.write_bytes));
     handshake::check_alpn(session.alpn_protocol(), binding)?;
     let timings = Timings {
         handshake: began.elapsed(),

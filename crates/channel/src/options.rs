@@ -77,28 +77,44 @@ pub struct ClientEvidence {
 }
 
 /// Sizes that change speed and nothing else.
+///
+/// rustls asks the stream below it for 4 KiB at a time: a `BufReader` around a socket saves most
+/// system calls where much is read. A session sends what one write gives it as records of its
+/// own, so a program that writes small pieces wants a `BufWriter` of `write_bytes` around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Largest TLS record sent: plaintext and 5-byte header, as rustls counts. On the wire it is
-    /// 17 bytes longer (content type and tag). At most [`Tuning::RECORD_BYTES_MAX`].
-    pub record_bytes: usize,
     /// Capacity of the read buffer between the layers of a nested session.
     pub buffer_bytes: usize,
+    /// Plaintext in one record at most, 1 to [`Tuning::RECORD_BYTES_MAX`].
+    pub record_bytes: usize,
+    /// Plaintext that a session takes at once, encrypts and hands down. A multiple of
+    /// `record_bytes`, so that the last record of a batch is as full as the others.
+    pub write_bytes: usize,
 }
 
 impl Tuning {
-    /// 16 KiB of plaintext and the record's 5-byte header.
-    pub const RECORD_BYTES_MAX: usize = 16 * 1024 + 5;
+    /// Plaintext in a TLS record at most (RFC 8446 section 5.1).
+    pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-    /// For a session inside another TLS session: a whole inner record, with its header, content
-    /// type and tag, fills exactly one outer record of 16 KiB. The default would spill 22 bytes
-    /// of each inner record into a second, tiny outer one.
+    /// Header, content type and tag: what a TLS 1.3 record adds to its plaintext.
+    pub const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
+
+    /// For a session inside another TLS session: each inner record fills one outer record of
+    /// 16 KiB, and each batch of inner records one batch of outer ones. With full inner records
+    /// 22 bytes of each would spill into a second, tiny outer one.
     pub const fn inside_tls() -> Self {
-        Self { record_bytes: 16 * 1024 - 17, ..Self::new() }
+        let record_bytes = Self::RECORD_BYTES_MAX - Self::RECORD_OVERHEAD_BYTES;
+        Self { record_bytes, write_bytes: 4 * record_bytes, ..Self::new() }
     }
 
     const fn new() -> Self {
-        Self { record_bytes: Self::RECORD_BYTES_MAX, buffer_bytes: 64 * 1024 }
+        let record_bytes = Self::RECORD_BYTES_MAX;
+        Self { buffer_bytes: 64 * 1024, record_bytes, write_bytes: 4 * record_bytes }
+    }
+
+    /// As rustls counts it: with the record's header.
+    pub(crate) fn fragment_size(self) -> Option<usize> {
+        Some(self.record_bytes + 5)
     }
 }
 

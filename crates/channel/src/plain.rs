@@ -29,6 +29,7 @@ pub struct PlainClient {
     evidence: Option<Identities>,
     options: ClientOptions,
     quotes: Arc<Semaphore>,
+    tuning: Tuning,
 }
 
 /// An open ordinary TLS stream, and what it took.
@@ -72,7 +73,7 @@ impl PlainClient {
             .with_no_client_auth();
         handshake::client_policy(&mut config, options.binding);
         let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
-        Ok(Self { config, evidence: None, options, quotes })
+        Ok(Self { config, evidence: None, options, quotes, tuning: Tuning::default() })
     }
 
     /// The same client for servers that appraise it and show no evidence themselves
@@ -85,7 +86,7 @@ impl PlainClient {
 
     /// The same client with other record sizes.
     pub fn tuned(mut self, tuning: Tuning) -> Self {
-        self.config.max_fragment_size = Some(tuning.record_bytes);
+        self.tuning = tuning;
         self
     }
 
@@ -97,7 +98,8 @@ impl PlainClient {
         let deadline = Deadline::after(self.options.deadline);
         let Some(identities) = &self.evidence else {
             let config = self.config.clone();
-            let (stream, timings) = shake(config, Binding::None, name, io, deadline).await?;
+            let (stream, timings) =
+                shake(config, Binding::None, name, io, deadline, self.tuning).await?;
             return Ok(Connected { stream, timings });
         };
         let attesting = attesting(identities, &self.quotes, deadline).await?;
@@ -105,7 +107,8 @@ impl PlainClient {
         if let Some(attesting) = &attesting {
             present(&mut config, &attesting.identity);
         }
-        let (mut stream, mut timings) = shake(config, Binding::Session, name, io, deadline).await?;
+        let (mut stream, mut timings) =
+            shake(config, Binding::Session, name, io, deadline, self.tuning).await?;
         let exchange = session::exchange_as_client::<_, Nobody>(
             &mut stream,
             attesting.as_ref(),

@@ -32,6 +32,7 @@ pub struct Server {
     identities: Identities,
     options: ServerOptions,
     quotes: Arc<Semaphore>,
+    tuning: Tuning,
 }
 
 /// An open stream to a client, and what it took.
@@ -94,8 +95,7 @@ impl Server {
 
     /// The same server with other record sizes.
     pub fn tuned(mut self, tuning: Tuning) -> Self {
-        self.config.max_fragment_size = Some(tuning.record_bytes);
-        self.config_asking.max_fragment_size = Some(tuning.record_bytes);
+        self.tuning = tuning;
         self
     }
 
@@ -121,7 +121,7 @@ impl Server {
         {
             return Err(ChannelError::NoAttester { binding: "session" });
         }
-        let (stream, timings, _) = self.open::<S, Nobody>(io, None, None).await?;
+        let (stream, timings, _) = self.open::<S, Nobody>(io, None, self.tuning).await?;
         Ok(Accepted { stream, timings })
     }
 
@@ -140,7 +140,7 @@ impl Server {
             let call = "appraising clients";
             return Err(ChannelError::Binding { call, wanted: "session" });
         }
-        let (stream, timings, appraised) = self.open(io, Some(appraiser), None).await?;
+        let (stream, timings, appraised) = self.open(io, Some(appraiser), self.tuning).await?;
         let appraised = appraised.ok_or(ChannelError::NoEvidence)?;
         Ok(AttestedClient { stream, appraised, timings })
     }
@@ -153,7 +153,7 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        let (stream, timings, _) = self.open::<S, Nobody>(io, None, Some(tuning)).await?;
+        let (stream, timings, _) = self.open::<S, Nobody>(io, None, tuning).await?;
         Ok(Accepted { stream, timings })
     }
 
@@ -164,14 +164,15 @@ impl Server {
         let config = handshake::server_config(binding, None, served.clone())?;
         let config_asking = handshake::server_config(binding, Some(asking), served)?;
         let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
-        Ok(Server { config, config_asking, identities, options, quotes })
+        let tuning = Tuning::default();
+        Ok(Server { config, config_asking, identities, options, quotes, tuning })
     }
 
     async fn open<S, A>(
         &self,
         io: S,
         demand: Option<&A>,
-        tuning: Option<Tuning>,
+        tuning: Tuning,
     ) -> Result<(TlsStream<S>, Timings, Option<A::Appraised>), ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -184,13 +185,12 @@ impl Server {
         let began = Instant::now();
         let mut config = if demand.is_some() { &self.config_asking } else { &self.config }.clone();
         config.cert_resolver = Arc::new(SingleCertAndKey::from(identity.certified.clone()));
-        if let Some(tuning) = tuning {
-            config.max_fragment_size = Some(tuning.record_bytes);
-        }
+        config.max_fragment_size = tuning.fragment_size();
         let shake = TlsAcceptor::from(Arc::new(config)).accept(io);
         let shaken = deadline.keep(Phase::Handshake, shake).await?;
         let mut stream = shaken.map_err(handshake::handshake_error)?;
-        let session = stream.get_ref().1;
+        let session = stream.get_mut().1;
+        session.set_buffer_limit(Some(tuning.write_bytes));
         handshake::check_alpn(session.alpn_protocol(), self.options.binding)?;
         let mut timings = Timings {
             handshake: began.elapsed(),

@@ -2,13 +2,20 @@
 
 mod fakes;
 
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
 use confide_channel::{
-    Binding, ChannelError, ClientOptions, PlainClient, Server, Tuning, nested_accept,
+    Binding, ChannelError, ClientOptions, NestedClient, PlainClient, Server, Tuning, nested_accept,
     nested_connect,
 };
 use fakes::*;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 
 fn plain_server() -> Server {
     Server::new(server_options(Binding::None), None, clock).unwrap()
@@ -85,6 +92,41 @@ async fn an_attested_session_runs_inside_an_ordinary_one() {
 }
 
 #[tokio::test]
+async fn an_inner_record_fills_one_outer_record() {
+    const BYTES: usize = 4 << 20;
+    let outer_server = plain_server();
+    let outer_client = plain_client(&outer_server);
+    let (inner_server, inner_client) = (server(Binding::Key), client(Binding::Key));
+    let tuning = Tuning::inside_tls();
+    // So large that no write has to wait: a full socket would cut a batch anywhere.
+    let (near, far) = duplex(2 * BYTES);
+    let near = RecordCounter { stream: near, ahead: Vec::new(), skip: 0, records: Vec::new() };
+    let connecting =
+        nested_connect(&outer_client, "localhost", &inner_client, "localhost", tuning, near);
+    let accepting = nested_accept(&outer_server, &inner_server, tuning, far);
+    let (attested, accepted) = tokio::join!(connecting, accepting);
+    let (mut stream, ..) = attested.unwrap().into_parts();
+    let counter = |stream: &mut tokio_rustls::client::TlsStream<NestedClient<RecordCounter>>| {
+        std::mem::take(&mut stream.get_mut().0.get_mut().get_mut().0.records)
+    };
+    counter(&mut stream);
+    let reading = tokio::spawn(async move {
+        let mut stream = accepted.unwrap().stream;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    });
+    stream.write_all(&vec![7; BYTES]).await.unwrap();
+    stream.flush().await.unwrap();
+    let records = counter(&mut stream);
+    // The runtime may interrupt a batch, which costs a record; otherwise only the last is small.
+    let (wanted, interrupted) = (BYTES.div_ceil(tuning.record_bytes), 4);
+    let small = records.iter().filter(|len| **len < Tuning::RECORD_BYTES_MAX / 2).count();
+    assert!((wanted..=wanted + interrupted).contains(&records.len()), "{records:?}");
+    assert!(small <= 1 + interrupted, "{records:?}");
+    stream.shutdown().await.unwrap();
+    assert_eq!(reading.await.unwrap().unwrap(), BYTES as u64);
+}
+
+#[tokio::test]
 async fn the_holder_of_the_outer_certificate_cannot_stand_for_the_inner_end() {
     let outer_server = plain_server();
     let outer_client = plain_client(&outer_server);
@@ -97,4 +139,63 @@ async fn the_holder_of_the_outer_certificate_cannot_stand_for_the_inner_end() {
         nested_connect(&outer_client, "localhost", &inner_client, "localhost", tuning, near);
     let (attested, _accepted) = tokio::join!(connecting, accepting);
     assert!(matches!(attested, Err(ChannelError::Extension { got: 0, .. })));
+}
+
+/// Notes the length of each TLS record that is written.
+struct RecordCounter {
+    stream: DuplexStream,
+    /// The part of a header that has come.
+    ahead: Vec<u8>,
+    /// Bytes of the present record that are still to come.
+    skip: usize,
+    records: Vec<usize>,
+}
+
+impl RecordCounter {
+    fn note(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            if self.skip == 0 && !bytes.is_empty() {
+                self.ahead.push(bytes[0]);
+                bytes = &bytes[1..];
+                if let [_, _, _, high, low] = self.ahead[..] {
+                    self.skip = usize::from(u16::from_be_bytes([high, low]));
+                    self.records.push(self.skip);
+                    self.ahead.clear();
+                }
+            }
+        }
+    }
+}
+
+impl AsyncRead for RecordCounter {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for RecordCounter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.note(&bytes[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
