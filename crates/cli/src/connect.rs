@@ -8,7 +8,7 @@ use confide_client::{
     HttpClient, Limits, PolicyAppraiser, with_causes,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
-use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots};
+use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots, Scope};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
@@ -88,6 +88,12 @@ async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCo
     let Some(appraised) = appraised else {
         return Err(CliError::new("the connection came without an attestation result"));
     };
+    if appraised.verdict().scope() == Scope::Platform {
+        tracing::warn!(
+            "the policy does not name program and configuration: a genuine machine answered, \
+             and what runs on it is not known"
+        );
+    }
     let cannot = |error| CliError::new(format!("cannot listen on {}: {error}", args.listen));
     let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;

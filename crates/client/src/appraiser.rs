@@ -40,21 +40,14 @@ impl Accepted {
 
     /// Who is protected from whom on this connection: computed from what was checked.
     ///
-    /// The attested end's own word counts only where the root is production, the memory closed
-    /// to the host and the program the one that the policy names.
+    /// The attested end's own word counts only where the root is production, the memory closed to
+    /// the host, and program and configuration those that the policy names.
     pub fn guarantee(&self) -> &str {
-        let pinned = self
-            .verdict
-            .checks()
-            .iter()
-            .any(|check| check.name == "measurements" && check.outcome == Outcome::Passed);
         match (self.verdict.root().kind, self.verdict.claims()) {
             _ if self.simulated => "none (simulated)",
             (RootKind::Custom, _) => "none (custom root)",
             _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
-            _ if self.verdict.scope() != Scope::Workload || !pinned => {
-                "none (the policy does not name the program)"
-            }
+            _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
             (_, Some(claims)) => &claims.guarantee,
             (_, None) => "none (no claims)",
         }

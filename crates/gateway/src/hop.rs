@@ -5,7 +5,7 @@ use http::{
     header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
 };
 
-const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
     TE,
     TRAILER,
@@ -16,6 +16,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("proxy-authenticate"),
+    HeaderName::from_static("proxy-authorization"),
 ];
 
 /// Removes what must not be forwarded, and whatever the `Connection` field names besides.

@@ -118,9 +118,15 @@ fn covers(prefix: &str, path: &str) -> bool {
 fn ends_with_the_connection(response: &Response<Incoming>, method: &Method) -> bool {
     let bodiless = method == Method::HEAD
         || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let framed = response.headers().contains_key(header::TRANSFER_ENCODING)
-        || response.headers().contains_key(header::CONTENT_LENGTH);
-    !bodiless && !framed && !response.body().is_end_stream()
+    let body = response.body();
+    let chunked = response
+        .headers()
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .next_back()
+        .is_some_and(|codings| codings.as_bytes().to_ascii_lowercase().ends_with(b"chunked"));
+    let framed = chunked || body.size_hint().exact().is_some();
+    !bodiless && !framed && !body.is_end_stream()
 }
 
 /// Why a request got an answer of the gateway instead of the upstream's.

@@ -180,10 +180,30 @@ async fn an_answer_shorter_than_its_length_stays_short() {
 
 #[tokio::test]
 async fn an_answer_without_any_length_is_not_passed_on() {
-    let answer = "HTTP/1.1 200 OK\r\n\r\nuntil the end";
-    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
-    let got = exchange(gateway.address, GET_CLOSE).await;
-    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
+    for answer in [
+        "HTTP/1.1 200 OK\r\n\r\nuntil the end",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nuntil the end",
+        "HTTP/1.0 200 OK\r\n\r\nuntil the end",
+    ] {
+        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let got = exchange(gateway.address, GET_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_have_no_body_need_no_length() {
+    for (request, answer) in [
+        (
+            "GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+        ),
+        ("HEAD / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"),
+    ] {
+        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let got = exchange(gateway.address, request).await;
+        assert!(got.starts_with("HTTP/1.1 20"), "{got}");
+    }
 }
 
 #[tokio::test]
