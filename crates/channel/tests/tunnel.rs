@@ -15,7 +15,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
-use tokio_tungstenite::{client_async, tungstenite::Message};
+use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
 
 const DEADLINES: Deadlines = Deadlines { open: LONG, idle: LONG };
 
@@ -161,6 +161,25 @@ async fn a_break_is_not_an_end_of_stream() {
     let kinds = [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::ConnectionReset];
     let tunnel_broke = kinds.contains(&error.kind()) || error.get_ref().is_some();
     assert!(tunnel_broke, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_websocket_that_closes_without_the_mark_is_a_break() {
+    let (listener, address) = target().await;
+    let proxy = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut websocket = accept_async(stream).await.unwrap();
+        websocket.send(Message::Binary(b"half"[..].into())).await.unwrap();
+        websocket.close(None).await.unwrap();
+        while websocket.next().await.is_some() {}
+    });
+    let mut near = dial(&format!("ws://{address}"), "h.example:1", LONG).await.unwrap();
+    let mut got = Vec::new();
+    // `read_to_end` would be content with an end.
+    let error = near.read_to_end(&mut got).await.unwrap_err();
+    assert_eq!((error.kind(), &got[..]), (std::io::ErrorKind::UnexpectedEof, &b"half"[..]));
+    drop(near);
+    proxy.await.unwrap();
 }
 
 #[tokio::test]
