@@ -10,6 +10,7 @@ use std::{
 
 use clap::ValueEnum;
 use confide_channel::Binding;
+use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
 use confide_fake_attester::FakeAttester;
 use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
@@ -102,7 +103,8 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         limits: Limits::default(),
         names: names(&args),
     };
-    let gateway = Gateway::new(options, attester, process::unix_now).map_err(CliError::new)?;
+    let gateway = Gateway::new(options, attester, process::unix_now)
+        .map_err(|error| CliError::new(with_causes(&error)))?;
     if let Some(path) = &args.certificate_out {
         write_certificate(path, &gateway.certificate_pem())?;
     }

@@ -153,10 +153,11 @@ impl Shared {
     /// The connection used last that may still be used; those that may not are dropped.
     async fn kept(&self) -> Option<Connection> {
         loop {
-            let Idle { mut connection, since } = lock(&self.idle).pop()?;
-            if self.is_spent(&connection) || since.elapsed() > self.limits.idle {
+            let kept = lock(&self.idle).pop()?;
+            if self.is_stale(&kept) {
                 continue;
             }
+            let mut connection = kept.connection;
             // Its last answer was read to the end, so it is ready at once or closed.
             let ready = tokio::time::timeout(READY_DEADLINE, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
@@ -166,9 +167,16 @@ impl Shared {
     }
 
     fn keep(&self, connection: Connection) {
+        let mut idle = lock(&self.idle);
+        // The pool is a stack: what lies deep is looked at here, or it would never be closed.
+        idle.retain(|kept| !kept.connection.sender.is_closed() && !self.is_stale(kept));
         if !connection.sender.is_closed() && !self.is_spent(&connection) {
-            lock(&self.idle).push(Idle { connection, since: Instant::now() });
+            idle.push(Idle { connection, since: Instant::now() });
         }
+    }
+
+    fn is_stale(&self, kept: &Idle) -> bool {
+        self.is_spent(&kept.connection) || kept.since.elapsed() > self.limits.idle
     }
 
     fn is_spent(&self, connection: &Connection) -> bool {

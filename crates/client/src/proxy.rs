@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -143,6 +144,7 @@ impl Local {
             let message = "host is not this address: a web page may be behind this request";
             return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
+        let old_version = request.version() == Version::HTTP_10;
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned();
         head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -150,6 +152,11 @@ impl Local {
         remove_hop_by_hop(&mut head.headers);
         let request = Request::from_parts(head, streamed_body(body));
         match self.client.request(request).await {
+            // HTTP/1.0 has no chunks: a stream that broke would look complete.
+            Ok(answer) if old_version && answer.response.body().size_hint().exact().is_none() => {
+                let message = "a streamed answer needs HTTP/1.1";
+                error(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_1_1_needed", message)
+            }
             Ok(answer) => {
                 let (mut head, body) = answer.response.into_parts();
                 remove_hop_by_hop(&mut head.headers);

@@ -272,6 +272,30 @@ async fn connections_beyond_the_limit_are_refused_after_a_wait() {
 }
 
 #[tokio::test]
+async fn many_requests_at_once_share_few_connections() {
+    let attester = attester();
+    let appraiser = appraiser(policy(&attester));
+    let servers = vec![server(Binding::Key, Some(attester), now)];
+    let address = site(servers, site::answering).await;
+    let limits = Limits { connections: 4, ..Limits::default() };
+    let connector = connector(address, Binding::Key, &appraiser, limits);
+    let client = Arc::new(HttpClient::new(connector, limits, now));
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let client = client.clone();
+        requests.spawn(async move {
+            let answer = client.request(get()).await.unwrap();
+            let opened = answer.opened.is_some();
+            assert_eq!(whole(answer).await, "ok");
+            opened
+        });
+    }
+    let opened = requests.join_all().await.into_iter().filter(|opened| *opened).count();
+    assert!((1..=4).contains(&opened), "{opened} connections were opened");
+    assert!(client.idle_connections() <= 4);
+}
+
+#[tokio::test]
 async fn a_peer_that_says_nothing_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();

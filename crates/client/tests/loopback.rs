@@ -18,7 +18,13 @@ use tokio::{
 };
 
 const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
-const GET_CLOSE: &str = "GET /v1/models?a=b HTTP/1.1\r\nhost: localhost\r\nconnection: close, x-hop\r\nx-hop: 1\r\n\r\n";
+const GET_CLOSE: &str = "GET /v1/models?a=b HTTP/1.1
+host: localhost
+\
+                         connection: close, x-hop
+x-hop: 1
+
+";
 const LAST_CHUNK: &str = "0\r\n\r\n";
 
 struct Running {
@@ -134,6 +140,15 @@ async fn a_stream_that_breaks_behind_the_proxy_is_broken_before_it() {
     word.send(false).unwrap();
     let rest = read_to_end(&mut client).await;
     assert!(!rest.ends_with(LAST_CHUNK), "the broken stream looks complete: {rest}");
+}
+
+#[tokio::test]
+async fn a_client_that_could_not_see_a_break_gets_no_stream() {
+    let (address, _word) = streaming().await;
+    let local = loopback(address, Limits::default()).await;
+    let request = "GET / HTTP/1.0\r\nhost: localhost\r\n\r\n";
+    let got = read_to_end(&mut ask(local.address, request).await).await;
+    assert!(got.contains(" 505 ") && got.contains("http_1_1_needed"), "{got}");
 }
 
 #[tokio::test]

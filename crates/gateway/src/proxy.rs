@@ -53,11 +53,15 @@ impl Proxy {
         if request.uri().path() == WELL_KNOWN_PATH {
             return answer::json(StatusCode::OK, self.description.clone());
         }
-        let method = request.method().clone();
+        let (method, version) = (request.method().clone(), request.version());
         let outcome = match self.outgoing(request) {
             Ok(outgoing) => self.forward(outgoing, &method).await,
             Err(refused) => Err(refused),
         };
+        let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
+            true if response.body().size_hint().exact().is_none() => Err(Refused::OldVersion),
+            _ => Ok(response),
+        });
         let response = outcome.unwrap_or_else(|refused| refused.into_response());
         // Never the query and never a body: either may hold what the gateway is there to protect.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
@@ -140,6 +144,7 @@ enum Refused {
     BrokeOff,
     Slow,
     Unframed,
+    OldVersion,
 }
 
 impl Refused {
@@ -189,6 +194,12 @@ impl Refused {
                 StatusCode::BAD_GATEWAY,
                 "upstream_unframed",
                 "upstream gave its answer no length, so its end could not be told from its death",
+            ),
+            // HTTP/1.0 has no chunks: a stream that broke would look complete.
+            Refused::OldVersion => (
+                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                "http_1_1_needed",
+                "a streamed answer needs HTTP/1.1",
             ),
         };
         tracing::info!(code, "request not proxied");

@@ -171,6 +171,17 @@ async fn an_upstream_that_dies_in_mid_stream_leaves_a_broken_stream() {
 }
 
 #[tokio::test]
+async fn a_client_that_could_not_see_a_break_gets_no_stream() {
+    let whole = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let streamed = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    for (answer, wanted) in [(whole, " 200 "), (streamed, " 505 ")] {
+        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let got = exchange(gateway.address, "GET / HTTP/1.0\r\n\r\n").await;
+        assert!(got.lines().next().unwrap().contains(wanted), "{got}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_shorter_than_its_length_stays_short() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
     let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
