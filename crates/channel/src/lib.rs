@@ -10,6 +10,21 @@
 //! Everything is generic over the byte stream and over [`confide_evidence::Appraise`]. Every call
 //! has one deadline for all of its waits, and every length a limit.
 //!
+//! ```no_run
+//! # async fn example<A: confide_evidence::Appraise>(
+//! #     appraiser: std::sync::Arc<A>,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! use confide_channel::{Binding, Client, ClientOptions};
+//!
+//! let deadline = std::time::Duration::from_secs(10);
+//! let client = Client::new(ClientOptions { binding: Binding::Session, deadline }, appraiser)?;
+//! let socket = tokio::net::TcpStream::connect("model.example:443").await?;
+//! let (stream, appraised, timings) = client.connect("model.example", socket).await?.into_parts();
+//! # let _ = (stream, appraised, timings);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! There is no way to the stream that leaves the attestation result behind:
 //!
 //! ```compile_fail,E0616
