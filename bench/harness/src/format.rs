@@ -36,11 +36,21 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
 pub(crate) fn cost(row: &Row) -> String {
     match (&row.ratio, row.show) {
         (Some(ratio), Show::Ratio) => {
-            let places = if (ratio.high - ratio.low) < 0.02 { 3 } else { 2 };
+            let places = ratio_places(ratio.low, ratio.high);
             let [v, l, h] = [ratio.value, ratio.low, ratio.high].map(|x| format!("{x:.places$}"));
             format!("x{v} [{l}, {h}]")
         }
         _ => difference(&row.metric, &row.difference),
+    }
+}
+
+/// Decimals of a ratio: enough for its interval, no more.
+pub(crate) fn ratio_places(low: f64, high: f64) -> usize {
+    match high - low {
+        width if width < 0.02 => 3,
+        width if width < 1.0 => 2,
+        width if width < 10.0 => 1,
+        _ => 0,
     }
 }
 
@@ -70,7 +80,10 @@ fn clean(x: f64, places: usize) -> f64 {
 /// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
 pub(crate) fn verdict(row: &Row) -> String {
     let margin = match row.adds_at_most {
-        Some(limit) => value(&row.metric, limit),
+        Some(limit) => {
+            let (scale, unit) = scale_of(&row.metric, limit.abs());
+            format!("{} {unit}", digits(limit * scale))
+        }
         None => format!("{} %", digits(row.margin * 100.0)),
     };
     let mut text = match row.outcome {

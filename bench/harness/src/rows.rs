@@ -189,17 +189,7 @@ impl Run<'_> {
     fn value(&self, metric: &Metric) -> Option<f64> {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
-        if values.is_empty() {
-            return self.slice.metrics.get(&metric.name).copied();
-        }
-        match metric.stat {
-            Stat::Mean => mean(&values),
-            Stat::P50 => quantile(&values, 0.5),
-            Stat::P95 => quantile(&values, 0.95),
-            Stat::Min => quantile(&values, 0.0),
-            Stat::Max => quantile(&values, 1.0),
-            Stat::Sum => Some(values.iter().sum()),
-        }
+        metric.stat.of(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
     }
 }
 
@@ -414,6 +404,20 @@ fn validity(rows: &[Row]) -> Validity {
         return Validity::NotJudged { reason: "no A/A row has two blocks".into() };
     }
     Validity::Valid { judged: twins.len() }
+}
+
+impl Stat {
+    /// One number of many; `None` of nothing.
+    pub(crate) fn of(self, values: &[f64]) -> Option<f64> {
+        match self {
+            Self::Mean => mean(values),
+            Self::P50 => quantile(values, 0.5),
+            Self::P95 => quantile(values, 0.95),
+            Self::Min => quantile(values, 0.0),
+            Self::Max => quantile(values, 1.0),
+            Self::Sum => (!values.is_empty()).then(|| values.iter().sum()),
+        }
+    }
 }
 
 impl From<Estimate> for Ends {

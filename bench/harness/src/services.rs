@@ -64,19 +64,24 @@ impl<'a> Services<'a> {
             tainted.push(mine.iter().any(|service| service.simulated));
             needed.extend(mine.into_iter().map(|service| service.name.clone()));
         }
+        self.tell(names);
         let suite = self.suite;
         for service in suite.services.iter().filter(|service| needed.contains(&service.name)) {
             if !self.running.iter().any(|(name, _)| *name == service.name) {
                 self.start(service, names, stop)?;
             }
         }
+        Ok(tainted)
+    }
+
+    /// What runs already is known to every later bench.
+    fn tell(&self, names: &mut Names) {
         for record in &self.records {
             for (field, value) in &record.ready {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 names.set(format!("{}.{field}", record.name), text);
             }
         }
-        Ok(tainted)
     }
 
     /// CPU seconds of all of them so far.
@@ -130,10 +135,6 @@ impl<'a> Services<'a> {
         if ready.get("ready") != Some(&Value::Bool(true)) {
             return Err(fail("its first line does not say ready".into()));
         }
-        for (field, value) in &ready {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            names.set(format!("{name}.{field}"), text);
-        }
         self.records.push(ServiceRecord {
             name: name.clone(),
             command: shown(&service.command, &args),
@@ -141,6 +142,7 @@ impl<'a> Services<'a> {
             ready,
         });
         self.running.push((name.clone(), process));
+        self.tell(names);
         Ok(())
     }
 }

@@ -6,6 +6,10 @@ use crate::{Estimate, normal_quantile};
 /// signs of honest twins agree in every block more often than once in a thousand.
 pub const AA_BLOCKS_MIN: usize = 11;
 
+/// Blocks below which a 95 % interval is none: with fewer than 6, the signs of honest twins agree in
+/// every block more often than once in twenty, and no resample can cross 1.
+pub const VERDICT_BLOCKS_MIN: usize = 6;
+
 /// More blocks than this are not advised: the margin is too near the effect.
 const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
 
@@ -42,7 +46,9 @@ impl Verdict {
             Margin::Relative(margin) => (1.0 / (1.0 + margin), 1.0 + margin),
             Margin::AtMost(limit) => (f64::NEG_INFINITY, limit),
         };
-        if interval.low > high {
+        if estimate.blocks < VERDICT_BLOCKS_MIN {
+            Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
+        } else if interval.low > high {
             Self::Above
         } else if interval.high < low {
             Self::Below
@@ -72,7 +78,8 @@ impl AaJudgement {
     /// exclude 1 by chance, hence the wider one.
     pub fn of(ratio: &Estimate, margin: f64) -> Self {
         let interval = &ratio.interval;
-        if interval.low > 1.0 + margin || interval.high < 1.0 / (1.0 + margin) {
+        let outside = interval.low > 1.0 + margin || interval.high < 1.0 / (1.0 + margin);
+        if outside && ratio.blocks >= VERDICT_BLOCKS_MIN {
             Self::OutsideMargin
         } else if ratio.blocks < AA_BLOCKS_MIN {
             Self::TooFewBlocks
@@ -96,7 +103,7 @@ fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
         Margin::AtMost(limit) => (estimate.value - limit).abs(),
     };
     let wanted = (normal_quantile(0.975) * estimate.block_sd / distance).powi(2).ceil();
-    let wanted = wanted.max(estimate.blocks as f64 + 1.0);
+    let wanted = wanted.max(estimate.blocks as f64 + 1.0).max(VERDICT_BLOCKS_MIN as f64);
     (wanted <= BLOCKS_ADVISED_MAX).then_some(wanted as u64)
 }
 
@@ -145,6 +152,14 @@ mod tests {
         assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::Valid);
         far.blocks = 10;
         assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::TooFewBlocks);
+    }
+
+    #[test]
+    fn fewer_than_six_blocks_decide_nothing() {
+        let few = Estimate { blocks: 5, ..ratio(1.03, 1.05) };
+        let verdict = Verdict::of(&few, Margin::Relative(0.02));
+        assert!(matches!(verdict, Verdict::Undecided { blocks_wanted: Some(6..) }), "{verdict:?}");
+        assert_eq!(AaJudgement::of(&few, 0.02), AaJudgement::TooFewBlocks);
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Small pieces of markup. Every text from outside goes through [`escape`].
+
+use std::fmt::Write;
+
+use crate::rows::{Aa, Outcome, Row};
+
+/// Text as HTML, also within double quotes.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// `<span class="chip …">`.
+pub(super) fn chip(class: &str, text: &str) -> String {
+    format!("<span class=\"chip {class}\">{}</span>", escape(text))
+}
+
+/// The dashed mark that stands wherever something simulated shows.
+pub(super) fn simulated(is: bool) -> &'static str {
+    if is { " <span class=\"tag\">simulated</span>" } else { "" }
+}
+
+/// The class of a row's verdict.
+pub(super) fn class_of(row: &Row) -> &'static str {
+    match (row.aa, row.outcome) {
+        (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => "bad",
+        (Some(_), _) if row.twin => "good",
+        (_, Outcome::Within) => "good",
+        (_, Outcome::Above) => "warn",
+        (_, Outcome::Below) => "calm",
+        (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => "mute",
+    }
+}
+
+/// A definition list.
+pub(super) fn definitions(pairs: &[(&str, String)]) -> String {
+    let mut out = String::from("<dl>");
+    for (name, text) in pairs.iter().filter(|(_, text)| !text.is_empty()) {
+        let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(text));
+    }
+    out + "</dl>\n"
+}
+
+/// UTC, to the minute, of unix seconds (civil-from-days, Hinnant 2013).
+pub(super) fn utc(unix_s: u64) -> String {
+    let days = unix_s / 86_400;
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (unix_s / 3600 % 24, unix_s / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_a_text_stays_text() {
+        assert_eq!(escape("<b a=\"1\">&'"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+    }
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_769_509_141), "2026-01-27 10:19 UTC");
+    }
+}
