@@ -1,13 +1,137 @@
 //! `confide serve`.
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use crate::error::CliError;
+use confide_engine::{
+    Engine,
+    sim::{self, Sim},
+};
+use serde_json::{Map, Value};
+use tokio::net::TcpListener;
 
-/// Arguments.
+use crate::{error::CliError, process};
+
+/// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Address to listen at; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model.
+    #[arg(long, value_enum)]
+    engine: EngineKind,
+    /// Folder of the model, for `native` (see `confide model make`).
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// The name that requests use; `sim`, or the name of the model's folder, where none is given.
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+    /// Milliseconds from a request to its first token, for `sim`.
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    ttft_ms: f64,
+    /// Tokens per second after the first, for `sim`; 0 is as fast as possible.
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    tokens_per_second: f64,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("serve is under construction"))
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EngineKind {
+    Native,
+    Sim,
+}
+
+impl EngineKind {
+    fn word(self) -> &'static str {
+        match self {
+            EngineKind::Native => "native",
+            EngineKind::Sim => "sim",
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let engine = engine(&args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+    runtime.block_on(serve(&args, engine))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
+    let listen = args.listen;
+    let cannot = |error| CliError::new(format!("cannot listen at {listen}: {error}"));
+    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+    let mut stop = Box::pin(process::asked_to_stop());
+    // Polled once, so that a signal right after the ready line finds its handler.
+    tokio::select! { biased; () = &mut stop => return Ok(()), () = std::future::ready(()) => {} }
+    process::print_ready(listener.local_addr().map_err(cannot)?, "none", more(args, &*engine));
+    let limits = confide_serve::Limits::default();
+    let options = confide_serve::Options { engine, limits, clock: process::unix_now };
+    confide_serve::serve(listener, options, stop).await.map_err(CliError::new)
+}
+
+/// What the ready line says beyond address and guarantee.
+fn more(args: &Args, engine: &dyn Engine) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("engine".into(), args.engine.word().into());
+    fields.insert("simulated".into(), (args.engine == EngineKind::Sim).into());
+    if let Some(model) = engine.models().into_iter().next() {
+        fields.insert("model".into(), model.name.into());
+        if let Some(digest) = model.manifest_sha256 {
+            fields.insert("model_manifest_sha256".into(), digest.into());
+        }
+    }
+    fields
+}
+
+fn engine(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+    match args.engine {
+        EngineKind::Native => native(args),
+        EngineKind::Sim => simulated(args),
+    }
+}
+
+fn simulated(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+    if args.model.is_some() {
+        return Err(CliError::new("--engine sim has no model to load")
+            .hint("leave --model out, or take --engine native"));
+    }
+    let ttft = Duration::try_from_secs_f64(args.ttft_ms / 1000.0)
+        .map_err(|error| CliError::new(format!("--ttft-ms: {error}")))?;
+    let rate = args.tokens_per_second;
+    if !rate.is_finite() || rate < 0.0 {
+        return Err(CliError::new(format!("--tokens-per-second: wanted at least 0, got {rate}")));
+    }
+    let plain = sim::Options::default();
+    let options = sim::Options {
+        model_name: args.model_name.clone().unwrap_or(plain.model_name),
+        ttft,
+        tokens_per_second: (rate > 0.0).then_some(rate),
+        ..sim::Options::default()
+    };
+    Ok(Arc::new(Sim::new(options).map_err(CliError::new)?))
+}
+
+#[cfg(feature = "native")]
+fn native(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+    if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 {
+        return Err(CliError::new("--ttft-ms and --tokens-per-second are for --engine sim only"));
+    }
+    let Some(dir) = &args.model else {
+        return Err(CliError::new("--engine native needs a model: --model DIR is missing")
+            .hint("confide model make --shape tiny --seed 7 DIR makes a small one"));
+    };
+    let options = confide_native::Options { model_name: args.model_name.clone() };
+    let engine = confide_native::Native::load(dir, options).map_err(|error| {
+        CliError::new(format!("cannot load the model in {}: {error}", dir.display()))
+    })?;
+    Ok(Arc::new(engine))
+}
+
+#[cfg(not(feature = "native"))]
+fn native(_args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+    Err(CliError::new("this binary was built without the native engine")
+        .hint("build it with `cargo build --release -p confide-cli` (feature `native` is on)"))
 }

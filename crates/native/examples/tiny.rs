@@ -12,6 +12,18 @@ use confide_native::{
 use futures_executor::block_on;
 use futures_util::StreamExt;
 
+/// Some as they were learned and some not.
+const QUESTIONS: [&str; 8] = [
+    "What is confide?",
+    "Why is TLS not enough?",
+    "Who can read my words?",
+    "What is a quote?",
+    "Which binding should I take?",
+    "What does the tunnel do?",
+    "Hello",
+    "Explain attestation",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().ok_or("wanted a folder")?);
@@ -27,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ControlFlow::Continue(())
     })?;
     let engine = Native::load(&dir, Options { model_name: Some("tiny".into()) })?;
-    for question in ["What is confide?", "Why is TLS not enough?", "Who can read my words?"] {
+    for question in QUESTIONS {
         println!("> {question}\n{}", ask(&engine, question, false, 100)?.0);
     }
     let start = Instant::now();

@@ -1,7 +1,7 @@
 use std::{collections::HashMap, ops::ControlFlow};
 
-use candle_core::{Device, Tensor, Var};
-use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss};
+use candle_core::{D, Device, Tensor, Var};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, ops};
 use tokenizers::Tokenizer;
 
 use super::{
@@ -17,10 +17,13 @@ use crate::{
 };
 
 /// Steps of a whole training: some twenty seconds on one core.
-pub(crate) const STEPS: u32 = 320;
-const BATCH: usize = 8;
-/// Tokens per sequence: most exchanges fit whole.
+pub(crate) const STEPS: u32 = 180;
+/// Exchanges per step.
+const BATCH: usize = 12;
+/// Longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
+/// A question is there to be answered: its own tokens count less.
+const QUESTION_WEIGHT: f32 = 0.1;
 const WARM_UP_STEPS: u32 = 20;
 const RATE_MAX: f64 = 6e-3;
 const RATE_MIN: f64 = 3e-4;
@@ -54,9 +57,9 @@ pub(crate) fn train(
     let pool = thread_pool(1)?;
     for step in 0..steps {
         optimizer.set_learning_rate(rate(step, steps));
-        let (inputs, targets) = batches.next()?;
+        let batch = batches.next()?;
         let loss = pool.install(|| {
-            let loss = loss_of(&model, &inputs, &targets)?;
+            let loss = loss_of(&model, &batch)?;
             optimizer.backward_step(&loss)?;
             loss.to_scalar::<f32>()
         })?;
@@ -73,10 +76,12 @@ fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, Nat
     Ok(Model::new(config, tensors.collect(), LENGTH, Operations::Differentiable)?)
 }
 
-/// Mean cross-entropy in nats.
-fn loss_of(model: &Model, inputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
-    let logits = model.logits(&model.forward(inputs, None)?)?;
-    loss::cross_entropy(&logits, targets)
+/// Weighted mean of the cross-entropy, in nats.
+fn loss_of(model: &Model, batch: &Batch) -> candle_core::Result<Tensor> {
+    let logits = model.logits(&model.forward(&batch.inputs, None)?)?;
+    let log_shares = ops::log_softmax(&logits, D::Minus1)?;
+    let of_targets = log_shares.gather(&batch.targets.unsqueeze(1)?, 1)?.squeeze(1)?;
+    of_targets.mul(&batch.weights)?.sum_all()?.neg()
 }
 
 /// Normal weights, ones for the norms, zeros for the biases.
@@ -111,44 +116,69 @@ fn rate(step: u32, steps: u32) -> f64 {
     RATE_MIN + (RATE_MAX - RATE_MIN) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
 }
 
-/// Random sequences of whole exchanges, each beginning with one: as a chat begins.
+/// What one step learns from.
+struct Batch {
+    /// Tokens `[BATCH, LENGTH]`.
+    inputs: Tensor,
+    /// The tokens that follow, `[BATCH * LENGTH]`.
+    targets: Tensor,
+    /// How much each of them counts, `[BATCH * LENGTH]`, in sum 1; 0 behind an exchange's end.
+    weights: Tensor,
+}
+
+/// Exchanges in random order, one per row: as a chat begins.
 struct Batches {
-    exchanges: Vec<Vec<u32>>,
+    exchanges: Vec<Encoded>,
     /// What is left of this pass over the exchanges.
     order: Vec<usize>,
     random: Random,
 }
 
+struct Encoded {
+    ids: Vec<u32>,
+    /// Where the answer begins.
+    answer_at: usize,
+}
+
 impl Batches {
     fn new(tokenizer: &Tokenizer, seed: u64) -> Result<Self, NativeError> {
         let exchanges = corpus::exchanges()
-            .map(|exchange| {
-                let corpus::Exchange { question, answer } = exchange;
-                let text = format!(
-                    "{TURN_START}user\n{question}{TURN_END}\n\
-                     {TURN_START}assistant\n{answer}{TURN_END}\n"
-                );
-                Ok(tokenizer.encode(text, false)?.get_ids().to_vec())
+            .map(|corpus::Exchange { question, answer }| {
+                let asked =
+                    format!("{TURN_START}user\n{question}{TURN_END}\n{TURN_START}assistant\n");
+                let mut ids = tokenizer.encode(asked, false)?.get_ids().to_vec();
+                let answer_at = ids.len();
+                let answered = tokenizer.encode(format!("{answer}{TURN_END}"), false)?;
+                ids.extend_from_slice(answered.get_ids());
+                Ok(Encoded { ids, answer_at })
             })
             .collect::<Result<_, NativeError>>()?;
         Ok(Self { exchanges, order: Vec::new(), random: Random::new(seed, "batches") })
     }
 
-    /// Inputs `[BATCH, LENGTH]` and targets `[BATCH * LENGTH]`, one token later.
-    fn next(&mut self) -> Result<(Tensor, Tensor), NativeError> {
-        let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+    fn next(&mut self) -> Result<Batch, NativeError> {
+        let (mut inputs, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..BATCH {
-            let mut row = Vec::new();
-            while row.len() <= LENGTH {
-                let index = self.draw();
-                row.extend_from_slice(&self.exchanges[index]);
+            let index = self.draw();
+            let Encoded { ids, answer_at } = &self.exchanges[index];
+            for at in 0..LENGTH {
+                inputs.push(ids.get(at).copied().unwrap_or(0));
+                targets.push(ids.get(at + 1).copied().unwrap_or(0));
+                weights.push(match at + 1 {
+                    next if next >= ids.len() => 0.0,
+                    next if next >= *answer_at => 1.0,
+                    _ => QUESTION_WEIGHT,
+                });
             }
-            inputs.extend_from_slice(&row[..LENGTH]);
-            targets.extend_from_slice(&row[1..=LENGTH]);
         }
-        let inputs = Tensor::from_vec(inputs, (BATCH, LENGTH), &Device::Cpu)?;
-        let targets = Tensor::from_vec(targets, BATCH * LENGTH, &Device::Cpu)?;
-        Ok((inputs, targets))
+        let sum: f32 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        let all = BATCH * LENGTH;
+        Ok(Batch {
+            inputs: Tensor::from_vec(inputs, (BATCH, LENGTH), &Device::Cpu)?,
+            targets: Tensor::from_vec(targets, all, &Device::Cpu)?,
+            weights: Tensor::from_vec(weights, all, &Device::Cpu)?,
+        })
     }
 
     /// Every exchange once before any twice.
@@ -175,9 +205,8 @@ mod tests {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
         let variables = initial(&config, 1).expect("variables");
         let model = model(&config, &variables).expect("a model");
-        let (inputs, targets) =
-            Batches::new(&tokenizer, 1).and_then(|mut batches| batches.next()).expect("a batch");
-        let loss = loss_of(&model, &inputs, &targets).expect("a loss");
+        let batch = Batches::new(&tokenizer, 1).and_then(|mut batches| batches.next());
+        let loss = loss_of(&model, &batch.expect("a batch")).expect("a loss");
         let gradients = loss.backward().expect("gradients");
         for (name, variable) in &variables {
             let gradient = gradients.get(variable).unwrap_or_else(|| panic!("none for {name}"));

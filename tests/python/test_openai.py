@@ -1,0 +1,212 @@
+"""Drives `confide serve` as its users do: by the `openai` package and by curl.
+
+    python tests/python/test_openai.py [PATH-OF-CONFIDE]
+    python tests/python/test_openai.py --base-url http://127.0.0.1:PORT/v1
+
+Without `--base-url` it starts the server itself; the binary is the argument, else $CONFIDE_BIN.
+With it, the server at that address (one behind `confide connect`, say) must serve `--engine sim`.
+Ends 0 when all checks hold, 1 otherwise. Needs the packages of requirements.txt.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import openai
+
+QUESTION = [{"role": "user", "content": "What does protection cost?"}]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary", nargs="?", default=os.environ.get("CONFIDE_BIN"))
+    parser.add_argument("--base-url")
+    arguments = parser.parse_args()
+    if arguments.base_url:
+        server = contextlib.nullcontext(arguments.base_url)
+    elif arguments.binary:
+        server = served(arguments.binary)
+    else:
+        parser.error("wanted the path of confide, or --base-url")
+    with server as base_url:
+        client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
+        checks = [check for name, check in globals().items() if name.startswith("check_")]
+        failed = [check for check in checks if not holds(check, client, base_url)]
+    print(f"{len(checks) - len(failed)} of {len(checks)} checks hold")
+    return 1 if failed else 0
+
+
+@contextlib.contextmanager
+def served(binary):
+    """A server of its own: up at the ready line, ended by SIGTERM, which must end it with 0."""
+    command = [binary, "serve", "--listen", "127.0.0.1:0", "--engine", "sim"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        ready = json.loads(process.stdout.readline())
+        assert ready["ready"] is True and ready["guarantee"] == "none", ready
+        assert ready["simulated"] is True, ready
+        yield f"http://{ready['listen']}/v1"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=40) == 0, process.returncode
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def holds(check, client, base_url):
+    title = check.__name__.removeprefix("check_").replace("_", " ")
+    try:
+        check(client, base_url)
+    except Exception as error:  # every failure is a result here
+        print(f"FAILED  {title}: {type(error).__name__}: {error}")
+        return False
+    print(f"ok      {title}")
+    return True
+
+
+def ask(client, **more):
+    return client.chat.completions.create(model="sim", messages=QUESTION, **more)
+
+
+def check_a_whole_chat_has_text_and_exact_usage(client, _):
+    reply = ask(client, max_tokens=24)
+    assert reply.object == "chat.completion"
+    assert reply.choices[0].message.role == "assistant"
+    assert len(reply.choices[0].message.content.split(" ")) == 24
+    assert reply.choices[0].finish_reason == "length"
+    assert reply.usage.completion_tokens == 24
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + 24
+
+
+def check_a_streamed_chat_says_the_same(client, _):
+    whole = ask(client, max_completion_tokens=24, seed=5)
+    options = {"include_usage": True}
+    chunks = list(ask(client, max_tokens=24, seed=5, stream=True, stream_options=options))
+    texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+    assert "".join(text or "" for text in texts) == whole.choices[0].message.content
+    assert sum(1 for text in texts if text) == 24
+    assert [chunk.usage for chunk in chunks if chunk.usage] == [whole.usage]
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def check_the_seed_decides(client, _):
+    def text(seed):
+        return ask(client, max_tokens=24, seed=seed).choices[0].message.content
+
+    assert text(1) == text(1)
+    assert text(1) != text(2)
+
+
+def check_a_stop_string_ends_the_answer_before_it(client, _):
+    whole = ask(client, max_tokens=40).choices[0].message.content
+    stop = " ".join(whole.split(" ")[10:12])
+    cut = ask(client, max_tokens=40, stop=[stop])
+    assert cut.choices[0].message.content == whole[: whole.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def check_a_completion_whole_and_streamed(client, _):
+    request = {"model": "sim", "prompt": "Once upon a time", "max_tokens": 12}
+    whole = client.completions.create(**request)
+    streamed = client.completions.create(**request, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in streamed) == whole.choices[0].text
+    assert whole.usage.prompt_tokens == 4 and whole.usage.completion_tokens == 12
+
+
+def check_an_abandoned_stream_leaves_the_server_well(client, _):
+    with ask(client, max_tokens=100_000, stream=True) as stream:
+        next(iter(stream))
+    assert ask(client, max_tokens=1).usage.completion_tokens == 1
+
+
+def check_vendor_fields_pass_as_extra_body(client, _):
+    assert ask(client, max_tokens=3, extra_body={"ignore_eos": True}).usage.completion_tokens == 3
+
+
+def check_models_are_listed(client, _):
+    assert "sim" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("sim").id == "sim"
+
+
+def check_errors_are_the_package_s_own(client, _):
+    refused(openai.BadRequestError, 400, "temperature", lambda: ask(client, temperature=1.9e9))
+    refused(openai.BadRequestError, 400, "n", lambda: ask(client, n=2))
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    refused(openai.BadRequestError, 400, "tools", lambda: ask(client, tools=tools))
+    extra = {"no_such_field": 1}
+    refused(openai.BadRequestError, 400, "no_such_field", lambda: ask(client, extra_body=extra))
+    unknown = lambda: client.chat.completions.create(model="gpt-9", messages=QUESTION)
+    refused(openai.NotFoundError, 404, "model", unknown)
+
+
+def check_a_body_too_large_is_refused(client, _):
+    long = [{"role": "user", "content": "x" * (5 << 20)}]
+    try:
+        client.chat.completions.create(model="sim", messages=long)
+    except openai.APIStatusError as error:
+        assert error.status_code == 413, error.status_code
+    else:
+        raise AssertionError("wanted a refusal")
+
+
+def check_curl_gets_an_answer(_, base_url):
+    body = {"model": "sim", "messages": QUESTION, "max_tokens": 4}
+    status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
+    assert status == 200 and json.loads(reply)["usage"]["completion_tokens"] == 4
+
+
+def check_curl_sees_the_stream_as_it_is_written(_, base_url):
+    body = {"model": "sim", "messages": QUESTION, "max_tokens": 4, "stream": True}
+    status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
+    events = reply.removesuffix("\n\n").split("\n\n")
+    # The role, four tokens, the finish reason, the end mark.
+    assert status == 200 and len(events) == 7, reply
+    assert all(event.startswith("data: ") for event in events)
+    assert events[-1] == "data: [DONE]"
+
+
+def check_curl_sees_errors_as_json(_, base_url):
+    for path, body, wanted in [
+        ("chat/completions", "{", 400),
+        ("chat/completions", "[]", 400),
+        ("chat/completions", None, 405),
+        ("no/such/route", None, 404),
+    ]:
+        status, reply = curl(f"{base_url}/{path}", body)
+        error = json.loads(reply)["error"]
+        assert status == wanted, (path, status)
+        assert error["message"] and error["type"] == "invalid_request_error"
+
+
+def check_curl_sees_health(_, base_url):
+    status, reply = curl(base_url.removesuffix("/v1") + "/health", None)
+    assert status == 200 and json.loads(reply)["status"] == "ok"
+
+
+def refused(kind, status, param, call):
+    try:
+        call()
+    except kind as error:
+        assert error.status_code == status, error.status_code
+        assert error.param == param, error.param
+    else:
+        raise AssertionError(f"wanted a refusal of {param}")
+
+
+def curl(url, body):
+    command = ["curl", "--silent", "--no-buffer", "--max-time", "30", "--write-out", "\n%{http_code}"]
+    if body is not None:
+        command += ["--header", "content-type: application/json", "--data-binary", body]
+    done = subprocess.run([*command, url], capture_output=True, text=True, check=True)
+    reply, _, status = done.stdout.rpartition("\n")
+    return int(status), reply
+
+
+if __name__ == "__main__":
+    sys.exit(main())
