@@ -156,10 +156,9 @@ fn chat(runtime: &Runtime, door: &Door, model: &str, run: &Run) -> Outcome<Repor
         let mut samples = Vec::new();
         for number in 0..run.requests {
             let due = match rate > 0.0 {
-                true => start + Duration::from_secs_f64(number as f64 / rate),
+                true => wait_until(start + Duration::from_secs_f64(number as f64 / rate)),
                 false => Instant::now(),
             };
-            tokio::time::sleep_until(due.into()).await;
             let mut sample = request(door, &mut link, kept, &order, number, due).await;
             sample.at_s = Some((due - start).as_secs_f64());
             samples.push(sample);
@@ -167,6 +166,13 @@ fn chat(runtime: &Runtime, door: &Door, model: &str, run: &Run) -> Outcome<Repor
         let (wall_s, cpu_s) = watch.stop();
         Ok(Report { samples, wall_s, cpu_s, ..Report::default() })
     })
+}
+
+/// Blocks until the scheduled instant; an event loop's timer would be up to a millisecond late.
+/// Nothing else waits on this thread between two requests.
+fn wait_until(due: Instant) -> Instant {
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    due
 }
 
 /// One measured request; a failure is a sample that says so. `kept` is the link of a kept session.
