@@ -149,7 +149,7 @@ impl Random {
             let at = self.next() as usize % bytes.len();
             bytes[at] = self.next() as u8;
         }
-        if self.next() % 8 == 0 {
+        if self.next().is_multiple_of(8) {
             bytes.truncate(self.next() as usize % bytes.len());
         }
         bytes
