@@ -2,9 +2,9 @@
 """Does what the README says, literally, and looks at what comes back.
 
 usage: walk.py BINARY [README]
-Every code line of the section "Start every piece yourself" is run in an empty folder, in order. A long-running command must
-print its ready line, answer while the others run, and end with status 0 on SIGTERM. A line marked `# refused` must end with
-status 1. Ports are replaced by free ones, so that a busy machine changes nothing.
+Every code line of the section "Start every piece yourself" is run in an empty folder, in order. A long-running
+command must print its ready line, answer while the others run, and end with status 0 on SIGTERM. A line marked
+`# refused` must end with status 1. Ports are replaced by free ones, so that a busy machine changes nothing.
 """
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 
@@ -61,7 +61,8 @@ def step(command, refused, folder, environment, running):
                 sys.exit(f"walk: {listen} did not end with status 0")
         running[listen] = start(last, folder, environment)
         return
-    done = subprocess.run(last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    done = subprocess.run(
+        last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     print((done.stdout + done.stderr)[-600:])
     wanted = 1 if refused else 0
     if done.returncode != wanted:

@@ -20,7 +20,7 @@ use confide_channel::{
 };
 use serde_json::json;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, ReadBuf},
     net::{TcpListener, TcpStream},
     runtime::Runtime,
 };
@@ -171,12 +171,18 @@ type Stream = Box<dyn ReadWrite>;
 trait ReadWrite: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> ReadWrite for T {}
 
+/// rustls asks for 4 KiB at a time; the buffer turns that into whole reads of the socket, in both
+/// arms alike.
+const SOCKET_BYTES: usize = 64 << 10;
+
 async fn open(ends: &Ends, io: Counted) -> Outcome<Stream> {
+    let io = BufReader::with_capacity(SOCKET_BYTES, io);
     let outer = ends.outer.0.connect(NAME, io).await.map_err(|error| error.to_string())?;
     let Some((inner, _)) = &ends.inner else { return Ok(Box::new(outer.stream)) };
-    let carrier = BufReader::with_capacity(Tuning::inside_tls().buffer_bytes, outer.stream);
+    let tuning = Tuning::inside_tls();
+    let carrier = BufReader::with_capacity(tuning.buffer_bytes, outer.stream);
     let inner = inner.connect(NAME, carrier).await.map_err(|error| error.to_string())?;
-    Ok(Box::new(inner.stream))
+    Ok(Box::new(BufWriter::with_capacity(tuning.write_bytes, inner.stream)))
 }
 
 async fn send(stream: &mut Stream, payload_bytes: u64, chunk: &[u8]) -> std::io::Result<u64> {
@@ -196,6 +202,7 @@ async fn serve(listener: TcpListener, ends: Arc<Ends>) {
         let ends = ends.clone();
         tokio::spawn(async move {
             let _ = tcp.set_nodelay(true);
+            let tcp = BufReader::with_capacity(SOCKET_BYTES, tcp);
             let accepted: Option<Stream> = match &ends.inner {
                 None => ends.outer.1.accept(tcp).await.ok().map(|a| Box::new(a.stream) as Stream),
                 Some((_, inner)) => nested_accept(&ends.outer.1, inner, Tuning::inside_tls(), tcp)
