@@ -89,7 +89,7 @@ pub(crate) fn verdict(row: &Row) -> String {
     let mut text = match row.outcome {
         Outcome::Within => format!("within {margin}"),
         Outcome::Above => format!("above {margin} margin"),
-        Outcome::Below => format!("below {margin} margin"),
+        Outcome::Below => format!("below {margin} margin, cheaper"),
         Outcome::Undecided { blocks_wanted: Some(blocks) } => {
             format!("undecided at {margin}, {blocks} blocks would decide")
         }

@@ -144,6 +144,39 @@ impl Record {
         self.not_run.iter().map(|not| format!("{}: {}", not.bench, not.reason)).collect()
     }
 
+    /// A record of nothing but these rows.
+    #[cfg(test)]
+    pub(crate) fn for_test(judged: crate::rows::Judged) -> Self {
+        Self {
+            schema: SCHEMA,
+            version: String::new(),
+            commit: String::new(),
+            command: Vec::new(),
+            suite: SuiteRecord {
+                name: String::new(),
+                title: String::new(),
+                about: String::new(),
+                sha256: String::new(),
+                text: String::new(),
+            },
+            effort: Effort::Quick,
+            seed: 0,
+            blocks_asked: None,
+            started_unix_s: 0,
+            wall_s: 0.0,
+            partial: None,
+            machine: Machine::default(),
+            arms: Vec::new(),
+            services: Vec::new(),
+            not_run: Vec::new(),
+            voids: judged.voids,
+            validity: judged.validity,
+            rows: judged.rows,
+            figures: judged.figures,
+            seed_figures: Vec::new(),
+        }
+    }
+
     pub(crate) fn read(folder: &Path) -> Result<Self, BenchError> {
         let path = folder.join(RECORD_FILE);
         let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;

@@ -81,9 +81,9 @@ pub fn selftest_verdict(record: &Record) -> SelfTest {
     if wrong.is_empty() { SelfTest::Passed } else { SelfTest::Failed(wrong) }
 }
 
-/// Within the 99.9 % interval: a 95 % one would miss it in every twentieth honest run.
+/// Found as what it is, to within the margin.
 fn covers(row: &Row, ratio: f64) -> bool {
-    row.ratio.is_some_and(|ends| ends.low_999 <= ratio && ratio <= ends.high_999)
+    row.ratio.is_some_and(|ends| (ends.value / ratio).ln().abs() < row.margin)
 }
 
 /// A whole arm: fixed arithmetic, then waiting for `delay` times what the arithmetic took. Reads
@@ -151,6 +151,71 @@ mod tests {
     fn the_suite_of_the_self_test_parses() {
         let suite = selftest_suite();
         Suite::parse(&suite.name, &suite.text).unwrap();
+    }
+
+    #[test]
+    fn on_fixed_seeds_a_delay_of_5_percent_is_found_and_one_of_0_percent_is_not() {
+        for seed in 1..=20 {
+            let record = synthetic(seed, [0.0, 0.0, 0.0, KNOWN_DELAY]);
+            assert_eq!(selftest_verdict(&record), SelfTest::Passed, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_delay_where_there_should_be_none_fails_the_self_test() {
+        let record = synthetic(1, [0.0, 0.0, 0.05, KNOWN_DELAY]);
+        assert!(matches!(selftest_verdict(&record), SelfTest::Failed(_)));
+        let record = synthetic(1, [0.0, 0.0, 0.0, 0.0]);
+        assert!(matches!(selftest_verdict(&record), SelfTest::Failed(_)));
+    }
+
+    #[test]
+    fn a_difference_between_twins_makes_the_run_invalid() {
+        let record = synthetic(1, [0.0, 0.05, 0.0, KNOWN_DELAY]);
+        assert!(matches!(record.validity(), crate::Validity::Invalid { .. }));
+        let slow = record.rows.iter().find(|row| row.arm == "spin-slow").unwrap();
+        assert!(crate::format::verdict(slow).starts_with("invalid"));
+    }
+
+    #[test]
+    fn honest_twins_are_seldom_called_different() {
+        let invalid = (1..=60)
+            .filter(|seed| {
+                let record = synthetic(1000 + seed, [0.0, 0.0, 0.0, KNOWN_DELAY]);
+                matches!(record.validity(), crate::Validity::Invalid { .. })
+            })
+            .count();
+        assert!(invalid <= 2, "{invalid} of 60");
+    }
+
+    /// 20 blocks of synthetic samples: drift common to a block, noise of each run, and the delays
+    /// of reference, twin, same and slow.
+    fn synthetic(seed: u64, delays: [f64; 4]) -> Record {
+        let text = selftest_suite();
+        let suite = Suite::parse(&text.name, &text.text).unwrap();
+        let mut random = confide_estimate::Random::new(seed);
+        let arms = [("spin", false), ("spin", true), ("spin-same", false), ("spin-slow", false)];
+        let mut slices = Vec::new();
+        for block in 0..20 {
+            let drift = 1.0 + 0.5 * random.unit();
+            for ((arm, twin), delay) in arms.iter().zip(delays) {
+                let noise = 1.0 + 0.02 * (random.unit() + random.unit() - 1.0);
+                let value = 2.0 * drift * noise * (1.0 + delay);
+                slices.push(crate::samples::Slice {
+                    place: crate::samples::Place {
+                        bench: "spin".into(),
+                        case: String::new(),
+                        block,
+                        arm: (*arm).into(),
+                        twin: *twin,
+                    },
+                    metrics: [("spin_ms".to_owned(), value)].into(),
+                    ..Default::default()
+                });
+            }
+        }
+        let judged = crate::rows::judge(&suite, crate::Effort::Quick, &[], &slices);
+        Record::for_test(judged)
     }
 
     #[test]

@@ -25,6 +25,8 @@ const TOP: f64 = 10.0;
 const PLOT: f64 = 170.0;
 const STRIP_TOP: f64 = TOP + PLOT + 30.0;
 const STRIP: f64 = 34.0;
+/// A distribution has no strip: its plot takes the room, so that both charts are as high.
+const TALL: f64 = PLOT + 46.0;
 
 /// One arm at one case.
 struct Curve {
@@ -154,10 +156,10 @@ fn distribution(out: &mut String, metric: &Metric, curves: &[Curve]) {
         "<figure><figcaption>{}: distribution, up to {samples} samples an arm</figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"distribution\">",
         escape(&metric.name),
-        TOP + PLOT + 24.0,
+        TOP + TALL + 24.0,
     );
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        let y = TOP + PLOT * (1.0 - share);
+        let y = TOP + TALL * (1.0 - share);
         grid_y(out, y, &format!("{:.0} %", share * 100.0));
     }
     for tick in axis.ticks(5) {
@@ -166,8 +168,8 @@ fn distribution(out: &mut String, metric: &Metric, curves: &[Curve]) {
             out,
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            TOP + PLOT,
-            TOP + PLOT + 16.0,
+            TOP + TALL,
+            TOP + TALL + 16.0,
             escape(&value(&metric.name, tick)),
         );
     }
@@ -191,7 +193,7 @@ fn steps(values: &[f64], axis: &Axis) -> String {
     let stride = n.div_ceil(CURVE_POINTS_MAX).max(1);
     let mut path = String::new();
     let x = |v: f64| axis.place(v, LEFT, WIDTH - RIGHT);
-    let y = |rank: usize| TOP + PLOT * (1.0 - rank as f64 / n as f64);
+    let y = |rank: usize| TOP + TALL * (1.0 - rank as f64 / n as f64);
     let _ = write!(path, "M{:.1} {:.1}", x(sorted[0]), y(0));
     for rank in (1..=n).filter(|rank| rank % stride == 0 || *rank == n) {
         let _ = write!(path, "H{:.1}V{:.1}", x(sorted[rank - 1]), y(rank));
@@ -216,15 +218,15 @@ fn timeline(out: &mut String, metric: &Metric, curves: &[Curve], slices: &[&Slic
     for tick in axis.ticks(5) {
         grid_y(out, axis.place(tick, TOP + PLOT, TOP), &value(&metric.name, tick));
     }
+    let places = usize::from(to - from < 8.0);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let t = from + (to - from) * part;
         let anchor = if part == 1.0 { "end" } else { "middle" };
         let _ = write!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{:.0} s</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{t:.places$} s</text>",
             x(t),
             TOP + PLOT + 16.0,
-            t,
         );
     }
     for curve in curves {

@@ -124,7 +124,24 @@ pub(super) fn headline(record: &Record) -> String {
     for row in rows.iter().filter(|row| row.twin) {
         line(&mut out, record, row, seeds);
     }
-    out + "</tbody></table></div>\n"
+    out + "</tbody></table></div>\n" + &sources(record)
+}
+
+/// Where the seed's figures come from, lettered as in the column.
+fn sources(record: &Record) -> String {
+    let items: String =
+        known_sources(record).iter().map(|text| format!("<li>{}</li>", escape(text))).collect();
+    if items.is_empty() { String::new() } else { format!("<ol class=\"sources\">{items}</ol>\n") }
+}
+
+fn known_sources(record: &Record) -> Vec<&str> {
+    let mut known: Vec<&str> = Vec::new();
+    for figure in &record.seed_figures {
+        if !known.contains(&figure.source.as_str()) {
+            known.push(&figure.source);
+        }
+    }
+    known
 }
 
 /// Rows of every metric, not only the headline's.
@@ -181,7 +198,6 @@ pub(super) fn every_figure(record: &Record) -> String {
 }
 
 fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
-    let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let shown = cost(row);
     let (number, interval) = shown.split_once(" [").unwrap_or((&shown, "]"));
@@ -193,7 +209,7 @@ fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
          <td class=\"cost\" data-name=\"cost\"><div><b>{}</b><span>[{}</span></div></td>\
          <td class=\"num\" data-name=\"blocks\">{}</td>\
          <td data-name=\"verdict\"><div>{}</div></td>",
-        escape(&label),
+        escape(&row.label),
         simulated(row.simulated),
         escape(&under(record, row)),
         escape(&value(&row.metric, row.clear)),
@@ -234,6 +250,7 @@ fn under(record: &Record, row: &Row) -> String {
     {
         parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
     }
+    parts.push(format!("{}, {} loop", row.model, row.load));
     parts.join(" · ")
 }
 
@@ -253,7 +270,9 @@ fn seed_text(record: &Record, row: &Row) -> String {
     let Some(figure) = protected.or(clear) else { return String::new() };
     let values: Vec<String> =
         [clear, protected].into_iter().flatten().map(|figure| escape(&figure.value)).collect();
-    format!("{}<small>{}</small>", values.join(" → "), escape(&figure.source))
+    let source = known_sources(record).iter().position(|source| **source == figure.source);
+    let letter = source.and_then(|index| char::from_u32('a' as u32 + u32::try_from(index).ok()?));
+    format!("{} <sup>{}</sup>", values.join(" → "), letter.unwrap_or('?'))
 }
 
 fn counted(rows: &[&Row]) -> String {
