@@ -12,8 +12,8 @@ use confide_evidence::{
     quote::QUOTE_LENGTH_MAX,
 };
 use confide_verifier::{
-    Appraised, Check, Endorsements, Evidence, Expect, POLICY_LENGTH_MAX, Policy, Reason, Rejection,
-    Root, RootKind, Roots, Scope, UnixTime, appraise,
+    Appraised, Check, Endorsements, Evidence, Expect, Outcome, POLICY_LENGTH_MAX, Policy, Reason,
+    Rejection, RootKind, Roots, Scope, UnixTime, appraise,
 };
 use confide_verifier_aws_lc::AwsLc;
 use serde_json::json;
@@ -194,14 +194,19 @@ fn print_line(name: &str, outcome: &str, detail: &str) {
 }
 
 fn yes(appraised: &Appraised) -> String {
-    let Root { kind, .. } = appraised.root();
-    let root = match kind {
+    let passed = |name| {
+        let mut checks = appraised.checks().iter();
+        checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
+    };
+    let scope = match (appraised.scope(), passed("measurements"), passed("report_data")) {
+        (Scope::Workload, ..) => "platform and workload",
+        (_, false, _) => "the platform only: which program runs there was not checked",
+        (_, true, false) => "the platform only: that the program spoke here was not checked",
+        (_, true, true) => "the platform only: how the program is configured was not checked",
+    };
+    let root = match appraised.root().kind {
         RootKind::Production => "",
         RootKind::Custom => "; the root is not Intel's",
-    };
-    let scope = match appraised.scope() {
-        Scope::Workload => "platform and workload",
-        Scope::Platform => "the platform only: which program runs there was not checked",
     };
     format!("{:<19}{:<15}{scope}{root}", "accepted", "yes")
 }

@@ -11,6 +11,9 @@ use crate::{
 const CRL_NUMBER: &[u8] = &[0x55, 0x1d, 20];
 
 /// When a revocation list was issued and how it is numbered.
+///
+/// A list with a critical extension is refused: such extensions narrow its scope (RFC 5280 section
+/// 5.2.5), and appraisal takes it for complete.
 #[derive(Clone, Copy, Debug)]
 pub struct CrlDates<'a> {
     /// Issuer: the content of its Name.
@@ -42,7 +45,10 @@ fn read(bytes: &[u8]) -> Result<CrlDates<'_>, &'static str> {
     }
     let mut number = None;
     let extensions = tagged(&mut list, context_tag(0), "extensions")?;
-    each_extension(extensions, |id, _, value| {
+    each_extension(extensions, |id, critical, value| {
+        if critical {
+            return Err("extensions (wanted none critical)");
+        }
         if id != CRL_NUMBER {
             return Ok(());
         }

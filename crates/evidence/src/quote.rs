@@ -4,6 +4,7 @@
 //! API, appendix A. All numbers are little-endian. Nothing is copied and nothing is believed.
 
 use alloc::format;
+use core::fmt;
 
 use crate::{ParseError, ReportData};
 
@@ -46,6 +47,15 @@ impl Tee {
             Tee::Sgx => "sgx",
             Tee::Tdx => "tdx",
         }
+    }
+}
+
+impl fmt::Display for Tee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tee::Sgx => "SGX",
+            Tee::Tdx => "TDX",
+        })
     }
 }
 

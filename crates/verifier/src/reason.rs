@@ -100,7 +100,7 @@ pub enum Reason {
         subject: &'static str,
     },
     /// An endorsement speaks of the other TEE.
-    #[error("{subject} speaks of another TEE: wanted {wanted:?}, got {got:?}")]
+    #[error("{subject} speaks of another TEE: wanted {wanted}, got {got}")]
     WrongTee {
         /// The endorsement.
         subject: &'static str,
@@ -145,7 +145,7 @@ pub enum Reason {
         got: String,
     },
     /// The host can read the memory of the TEE.
-    #[error("debug: the host can read this {0:?}'s memory")]
+    #[error("debug: the host can read the memory of this {0} program")]
     Debug(Tee),
     /// TD attributes that no production trust domain has.
     #[error("TD attributes are not accepted: wanted {wanted}, got {got:#018x}")]
@@ -156,7 +156,7 @@ pub enum Reason {
         got: u64,
     },
     /// The policy has a workload but no reference values for this TEE.
-    #[error("policy has no reference values for {0:?}")]
+    #[error("policy has no reference values for {0}")]
     NoReferenceValues(Tee),
     /// The claims could not be read.
     #[error("claims: {0}")]

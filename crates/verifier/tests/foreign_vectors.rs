@@ -3,7 +3,7 @@
 mod foreign;
 
 use confide_evidence::tcb_info::TcbStatus;
-use confide_verifier::{Appraised, Expect, INTEL_ROOT_DER, Policy, Reason, Roots};
+use confide_verifier::{Appraised, Expect, INTEL_ROOT_DER, Outcome, Policy, Reason, Roots};
 use foreign::{Case, all_cases, appraise};
 
 #[test]
@@ -62,6 +62,42 @@ fn dcap_qvl_itself_agrees_on_every_case() {
             (Err(_), Err(_)) => {}
             _ => panic!("{}: dcap-qvl {theirs:?}, ours {ours:?}", case.name),
         }
+    }
+}
+
+#[test]
+fn each_kind_of_spoiling_is_refused_by_the_check_that_is_for_it() {
+    let Some(cases) = all_cases() else { return };
+    let failed_by = [
+        ("bad/fmspc-mismatch", "platform"),
+        ("bad/sgx-debug", "debug"),
+        ("bad/no-sept-ve-disable", "attributes"),
+        ("bad/no-matching-tcb-level", "tcb_level"),
+        ("bad/sgx-qe-identity-for-tdx", "qe_enclave"),
+        ("bad/quote-newer-than-collateral", "pck_chain"),
+        ("mut-v4/quote-version-6", "quote_format"),
+        ("mut-v4/header-user-data-bit", "quote_signature"),
+        ("mut-v4/report-data-bit", "quote_signature"),
+        ("mut-v4/attestation-key-bit", "qe_report"),
+        ("mut-v4/qe-report-isvsvn-bit", "qe_report"),
+        ("mut-v4/trailing-bytes", "quote_format"),
+        ("mut-v3/measurement-bit", "quote_signature"),
+        ("mut-v3/qe-auth-data-bit", "qe_report"),
+        ("col-v4/now-before-window", "qe_identity"),
+        ("col-v4/now-after-window", "tcb_info"),
+        ("col-v4/tcb-info-whitespace", "tcb_info"),
+        ("col-v4/qe-identity-tampered-mrsigner", "qe_identity"),
+        ("col-v4/pck-crl-signature-bit", "pck_chain"),
+        ("col-v4/pck-crl-replaced-by-root-crl", "pck_chain"),
+        ("col-v4/root-crl-signature-bit", "tcb_signer"),
+        ("col-v4/tcb-chain-is-pck-ca", "tcb_signer"),
+        ("col-v4/wrong-root-ca", "root"),
+    ];
+    for (name, wanted) in failed_by {
+        let case = cases.iter().find(|case| case.name == name).unwrap();
+        let rejection = appraise(case, &lenient(case)).unwrap_err();
+        let failed = rejection.checks().iter().find(|check| check.outcome == Outcome::Failed);
+        assert_eq!(failed.map(|check| check.name), Some(wanted), "{name}");
     }
 }
 

@@ -276,11 +276,12 @@ const TCB_INFO: &str = concat!(
     r#""tcbEvaluationDataNumber":19,"tdxModule":{"mrsigner":"00000000000000000000000000000000"#,
     r#"0000000000000000000000000000000000000000000000000000000000000000","#,
     r#""attributes":"0000000000000000","attributesMask":"FFFFFFFFFFFFFFFF"},"tcbLevels":[{"tcb":{"#,
-    r#""sgxtcbcomponents":[{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},"#,
-    r#"{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1}],"#,
-    r#""pcesvn":1,"tdxtcbcomponents":[{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},"#,
-    r#"{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},"#,
-    r#"{"svn":0}]},"tcbDate":"2026-01-01T00:00:00Z","tcbStatus":"UpToDate"}]}"#,
+    r#""sgxtcbcomponents":[{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},"#,
+    r#"{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},{"svn":1},"#,
+    r#"{"svn":1},{"svn":1}],"pcesvn":1,"tdxtcbcomponents":[{"svn":0},{"svn":0},{"svn":0},"#,
+    r#"{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0},"#,
+    r#"{"svn":0},{"svn":0},{"svn":0},{"svn":0},{"svn":0}]},"#,
+    r#""tcbDate":"2026-01-01T00:00:00Z","tcbStatus":"UpToDate"}]}"#,
 );
 
 const QE_IDENTITY: &str = concat!(
