@@ -1,6 +1,6 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use confide_client::{
@@ -80,10 +80,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCode, CliError> {
-    let opened = client.open();
+    // One for the whole life: a signal that comes between two of them would be seen by neither.
+    let mut stop = pin!(process::asked_to_stop());
     let (appraised, timings) = tokio::select! {
-        opened = opened => opened.map_err(|error| refusal(&args.url, &error))?,
-        () = process::asked_to_stop() => return Ok(ExitCode::SUCCESS),
+        biased;
+        () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
+        opened = client.open() => opened.map_err(|error| refusal(&args.url, &error))?,
     };
     let Some(appraised) = appraised else {
         return Err(CliError::new("the connection came without an attestation result"));
@@ -99,7 +101,6 @@ async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCo
     let address = listener.local_addr().map_err(cannot)?;
     let fields = ready_fields(args, address, &appraised, timings);
     process::print_ready(address, appraised.guarantee(), fields);
-    let stop = process::asked_to_stop();
     let drained = confide_client::serve(listener, Arc::new(client), limits, stop).await;
     if let Drained::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");

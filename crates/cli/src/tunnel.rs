@@ -1,6 +1,12 @@
 //! `confide tunnel`: carries TLS bytes over WebSockets and can read none of them.
 
-use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    pin::{Pin, pin},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use confide_channel::tunnel::{self, AllowList, Deadlines};
 use confide_client::with_causes;
@@ -11,7 +17,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{error::CliError, process};
+use crate::{error::CliError, gateway::stopped_already, process};
 
 /// Tunnels at once; further ones wait in the kernel's backlog.
 const TUNNELS_MAX: usize = 1024;
@@ -19,8 +25,9 @@ const TUNNELS_MAX: usize = 1024;
 /// kept a little longer than a client keeps an unused connection.
 const DEADLINES: Deadlines =
     Deadlines { open: Duration::from_secs(10), idle: Duration::from_secs(300) };
-/// How long running tunnels may go on after the signal to stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// How long running tunnels may go on after the signal to stop. Shorter than a gateway gives its
+/// answers: whether anything moves inside a tunnel cannot be seen.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
@@ -49,9 +56,13 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     let mut fields = Map::new();
     fields.insert("allow".into(), allow.targets().collect::<Vec<_>>().into());
     fields.insert("path".into(), tunnel::PATH.into());
+    let mut stop = pin!(process::asked_to_stop());
+    if stopped_already(stop.as_mut()).await {
+        return Ok(ExitCode::SUCCESS);
+    }
     // It protects nothing itself, and what passes protects itself.
     process::print_ready(address, "none", fields);
-    let mut tunnels = carry(listener, Arc::new(allow)).await;
+    let mut tunnels = carry(listener, Arc::new(allow), stop).await;
     let finished = async { while tunnels.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_DEADLINE, finished).await.is_err() {
         tracing::warn!(tunnels = tunnels.len(), "cut after the drain deadline");
@@ -61,16 +72,21 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
 }
 
 /// Accepts until asked to stop; gives back the tunnels that still run.
-async fn carry(listener: TcpListener, allow: Arc<AllowList>) -> JoinSet<()> {
+async fn carry(
+    listener: TcpListener,
+    allow: Arc<AllowList>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> JoinSet<()> {
     let slots = Arc::new(Semaphore::new(TUNNELS_MAX));
     let mut tunnels = JoinSet::new();
-    let mut stop = pin!(process::asked_to_stop());
     loop {
         let next = async {
             let slot = slots.clone().acquire_owned().await.ok();
             (listener.accept().await, slot)
         };
         tokio::select! {
+            // In this order, so that no stream of connections keeps the signal from being seen.
+            biased;
             () = &mut stop => return tunnels,
             Some(_) = tunnels.join_next(), if !tunnels.is_empty() => {}
             (accepted, slot) = next => match accepted {

@@ -238,7 +238,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < until, "it does not stop");
+            assert!(Instant::now() < until, "it does not stop: {}", self.ready);
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -61,6 +61,8 @@ pub async fn serve(
             (listener.accept().await, slot)
         };
         tokio::select! {
+            // In this order, so that no stream of connections keeps the signal from being seen.
+            biased;
             () = &mut stop => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (accepted, slot) = accepted => match accepted {

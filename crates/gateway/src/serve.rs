@@ -46,6 +46,8 @@ pub(crate) async fn serve<D: Door>(
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
+            // In this order, so that no stream of connections keeps the signal from being seen.
+            biased;
             () = &mut stop => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = accept(&listener, &slots) => {
