@@ -92,12 +92,6 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let attester = attester(&args)?;
-    let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
-    let guarantee = match (args.binding, simulated) {
-        (BindingName::None, _) => "none",
-        (_, true) => "none (simulated)",
-        (_, false) => configuration.guarantee(),
-    };
     let options = Options {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
@@ -113,11 +107,15 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         .await
         .map_err(|error| CliError::new(format!("cannot listen on {}: {error}", args.listen)))?;
     let address = listener.local_addr().map_err(CliError::new)?;
+    let guarantee = match gateway.is_simulated() {
+        true => "none (simulated)",
+        false => gateway.configuration().guarantee(),
+    };
     let mut stop = pin!(process::asked_to_stop());
     if stopped_already(stop.as_mut()).await {
         return Ok(ExitCode::SUCCESS);
     }
-    process::print_ready(address, guarantee, ready_fields(&gateway, simulated));
+    process::print_ready(address, guarantee, ready_fields(&gateway));
     if let Drained::Cut(connections) = gateway.serve(listener, stop).await {
         tracing::warn!(connections, "cut after the drain deadline");
     }
@@ -206,13 +204,13 @@ fn write_certificate(path: &Path, pem: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
 }
 
-fn ready_fields(gateway: &Gateway, simulated: bool) -> Map<String, Value> {
+fn ready_fields(gateway: &Gateway) -> Map<String, Value> {
     let configuration = gateway.configuration();
     let fields = json!({
         "binding": gateway.binding_name(),
         "config_digest": hex::encode(configuration.digest()),
         "model_manifest_sha256": configuration.model_manifest_sha256.map(hex::encode),
-        "simulated": simulated,
+        "simulated": gateway.is_simulated(),
         "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
     });
     match fields {

@@ -19,6 +19,9 @@ pub const GUARANTEE_FULL: &str = "operator is outside the TEE";
 /// The upstream is elsewhere and proved nothing: prompts leave the attested machine.
 pub const GUARANTEE_GATEWAY_ONLY: &str = "gateway only";
 
+/// There is no evidence: nobody is protected from the operator.
+pub const GUARANTEE_NONE: &str = "none";
+
 /// Version of the canonical form; it changes whenever the meaning of a field does.
 const FORM_VERSION: u32 = 1;
 
@@ -113,18 +116,22 @@ impl Configuration {
 
     /// Who is protected from whom if the evidence is genuine.
     pub fn guarantee(&self) -> &'static str {
-        match self.upstreams.iter().all(Upstream::is_loopback) {
-            true => GUARANTEE_FULL,
-            false => GUARANTEE_GATEWAY_ONLY,
+        match (self.binding, self.upstreams.iter().all(Upstream::is_loopback)) {
+            (Binding::None, _) => GUARANTEE_NONE,
+            (_, true) => GUARANTEE_FULL,
+            (_, false) => GUARANTEE_GATEWAY_ONLY,
         }
     }
 
     /// What [`WELL_KNOWN_PATH`] answers: the configuration and its digest, one JSON object.
-    pub fn description(&self) -> Vec<u8> {
+    ///
+    /// `simulated` says whether the evidence is; it is shown beside the claim, and not digested.
+    pub fn description(&self, simulated: bool) -> Vec<u8> {
         let mut json = format!(
-            "{{\"config_digest\":\"{}\",\"guarantee\":\"{}\",\"configuration\":",
+            "{{\"claimed_guarantee\":\"{}\",\"simulated\":{simulated},\"config_digest\":\"{}\",\
+             \"configuration\":",
+            self.guarantee(),
             hex::encode(self.digest()),
-            self.guarantee()
         )
         .into_bytes();
         json.extend_from_slice(&self.canonical_json());
@@ -208,6 +215,8 @@ mod tests {
     fn an_upstream_elsewhere_lowers_the_guarantee() {
         assert_eq!(single("http://127.0.0.1:1").guarantee(), GUARANTEE_FULL);
         assert_eq!(single("http://10.0.0.1:1").guarantee(), GUARANTEE_GATEWAY_ONLY);
+        let plain = Configuration { binding: Binding::None, ..single("http://127.0.0.1:1") };
+        assert_eq!(plain.guarantee(), GUARANTEE_NONE);
         let mut mixed = single("http://127.0.0.1:1");
         mixed.upstreams.push(upstream("http://10.0.0.1:1"));
         assert_eq!(mixed.guarantee(), GUARANTEE_GATEWAY_ONLY);
@@ -217,7 +226,8 @@ mod tests {
     fn the_description_holds_the_configuration_and_its_digest() {
         let configuration = single("http://127.0.0.1:8000");
         let shown: serde_json::Value =
-            serde_json::from_slice(&configuration.description()).unwrap();
+            serde_json::from_slice(&configuration.description(true)).unwrap();
+        assert_eq!(shown["simulated"], true);
         assert_eq!(shown["config_digest"], hex::encode(configuration.digest()));
         assert_eq!(
             serde_json::to_vec(&shown["configuration"]).unwrap(),

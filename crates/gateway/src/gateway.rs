@@ -27,6 +27,7 @@ pub struct Gateway {
     channel: Arc<Server>,
     configuration: Configuration,
     limits: Limits,
+    simulated: bool,
 }
 
 impl Gateway {
@@ -40,6 +41,7 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         let Options { configuration, key_validity, limits, names } = options;
         configuration.check()?;
+        let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
         let channel = Server::new(
             ServerOptions {
                 binding: configuration.binding,
@@ -52,7 +54,7 @@ impl Gateway {
             attester,
             clock,
         )?;
-        Ok(Self { channel: Arc::new(channel), configuration, limits })
+        Ok(Self { channel: Arc::new(channel), configuration, limits, simulated })
     }
 
     /// The certificate that is served now, in DER.
@@ -77,6 +79,11 @@ impl Gateway {
         &self.configuration
     }
 
+    /// Whether the evidence is made by software that only imitates a TEE.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
     /// The word for the binding: `none`, `key` or `session`.
     pub fn binding_name(&self) -> &'static str {
         self.configuration.binding.name()
@@ -84,7 +91,7 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
-        let proxy = Arc::new(Proxy::new(&self.configuration, self.limits));
+        let proxy = Arc::new(Proxy::new(&self.configuration, self.simulated, self.limits));
         crate::serve::serve(listener, self.channel, proxy, self.limits, stop).await
     }
 }

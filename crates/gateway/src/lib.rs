@@ -25,7 +25,7 @@ mod tests;
 mod upstream;
 
 pub use configuration::{
-    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, Route, WELL_KNOWN_PATH,
+    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, Route, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
 pub use gateway::{Gateway, Options};

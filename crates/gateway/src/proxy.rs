@@ -27,7 +27,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) fn new(configuration: &Configuration, limits: Limits) -> Self {
+    pub(crate) fn new(configuration: &Configuration, simulated: bool, limits: Limits) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(limits.upstream_connect));
@@ -45,7 +45,7 @@ impl Proxy {
             })
             .collect();
         routes.sort_by_key(|(prefix, ..)| std::cmp::Reverse(prefix.len()));
-        Self { client, routes, description: configuration.description().into(), limits }
+        Self { client, routes, description: configuration.description(simulated).into(), limits }
     }
 
     /// Answers one request; what goes wrong is an answer too, unless the answer already began.

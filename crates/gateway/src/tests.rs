@@ -41,7 +41,7 @@ struct Running {
 async fn gateway(upstream: SocketAddr, limits: Limits) -> Running {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let configuration = Configuration::single(Binding::Key, upstream);
-    let proxy = Arc::new(Proxy::new(&configuration, limits));
+    let proxy = Arc::new(Proxy::new(&configuration, true, limits));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -417,7 +417,7 @@ async fn the_gateway_shows_its_configuration_and_refuses_connect() {
     let gateway = gateway(upstream_saying("").await, Limits::default()).await;
     let request = "GET /.well-known/confide HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
     let got = exchange(gateway.address, request).await;
-    assert!(got.contains(r#"{"config_digest":""#), "{got}");
+    assert!(got.contains(r#""simulated":true,"config_digest":""#), "{got}");
     let request = "CONNECT elsewhere:443 HTTP/1.1\r\nhost: elsewhere:443\r\n\r\n";
     let mut refused = ask(gateway.address, request).await;
     assert!(read_until(&mut refused, "\r\n").await.starts_with("HTTP/1.1 405 "));
