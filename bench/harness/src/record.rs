@@ -111,12 +111,14 @@ pub(crate) struct Void {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Validity {
-    /// Every headline A/A row was judged and passed.
+    /// Every headline A/A row was judged, and no more failed than chance allows.
     Valid {
         /// How many.
         judged: usize,
+        /// How many of them lie outside their margin; the rows beside them are marked invalid.
+        failed: usize,
     },
-    /// At least one A/A row found a difference where there is none.
+    /// The A/A rows found differences where there are none.
     Invalid {
         /// Which, and how.
         reasons: Vec<String>,

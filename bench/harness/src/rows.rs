@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use confide_estimate::{
-    AaJudgement, Estimate, Margin, Paired, Verdict, mean, quantile, supported_quantile,
+    AaJudgement, Estimate, Margin, Paired, Verdict, mean, outside_by_chance, quantile,
+    supported_quantile,
 };
 use serde::{Deserialize, Serialize};
 
@@ -374,27 +375,27 @@ fn voids(slices: &[Slice]) -> Vec<Void> {
 }
 
 /// By the headline A/A rows; where there is none at all, the run is not judged.
+///
+/// One row outside its margin makes a run of one row invalid (DESIGN section 4). Of many honest rows
+/// one in twenty lies outside by chance, so that a run of many is invalid from the number on that
+/// chance does not explain, or at one row whose 99.9 % interval excludes 1.
 fn validity(rows: &[Row]) -> Validity {
     let twins: Vec<&Row> = rows.iter().filter(|row| row.twin && row.headline).collect();
-    let mut reasons = Vec::new();
-    let mut few = BTreeSet::new();
-    for row in &twins {
-        match row.aa {
-            Some(Aa::OutsideMargin) => {
-                reasons.push(format!("{}: its 95 % interval lies outside the margin", row.label));
-            }
-            Some(Aa::ExcludesOne) => {
-                reasons.push(format!("{}: its 99.9 % interval excludes 1", row.label));
-            }
-            Some(Aa::TooFewBlocks) => {
-                few.insert(row.blocks);
-            }
-            Some(Aa::Valid) | None => {}
-        }
-    }
-    if !reasons.is_empty() {
+    let of = |aa: Aa| twins.iter().filter(move |row| row.aa == Some(aa));
+    let mut reasons: Vec<String> = of(Aa::ExcludesOne)
+        .map(|row| format!("{}: its 99.9 % interval excludes 1", row.label))
+        .collect();
+    let outside: Vec<String> = of(Aa::OutsideMargin)
+        .map(|row| format!("{}: its 95 % interval lies outside the margin", row.label))
+        .collect();
+    let failed = outside.len();
+    let wide = of(Aa::OutsideMargin)
+        .any(|row| row.ratio.is_some_and(|ends| ends.low_999 > 1.0 || ends.high_999 < 1.0));
+    if wide || !reasons.is_empty() || failed > outside_by_chance(twins.len()) {
+        reasons.extend(outside);
         return Validity::Invalid { reasons };
     }
+    let few: BTreeSet<usize> = of(Aa::TooFewBlocks).map(|row| row.blocks).collect();
     if let Some(blocks) = few.first() {
         let wanted = confide_estimate::AA_BLOCKS_MIN;
         let reason = format!("an A/A row has {blocks} blocks, a judgement wants {wanted}");
@@ -403,7 +404,7 @@ fn validity(rows: &[Row]) -> Validity {
     if twins.is_empty() {
         return Validity::NotJudged { reason: "no A/A row has two blocks".into() };
     }
-    Validity::Valid { judged: twins.len() }
+    Validity::Valid { judged: twins.len(), failed }
 }
 
 impl Stat {

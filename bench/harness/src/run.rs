@@ -110,7 +110,10 @@ pub fn run(
     for (name, var) in &suite.vars {
         names.set(name, text_of(var));
     }
-    services.prepare(&names, stop)?;
+    match services.prepare(&names, stop) {
+        Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
+        _ => {}
+    }
     // After the preparation, so that evidence made by it is not from the future.
     let now = options.started_unix_s + running.started.elapsed().as_secs() + 1;
     names.set("now", now.to_string());

@@ -27,7 +27,14 @@ pub fn table(record: &Record) -> String {
 /// One or two lines that say whether the table may be believed.
 pub(crate) fn judgement(record: &Record) -> String {
     let mut text = match &record.validity {
-        Validity::Valid { judged } => format!("A/A: passed, {judged} of {judged} rows\n"),
+        Validity::Valid { judged, failed: 0 } => {
+            format!("A/A: passed, {judged} of {judged} rows\n")
+        }
+        Validity::Valid { judged, failed } => format!(
+            "A/A: passed, {} of {judged} rows; {failed} outside, as chance allows of {judged}: \
+             the rows beside it are invalid\n",
+            judged - failed,
+        ),
         Validity::NotJudged { reason } => format!("A/A: not judged, {reason}: indicative only\n"),
         Validity::Invalid { reasons } => {
             format!("A/A: FAILED, this run is invalid: {}\n", reasons.join("; "))

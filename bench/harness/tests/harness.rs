@@ -27,7 +27,7 @@ done
 #[test]
 fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
     let outcome = measure("whole", "", "value=$((10 + block % 3))", |_| {});
-    assert_eq!(outcome.record.validity(), &Validity::Valid { judged: 1 });
+    assert_eq!(outcome.record.validity(), &Validity::Valid { judged: 1, failed: 0 });
     let record = json(&outcome.record_path);
     let rows = record["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["twin"] == true && row["aa"] == "valid"));
@@ -39,6 +39,20 @@ fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
     assert_eq!(samples(&outcome).len(), 13 * 3 * 3);
     let table = confide_bench::table(&outcome.record);
     assert!(table.contains("A/A work") && table.contains("A/A: passed"), "{table}");
+}
+
+#[test]
+fn the_page_needs_no_network_and_runs_nothing_of_what_arms_say() {
+    let outcome = measure("page", "", "", |options| {
+        options.suite.text =
+            options.suite.text.replace("about = \"test\"", "about = \"<script>alert(1)</script>\"");
+    });
+    let page = std::fs::read_to_string(&outcome.page_path).unwrap();
+    for forbidden in ["<script", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    assert!(page.contains("A/A passed, 1 of 1."));
 }
 
 #[test]

@@ -17,7 +17,9 @@ pub use normal::{normal_cdf, normal_quantile};
 pub use paired::{Estimate, Paired};
 pub use quantile::{mean, quantile, supported_quantile};
 pub use random::Random;
-pub use verdict::{AA_BLOCKS_MIN, AaJudgement, Margin, VERDICT_BLOCKS_MIN, Verdict};
+pub use verdict::{
+    AA_BLOCKS_MIN, AaJudgement, Margin, VERDICT_BLOCKS_MIN, Verdict, outside_by_chance,
+};
 
 /// Why no estimate can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use crate::{Estimate, normal_quantile};
 
-/// Blocks below which the 99.9 % interval of an A/A pair says nothing: with fewer than 11, the
-/// signs of honest twins agree in every block more often than once in a thousand.
+/// Blocks below which an A/A pair says nothing: with fewer than 11, the signs of honest twins agree
+/// in every block more often than once in a thousand.
 pub const AA_BLOCKS_MIN: usize = 11;
 
 /// Blocks below which a 95 % interval is none: with fewer than 6, the signs of honest twins agree in
@@ -69,7 +69,7 @@ pub enum AaJudgement {
     OutsideMargin,
     /// The 99.9 % interval excludes 1.
     ExcludesOne,
-    /// Fewer than [`AA_BLOCKS_MIN`] blocks, and nothing seen in them.
+    /// Fewer than [`AA_BLOCKS_MIN`] blocks: nothing can be said.
     TooFewBlocks,
 }
 
@@ -78,11 +78,10 @@ impl AaJudgement {
     /// exclude 1 by chance, hence the wider one.
     pub fn of(ratio: &Estimate, margin: f64) -> Self {
         let interval = &ratio.interval;
-        let outside = interval.low > 1.0 + margin || interval.high < 1.0 / (1.0 + margin);
-        if outside && ratio.blocks >= VERDICT_BLOCKS_MIN {
-            Self::OutsideMargin
-        } else if ratio.blocks < AA_BLOCKS_MIN {
+        if ratio.blocks < AA_BLOCKS_MIN {
             Self::TooFewBlocks
+        } else if interval.low > 1.0 + margin || interval.high < 1.0 / (1.0 + margin) {
+            Self::OutsideMargin
         } else if ratio.wide.excludes(1.0) {
             Self::ExcludesOne
         } else {
@@ -94,6 +93,22 @@ impl AaJudgement {
     pub fn is_invalid(self) -> bool {
         matches!(self, Self::OutsideMargin | Self::ExcludesOne)
     }
+}
+
+/// How many of `rows` honest A/A rows may lie outside the margin before their number is a sign: the
+/// least c that Binomial(rows, 0.05) exceeds at most once in twenty. None of 1, two of 10.
+pub fn outside_by_chance(rows: usize) -> usize {
+    const SHARE: f64 = 0.05;
+    let mut term = (1.0 - SHARE).powi(i32::try_from(rows).unwrap_or(i32::MAX));
+    let mut up_to = term;
+    let mut count = 0;
+    // The slack is for 1 - 0.95, which is a hair more than 0.05.
+    while 1.0 - up_to > SHARE + 1e-12 && count < rows {
+        term *= (rows - count) as f64 / (count + 1) as f64 * SHARE / (1.0 - SHARE);
+        up_to += term;
+        count += 1;
+    }
+    count
 }
 
 /// n with 1.96 sd / sqrt(n) below the distance to the nearest edge of the margin.
@@ -152,6 +167,12 @@ mod tests {
         assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::Valid);
         far.blocks = 10;
         assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::TooFewBlocks);
+    }
+
+    #[test]
+    fn among_many_honest_rows_some_lie_outside_by_chance() {
+        let allowed: Vec<usize> = [0, 1, 2, 8, 10, 20, 60].map(outside_by_chance).to_vec();
+        assert_eq!(allowed, [0, 0, 1, 2, 2, 3, 6]);
     }
 
     #[test]

@@ -48,7 +48,14 @@ pub(super) fn judgement(record: &Record) -> String {
         );
     };
     match &record.validity {
-        Validity::Valid { judged } => say(
+        Validity::Valid { judged, failed } if *failed > 0 => say(
+            "warn",
+            "✓",
+            &format!("A/A passed, {} of {judged}.", judged - failed),
+            "As many failed as chance allows among so many; the rows beside them are marked \
+             invalid.",
+        ),
+        Validity::Valid { judged, .. } => say(
             "good",
             "✓",
             &format!("A/A passed, {judged} of {judged}."),
