@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 
-if ! command -v cargo-fuzz >/dev/null && [ ! -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo-fuzz" ]; then
+if ! command -v cargo-fuzz >/dev/null; then
   tools="${CARGO_TARGET_DIR:-target}/tools"
   [ -x "$tools/bin/cargo-fuzz" ] ||
     cargo install cargo-fuzz --version '^0.13' --locked --quiet --root "$tools"
@@ -13,14 +13,20 @@ if ! command -v cargo-fuzz >/dev/null && [ ! -x "${CARGO_HOME:-$HOME/.cargo}/bin
 fi
 
 export RUSTC_BOOTSTRAP=1
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "fuzz: building the targets"
+cargo fuzz build --sanitizer none >"$log" 2>&1 || { cat "$log"; exit 1; }
 targets=$(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^confide-fuzz$')
 for target in $targets; do
-  seeds=()
-  [ -d "fuzz/seeds/$target" ] && seeds=("fuzz/seeds/$target")
   mkdir -p "fuzz/corpus/$target"
-  echo "fuzz $target, $seconds s"
-  cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" ${seeds[@]+"${seeds[@]}"} -- \
-    -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
-    || { echo "fuzz target $target failed: its input lies under fuzz/artifacts/$target"; exit 1; }
+  inputs=("fuzz/corpus/$target")
+  [ -d "fuzz/seeds/$target" ] && inputs+=("fuzz/seeds/$target")
+  if ! cargo fuzz run --sanitizer none "$target" "${inputs[@]}" -- -max_total_time="$seconds" \
+    -max_len=65536 -timeout=10 -rss_limit_mb=2048 >"$log" 2>&1; then
+    tail -40 "$log"
+    echo "fuzz target $target failed: its input lies under fuzz/artifacts/$target"
+    exit 1
+  fi
+  printf '%-18s survived %s s: %s\n' "$target" "$seconds" "$(grep -a '^Done' "$log" || true)"
 done
-echo "fuzz: every target survived $seconds s"
