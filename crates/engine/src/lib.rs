@@ -1,7 +1,7 @@
 //! What a language model engine is to the rest of the house.
 //!
-//! An [`Engine`] takes a [`Request`] and gives a [`Generation`]: a bounded stream of [`Event`]s that
-//! ends with exactly one of [`Event::Finished`] and [`Event::Failed`]. Dropping the generation
+//! An [`Engine`] takes a [`Request`] and gives a [`Generation`]: a bounded stream of [`Event`]s
+//! that ends with exactly one of [`Event::Finished`] and [`Event::Failed`]. Dropping the generation
 //! cancels it. The number of [`Event::Token`]s is the number of completion tokens in the usage.
 //!
 //! [`sim`] is the engine without a model: its tokens and their instants are known beforehand, so

@@ -1,7 +1,7 @@
 use std::{collections::HashMap, ops::ControlFlow};
 
-use candle_core::{D, Device, Tensor, Var};
-use candle_nn::{AdamW, Optimizer, ParamsAdamW, ops};
+use candle_core::{Device, Tensor, Var};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss};
 use tokenizers::Tokenizer;
 
 use super::{
@@ -16,14 +16,13 @@ use crate::{
     random::Random,
 };
 
-/// Steps of a whole training: some twenty seconds on one core.
+/// Steps of a whole training: some seven seconds on one core in a release build. The answers are
+/// known by heart then; more steps teach nothing else.
 pub(crate) const STEPS: u32 = 180;
 /// Exchanges per step.
 const BATCH: usize = 12;
 /// Longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
-/// A question is there to be answered: its own tokens count less.
-const QUESTION_WEIGHT: f32 = 0.1;
 const WARM_UP_STEPS: u32 = 20;
 const RATE_MAX: f64 = 6e-3;
 const RATE_MIN: f64 = 3e-4;
@@ -76,12 +75,11 @@ fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, Nat
     Ok(Model::new(config, tensors.collect(), LENGTH, Operations::Differentiable)?)
 }
 
-/// Weighted mean of the cross-entropy, in nats.
+/// Mean cross-entropy of the answers' tokens, in nats. A question is there to be answered, not to be
+/// learned, so no logits are computed for it.
 fn loss_of(model: &Model, batch: &Batch) -> candle_core::Result<Tensor> {
-    let logits = model.logits(&model.forward(&batch.inputs, None)?)?;
-    let log_shares = ops::log_softmax(&logits, D::Minus1)?;
-    let of_targets = log_shares.gather(&batch.targets.unsqueeze(1)?, 1)?.squeeze(1)?;
-    of_targets.mul(&batch.weights)?.sum_all()?.neg()
+    let hidden = model.forward(&batch.inputs, None)?.index_select(&batch.rows, 0)?;
+    loss::cross_entropy(&model.logits(&hidden)?, &batch.targets)
 }
 
 /// Normal weights, ones for the norms, zeros for the biases.
@@ -118,12 +116,12 @@ fn rate(step: u32, steps: u32) -> f64 {
 
 /// What one step learns from.
 struct Batch {
-    /// Tokens `[BATCH, LENGTH]`.
+    /// Tokens `[BATCH, T]`, `T` being the longest of them.
     inputs: Tensor,
-    /// The tokens that follow, `[BATCH * LENGTH]`.
+    /// Which of the `BATCH * T` hidden states tell a token of an answer, `[N]`.
+    rows: Tensor,
+    /// Those tokens, `[N]`.
     targets: Tensor,
-    /// How much each of them counts, `[BATCH * LENGTH]`, in sum 1; 0 behind an exchange's end.
-    weights: Tensor,
 }
 
 /// Exchanges in random order, one per row: as a chat begins.
@@ -157,27 +155,23 @@ impl Batches {
     }
 
     fn next(&mut self) -> Result<Batch, NativeError> {
-        let (mut inputs, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..BATCH {
-            let index = self.draw();
-            let Encoded { ids, answer_at } = &self.exchanges[index];
-            for at in 0..LENGTH {
-                inputs.push(ids.get(at).copied().unwrap_or(0));
-                targets.push(ids.get(at + 1).copied().unwrap_or(0));
-                weights.push(match at + 1 {
-                    next if next >= ids.len() => 0.0,
-                    next if next >= *answer_at => 1.0,
-                    _ => QUESTION_WEIGHT,
-                });
+        let drawn: Vec<usize> = (0..BATCH).map(|_| self.draw()).collect();
+        let drawn: Vec<&Encoded> = drawn.iter().map(|index| &self.exchanges[*index]).collect();
+        // The last token is only told, not read.
+        let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1).min(LENGTH);
+        let (mut inputs, mut rows, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, Encoded { ids, answer_at }) in drawn.into_iter().enumerate() {
+            inputs.extend((0..length).map(|at| ids.get(at).copied().unwrap_or(0)));
+            for at in answer_at - 1..length.min(ids.len() - 1) {
+                rows.push((row * length + at) as u32);
+                targets.push(ids[at + 1]);
             }
         }
-        let sum: f32 = weights.iter().sum();
-        weights.iter_mut().for_each(|weight| *weight /= sum);
-        let all = BATCH * LENGTH;
+        let told = targets.len();
         Ok(Batch {
-            inputs: Tensor::from_vec(inputs, (BATCH, LENGTH), &Device::Cpu)?,
-            targets: Tensor::from_vec(targets, all, &Device::Cpu)?,
-            weights: Tensor::from_vec(weights, all, &Device::Cpu)?,
+            inputs: Tensor::from_vec(inputs, (BATCH, length), &Device::Cpu)?,
+            rows: Tensor::from_vec(rows, told, &Device::Cpu)?,
+            targets: Tensor::from_vec(targets, told, &Device::Cpu)?,
         })
     }
 

@@ -1,6 +1,6 @@
-//! Trains the tiny model, asks it some questions and tells how fast it answers.
+//! Makes a model, asks it some questions and tells how fast it answers.
 //!
-//! `cargo run --release -p confide-native --example tiny -- DIR [SEED]`
+//! `cargo run --release -p confide-native --example made -- DIR [SEED [SHAPE]]`
 
 use std::{error::Error, ops::ControlFlow, path::PathBuf, time::Instant};
 
@@ -13,7 +13,7 @@ use futures_executor::block_on;
 use futures_util::StreamExt;
 
 /// Some as they were learned and some not.
-const QUESTIONS: [&str; 8] = [
+const QUESTIONS: &[&str] = &[
     "What is confide?",
     "Why is TLS not enough?",
     "Who can read my words?",
@@ -28,23 +28,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().ok_or("wanted a folder")?);
     let seed = arguments.next().map_or(Ok(7), |seed| seed.parse())?;
+    let name = arguments.next().unwrap_or_else(|| Shape::Tiny.name().into());
+    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name).ok_or("no such shape")?;
     let start = Instant::now();
-    let order = Order { shape: Shape::Tiny, seed, dir: dir.clone(), steps: None };
+    let order = Order { shape, seed, dir: dir.clone(), steps: None };
     make(&order, &mut |progress| {
         if let Progress::Training { step, steps, loss } = progress
-            && (step == 1 || step % 40 == 0)
+            && (step == 1 || step % 20 == 0)
         {
             println!("step {step} of {steps}: loss {loss:.3}, {:.1?}", start.elapsed());
         }
         ControlFlow::Continue(())
     })?;
-    let engine = Native::load(&dir, Options { model_name: Some("tiny".into()) })?;
-    for question in QUESTIONS {
+    println!("made in {:.1?}", start.elapsed());
+    let start = Instant::now();
+    let engine = Native::load(&dir, Options { model_name: Some("made".into()) })?;
+    println!("loaded and checked in {:.1?}", start.elapsed());
+    let (questions, length) = if shape == Shape::Tiny { (QUESTIONS, 400) } else { (&[][..], 16) };
+    for question in questions {
         println!("> {question}\n{}", ask(&engine, question, false, 100)?.0);
     }
     let start = Instant::now();
-    let (_, tokens) = ask(&engine, "What is a quote?", true, 400)?;
-    println!("{:.0} tokens/s", f64::from(tokens) / start.elapsed().as_secs_f64());
+    let (_, tokens) = ask(&engine, "What is a quote?", true, length)?;
+    println!("{:.1} tokens/s", f64::from(tokens) / start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -57,7 +63,7 @@ fn ask(
     let message = Message { role: Role::User, content: question.into() };
     let prompt = Prompt::Chat(vec![message]);
     let request =
-        Request { ignore_eos, max_tokens: Some(max_tokens), ..Request::new("tiny", prompt) };
+        Request { ignore_eos, max_tokens: Some(max_tokens), ..Request::new("made", prompt) };
     let (mut text, mut count) = (String::new(), 0);
     for event in block_on(engine.generate(request)?.collect::<Vec<_>>()) {
         match event {
