@@ -1,8 +1,8 @@
 //! The engine without a model: simulated tokens at known instants.
 //!
 //! The answer follows from seed and prompt. Token *i* (from 0) is due at exactly
-//! `start + ttft + i / rate`, computed from `start` each time, so that no error adds up; tokens that
-//! are late come together. There is no load model: generations do not slow each other.
+//! `start + ttft + i / rate`, computed from `start` each time, so that no error adds up; late
+//! tokens come together. There is no load model: generations do not slow each other.
 
 use std::{
     borrow::Cow,
