@@ -16,6 +16,8 @@ use crate::{
 
 /// An arm makes keys and loads models before it says hello.
 const HELLO_DEADLINE: Duration = Duration::from_secs(30);
+/// Unmeasured requests of a process that was just started.
+const WARMING_REQUESTS: u32 = 3;
 /// Ends in a row after which an arm is left out.
 const FAILURES_MAX: u32 = 3;
 
@@ -30,6 +32,7 @@ pub(crate) struct ArmProcess {
     pub(crate) hello: Option<Hello>,
     pub(crate) given_up: Option<String>,
     process: Option<LineProcess>,
+    cold: bool,
     failures: u32,
     next_id: u64,
 }
@@ -62,24 +65,19 @@ pub(crate) struct Ran {
 }
 
 impl ArmProcess {
-    /// An arm that is not started yet.
-    pub(crate) fn new(
-        name: &str,
-        twin: bool,
-        program: PathBuf,
-        args: Vec<String>,
-        log: PathBuf,
-    ) -> Self {
+    /// An arm that is not started yet; `program` and `args` are set before its first run.
+    pub(crate) fn new(name: &str, twin: bool, log: PathBuf) -> Self {
         Self {
             name: name.to_owned(),
             twin,
             simulated: false,
-            program,
-            args,
+            program: PathBuf::new(),
+            args: Vec::new(),
             log,
             hello: None,
             given_up: None,
             process: None,
+            cold: true,
             failures: 0,
             next_id: 0,
         }
@@ -103,9 +101,18 @@ impl ArmProcess {
     /// One run.
     pub(crate) fn run(&mut self, ask: &Ask<'_>, stop: &AtomicBool) -> Result<Ran, Failed> {
         self.ready(stop)?;
+        if self.cold {
+            // A new process has cold caches, and so have the services behind it.
+            let requests = ask.requests.min(WARMING_REQUESTS);
+            let outcome = self.exchange(ask, requests, stop);
+            self.cold = false;
+            if outcome.is_err() {
+                self.count(outcome)?;
+            }
+        }
         let watch = Watch::start();
         let started = Instant::now();
-        let outcome = self.exchange(ask, stop);
+        let outcome = self.exchange(ask, ask.requests, stop);
         let wall_s = started.elapsed().as_secs_f64();
         let quiet = watch.stop();
         let (messages, done, own_cpu_s) = self.count(outcome)?;
@@ -150,7 +157,7 @@ impl ArmProcess {
         if let Some(mut process) = self.process.take() {
             let line = serde_json::to_string(&ToArm::End {}).unwrap_or_default();
             let _ = process.send(&line);
-            process.end(false);
+            process.end();
         }
     }
 
@@ -169,6 +176,7 @@ impl ArmProcess {
                 // A restart keeps what runs before it said of themselves.
                 self.hello.get_or_insert(hello);
                 self.process = Some(process);
+                self.cold = true;
                 Ok(())
             }
             Ok(FromArm::Hello(hello)) => {
@@ -181,6 +189,7 @@ impl ArmProcess {
     fn exchange(
         &mut self,
         ask: &Ask<'_>,
+        requests: u32,
         stop: &AtomicBool,
     ) -> Result<(Vec<SampleMessage>, Done, Option<f64>), Failed> {
         self.next_id += 1;
@@ -189,7 +198,7 @@ impl ArmProcess {
             id,
             block: ask.place.block,
             seed: ask.seed,
-            requests: ask.requests,
+            requests,
             params: ask.params.clone(),
         };
         let cpu_before = self.cpu_seconds();

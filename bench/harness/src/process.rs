@@ -120,12 +120,14 @@ impl LineProcess {
         std::iter::from_fn(|| self.lines.try_recv().ok()).count() > 0
     }
 
-    /// Closes standard input, optionally asks by SIGTERM, waits, then kills.
-    pub(crate) fn end(mut self, terminate: bool) -> Option<ExitStatus> {
+    /// Asks by SIGTERM.
+    pub(crate) fn ask_to_end(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// Closes standard input, waits, then kills.
+    pub(crate) fn end(mut self) -> Option<ExitStatus> {
         self.stdin = None;
-        if terminate {
-            self.signal(Signal::SIGTERM);
-        }
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_asked_to_end_does() {
-        let status = shell("cat > /dev/null; exit 0").end(false).unwrap();
+        let status = shell("cat > /dev/null; exit 0").end().unwrap();
         assert!(status.success());
     }
 

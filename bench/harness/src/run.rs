@@ -189,18 +189,14 @@ impl Running<'_> {
         for (name, var) in &bench.vars {
             names.set(name, text_of(var));
         }
-        let commands: Vec<&[String]> =
-            self.arms_of(bench).map(|(arm, _)| arm.command.as_slice()).collect();
-        let tainted = services.start_for(&commands, &mut names, self.stop)?;
-        let mut arms = Vec::new();
-        for ((arm, twin), simulated) in self.arms_of(bench).zip(tainted) {
-            let (program, args) = argv(&self.options.programs, &names, &arm.name, &arm.command)?;
-            let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
-            let mut process = ArmProcess::new(&arm.name, twin, program, args, self.log.join(file));
-            process.simulated = simulated;
-            arms.push(process);
-        }
-        let outcome = self.blocks(bench, &mut arms, services);
+        let mut arms: Vec<ArmProcess> = self
+            .arms_of(bench)
+            .map(|(arm, twin)| {
+                let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
+                ArmProcess::new(&arm.name, twin, self.log.join(file))
+            })
+            .collect();
+        let outcome = self.blocks(bench, &mut arms, services, &names);
         for arm in &mut arms {
             arm.end();
         }
@@ -208,6 +204,28 @@ impl Running<'_> {
             self.arms.push(self.arm_record(bench, arm));
         }
         outcome
+    }
+
+    /// Ends arms and services and starts the services anew; arms start at their next run.
+    fn start_anew(
+        &self,
+        bench: &Bench,
+        arms: &mut [ArmProcess],
+        services: &mut Services<'_>,
+        mut names: Names,
+    ) -> Result<(), BenchError> {
+        for arm in arms.iter_mut() {
+            arm.end();
+        }
+        services.end();
+        let commands: Vec<&[String]> =
+            self.arms_of(bench).map(|(arm, _)| arm.command.as_slice()).collect();
+        let tainted = services.start_for(&commands, &mut names, self.stop)?;
+        for ((arm, command), simulated) in arms.iter_mut().zip(commands).zip(tainted) {
+            (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
+            arm.simulated = simulated;
+        }
+        Ok(())
     }
 
     /// The reference, the others, then the reference again: the A/A arm.
@@ -225,12 +243,19 @@ impl Running<'_> {
         &mut self,
         bench: &Bench,
         arms: &mut [ArmProcess],
-        services: &Services<'_>,
+        services: &mut Services<'_>,
+        names: &Names,
     ) -> Result<(), BenchError> {
         let cases = cases(bench, self.options.effort);
         let seed = self.options.seed.unwrap_or(self.suite.suite.seed);
         let measured = blocks(bench, self.options.effort, self.options.blocks);
         for block in 0..bench.warmup + measured {
+            if block == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
+                match self.start_anew(bench, arms, services, names.clone()) {
+                    Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(()),
+                    other => other?,
+                }
+            }
             for case in order(seed, &[&bench.name, "cases"], block, cases.len()) {
                 let what = if block < bench.warmup {
                     format!("{}, warm-up", bench.name)

@@ -76,7 +76,8 @@ impl<'a> Services<'a> {
 
     /// What runs already is known to every later bench.
     fn tell(&self, names: &mut Names) {
-        for record in &self.records {
+        let runs = |name: &str| self.running.iter().any(|(running, _)| running == name);
+        for record in self.records.iter().filter(|record| runs(&record.name)) {
             for (field, value) in &record.ready {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 names.set(format!("{}.{field}", record.name), text);
@@ -89,10 +90,13 @@ impl<'a> Services<'a> {
         self.running.iter().map(|(_, process)| cpu_seconds(process.id())).sum()
     }
 
-    /// Ends them, the last started first.
+    /// Asks all of them to end, then waits for the last started first.
     pub(crate) fn end(&mut self) {
+        for (_, process) in &self.running {
+            process.ask_to_end();
+        }
         while let Some((_, process)) = self.running.pop() {
-            process.end(true);
+            process.end();
         }
     }
 
@@ -135,6 +139,8 @@ impl<'a> Services<'a> {
         if ready.get("ready") != Some(&Value::Bool(true)) {
             return Err(fail("its first line does not say ready".into()));
         }
+        // Of a service that was started several times, the last start is recorded.
+        self.records.retain(|record| record.name != *name);
         self.records.push(ServiceRecord {
             name: name.clone(),
             command: shown(&service.command, &args),

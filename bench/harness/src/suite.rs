@@ -87,6 +87,10 @@ pub(crate) struct Bench {
     /// Blocks that run first and are kept out of every estimate.
     #[serde(default = "one")]
     pub(crate) warmup: u32,
+    /// Blocks after which services and arms are started anew; 0 keeps them. A process has luck of
+    /// its own (memory, threads, neighbours) that would otherwise pass for a property of its arm.
+    #[serde(default = "one")]
+    pub(crate) restart_every: u32,
     #[serde(default)]
     pub(crate) params: Params,
     #[serde(default)]

@@ -9,7 +9,7 @@ pub struct Estimate {
     pub value: f64,
     /// Its 95 % interval.
     pub interval: Interval,
-    /// Its 99.9 % interval.
+    /// Its 99.9 % interval, widened for few blocks.
     pub wide: Interval,
     /// Standard deviation over blocks: of log ratios for a ratio, of differences for a difference.
     pub block_sd: f64,
@@ -84,7 +84,7 @@ impl<'a> Paired<'a> {
         Ok(Estimate {
             value: centre,
             interval: bca.interval(0.95),
-            wide: bca.interval(0.999),
+            wide: bca.expanded_interval(0.999),
             block_sd: (squares / (values.len() - 1) as f64).sqrt(),
             blocks: values.len(),
         })
