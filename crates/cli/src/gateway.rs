@@ -3,7 +3,6 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    pin::{Pin, pin},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -111,23 +110,12 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         true => "none (simulated)",
         false => gateway.configuration().guarantee(),
     };
-    let mut stop = pin!(process::asked_to_stop());
-    if stopped_already(stop.as_mut()).await {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let stop = process::asked_to_stop();
     process::print_ready(address, guarantee, ready_fields(&gateway));
     if let Drained::Cut(connections) = gateway.serve(listener, stop).await {
         tracing::warn!(connections, "cut after the drain deadline");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Polls `stop` once: from here on a signal is noted, whenever it is looked at again. True where
-/// it came already.
-///
-/// Whoever reads the ready line may send the signal at once.
-pub(crate) async fn stopped_already(stop: Pin<&mut impl Future<Output = ()>>) -> bool {
-    tokio::select! { biased; () = stop => true, () = std::future::ready(()) => false }
 }
 
 async fn configuration(args: &Args) -> Result<Configuration, CliError> {

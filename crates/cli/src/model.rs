@@ -93,7 +93,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
         .build()
         .map_err(|error| CliError::new(format!("cannot watch for signals: {error}")))?;
     std::thread::spawn(move || {
-        runtime.block_on(process::asked_to_stop());
+        runtime.block_on(async { process::asked_to_stop().await });
         raised.store(true, Ordering::Relaxed);
     });
     Ok(flag)

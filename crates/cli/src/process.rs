@@ -32,12 +32,16 @@ pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String,
 }
 
 /// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0.
-pub(crate) async fn asked_to_stop() {
+///
+/// The handlers stand when this returns, not when the future is first polled: a signal right after
+/// the ready line finds them. Has to be called inside a runtime.
+pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+    let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        let (Ok(mut term), Ok(mut int)) = handlers else {
+            return std::future::pending().await;
+        };
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+    }
 }

@@ -63,9 +63,7 @@ async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
     let listen = args.listen;
     let cannot = |error| CliError::new(format!("cannot listen at {listen}: {error}"));
     let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-    let mut stop = Box::pin(process::asked_to_stop());
-    // Polled once, so that a signal right after the ready line finds its handler.
-    tokio::select! { biased; () = &mut stop => return Ok(()), () = std::future::ready(()) => {} }
+    let stop = process::asked_to_stop();
     process::print_ready(listener.local_addr().map_err(cannot)?, "none", more(args, &*engine));
     let limits = confide_serve::Limits::default();
     let options = confide_serve::Options { engine, limits, clock: process::unix_now };

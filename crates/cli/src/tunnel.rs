@@ -17,7 +17,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{error::CliError, gateway::stopped_already, process};
+use crate::{error::CliError, process};
 
 /// Tunnels at once; further ones wait in the kernel's backlog.
 const TUNNELS_MAX: usize = 1024;
@@ -57,12 +57,9 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     fields.insert("allow".into(), allow.targets().collect::<Vec<_>>().into());
     fields.insert("path".into(), tunnel::PATH.into());
     let mut stop = pin!(process::asked_to_stop());
-    if stopped_already(stop.as_mut()).await {
-        return Ok(ExitCode::SUCCESS);
-    }
     // It protects nothing itself, and what passes protects itself.
     process::print_ready(address, "none", fields);
-    let mut tunnels = carry(listener, Arc::new(allow), stop).await;
+    let mut tunnels = carry(listener, Arc::new(allow), stop.as_mut()).await;
     let finished = async { while tunnels.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_DEADLINE, finished).await.is_err() {
         tracing::warn!(tunnels = tunnels.len(), "cut after the drain deadline");
