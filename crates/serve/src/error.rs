@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 /// What a client is told when it gets no completion.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum ApiError {
+#[allow(missing_docs, reason = "the texts say what each field is")]
+pub enum ApiError {
     #[error("request body is not a JSON object: {reason}")]
     NotJson { reason: String },
     #[error("request body is too large: wanted at most {limit} bytes")]

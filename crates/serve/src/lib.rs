@@ -16,8 +16,10 @@ mod parse;
 mod routes;
 mod stall;
 
+pub use error::ApiError;
 pub use limits::Limits;
 pub use listen::{ServeError, serve};
+pub use parse::{Parsed, chat as parse_chat, completion as parse_completion};
 pub use routes::router;
 
 use std::sync::Arc;

@@ -8,14 +8,17 @@ use crate::{
 
 /// A request as the routes need it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Parsed {
-    pub(crate) request: Request,
-    pub(crate) stream: bool,
-    pub(crate) include_usage: bool,
+pub struct Parsed {
+    /// What the engine is asked.
+    pub request: Request,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+    /// Whether a streamed answer ends with its token counts.
+    pub include_usage: bool,
 }
 
-/// Reads the body of `/v1/chat/completions`.
-pub(crate) fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+/// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
+pub fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
     let prompt = Prompt::Chat(messages(fields.required("messages")?)?);
     for (name, neutral) in [
@@ -35,8 +38,8 @@ pub(crate) fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiErr
     shared(fields, prompt, max_tokens, prompt_tokens_max)
 }
 
-/// Reads the body of `/v1/completions`.
-pub(crate) fn completion(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+/// Reads the body of `/v1/completions`. A field that cannot be honoured is an error.
+pub fn completion(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
     let prompt = match fields.required("prompt")? {
         Value::String(text) => text,
