@@ -44,8 +44,8 @@ pub(super) fn section(record: &Record, samples: &[Sample], slices: &[Slice]) -> 
         return String::new();
     };
     let mut out = String::from(
-        "<h2>Distributions, and samples in time order</h2>\n<p class=\"soft\">Left: the share of \
-         samples at or below a value, per arm. Right: each run of each arm at its time, voids as \
+        "<h2>Distributions, and samples in time order</h2>\n<p class=\"soft\">First the share of \
+         samples at or below a value, per arm; then each run of each arm at its time, voids as \
          crosses; below it the share of the time in which tasks waited for a CPU (PSI, filled) and \
          CPU time stolen by the hypervisor (red).</p>\n",
     );
