@@ -73,22 +73,10 @@ impl<A: Appraise> Client<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.open(name, io, self.tuning).await
+        self.connect_tuned(name, io, self.tuning).await
     }
 
     pub(crate) async fn connect_tuned<S>(
-        &self,
-        name: &str,
-        io: S,
-        tuning: Tuning,
-    ) -> Result<Attested<S, A::Appraised>, ChannelError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send,
-    {
-        self.open(name, io, tuning).await
-    }
-
-    async fn open<S>(
         &self,
         name: &str,
         io: S,

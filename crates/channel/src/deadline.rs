@@ -13,9 +13,12 @@ pub(crate) struct Deadline {
     given: Duration,
 }
 
+/// Longer ones are cut to this: `Duration::MAX` from now is no instant.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl Deadline {
     pub(crate) fn after(given: Duration) -> Self {
-        Self { at: Instant::now() + given, given }
+        Self { at: Instant::now() + given.min(LONGEST), given }
     }
 
     /// What `future` gives, unless the deadline comes first.

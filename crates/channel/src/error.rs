@@ -1,6 +1,6 @@
 //! What goes wrong on the way to an attested stream: in which phase, and through whom.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use confide_evidence::{
     AttestError,
@@ -109,6 +109,26 @@ pub enum ChannelError {
     /// This end's attester panicked or the runtime is shutting down.
     #[error("the task that obtains evidence ended without an answer")]
     AttesterTask,
+    /// This end's attester gave something that no peer would read.
+    #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
+    OwnEvidence {
+        /// `quote` or `collateral`.
+        part: &'static str,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// This end's claims are ones that no peer would read.
+    #[error("own claims are out of bounds")]
+    OwnClaims(#[source] ClaimsError),
+    /// This end's key has ended, and no new one could be made.
+    #[error("own key has ended and could not be renewed")]
+    KeyEnded {
+        /// Why the last renewal failed.
+        #[source]
+        source: Arc<ChannelError>,
+    },
     /// Nothing came, or nothing could be sent, before the deadline.
     #[error("{phase} did not end within {} ms", deadline.as_millis())]
     Timeout {
@@ -306,6 +326,9 @@ impl ChannelError {
             | Self::CertificateSize { .. }
             | Self::Attester(_)
             | Self::AttesterTask
+            | Self::OwnEvidence { .. }
+            | Self::OwnClaims(_)
+            | Self::KeyEnded { .. }
             | Self::ServerName { .. } => Fault::Local,
             Self::Timeout { phase: Phase::Quote, .. } => Fault::Local,
             Self::Timeout { .. } | Self::Io { .. } | Self::Ended { .. } => Fault::Network,

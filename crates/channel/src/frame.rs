@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{ChannelError, Phase, deadline::Deadline};
 
-/// The longest frame: a quote, claims and 96 KiB of collateral fit.
+/// The longest frame: quote, claims and collateral fit, each as long as it may be.
 pub const FRAME_BYTES_MAX: usize = 128 * 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
@@ -25,10 +25,6 @@ pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
     phase: Phase,
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
-    if bytes.len() > FRAME_BYTES_MAX {
-        let (wanted, got) = (FRAME_BYTES_MAX, bytes.len());
-        return Err(ChannelError::FrameLength { phase, wanted, got });
-    }
     let mut frame = Vec::with_capacity(4 + bytes.len());
     frame.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     frame.extend_from_slice(bytes);
@@ -80,6 +76,7 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
         ChannelError::NoAttester { .. } => Some(Refusal::NoAttester),
         ChannelError::Attester(_)
         | ChannelError::AttesterTask
+        | ChannelError::OwnEvidence { .. }
         | ChannelError::Timeout { phase: Phase::Quote, .. } => Some(Refusal::EvidenceUnavailable),
         ChannelError::Rejected(_)
         | ChannelError::NoEvidence
@@ -87,5 +84,29 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
         | ChannelError::KeyMismatch { .. }
         | ChannelError::Reflected => Some(Refusal::EvidenceRejected),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_evidence::{
+        claims::CLAIMS_BYTES_MAX,
+        session_message::SessionEvidence,
+        tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_longest_message_fits_a_frame() {
+        let quote = vec![1; QUOTE_BYTES_MAX];
+        let claims = vec![1; CLAIMS_BYTES_MAX];
+        let collateral = vec![1; COLLATERAL_BYTES_MAX];
+        let evidence =
+            SessionEvidence { quote: &quote, claims: &claims, collateral: Some(&collateral) };
+        let context = Some([1; 32]);
+        let reply = SessionMessage::Reply { context, evidence: Some(evidence) }.encode();
+        assert!(SessionMessage::decode(&reply).is_ok());
+        assert!(reply.len() <= FRAME_BYTES_MAX, "{}", reply.len());
     }
 }

@@ -24,7 +24,7 @@ use rustls::{
 };
 use time::OffsetDateTime;
 
-use crate::{Binding, ChannelError, certificate::sha256};
+use crate::{Binding, ChannelError, certificate::sha256, own_evidence};
 
 /// A certificate has to stay under this: peers refuse handshake messages from 64 KiB on.
 pub const CERTIFICATE_BYTES_MAX: usize = 60_000;
@@ -74,13 +74,21 @@ impl Identity {
             not_before,
             pubkey_hash: spki_hash,
         };
-        if options.binding != Binding::None {
-            claims.check()?;
-        }
+        let attester = match options.binding {
+            Binding::None => None,
+            _ => {
+                claims.check().map_err(ChannelError::OwnClaims)?;
+                options.attester.as_deref()
+            }
+        };
+        // Sent later with session binding; what no client would read is found out here.
+        let collateral = attester.map(own_evidence::collateral).transpose()?.flatten();
         let claims = claims.encode();
         let mut params = parameters(&options.names, not_before, not_after)?;
         if options.binding == Binding::Key {
-            params.custom_extensions = evidence_extensions(options, &claims)?;
+            let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
+            let quote = own_evidence::quote(attester, &key_report_data(&claims))?;
+            params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
         }
         let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();
         if certificate.len() >= CERTIFICATE_BYTES_MAX {
@@ -125,21 +133,18 @@ fn date(unix: u64) -> Result<OffsetDateTime, ChannelError> {
 }
 
 fn evidence_extensions(
-    options: &IdentityOptions,
+    quote: &[u8],
     claims: &[u8],
-) -> Result<Vec<CustomExtension>, ChannelError> {
-    let binding = options.binding.name();
-    let attester = options.attester.as_ref().ok_or(ChannelError::NoAttester { binding })?;
-    let quote = attester.attest(&key_report_data(claims))?;
-    let evidence = TaggedEvidence { quote: &quote, claims }.encode();
-    TaggedEvidence::decode(&evidence)?;
+    collateral: Option<&[u8]>,
+) -> Vec<CustomExtension> {
     // Not critical: TLS libraries refuse certificates with critical extensions they do not know.
+    let evidence = TaggedEvidence { quote, claims }.encode();
     let mut extensions = vec![CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 9], evidence)];
-    if let Some(collateral) = attester.collateral() {
-        let content = TaggedCollateral { collateral: &collateral }.encode();
+    if let Some(collateral) = collateral {
+        let content = TaggedCollateral { collateral }.encode();
         extensions.push(CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 2], content));
     }
-    Ok(extensions)
+    extensions
 }
 
 /// A P-256 key that stays inside aws-lc, which overwrites it when it is freed: it is never

@@ -52,6 +52,7 @@ mod handshake;
 mod identity;
 mod nested;
 mod options;
+mod own_evidence;
 mod plain;
 mod renewal;
 mod server;

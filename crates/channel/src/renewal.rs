@@ -1,11 +1,18 @@
 //! The identity served now, and its replacement before it ends.
 
-use std::sync::{
-    Arc, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::Instant,
+};
 
 use crate::{
     Binding, ChannelError, Phase,
@@ -15,7 +22,7 @@ use crate::{
 
 /// After a failed renewal the next try waits this long, so that a broken device is not asked
 /// again by every connection.
-const RETRY_S: u64 = 5;
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Gives each connection the present identity, and renews it when two thirds of its life are over.
 #[derive(Clone)]
@@ -24,11 +31,18 @@ pub(crate) struct Identities(Arc<Shared>);
 struct Shared {
     clock: fn() -> u64,
     current: RwLock<Arc<Identity>>,
+    /// The last renewal, if it failed.
+    failed: RwLock<Option<Failed>>,
     failures: AtomicU64,
     options: IdentityOptions,
     /// Held by the one renewal that runs.
     renewing: Arc<Mutex<()>>,
-    retry_at: AtomicU64,
+}
+
+struct Failed {
+    /// Monotonic: the wall clock may be what is wrong.
+    at: Instant,
+    error: Arc<ChannelError>,
 }
 
 impl Identities {
@@ -47,10 +61,10 @@ impl Identities {
         Self(Arc::new(Shared {
             clock,
             current: RwLock::new(Arc::new(first)),
+            failed: RwLock::new(None),
             failures: AtomicU64::new(0),
             options,
             renewing: Arc::new(Mutex::new(())),
-            retry_at: AtomicU64::new(0),
         }))
     }
 
@@ -96,10 +110,14 @@ impl Identities {
     }
 
     fn renew_in_background(&self) {
-        if (self.0.clock)() < self.0.retry_at.load(Ordering::Relaxed) {
+        if self.failed_just_now().is_some() {
             return;
         }
         if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
+            // Another connection's renewal may have ended since this one looked at the key.
+            if matches!(self.state(&self.served()), State::Fresh) {
+                return;
+            }
             let this = self.clone();
             // The outcome is seen in `failures` and by whoever needs the key after its end.
             drop(tokio::task::spawn_blocking(move || this.make(turn)));
@@ -112,26 +130,37 @@ impl Identities {
         if !matches!(self.state(&identity), State::Ended) {
             return Ok(identity);
         }
-        let this = self.clone();
-        let made = tokio::task::spawn_blocking(move || this.make(turn)).await;
-        made.map_err(|_| ChannelError::AttesterTask)?
+        let made = match self.failed_just_now() {
+            Some(error) => Err(error),
+            None => {
+                let this = self.clone();
+                let made = tokio::task::spawn_blocking(move || this.make(turn)).await;
+                made.map_err(|_| ChannelError::AttesterTask)?
+            }
+        };
+        made.map_err(|source| ChannelError::KeyEnded { source })
     }
 
-    /// Blocks while the attester works; `_turn` is given back at the end, also after a panic.
-    fn make(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<Identity>, ChannelError> {
-        let now = (self.0.clock)();
-        match Identity::make(&self.0.options, now) {
-            Ok(made) => {
-                let made = Arc::new(made);
-                *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
-                Ok(made)
-            }
-            Err(error) => {
-                self.0.failures.fetch_add(1, Ordering::Relaxed);
-                self.0.retry_at.store(now.saturating_add(RETRY_S), Ordering::Relaxed);
-                Err(error)
-            }
+    /// Why the last renewal failed, for as long as no new one is to be tried.
+    fn failed_just_now(&self) -> Option<Arc<ChannelError>> {
+        let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().filter(|last| last.at.elapsed() < RETRY).map(|last| last.error.clone())
+    }
+
+    /// Blocks while the attester works; `_turn` is given back at the end.
+    fn make(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<Identity>, Arc<ChannelError>> {
+        let make = || Identity::make(&self.0.options, (self.0.clock)());
+        // The attester is not ours. Its panic leaves nothing half made here.
+        let made = catch_unwind(AssertUnwindSafe(make)).unwrap_or(Err(ChannelError::AttesterTask));
+        let made = made.map(Arc::new).map_err(Arc::new);
+        let error = made.as_ref().err().cloned();
+        if let Ok(made) = &made {
+            *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
         }
+        self.0.failures.fetch_add(error.is_some().into(), Ordering::Relaxed);
+        *self.0.failed.write().unwrap_or_else(PoisonError::into_inner) =
+            error.map(|error| Failed { at: Instant::now(), error });
+        made
     }
 }
 
@@ -139,4 +168,47 @@ enum State {
     Fresh,
     Due,
     Ended,
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_evidence::{Attest, AttestError, ReportData};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter(AtomicU64);
+
+    impl Attest for Counter {
+        fn attest(&self, _report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(b"quote".to_vec())
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn simulated(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_looked_before_a_renewal_starts_no_second_one() {
+        let counter = Arc::new(Counter::default());
+        let options = IdentityOptions {
+            attester: Some(counter.clone()),
+            binding: Binding::Key,
+            config_digest: [0; 32],
+            guarantee: "g".into(),
+            names: Vec::new(),
+            validity: Duration::from_secs(3600),
+        };
+        let identities = Identities::new(options, || 1_800_000_000).unwrap();
+        // Whoever calls this saw the key before; by now it is fresh.
+        identities.renew_in_background();
+        drop(identities.0.renewing.lock().await);
+        assert_eq!(counter.0.load(Ordering::SeqCst), 1);
+    }
 }

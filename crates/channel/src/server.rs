@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// How many renewals of the key have failed since the start. While the present key is valid
-    /// it is served on; after its end connections fail with the attester's error.
+    /// it is served on; after its end connections fail with [`ChannelError::KeyEnded`].
     pub fn renewal_failures(&self) -> u64 {
         self.identities.failures()
     }
@@ -117,12 +117,7 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        if self.options.binding == Binding::Session && self.identities.options().attester.is_none()
-        {
-            return Err(ChannelError::NoAttester { binding: "session" });
-        }
-        let (stream, timings, _) = self.open::<S, Nobody>(io, None, self.tuning).await?;
-        Ok(Accepted { stream, timings })
+        self.accept_tuned(io, self.tuning).await
     }
 
     /// The same, and appraises the client's evidence before the stream is handed out (session
@@ -153,6 +148,11 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
+        // Without evidence on either side this would be an ordinary session under a better name.
+        if self.options.binding == Binding::Session && self.identities.options().attester.is_none()
+        {
+            return Err(ChannelError::NoAttester { binding: "session" });
+        }
         let (stream, timings, _) = self.open::<S, Nobody>(io, None, tuning).await?;
         Ok(Accepted { stream, timings })
     }

@@ -30,7 +30,7 @@ use tokio_rustls::{client, server};
 
 use crate::{
     ChannelError, Phase, certificate::PeerCertificate, deadline::Deadline, frame,
-    identity::Identity,
+    identity::Identity, own_evidence,
 };
 
 /// How many quotes one end obtains at a time. A device is serial, so more would only hold
@@ -282,7 +282,8 @@ async fn obtain<'a, T>(
     let task = tokio::task::spawn_blocking(move || {
         // Held to the end of the work, also where the connection has given up on it.
         let _turn = turn;
-        attester.attest(&report_data).map(|quote| (quote, attester.collateral()))
+        let quote = own_evidence::quote(&*attester, &report_data)?;
+        Ok::<_, ChannelError>((quote, own_evidence::collateral(&*attester)?))
     });
     let (quote, collateral) =
         deadline.keep(Phase::Quote, task).await?.map_err(|_| ChannelError::AttesterTask)??;

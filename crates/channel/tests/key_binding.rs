@@ -11,13 +11,14 @@ use std::{
 };
 
 use confide_channel::{
-    Attested, Binding, ChannelError, Client, ClientOptions, Fault, Phase, Server, ServerOptions,
+    Attested, Binding, CERTIFICATE_BYTES_MAX, ChannelError, Client, ClientOptions, Fault, Phase,
+    Server, ServerOptions,
 };
 use confide_evidence::{
     Attest, ReportData,
-    binder::key_report_data,
-    claims::Claims,
-    tagged_evidence::{TaggedError, TaggedEvidence},
+    binder::{Role, key_report_data, session_report_data},
+    claims::{Claims, ClaimsError},
+    tagged_evidence::{COLLATERAL_BYTES_MAX, TaggedError, TaggedEvidence},
 };
 use fakes::*;
 use rcgen::{CertificateParams, CustomExtension, KeyPair, PublicKeyData};
@@ -233,13 +234,115 @@ async fn a_key_is_renewed_before_its_end_and_never_kept() {
     TIME.store(NOW + 20_000, Ordering::SeqCst);
     let third = connect(&server).await;
     assert_ne!(spki(&third), spki(&second), "an ended key is not served");
+}
 
+#[tokio::test(start_paused = true)]
+async fn an_ended_key_is_not_served_and_its_broken_device_is_asked_once_in_a_while() {
+    static TIME: AtomicU64 = AtomicU64::new(NOW);
+    let attester = Arc::new(FakeAttester::default());
+    let time = || TIME.load(Ordering::SeqCst);
+    let server = Server::new(server_options(Binding::Key), Some(attester.clone()), time).unwrap();
     attester.failing.store(true, Ordering::SeqCst);
     TIME.store(NOW + 40_000, Ordering::SeqCst);
-    let (_near, far) = wire();
-    let error = server.accept(far).await.unwrap_err();
-    assert!(matches!(error, ChannelError::Attester(_)), "{error:?}");
+    for _ in 0..3 {
+        let error = server.accept(wire().1).await.unwrap_err();
+        let ChannelError::KeyEnded { source } = &error else { panic!("{error:?}") };
+        assert!(matches!(**source, ChannelError::Attester(_)), "{source:?}");
+        assert_eq!(error.fault(), Fault::Local);
+    }
+    assert_eq!(attester.made.load(Ordering::SeqCst), 2, "one at the start, one for all three");
     assert_eq!(server.renewal_failures(), 1);
+
+    tokio::time::advance(Duration::from_secs(6)).await;
+    attester.failing.store(false, Ordering::SeqCst);
+    attester.panicking.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        let error = server.accept(wire().1).await.unwrap_err();
+        let ChannelError::KeyEnded { source } = &error else { panic!("{error:?}") };
+        assert!(matches!(**source, ChannelError::AttesterTask), "{source:?}");
+    }
+    assert_eq!(server.renewal_failures(), 2, "a panic is a failure like any other");
+
+    tokio::time::advance(Duration::from_secs(6)).await;
+    attester.panicking.store(false, Ordering::SeqCst);
+    connect(&server).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_gets_a_new_key() {
+    static TIME: AtomicU64 = AtomicU64::new(NOW);
+    let attester = Arc::new(FakeAttester::default());
+    let time = || TIME.load(Ordering::SeqCst);
+    let server = Server::new(server_options(Binding::Key), Some(attester), time).unwrap();
+    let first = connect(&server).await;
+    TIME.store(NOW - 1000, Ordering::SeqCst);
+    assert_ne!(spki(&connect(&server).await), spki(&first));
+}
+
+#[tokio::test]
+async fn connections_that_come_together_after_the_end_share_one_renewal() {
+    static TIME: AtomicU64 = AtomicU64::new(NOW);
+    let takes = Duration::from_millis(20);
+    let attester = Arc::new(FakeAttester { takes, ..Default::default() });
+    let time = || TIME.load(Ordering::SeqCst);
+    let server = Server::new(server_options(Binding::Key), Some(attester.clone()), time).unwrap();
+    TIME.store(NOW + 20_000, Ordering::SeqCst);
+    let served = futures_util::future::join_all((0..16).map(|_| connect(&server))).await;
+    assert!(served.iter().all(|certificate| *certificate == served[0]));
+    assert_eq!(attester.made.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_certificate_just_under_its_limit_passes() {
+    let collateral = Some(vec![b' '; CERTIFICATE_BYTES_MAX - 900]);
+    let attester = FakeAttester { collateral, ..Default::default() };
+    let server = server_with(Binding::Key, LONG, attester);
+    let len = server.certificate_der().len();
+    assert!((CERTIFICATE_BYTES_MAX - 400..CERTIFICATE_BYTES_MAX).contains(&len), "{len}");
+    connect(&server).await;
+}
+
+#[tokio::test]
+async fn a_quote_over_a_session_is_not_one_over_a_key() {
+    let thief = Forger::new();
+    let (hash, claims) = (thief.spki_hash(), claims(thief.spki_hash()).encode());
+    let session = quote(&session_report_data(Role::Server, &hash, &[0; 32], &claims));
+    let error = thief.serve(thief.certificate(&[&evidence(&session, &claims)])).await;
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn a_server_of_session_binding_is_refused() {
+    let (server, client) = (server(Binding::Session), client(Binding::Key));
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    assert!(matches!(attested, Err(ChannelError::Tls(rustls::Error::AlertReceived(_)))));
+    assert!(matches!(accepted, Err(ChannelError::Tls(_))));
+}
+
+#[tokio::test]
+async fn a_deadline_that_no_clock_can_hold_is_no_panic() {
+    let server = server_with(Binding::Key, Duration::MAX, FakeAttester::default());
+    let client = client_within(Binding::Key, Duration::MAX);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    assert!(attested.is_ok() && accepted.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_drips_ends_in_the_same_timeout() {
+    let server = server_with(Binding::Key, SHORT, FakeAttester::default());
+    let (mut near, far) = wire();
+    // The header of a handshake record, then its content byte by byte.
+    near.write_all(&[0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc]).await.unwrap();
+    let dripping = async {
+        while near.write_all(&[0]).await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    let (accepted, ()) = tokio::join!(async { server.accept(far).await.map(drop) }, dripping,);
+    let error = accepted.unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Handshake, .. }), "{error:?}");
 }
 
 #[test]
@@ -253,14 +356,26 @@ fn options_out_of_bounds_are_refused() {
     assert!(matches!(short, Some(ChannelError::Option { option: "key_validity", .. })));
     let options = ServerOptions { guarantee: String::new(), ..server_options(Binding::Key) };
     let mute = Server::new(options, attester(), clock).err();
-    assert!(matches!(mute, Some(ChannelError::Claims(_))));
+    let own = ChannelError::OwnClaims(ClaimsError::GuaranteeLength { wanted: 256, got: 0 });
+    assert_eq!(mute.map(|error| error.to_string()), Some(own.to_string()));
+    assert_eq!(own.fault(), Fault::Local);
     let large = FakeAttester { collateral: Some(vec![b' '; 60_000]), ..Default::default() };
     let large = Server::new(server_options(Binding::Key), Some(Arc::new(large)), clock).err();
     assert!(matches!(large, Some(ChannelError::CertificateSize { wanted: 60_000, .. })));
     let empty = FakeAttester { empty: true, ..Default::default() };
     let empty = Server::new(server_options(Binding::Key), Some(Arc::new(empty)), clock).err();
-    let wanted = TaggedError::Empty { member: "quote" };
-    assert!(matches!(empty, Some(ChannelError::Tagged(error)) if error == wanted));
+    assert!(matches!(empty, Some(ChannelError::OwnEvidence { part: "quote", got: 0, .. })));
+    for (binding, len) in
+        [(Binding::Key, 0), (Binding::Session, 0), (Binding::Session, COLLATERAL_BYTES_MAX + 1)]
+    {
+        let attester = FakeAttester { collateral: Some(vec![b' '; len]), ..Default::default() };
+        let error = Server::new(server_options(binding), Some(Arc::new(attester)), clock).err();
+        let unusable = matches!(
+            error,
+            Some(ChannelError::OwnEvidence { part: "collateral", got, .. }) if got == len
+        );
+        assert!(unusable, "{binding:?} {len}: {error:?}");
+    }
     let options = ClientOptions { binding: Binding::None, deadline: LONG };
     let plain = Client::new(options, Arc::new(FakeAppraiser::default())).err();
     assert!(matches!(plain, Some(ChannelError::Binding { .. })));

@@ -92,6 +92,25 @@ async fn an_attested_session_runs_inside_an_ordinary_one() {
 }
 
 #[tokio::test]
+async fn a_nested_session_in_which_nobody_attests_is_refused() {
+    let outer_server = plain_server();
+    let outer_client = plain_client(&outer_server);
+    // It demands evidence, and only `accept_attested` can appraise it.
+    let options = server_options(Binding::Session);
+    let inner_server = Server::without_evidence(options, clock).unwrap();
+    let inner_client = plain_client(&inner_server).with_evidence(client_evidence()).unwrap();
+    let (near, far) = wire();
+    let accepting = nested_accept(&outer_server, &inner_server, Tuning::inside_tls(), far);
+    let connecting = async {
+        let outer = outer_client.connect("localhost", near).await.unwrap().stream;
+        inner_client.connect("localhost", outer).await.map(drop)
+    };
+    let (connected, accepted) = tokio::join!(connecting, accepting);
+    assert!(matches!(accepted, Err(ChannelError::NoAttester { binding: "session" })));
+    assert!(connected.is_err());
+}
+
+#[tokio::test]
 async fn an_inner_record_fills_one_outer_record() {
     const BYTES: usize = 4 << 20;
     let outer_server = plain_server();

@@ -9,7 +9,7 @@ use confide_channel::{
     Phase, PlainClient, Server,
 };
 use confide_evidence::{
-    binder::{EXPORTER_LABEL, Role, session_report_data},
+    binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
     claims::Claims,
     session_message::{Refusal, SessionEvidence, SessionMessage, SessionMessageError},
 };
@@ -321,9 +321,58 @@ async fn an_empty_quote_is_refused() {
     let server = server_with(Binding::Session, LONG, attester);
     let client = client(Binding::Session);
     let (near, far) = wire();
-    let (attested, _accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    let error = accepted.map(drop).unwrap_err();
+    assert!(matches!(error, ChannelError::OwnEvidence { part: "quote", got: 0, .. }), "{error:?}");
+    assert_eq!(error.fault(), Fault::Local);
+    let wanted = Refusal::EvidenceUnavailable;
+    assert!(matches!(attested, Err(ChannelError::Refused { refusal, .. }) if refusal == wanted));
+}
+
+#[tokio::test]
+async fn an_empty_quote_of_a_peer_is_refused() {
+    let error = Cheat::new().answer(|cheat, _exporter, _context| (vec![], cheat.claims())).await;
     let wanted = SessionMessageError::Empty { member: "quote" };
-    assert!(matches!(attested, Err(ChannelError::Message { source, .. }) if source == wanted));
+    assert!(matches!(&error, ChannelError::Message { source, .. } if *source == wanted));
+}
+
+#[tokio::test]
+async fn a_quote_over_a_key_is_not_one_over_a_session() {
+    let error = Cheat::new()
+        .answer(|cheat, _exporter, _context| {
+            let claims = cheat.claims();
+            (quote(&key_report_data(&claims)), claims)
+        })
+        .await;
+    assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+}
+
+#[tokio::test]
+async fn a_server_that_names_no_protocol_is_refused() {
+    let mut config = cheat_config(&Cheat::new(), false);
+    config.alpn_protocols.clear();
+    let client = client(Binding::Session);
+    let (near, far) = wire();
+    let accepting = TlsAcceptor::from(Arc::new(config)).accept(far);
+    let (attested, _accepted) = tokio::join!(client.connect("localhost", near), accepting);
+    assert!(matches!(attested, Err(ChannelError::Protocol { got: None, .. })), "{attested:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drips_ends_in_the_same_timeout() {
+    let server = server_with(Binding::Session, SHORT, FakeAttester::default());
+    let (near, far) = wire();
+    let dripping = async {
+        let mut stream = raw_client(near).await;
+        stream.write_u32(FRAME_BYTES_MAX as u32).await.unwrap();
+        while stream.write_all(&[0]).await.is_ok() && stream.flush().await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    let accepting = async { server.accept(far).await.map(drop) };
+    let (accepted, ()) = tokio::join!(accepting, dripping);
+    let error = accepted.unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
 }
 
 #[tokio::test]

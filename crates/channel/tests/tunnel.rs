@@ -206,6 +206,41 @@ async fn an_oversized_message_ends_the_tunnel() {
     assert!(!matches!(websocket.next().await, Some(Ok(Message::Binary(_)))));
 }
 
+#[tokio::test]
+async fn a_web_page_is_refused_and_told_why() {
+    let (listener, address) = target().await;
+    let (url, served) = proxy(only(address), DEADLINES).await;
+    let mut socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
+    let request = format!(
+        "GET /tunnel?target={address} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
+         Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+    assert!(answer.contains("origin_refused"), "{answer}");
+    assert!(served.await.unwrap().is_err());
+    drop(listener);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
+    let (mut near, far) = duplex(1024);
+    let dripping = async {
+        while near.write_all(b"G").await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    let deadlines = Deadlines { open: SHORT, idle: SHORT };
+    let allow = AllowList::default();
+    let serving = async { serve(far, &allow, deadlines).await };
+    let (served, ()) = tokio::join!(serving, dripping);
+    let error = served.unwrap_err();
+    assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
     let (_silent, far) = duplex(1024);

@@ -34,14 +34,6 @@ impl Role {
             Role::Client => 2,
         }
     }
-
-    /// The other end.
-    pub fn peer(self) -> Role {
-        match self {
-            Role::Server => Role::Client,
-            Role::Client => Role::Server,
-        }
-    }
 }
 
 /// Key binding (`TlsSpki`): SHA-256 over the claims, which name the key, then 32 zero bytes.

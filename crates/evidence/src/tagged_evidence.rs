@@ -16,8 +16,9 @@ pub const TAG_QUOTE: u64 = 60000;
 /// The longest quote that is read: what Linux's configfs-tsm gives at most.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
 
-/// The longest collateral that is read. A DCAP set takes 15 to 25 KB; CRLs grow.
-pub const COLLATERAL_BYTES_MAX: usize = 96 * 1024;
+/// The longest collateral that is read. A DCAP set takes 15 to 25 KB; CRLs grow. With the longest
+/// quote and claims it fits a frame of 128 KiB.
+pub const COLLATERAL_BYTES_MAX: usize = 94 * 1024;
 
 /// A quote and the claims it covers, as they stand in the evidence extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! Which targets a proxy may reach.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
 use crate::{ChannelError, TunnelError};
 
 /// The longest DNS name, with brackets and a port.
 const TARGET_BYTES_MAX: usize = 255 + 8;
 
-/// Targets as `HOST:PORT`, compared exactly (letter case aside). No patterns: an address range
+/// Targets as `HOST:PORT`, compared exactly (letter case and the
+/// spelling of IPv6 addresses aside). No patterns: an address range
 /// or a wildcard would make the proxy a way into the network around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(BTreeSet<String>);
@@ -42,12 +43,15 @@ pub(crate) fn normal(target: &str) -> Result<String, TunnelError> {
     let port = port.parse::<u16>().ok().filter(|port| digits && *port != 0);
     let port = port.ok_or_else(unusable)?;
     let host = host.to_ascii_lowercase();
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let usable = match address {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => is_host(&host),
-    };
-    if usable { Ok(format!("{host}:{port}")) } else { Err(unusable()) }
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        // Written anew: one IPv6 address has many spellings.
+        Some(address) => {
+            let address: Ipv6Addr = address.parse().map_err(|_| unusable())?;
+            Ok(format!("[{address}]:{port}"))
+        }
+        None if is_host(&host) => Ok(format!("{host}:{port}")),
+        None => Err(unusable()),
+    }
 }
 
 fn is_host(host: &str) -> bool {
@@ -61,8 +65,15 @@ mod tests {
 
     #[test]
     fn only_the_exact_host_and_port_is_allowed() {
-        let list = AllowList::new(["Model.Example:443", "[::1]:8443", "127.0.0.1:1"]).unwrap();
-        for target in ["model.example:443", "MODEL.example:443", "[::1]:8443", "127.0.0.1:1"] {
+        let list = AllowList::new(["Model.Example:443", "[0::1]:8443", "127.0.0.1:1"]).unwrap();
+        let same = [
+            "model.example:443",
+            "MODEL.example:0443",
+            "[::1]:8443",
+            "[0:0:0:0:0:0:0:1]:8443",
+            "127.0.0.1:1",
+        ];
+        for target in same {
             assert!(list.contains(target), "{target}");
         }
         let others = [
@@ -72,6 +83,8 @@ mod tests {
             "model.example.:443",
             "model.example:443:443",
             "::1:8443",
+            "[::1%eth0]:8443",
+            "127.1:1",
             "127.0.0.1:01 ",
             "127.0.0.2:1",
             "",

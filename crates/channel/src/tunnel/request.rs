@@ -30,8 +30,19 @@ impl TunnelRequest {
             Ok(httparse::Status::Complete(len)) if len <= HEAD_BYTES_MAX => len,
             Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return Ok(None),
             Ok(_) => return Err(TunnelError::HeadLength { wanted: HEAD_BYTES_MAX }),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(bad(431, "it has over 48 header fields"));
+            }
             Err(_) => return Err(bad(400, "it is no HTTP/1.1 request")),
         };
+        if request.version != Some(1) {
+            return Err(bad(400, "it is no HTTP/1.1 request"));
+        }
+        // Browsers let every page open WebSockets to any address, also to loopback, and always
+        // say which page it is. `Host` is no defence: a page can point its own name at us.
+        if request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("origin")) {
+            return Err(bad(403, "it comes from a web page (it has an Origin)"));
+        }
         if request.method != Some("GET") {
             return Err(bad(405, "its method is not GET"));
         }
@@ -124,8 +135,20 @@ mod tests {
         assert_eq!(status("nonsense"), 400);
         let target = parse("GET /tunnel?target=h%0d%0a:1 HTTP/1.1");
         assert!(matches!(target, Err(TunnelError::Target { .. })));
+        assert_eq!(status("GET /tunnel?target=h:1 HTTP/1.0"), 400);
+        let many = "X: 1\r\n".repeat(HEADERS_MAX);
+        assert_eq!(status(&format!("GET /tunnel?target=h:1 HTTP/1.1\r\n{many}X: 1")), 431);
         let bare = TunnelRequest::parse(b"GET /tunnel?target=h:1 HTTP/1.1\r\nHost: p\r\n\r\n");
         assert!(matches!(bare, Err(TunnelError::Request { status: 426, .. })));
+    }
+
+    #[test]
+    fn a_request_of_a_web_page_is_refused() {
+        // Also one of the proxy's own host: a page may have pointed its name at this address.
+        for origin in ["http://evil.example", "null", "http://p"] {
+            let line = format!("GET /tunnel?target=h:1 HTTP/1.1\r\nOrigin: {origin}");
+            assert!(matches!(parse(&line), Err(TunnelError::Request { status: 403, .. })));
+        }
     }
 
     #[test]

@@ -131,8 +131,11 @@ async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelEr
             ("504 Gateway Timeout", "target_unreachable")
         }
         ChannelError::Timeout { .. } => ("408 Request Timeout", "bad_request"),
-        ChannelError::Tunnel(TunnelError::HeadLength { .. }) => {
-            ("431 Request Header Fields Too Large", "bad_request")
+        ChannelError::Tunnel(
+            TunnelError::HeadLength { .. } | TunnelError::Request { status: 431, .. },
+        ) => ("431 Request Header Fields Too Large", "bad_request"),
+        ChannelError::Tunnel(TunnelError::Request { status: 403, .. }) => {
+            ("403 Forbidden", "origin_refused")
         }
         ChannelError::Tunnel(TunnelError::Request { status: 404, .. }) => {
             ("404 Not Found", "not_found")

@@ -33,6 +33,7 @@ pub(crate) struct FakeAttester {
     pub(crate) empty: bool,
     pub(crate) failing: AtomicBool,
     pub(crate) made: AtomicU64,
+    pub(crate) panicking: AtomicBool,
     pub(crate) takes: Duration,
 }
 
@@ -40,6 +41,7 @@ impl Attest for FakeAttester {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         std::thread::sleep(self.takes);
         self.made.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panicking.load(Ordering::SeqCst), "told to panic");
         if self.failing.load(Ordering::SeqCst) {
             let (device, reason) = ("fake".into(), "told to fail".into());
             return Err(AttestError::Device { device, reason });

@@ -1,0 +1,33 @@
+//! What this end's attester gives, held to the limits of its readers before a peer sees it.
+
+use confide_evidence::{
+    Attest, ReportData,
+    tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
+};
+
+use crate::ChannelError;
+
+/// Asks the attester: blocks for as long as that takes.
+pub(crate) fn quote(
+    attester: &dyn Attest,
+    report_data: &ReportData,
+) -> Result<Vec<u8>, ChannelError> {
+    let quote = attester.attest(report_data)?;
+    check("quote", &quote, QUOTE_BYTES_MAX)?;
+    Ok(quote)
+}
+
+pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, ChannelError> {
+    let collateral = attester.collateral();
+    if let Some(collateral) = &collateral {
+        check("collateral", collateral, COLLATERAL_BYTES_MAX)?;
+    }
+    Ok(collateral)
+}
+
+fn check(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), ChannelError> {
+    match bytes.len() {
+        got if got == 0 || got > wanted => Err(ChannelError::OwnEvidence { part, wanted, got }),
+        _ => Ok(()),
+    }
+}
