@@ -97,7 +97,7 @@ fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize
         SimulatedTee::Sgx => "SGX quote, version 3",
     };
     let debug = if args.debug { "on" } else { "off" };
-    let days = (attester.collateral_until() - attester.issued_at()) / 86_400;
+    let days = (attester.collateral_until() + 1 - attester.issued_at()) / 86_400;
     let files = [
         ("evidence.bin", format!("{kind}, {bytes} bytes, debug {debug}")),
         ("collateral.json", format!("simulated endorsements, good for {days} days")),

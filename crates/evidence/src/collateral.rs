@@ -3,10 +3,7 @@
 //! The object is `QuoteCollateralV3` as dcap-qvl writes it: documents and PEM chains as text,
 //! verbatim because their signatures cover the bytes; signatures and revocation lists in hex.
 
-use alloc::{
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{string::String, vec::Vec};
 
 use serde::Deserialize;
 
@@ -48,10 +45,8 @@ impl Collateral {
             let (limit, got) = (COLLATERAL_LENGTH_MAX, json.len());
             return Err(ParseError::TooLong { subject: "collateral", limit, got });
         }
-        let wire: Wire = serde_json::from_slice(json).map_err(|error| ParseError::Json {
-            subject: "collateral",
-            reason: error.to_string(),
-        })?;
+        let wire: Wire =
+            serde_json::from_slice(json).map_err(|error| ParseError::json("collateral", &error))?;
         Ok(Self {
             pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
             root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,

@@ -1,6 +1,5 @@
 //! How Intel's signed JSON spells bytes and dates.
 
-use alloc::string::ToString;
 use core::{fmt, marker::PhantomData, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de};
@@ -12,8 +11,7 @@ pub(crate) fn document<'a, T: Deserialize<'a>>(
     subject: &'static str,
     text: &'a str,
 ) -> Result<T, ParseError> {
-    serde_json::from_str(text)
-        .map_err(|error| ParseError::Json { subject, reason: error.to_string() })
+    serde_json::from_str(text).map_err(|error| ParseError::json(subject, &error))
 }
 
 /// Exactly `N` bytes in hexadecimal.

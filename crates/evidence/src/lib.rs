@@ -29,5 +29,5 @@ pub mod tcb_info;
 
 pub use appraise::{Appraise, BindingKind, Presented};
 pub use attest::{Attest, AttestError};
-pub use parse_error::ParseError;
+pub use parse_error::{ParseError, foreign_text};
 pub use report_data::ReportData;

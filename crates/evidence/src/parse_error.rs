@@ -1,6 +1,10 @@
 //! Why bytes could not be read as the message they should be.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
+
+/// Longest text of somebody else's that an error repeats, in bytes; serde_json's list of the
+/// fields that it wanted is 260.
+const FOREIGN_TEXT_MAX: usize = 400;
 
 /// The first thing wrong with a message; `subject` names the field or file that was being read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,14 +37,14 @@ pub enum ParseError {
         /// The limit in entries.
         limit: usize,
     },
-    /// Bytes other than zero padding follow the end of the message.
-    #[error("trailing_bytes: {subject} ends at byte {end}, byte {at} is not zero padding")]
+    /// Something other than zeros, or too many of them, follows the end of the message.
+    #[error("trailing_bytes: {subject} ends at byte {end}, byte {at} is not within zero padding")]
     TrailingBytes {
         /// The message.
         subject: &'static str,
         /// Where the message ends.
         end: usize,
-        /// The first offending byte.
+        /// The first byte that is not zero, or beyond the padding that is accepted.
         at: usize,
     },
     /// A length field disagrees with what it measures.
@@ -95,7 +99,28 @@ pub enum ParseError {
     },
 }
 
+/// Text from an unverified message, made fit for an error: cut, and control characters escaped,
+/// because on a terminal they are commands.
+pub fn foreign_text(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        if shown.len() > FOREIGN_TEXT_MAX {
+            shown.push('…');
+            break;
+        }
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 impl ParseError {
+    pub(crate) fn json(subject: &'static str, error: &serde_json::Error) -> Self {
+        ParseError::Json { subject, reason: foreign_text(&error.to_string()) }
+    }
+
     /// Whether an endorsement was absent, rather than present and wrong.
     pub fn is_missing(&self) -> bool {
         matches!(self, ParseError::Missing { .. })

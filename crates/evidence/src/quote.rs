@@ -392,15 +392,11 @@ impl<'a> SignatureData<'a> {
 
 fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     let rest = bytes.get(end..).unwrap_or_default();
-    if let Some(first) = rest.iter().position(|byte| *byte != 0) {
-        return Err(ParseError::TrailingBytes { subject: "quote", end, at: end + first });
+    let zeros = rest.iter().take(PADDING_LENGTH_MAX).take_while(|byte| **byte == 0).count();
+    match zeros == rest.len() {
+        true => Ok(zeros),
+        false => Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros }),
     }
-    if rest.len() > PADDING_LENGTH_MAX {
-        let got = rest.len();
-        let limit = PADDING_LENGTH_MAX;
-        return Err(ParseError::TooLong { subject: "quote padding", limit, got });
-    }
-    Ok(rest.len())
 }
 
 /// `N` bytes at `AT` of an array of `LEN`; that they lie inside is checked when it is compiled.

@@ -21,6 +21,23 @@ fn levels_come_out_highest_first_whatever_order_they_had() {
 }
 
 #[test]
+fn what_a_message_says_is_quoted_short_and_without_control_characters() {
+    let hostile = format!("\u{1b}[2J\r\n{}", "x".repeat(100_000));
+    let escaped = serde_json::to_string(&hostile).unwrap();
+    let errors = [
+        Collateral::parse(format!("{{{escaped}:1}}").as_bytes()).unwrap_err(),
+        Collateral::parse(format!("{{\"pck_crl\":[{escaped}]}}").as_bytes()).unwrap_err(),
+        TcbInfo::parse(&format!("{{{escaped}:1}}")).unwrap_err(),
+        QeIdentity::parse(&format!("{{\"id\":{escaped}}}")).unwrap_err(),
+        TcbInfo::parse(&sgx(&level(1, "\\u001b[2J"))).unwrap_err(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(text.len() < 500 && !text.contains(char::is_control), "{text:?}");
+    }
+}
+
+#[test]
 fn every_status_comes_back_as_it_was_spelled() {
     for status in TcbStatus::ALL {
         let text = sgx(&level(1, status.as_str()));

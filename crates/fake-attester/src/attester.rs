@@ -92,7 +92,8 @@ impl FakeAttester {
 
     /// The last second at which its collateral holds; make it anew with the same seed after that.
     pub fn collateral_until(&self) -> u64 {
-        self.options.issued_at + COLLATERAL_DAYS * DAY
+        // A revocation list ends at its nextUpdate, one second before the documents do.
+        self.options.issued_at + COLLATERAL_DAYS * DAY - 1
     }
 
     fn build(options: Options, fault: Option<Fault>) -> Result<Self, FakeError> {

@@ -30,6 +30,18 @@ fn collateral_issued_later_is_accepted_under_the_same_policy() {
 }
 
 #[test]
+fn collateral_holds_until_its_last_second() {
+    for tee in BOTH {
+        let attester = honest(tee);
+        let (policy, last) = (policy(&attester), attester.collateral_until());
+        let yes = ask(&attester, &policy, last).unwrap();
+        assert_eq!(yes.platform().valid_until, last);
+        let late = ask(&attester, &policy, last + 1).unwrap_err();
+        assert!(matches!(late, Reason::OutsideWindow { .. }), "{late}");
+    }
+}
+
+#[test]
 fn a_production_policy_refuses_a_simulated_root() {
     for tee in BOTH {
         let reason = ask(&honest(tee), &Policy::default(), NOW).unwrap_err();

@@ -22,7 +22,8 @@ pub struct Evidence<'a> {
     /// The CBOR claims of the attested end, where there are any.
     pub claims: Option<&'a [u8]>,
     /// What the report data has to be. With claims and without this, it has to be their SHA-256
-    /// and 32 zero bytes (key binding).
+    /// and 32 zero bytes (key binding). With both, the caller vouches that this value was computed
+    /// over those claims (session binding): nothing here could find out that it was not.
     pub report_data: Option<ReportData>,
 }
 
@@ -127,8 +128,9 @@ pub(crate) struct Case<'a> {
 
 impl Case<'_> {
     fn judge(&self, found: &mut Found) -> Result<Judged, Reason> {
-        self.crl_minimums(&mut found.checks)?;
+        self.root_crl(&mut found.checks)?;
         let platform = self.pck(&mut found.checks)?;
+        self.pck_crl(&mut found.checks)?;
         self.quoting_enclave_signed(&mut found.checks, &platform)?;
         let verdict = self.tcb(&mut found.checks, &platform)?;
         found.tcb_status = Some(verdict.status);

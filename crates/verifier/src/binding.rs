@@ -61,7 +61,11 @@ impl Case<'_> {
         };
         let claims = checks.run(Step::Claims, || {
             let claims = Claims::decode(bytes).map_err(Reason::Claims)?;
-            Ok((claims, "covered by the report data".into()))
+            let detail = match self.evidence.report_data {
+                None => "covered by the report data",
+                Some(_) => "covered by the report data that the caller computed",
+            };
+            Ok((claims, detail.into()))
         })?;
         match &self.policy.config_digest {
             None => checks.skip(Step::ConfigDigest, "the policy names none"),

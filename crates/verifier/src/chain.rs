@@ -3,7 +3,7 @@
 
 use alloc::{format, string::ToString, vec::Vec};
 
-use confide_evidence::{certificate::Certificate, crl::CrlDates};
+use confide_evidence::{certificate::Certificate, crl::CrlDates, foreign_text};
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{
     BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
@@ -55,7 +55,7 @@ pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<
         return Err(Reason::CertificateName {
             subject,
             wanted: role.names()[0],
-            got: certificate.common_name.to_string(),
+            got: foreign_text(certificate.common_name),
         });
     }
     if certificate.has_other_critical_extension {
@@ -100,6 +100,8 @@ pub(crate) fn inside(
 pub(crate) struct Crl<'a> {
     pub(crate) subject: &'static str,
     pub(crate) dates: CrlDates<'a>,
+    /// The last second before nextUpdate, at which webpki takes a list for expired.
+    pub(crate) until: u64,
     list: CertRevocationList<'a>,
 }
 
@@ -111,9 +113,10 @@ impl<'a> Crl<'a> {
         now: UnixTime,
     ) -> Result<Self, Reason> {
         let dates = CrlDates::parse(subject, der)?;
-        inside(subject, dates.this_update, dates.next_update, now)?;
+        let until = dates.next_update.saturating_sub(1);
+        inside(subject, dates.this_update, until, now)?;
         let list = BorrowedCertRevocationList::from_der(der).map_err(|e| refused(subject, e))?;
-        Ok(Self { subject, dates, list: list.into() })
+        Ok(Self { subject, dates, until, list: list.into() })
     }
 
     /// That a certificate of this list's issuer is not on it. The list must have been verified.

@@ -58,7 +58,9 @@ fn trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Compared, 
     if let Some(mrseam) = &wanted.mrseam {
         fields.compare("mrseam", mrseam, report.mr_seam())?;
     }
-    Ok(fields.done(wanted.mrtd.is_evaluated()))
+    // MRTD is the firmware only; kernel, command line and initial file system are in these two.
+    let program = [&wanted.mrtd, &wanted.rtmr1, &wanted.rtmr2];
+    Ok(fields.done(program.into_iter().all(Expect::is_evaluated)))
 }
 
 fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, Reason> {

@@ -258,7 +258,7 @@ impl Rejection {
         &self.0.reason
     }
 
-    /// Every check; those after the failed one were not evaluated.
+    /// Every check; those that had not run when one failed were not evaluated.
     pub fn checks(&self) -> &[Check] {
         &self.0.checks
     }

@@ -90,7 +90,7 @@ fn fingerprint(name: &str) -> Result<[u8; 32], String> {
         return Ok(INTEL_ROOT_SHA256);
     }
     let mut sha256 = [0; 32];
-    let digits = name.strip_prefix("sha256:").unwrap_or(name);
+    let digits = name.strip_prefix("sha256:").unwrap_or_default();
     hex::decode_to_slice(digits, &mut sha256)
         .map_err(|_| format!("roots: wanted `{INTEL_PRODUCTION}` or `sha256:…`, got `{name}`"))?;
     Ok(sha256)

@@ -27,17 +27,17 @@ impl Verdict {
         Self { status: level.tcb_status, advisories: level.advisory_ids.clone() }
     }
 
-    /// Takes in a TDX module or quoting enclave: its being out of date or revoked shows in the
-    /// status, its other statuses do not; its advisories always apply.
+    /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
+    /// counts as out of date; its advisories always apply.
     pub(crate) fn with(mut self, part: &IsvLevel) -> Self {
         use TcbStatus::*;
         self.status = match (part.tcb_status, self.status) {
             (Revoked, _) => Revoked,
-            (OutOfDate | OutOfDateConfigurationNeeded, UpToDate | SwHardeningNeeded) => OutOfDate,
-            (
-                OutOfDate | OutOfDateConfigurationNeeded,
-                ConfigurationNeeded | ConfigurationAndSwHardeningNeeded,
-            ) => OutOfDateConfigurationNeeded,
+            (UpToDate, platform) => platform,
+            (_, UpToDate | SwHardeningNeeded) => OutOfDate,
+            (_, ConfigurationNeeded | ConfigurationAndSwHardeningNeeded) => {
+                OutOfDateConfigurationNeeded
+            }
             (_, platform) => platform,
         };
         for advisory in &part.advisory_ids {
@@ -173,13 +173,14 @@ fn at_least(have: &[u8], wanted: &[u8]) -> bool {
     have.iter().zip(wanted).all(|(have, wanted)| have >= wanted)
 }
 
+/// As Intel's library compares: a wanted bit that the mask clears is met by nothing.
 fn masked<const N: usize>(
     field: &'static str,
     have: &[u8; N],
     wanted: &[u8; N],
     mask: &[u8; N],
 ) -> Result<(), Reason> {
-    let same = (0..N).all(|at| have[at] & mask[at] == wanted[at] & mask[at]);
+    let same = (0..N).all(|at| have[at] & mask[at] == wanted[at]);
     if same { Ok(()) } else { Err(differs(field, wanted, have)) }
 }
 

@@ -56,9 +56,11 @@ fn zero_padding_passes_up_to_its_limit_and_anything_else_is_named() {
     let with = |more: &[u8]| [&made.quote, more].concat();
     assert!(judge.accepts(&with(&[0; PADDING_LENGTH_MAX])));
     let refused = |quote: &[u8]| Quote::parse(quote).unwrap_err();
-    let too_much = refused(&with(&[0; PADDING_LENGTH_MAX + 1]));
-    assert!(matches!(too_much, ParseError::TooLong { subject: "quote padding", .. }));
     let end = made.quote.len();
+    let too_much = refused(&with(&[0; PADDING_LENGTH_MAX + 1]));
+    let at = end + PADDING_LENGTH_MAX;
+    assert_eq!(too_much, ParseError::TrailingBytes { subject: "quote", end, at });
+    assert!(!Reason::Malformed(too_much).is_unjudged());
     let trailing = refused(&with(&[0, 0, 1, 0]));
     assert_eq!(trailing, ParseError::TrailingBytes { subject: "quote", end, at: end + 2 });
     assert!(trailing.to_string().starts_with("trailing_bytes"));

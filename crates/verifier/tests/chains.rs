@@ -4,8 +4,10 @@ mod own_pki;
 
 use std::time::Duration;
 
+use confide_evidence::tcb_info::TcbStatus;
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Policy, Reason, Rejection, Roots, UnixTime, appraise,
+    Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, Roots, UnixTime,
+    appraise,
 };
 use confide_verifier_aws_lc::AwsLc;
 use own_pki::{Made, NOW, Recipe};
@@ -47,6 +49,59 @@ fn revocation_lists_in_each_others_place_are_refused() {
 }
 
 #[test]
+fn a_revocation_list_does_not_pass_before_its_signature_is_verified() {
+    let swapped = judge(&Recipe { swap_crls: true, ..Recipe::default() }).unwrap_err();
+    assert_eq!(outcome(&swapped, "root_crl"), Outcome::NotEvaluated);
+
+    let made = Recipe::default().make();
+    let mut collateral: serde_json::Value = serde_json::from_slice(&made.collateral).unwrap();
+    let mut forged = hex::decode(collateral["pck_crl"].as_str().unwrap()).unwrap();
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    collateral["pck_crl"] = hex::encode(forged).into();
+    let endorsements = Endorsements::parse(collateral.to_string().as_bytes()).unwrap();
+    // What an unverified list says of itself is not compared either.
+    let mut policy = policy(&made);
+    policy.pck_crl.number_min = u64::MAX;
+    let no = appraise(&evidence(&made), &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
+    assert_eq!(outcome(&no, "root_crl"), Outcome::Passed);
+    assert_eq!(outcome(&no, "pck_crl"), Outcome::NotEvaluated);
+    assert_eq!(outcome(&no, "pck_chain"), Outcome::Failed);
+}
+
+#[test]
+fn every_document_ends_at_the_same_second_for_both_ways_to_appraise() {
+    let short = ((2026, 5, 20), (2026, 6, 10));
+    let made = Recipe { crl_life: short, ..Recipe::default() }.make();
+    let endorsements = Endorsements::parse(&made.collateral).unwrap();
+    let (policy, evidence) = (policy(&made), evidence(&made));
+    let verified = endorsements.verify(&policy.roots, at(NOW), &AwsLc).unwrap();
+    // A list has ended at its nextUpdate: from then on there is a newer one.
+    let last = verified.valid_until();
+    assert_eq!(last, 1_781_049_600 - 1);
+    let one = verified.appraise(&evidence, &policy, at(last), &AwsLc).unwrap();
+    assert_eq!(one.platform().valid_until, last);
+    appraise(&evidence, &endorsements, &policy, at(last), &AwsLc).unwrap();
+    for late in [
+        verified.appraise(&evidence, &policy, at(last + 1), &AwsLc).unwrap_err(),
+        appraise(&evidence, &endorsements, &policy, at(last + 1), &AwsLc).unwrap_err(),
+    ] {
+        assert!(matches!(late.reason(), Reason::OutsideWindow { .. }), "{late}");
+    }
+}
+
+#[test]
+fn absurd_times_are_outside_every_window() {
+    let made = Recipe::default().make();
+    let endorsements = Endorsements::parse(&made.collateral).unwrap();
+    for now in [0, 1, u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
+        let no = appraise(&evidence(&made), &endorsements, &policy(&made), at(now), &AwsLc);
+        let no = no.unwrap_err();
+        assert!(matches!(no.reason(), Reason::OutsideWindow { .. }), "{now}: {no}");
+    }
+}
+
+#[test]
 fn a_certificate_with_the_name_of_another_role_is_refused() {
     for rename in [
         ("signer", "Intel SGX PCK Certificate"),
@@ -58,6 +113,14 @@ fn a_certificate_with_the_name_of_another_role_is_refused() {
         let reason = refused(&Recipe { rename, ..Recipe::default() });
         assert!(matches!(reason, Reason::CertificateName { .. }), "{rename:?}: {reason}");
     }
+}
+
+#[test]
+fn what_an_unverified_certificate_calls_itself_cannot_command_a_terminal() {
+    let rename = ("signer", "\u{1b}[2J\u{1b}[31mpassed\r\n");
+    let reason = refused(&Recipe { rename, ..Recipe::default() });
+    assert!(matches!(reason, Reason::CertificateName { .. }), "{reason}");
+    assert!(!reason.to_string().contains(char::is_control), "{reason:?}");
 }
 
 #[test]
@@ -186,6 +249,55 @@ fn revoked_levels_are_refused_whatever_the_policy_accepts() {
 }
 
 #[test]
+fn a_quoting_enclave_that_is_not_up_to_date_makes_the_platform_out_of_date() {
+    for status in ["OutOfDate", "ConfigurationNeeded", "OutOfDateConfigurationNeeded"] {
+        let qe_identity: fn(String) -> String = match status {
+            "OutOfDate" => |text| text.replace("UpToDate", "OutOfDate"),
+            "ConfigurationNeeded" => |text| text.replace("UpToDate", "ConfigurationNeeded"),
+            _ => |text| text.replace("UpToDate", "OutOfDateConfigurationNeeded"),
+        };
+        let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+        assert!(
+            matches!(reason, Reason::TcbStatus { got: TcbStatus::OutOfDate, .. }),
+            "{status}: {reason}"
+        );
+    }
+}
+
+#[test]
+fn a_quoting_enclave_must_match_its_identity_outside_the_mask_too() {
+    // The wanted value has a bit that its mask clears: Intel's library then accepts nothing.
+    for qe_identity in [
+        (|text| text.replace(r#""attributes":"11"#, r#""attributes":"15"#)) as fn(String) -> String,
+        |text| {
+            text.replace(r#""miscselectMask":"FFFFFFFF"#, r#""miscselectMask":"FFFFFF00"#)
+                .replace(r#""miscselect":"00000000"#, r#""miscselect":"00000001"#)
+        },
+        |text| text.replace(r#""attributes":"11"#, r#""attributes":"13"#),
+        |text| text.replace(r#""isvprodid":2"#, r#""isvprodid":1"#),
+        |text| text.replace(r#""isvsvn":4"#, r#""isvsvn":5"#),
+    ] {
+        let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+        assert!(matches!(reason, Reason::Value { .. } | Reason::NoTcbLevel { .. }), "{reason}");
+    }
+}
+
+#[test]
+fn a_platform_below_a_level_in_any_one_component_does_not_reach_it() {
+    for tcb_info in [
+        (|text| text.replacen(r#"{"svn":1}]"#, r#"{"svn":2}]"#, 1)) as fn(String) -> String,
+        |text| text.replacen(r#"[{"svn":1}"#, r#"[{"svn":2}"#, 1),
+        |text| text.replacen(r#""pcesvn":1"#, r#""pcesvn":2"#, 1),
+        |text| text.replacen(r#"[{"svn":0}"#, r#"[{"svn":1}"#, 1),
+        |text| text.replacen(r#"[{"svn":0},{"svn":0}"#, r#"[{"svn":0},{"svn":1}"#, 1),
+        |text| text.replacen(r#"{"svn":0}]"#, r#"{"svn":1}]"#, 1),
+    ] {
+        let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+        assert!(matches!(reason, Reason::NoTcbLevel { .. }), "{reason}");
+    }
+}
+
+#[test]
 fn trust_domain_attributes_that_no_production_domain_has_are_refused() {
     const GOOD: u64 = 1 << 28;
     for td_attributes in [0, GOOD | 1 << 7, GOOD | 1 << 23, GOOD | 1 << 32, GOOD | 1 << 29] {
@@ -209,12 +321,12 @@ fn endorsements_verified_once_judge_as_those_verified_each_time() {
     let one = verified.appraise(&evidence, &policy, at(NOW), &AwsLc).unwrap();
     let other = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
     assert_eq!(one.checks(), other.checks());
-    let end = verified.valid_until();
-    verified.appraise(&evidence, &policy, at(end), &AwsLc).unwrap_err();
-    let late = verified.appraise(&evidence, &policy, at(end + 1), &AwsLc).unwrap_err();
-    assert!(matches!(late.reason(), Reason::OutsideWindow { .. }));
     let production = verified.appraise(&evidence, &Policy::default(), at(NOW), &AwsLc);
     assert!(matches!(production.unwrap_err().reason(), Reason::UntrustedRoot { .. }));
+}
+
+fn outcome(no: &Rejection, name: &str) -> Outcome {
+    no.checks().iter().find(|check| check.name == name).unwrap().outcome
 }
 
 fn refused(recipe: &Recipe) -> Reason {

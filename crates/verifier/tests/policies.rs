@@ -29,6 +29,8 @@ fn unknown_keys_are_errors_at_every_depth() {
         "tcb_status = 3",
         "roots = []",
         "roots = [\"intel\"]",
+        "roots = [\"44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3\"]",
+        "roots = [\"sha256:44a0\"]",
         "config_digest = \"00\"",
         "advisories = [\"CVE-2024-1\"]",
         "[workload.tdx]\nmrtd = \"dangerous-any\"",
@@ -74,6 +76,39 @@ fn a_workload_is_named_only_with_measurements_and_report_data() {
     let mut any = Policy::from_toml(&any).unwrap();
     any.report_data = Some(Expect::Exactly([0; 64]));
     assert_eq!(judge(&any).unwrap().scope(), Scope::Platform);
+}
+
+#[test]
+fn firmware_alone_names_no_program() {
+    for (register, scope) in [
+        ("rtmr0", Scope::Workload),
+        ("rtmr1", Scope::Platform),
+        ("rtmr2", Scope::Platform),
+        ("rtmr3", Scope::Workload),
+    ] {
+        let mut policy = Policy::from_toml(&workload("aa")).unwrap();
+        policy.report_data = Some(Expect::Exactly([0; 64]));
+        let tdx = policy.workload.as_mut().unwrap().tdx.as_mut().unwrap();
+        match register {
+            "rtmr0" => tdx.rtmr0 = Expect::DangerousAny,
+            "rtmr1" => tdx.rtmr1 = Expect::DangerousAny,
+            "rtmr2" => tdx.rtmr2 = Expect::DangerousAny,
+            _ => tdx.rtmr3 = Expect::DangerousAny,
+        }
+        assert_eq!(judge(&policy).unwrap().scope(), scope, "{register}");
+    }
+}
+
+#[test]
+fn an_empty_list_of_reference_values_accepts_nothing() {
+    for text in ["tcb_status = []", "report_data = []"] {
+        judge(&Policy::from_toml(text).unwrap()).unwrap_err();
+    }
+    let empty = workload("aa").replace(&format!("\"{}\"", "aa".repeat(48)), "[]");
+    let refused = judge(&Policy::from_toml(&empty).unwrap()).unwrap_err();
+    assert!(matches!(refused, Reason::Value { field: "mrtd", .. }), "{refused}");
+    let upper = Policy::from_toml(&workload("AA")).unwrap();
+    judge(&upper).unwrap();
 }
 
 #[test]
