@@ -19,7 +19,7 @@ const CURVE_POINTS_MAX: usize = 160;
 const COLOURS: usize = 6;
 
 const WIDTH: f64 = 420.0;
-const LEFT: f64 = 56.0;
+const LEFT: f64 = 78.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 10.0;
 const PLOT: f64 = 170.0;
