@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -62,7 +63,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let path = args.out.join("evidence.bin");
     fs::write(&path, &evidence)
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
-    print!("{}", summary(&args, tee, &attester, evidence.len()));
+    io::stdout()
+        .write_all(summary(&args, tee, &attester, evidence.len()).as_bytes())
+        .map_err(|error| CliError::new(format!("cannot say what was written: {error}")))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -217,6 +217,7 @@ fn yes(appraised: &Appraised) -> String {
     };
     let scope = match (appraised.scope(), passed("measurements"), passed("report_data")) {
         (Scope::Workload, ..) => "platform and workload",
+        _ if appraised.is_debug() => "the platform only: the host can change the program at will",
         (_, false, _) => "the platform only: which program runs there was not checked",
         (_, true, false) => "the platform only: that the program spoke here was not checked",
         (_, true, true) => {

@@ -7,7 +7,7 @@ use alloc::{string::String, vec::Vec};
 
 use serde::Deserialize;
 
-use crate::ParseError;
+use crate::{ParseError, json};
 
 /// Longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
 /// processor family may grow.
@@ -40,13 +40,12 @@ pub struct Collateral {
 
 impl Collateral {
     /// Reads the JSON object; an absent or empty endorsement is [`ParseError::Missing`].
-    pub fn parse(json: &[u8]) -> Result<Self, ParseError> {
-        if json.len() > COLLATERAL_LENGTH_MAX {
-            let (limit, got) = (COLLATERAL_LENGTH_MAX, json.len());
+    pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
+        if document.len() > COLLATERAL_LENGTH_MAX {
+            let (limit, got) = (COLLATERAL_LENGTH_MAX, document.len());
             return Err(ParseError::TooLong { subject: "collateral", limit, got });
         }
-        let wire: Wire =
-            serde_json::from_slice(json).map_err(|error| ParseError::json("collateral", &error))?;
+        let wire: Wire = json::document("collateral", document)?;
         Ok(Self {
             pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
             root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,

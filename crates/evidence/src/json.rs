@@ -9,9 +9,13 @@ use crate::ParseError;
 /// A whole document, with nothing after it.
 pub(crate) fn document<'a, T: Deserialize<'a>>(
     subject: &'static str,
-    text: &'a str,
+    text: &'a [u8],
 ) -> Result<T, ParseError> {
-    serde_json::from_str(text).map_err(|error| ParseError::json(subject, &error))
+    // serde would read a list as well, by the order of the fields.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(ParseError::Text { subject, wanted: "a JSON object" });
+    }
+    serde_json::from_slice(text).map_err(|error| ParseError::json(subject, &error))
 }
 
 /// Exactly `N` bytes in hexadecimal.

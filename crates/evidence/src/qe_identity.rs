@@ -44,7 +44,7 @@ pub struct QeIdentity {
 impl QeIdentity {
     /// Reads the JSON; the levels come out in descending order whatever order they had.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let wire: Wire = json::document("QE identity", text)?;
+        let wire: Wire = json::document("QE identity", text.as_bytes())?;
         if wire.version != 2 {
             return Err(ParseError::Unsupported {
                 subject: "QE identity version",

@@ -114,7 +114,7 @@ pub struct TcbInfo {
 impl TcbInfo {
     /// Reads the JSON; the levels come out in descending order whatever order they had.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let wire: Wire = json::document("TCB info", text)?;
+        let wire: Wire = json::document("TCB info", text.as_bytes())?;
         let tee = match (wire.id, wire.tdx_module.is_some()) {
             (WireId::Sgx, false) if wire.tdx_module_identities.is_empty() => Tee::Sgx,
             (WireId::Tdx, true) => Tee::Tdx,

@@ -21,6 +21,17 @@ fn levels_come_out_highest_first_whatever_order_they_had() {
 }
 
 #[test]
+fn a_list_of_values_is_no_document() {
+    let fields = serde_json::to_string(&["00"; 10]).unwrap();
+    for list in [fields.as_str(), "[]", "", " ", "1", "\"\"", "null"] {
+        let wanted = "a JSON object";
+        let error = Collateral::parse(list.as_bytes()).unwrap_err();
+        assert_eq!(error, ParseError::Text { subject: "collateral", wanted });
+        assert!(matches!(TcbInfo::parse(list), Err(ParseError::Text { .. })), "{list}");
+    }
+}
+
+#[test]
 fn what_a_message_says_is_quoted_short_and_without_control_characters() {
     let hostile = format!("\u{1b}[2J\r\n{}", "x".repeat(100_000));
     let escaped = serde_json::to_string(&hostile).unwrap();

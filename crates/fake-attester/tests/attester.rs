@@ -50,6 +50,20 @@ fn a_saved_attester_loads_as_the_same() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn the_seed_is_readable_by_its_owner_only_even_in_a_file_that_was_there() {
+    use std::{fs, os::unix::fs::PermissionsExt};
+    let dir = scratch("private");
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join(STATE_FILE);
+    fs::write(&path, "").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    attester(Tee::Tdx).save(&dir).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn a_state_that_is_not_ours_is_refused() {
     let dir = scratch("foreign");

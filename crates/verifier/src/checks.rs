@@ -95,6 +95,8 @@ const NAMES: [&str; 25] = [
     "evidence_age",
 ];
 
+const _: () = assert!(Step::EvidenceAge as usize + 1 == NAMES.len(), "a name for each step");
+
 /// The list while it is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Checks(Vec<Check>);

@@ -110,6 +110,9 @@ pub(crate) fn qe_level<'a>(
 ) -> Result<&'a IsvLevel, Reason> {
     masked("QE MISCSELECT", report.misc_select(), &identity.miscselect, &identity.miscselect_mask)?;
     masked("QE ATTRIBUTES", report.attributes(), &identity.attributes, &identity.attributes_mask)?;
+    if report.is_debug() {
+        return Err(differs("QE ATTRIBUTES", &identity.attributes, report.attributes()));
+    }
     if report.mr_signer() != &identity.mrsigner {
         return Err(differs("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
     }

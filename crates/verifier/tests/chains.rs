@@ -283,6 +283,14 @@ fn a_quoting_enclave_must_match_its_identity_outside_the_mask_too() {
 }
 
 #[test]
+fn a_quoting_enclave_in_debug_mode_is_refused_even_where_its_identity_does_not_look() {
+    let blind: fn(String) -> String = |text| text.replace("FBFFFFFF", "F9FFFFFF");
+    judge(&Recipe { qe_identity: blind, ..Recipe::default() }).unwrap();
+    let reason = refused(&Recipe { qe_identity: blind, qe_attributes: 0x13, ..Recipe::default() });
+    assert!(matches!(reason, Reason::Value { field: "QE ATTRIBUTES", .. }), "{reason}");
+}
+
+#[test]
 fn a_platform_below_a_level_in_any_one_component_does_not_reach_it() {
     for tcb_info in [
         (|text| text.replacen(r#"{"svn":1}]"#, r#"{"svn":2}]"#, 1)) as fn(String) -> String,

@@ -100,6 +100,20 @@ fn firmware_alone_names_no_program() {
 }
 
 #[test]
+fn a_program_whose_memory_the_host_can_change_is_not_the_one_that_was_measured() {
+    let made = Recipe { td_attributes: 1 << 28 | 1, ..Recipe::default() }.make();
+    let mut policy = Policy::from_toml(&workload("aa")).unwrap();
+    policy.report_data = Some(Expect::Exactly([0; 64]));
+    policy.dangerous_accept_debug = true;
+    policy.roots = Roots::custom(&made.root_der);
+    let endorsements = Endorsements::parse(&made.collateral).unwrap();
+    let evidence = Evidence { quote: &made.quote, claims: None, report_data: None };
+    let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
+    assert!(yes.is_debug());
+    assert_eq!(yes.scope(), Scope::Platform);
+}
+
+#[test]
 fn an_empty_list_of_reference_values_accepts_nothing() {
     for text in ["tcb_status = []", "report_data = []"] {
         judge(&Policy::from_toml(text).unwrap()).unwrap_err();

@@ -40,6 +40,8 @@ pub(crate) struct Recipe {
     pub(crate) tcb_info: fn(String) -> String,
     pub(crate) qe_identity: fn(String) -> String,
     pub(crate) td_attributes: u64,
+    /// Lowest byte of the quoting enclave's attributes.
+    pub(crate) qe_attributes: u8,
 }
 
 impl Default for Recipe {
@@ -61,6 +63,7 @@ impl Default for Recipe {
             tcb_info: |text| text,
             qe_identity: |text| text,
             td_attributes: 1 << 28,
+            qe_attributes: 0x11,
         }
     }
 }
@@ -131,7 +134,7 @@ impl Recipe {
             collateral["pck_certificate_chain"] = pem(chain).into();
         }
         Made {
-            quote: quote(self.td_attributes, &pck_key, pem(self.quote_chain).as_bytes()),
+            quote: self.quote(&pck_key, pem(self.quote_chain).as_bytes()),
             collateral: serde_json::to_vec(&collateral).unwrap(),
             root_der: root_certificate.der().to_vec(),
         }
@@ -188,46 +191,46 @@ impl Recipe {
         };
         params.signed_by(issuer).unwrap().der().to_vec()
     }
-}
 
-fn quote(td_attributes: u64, pck_key: &KeyPair, chain: &[u8]) -> Vec<u8> {
-    let attestation_key = KeyPair::generate().unwrap();
-    let mut signed = Vec::new();
-    signed.extend([4, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0]);
-    signed.extend(confide_evidence::quote::INTEL_QE_VENDOR_ID);
-    signed.extend([0; 20]);
-    let mut body = [0; 584];
-    body[120..128].copy_from_slice(&td_attributes.to_le_bytes());
-    body[136..184].fill(0xaa);
-    signed.extend(body);
+    fn quote(&self, pck_key: &KeyPair, chain: &[u8]) -> Vec<u8> {
+        let attestation_key = KeyPair::generate().unwrap();
+        let mut signed = Vec::new();
+        signed.extend([4, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0]);
+        signed.extend(confide_evidence::quote::INTEL_QE_VENDOR_ID);
+        signed.extend([0; 20]);
+        let mut body = [0; 584];
+        body[120..128].copy_from_slice(&self.td_attributes.to_le_bytes());
+        body[136..184].fill(0xaa);
+        signed.extend(body);
 
-    let point = attestation_key.public_key_raw();
-    let auth_data = [0x5a; 32];
-    let mut qe_report = [0; 384];
-    qe_report[48] = 0x11;
-    qe_report[128..160].fill(7);
-    qe_report[256] = 2;
-    qe_report[258] = 4;
-    let bound = digest(&SHA256, &[&point[1..], &auth_data].concat());
-    qe_report[320..352].copy_from_slice(bound.as_ref());
+        let point = attestation_key.public_key_raw();
+        let auth_data = [0x5a; 32];
+        let mut qe_report = [0; 384];
+        qe_report[48] = self.qe_attributes;
+        qe_report[128..160].fill(7);
+        qe_report[256] = 2;
+        qe_report[258] = 4;
+        let bound = digest(&SHA256, &[&point[1..], &auth_data].concat());
+        qe_report[320..352].copy_from_slice(bound.as_ref());
 
-    let mut inner = Vec::new();
-    inner.extend(qe_report);
-    inner.extend(sign(pck_key, &qe_report));
-    inner.extend(32_u16.to_le_bytes());
-    inner.extend(auth_data);
-    inner.extend(5_u16.to_le_bytes());
-    inner.extend((chain.len() as u32).to_le_bytes());
-    inner.extend(chain);
+        let mut inner = Vec::new();
+        inner.extend(qe_report);
+        inner.extend(sign(pck_key, &qe_report));
+        inner.extend(32_u16.to_le_bytes());
+        inner.extend(auth_data);
+        inner.extend(5_u16.to_le_bytes());
+        inner.extend((chain.len() as u32).to_le_bytes());
+        inner.extend(chain);
 
-    let mut data = sign(&attestation_key, &signed);
-    data.extend(&point[1..]);
-    data.extend(6_u16.to_le_bytes());
-    data.extend((inner.len() as u32).to_le_bytes());
-    data.extend(inner);
-    signed.extend((data.len() as u32).to_le_bytes());
-    signed.extend(data);
-    signed
+        let mut data = sign(&attestation_key, &signed);
+        data.extend(&point[1..]);
+        data.extend(6_u16.to_le_bytes());
+        data.extend((inner.len() as u32).to_le_bytes());
+        data.extend(inner);
+        signed.extend((data.len() as u32).to_le_bytes());
+        signed.extend(data);
+        signed
+    }
 }
 
 /// The content of Intel's extension, with every security version 1.
