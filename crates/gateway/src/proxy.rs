@@ -14,7 +14,7 @@ use crate::{
     Configuration, Limits, Upstream, WELL_KNOWN_PATH,
     answer::{self, AnswerBody},
     body::{BodyFault, Guarded, fault_behind},
-    hop::remove_hop_by_hop,
+    hop::{codings_are_undone, end_is_marked, remove_hop_by_hop},
 };
 
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
@@ -51,6 +51,9 @@ impl Proxy {
     /// Answers one request; what goes wrong is an answer too, unless the answer already began.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
         if request.uri().path() == WELL_KNOWN_PATH {
+            if !matches!(*request.method(), Method::GET | Method::HEAD) {
+                return Refused::Method.into_response();
+            }
             return answer::json(StatusCode::OK, self.description.clone());
         }
         let (method, version) = (request.method().clone(), request.version());
@@ -70,8 +73,12 @@ impl Proxy {
 
     fn outgoing(&self, request: Request<Incoming>) -> Result<Request<Guarded<Incoming>>, Refused> {
         let (mut head, body) = request.into_parts();
-        if head.method == Method::CONNECT {
-            return Err(Refused::Connect);
+        // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
+        if matches!(head.method, Method::CONNECT | Method::TRACE) {
+            return Err(Refused::Method);
+        }
+        if !codings_are_undone(&head.headers) {
+            return Err(Refused::Coding);
         }
         let limit = self.limits.request_body_bytes;
         if body.size_hint().lower() > limit {
@@ -100,7 +107,7 @@ impl Proxy {
             Ok(Err(error)) => return Err(Refused::from_client(&error)),
             Err(_) => return Err(Refused::Slow),
         };
-        if ends_with_the_connection(&response, method) {
+        if !end_is_marked(&response, method) {
             return Err(Refused::Unframed);
         }
         let (mut head, body) = response.into_parts();
@@ -117,25 +124,10 @@ fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(bare).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether the body ends where the connection does (RFC 9112 section 6.3, last rule): then the
-/// upstream's death looks like a complete answer.
-fn ends_with_the_connection(response: &Response<Incoming>, method: &Method) -> bool {
-    let bodiless = method == Method::HEAD
-        || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let body = response.body();
-    let chunked = response
-        .headers()
-        .get_all(header::TRANSFER_ENCODING)
-        .iter()
-        .next_back()
-        .is_some_and(|codings| codings.as_bytes().to_ascii_lowercase().ends_with(b"chunked"));
-    let framed = chunked || body.size_hint().exact().is_some();
-    !bodiless && !framed && !body.is_end_stream()
-}
-
 /// Why a request got an answer of the gateway instead of the upstream's.
 enum Refused {
-    Connect,
+    Method,
+    Coding,
     TooLong { limit: u64 },
     BodyPaused,
     BodyBroken,
@@ -161,9 +153,16 @@ impl Refused {
     fn into_response(self) -> Response<AnswerBody> {
         let too_long;
         let (status, code, message) = match self {
-            Refused::Connect => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "CONNECT is not proxied")
-            }
+            Refused::Method => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this method is not proxied, or not for this path",
+            ),
+            Refused::Coding => (
+                StatusCode::NOT_IMPLEMENTED,
+                "transfer_coding",
+                "request body is not readable: wanted no transfer coding but chunked",
+            ),
             Refused::TooLong { limit } => {
                 too_long = format!("request body is too long: wanted at most {limit} bytes");
                 (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", too_long.as_str())
@@ -193,7 +192,7 @@ impl Refused {
             Refused::Unframed => (
                 StatusCode::BAD_GATEWAY,
                 "upstream_unframed",
-                "upstream gave its answer no length, so its end could not be told from its death",
+                "upstream framed its answer so that its end could not be told from its death",
             ),
             // HTTP/1.0 has no chunks: a stream that broke would look complete.
             Refused::OldVersion => (

@@ -462,3 +462,126 @@ async fn an_answer_that_outlasts_the_drain_deadline_is_cut_and_looks_cut() {
     assert_eq!(within(gateway.ended).await.unwrap(), Drained::Cut(1));
     assert_eq!(read_to_end(&mut client).await, "");
 }
+
+#[tokio::test]
+async fn codings_that_are_not_undone_are_not_passed_off_as_plain() {
+    for coding in ["xchunked", "gzip, chunked", "gzip\r\ntransfer-encoding: chunked"] {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+        let upstream = upstream_saying(Box::leak(answer.into_boxed_str())).await;
+        let gateway = gateway(upstream, Limits::default()).await;
+        let got = exchange(gateway.address, GET_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\ntransfer-encoding: {coding}\r\n\r\n\
+             2\r\nok\r\n0\r\n\r\n"
+        );
+        let got = exchange(gateway.address, &request).await;
+        let status = got.get(..13).unwrap_or_default();
+        assert!(["HTTP/1.1 501 ", "HTTP/1.1 400 "].contains(&status), "{coding}: {got}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_changes_protocols_unasked_is_a_502() {
+    let answer = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
+    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
+}
+
+#[tokio::test]
+async fn interim_answers_are_not_taken_for_the_answer() {
+    let answer = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n\
+                  HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 200 ") && got.ends_with("\r\n\r\nok"), "{got}");
+}
+
+#[tokio::test]
+async fn what_would_echo_keys_or_has_no_body_to_take_is_refused() {
+    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    for (start, fields) in [
+        ("TRACE /v1/models", "authorization: Bearer k\r\n"),
+        ("POST /.well-known/confide", "content-length: 0\r\n"),
+    ] {
+        let request = format!("{start} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{fields}\r\n");
+        let got = exchange(gateway.address, &request).await;
+        assert!(got.starts_with("HTTP/1.1 405 ") && !got.contains("Bearer"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_written_twice_is_passed_on_once() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            let _ = saw.send(read_until(&mut stream, "hello").await);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok";
+            let _ = stream.write_all(answer).await;
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let request = "POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 5\r\n\
+                   content-length: 5\r\n\r\nhello";
+    let got = exchange(gateway.address, request).await;
+    if got.starts_with("HTTP/1.1 200 ") {
+        let forwarded = seen.recv().await.unwrap();
+        assert_eq!(forwarded.matches("content-length").count(), 1, "{forwarded}");
+        assert_eq!(got.matches("content-length").count(), 1, "{got}");
+    } else {
+        assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
+    }
+    let request = request.replacen(": 5", ": 6", 1);
+    let got = exchange(gateway.address, &request).await;
+    assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_end_of_the_request_is_passed_on() {
+    let early = "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 4\r\n\r\nbusy";
+    let upstream = upstream(move |mut stream| async move {
+        read_until(&mut stream, "\r\n\r\n").await;
+        let _ = stream.write_all(early.as_bytes()).await;
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let head = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10000000\r\n\r\nthe beginning";
+    let mut client = ask(gateway.address, head).await;
+    let got = read_until(&mut client, "busy").await;
+    assert!(got.starts_with("HTTP/1.1 429 ") && got.ends_with("busy"), "{got}");
+}
+
+#[tokio::test]
+async fn only_what_was_asked_for_leaves_the_gateway_whatever_the_target_says() {
+    let (saw, mut seen) = mpsc::unbounded_channel();
+    let upstream = upstream(move |mut stream| {
+        let saw = saw.clone();
+        async move {
+            saw.send(read_until(&mut stream, "\r\n\r\n").await).unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let request = "GET http://elsewhere.example:81/v1/models?x HTTP/1.1\r\n\
+                   host: elsewhere.example:81\r\nhost: second.example\r\nupgrade: websocket\r\n\
+                   connection: close, upgrade\r\nexpect: 100-continue\r\n\r\n";
+    let got = exchange(gateway.address, request).await;
+    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    let forwarded = seen.recv().await.unwrap();
+    assert!(forwarded.starts_with("GET /v1/models?x HTTP/1.1\r\n"), "{forwarded}");
+    assert_eq!(forwarded.matches("host:").count(), 1, "{forwarded}");
+    for gone in ["elsewhere", "second", "upgrade", "expect"] {
+        assert!(!forwarded.contains(gone), "{forwarded}");
+    }
+    let long = format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "x".repeat(70_000));
+    let got = exchange(gateway.address, &long).await;
+    assert!(got.starts_with("HTTP/1.1 4"), "{got}");
+}
