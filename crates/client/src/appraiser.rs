@@ -42,15 +42,19 @@ impl Accepted {
     ///
     /// The attested end's own word counts only where the root is production, the memory closed to
     /// the host, and program and configuration those that the policy names.
-    pub fn guarantee(&self) -> &str {
-        match (self.verdict.root().kind, self.verdict.claims()) {
+    pub fn guarantee(&self) -> &'static str {
+        match self.verdict.root().kind {
             _ if self.simulated => "none (simulated)",
-            (RootKind::Custom, _) => "none (custom root)",
+            RootKind::Custom => "none (custom root)",
             _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
             _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
-            (_, Some(claims)) => &claims.guarantee,
-            (_, None) => "none (no claims)",
+            _ => believed(self.claimed_guarantee()),
         }
+    }
+
+    /// What the attested end says of itself, whatever that is worth.
+    pub fn claimed_guarantee(&self) -> Option<&str> {
+        self.verdict.claims().map(|claims| claims.guarantee.as_str())
     }
 
     /// Unix seconds after which the claims, or the endorsements that they rest on, have run out.
@@ -58,6 +62,14 @@ impl Accepted {
         let endorsed = self.verdict.platform().valid_until;
         self.verdict.claims().map_or(endorsed, |claims| claims.not_after.min(endorsed))
     }
+}
+
+/// The claims that have a meaning here: an attested end does not word its own guarantee.
+const CLAIMS_KNOWN: [&str; 2] = ["operator is outside the TEE", "gateway only"];
+
+fn believed(claim: Option<&str>) -> &'static str {
+    let Some(claim) = claim else { return "none (no claims)" };
+    CLAIMS_KNOWN.into_iter().find(|known| *known == claim).unwrap_or("none (unknown claim)")
 }
 
 /// Why evidence was not accepted.
@@ -227,5 +239,20 @@ impl List {
         let CrlDates { issuer, this_update, number, .. } = CrlDates::parse(subject, der)?;
         let is = CrlMinimum { number_min: number, issued_min: this_update };
         Ok(Self { issuer: issuer.to_vec(), is })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::believed;
+
+    #[test]
+    fn an_attested_end_does_not_word_its_own_guarantee() {
+        assert_eq!(believed(Some("gateway only")), "gateway only");
+        assert_eq!(believed(Some("operator is outside the TEE")), "operator is outside the TEE");
+        for other in ["none", "", "perfect secrecy", "operator is outside the TEE!"] {
+            assert_eq!(believed(Some(other)), "none (unknown claim)", "{other}");
+        }
+        assert_eq!(believed(None), "none (no claims)");
     }
 }

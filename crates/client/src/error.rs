@@ -61,6 +61,22 @@ pub enum ClientError {
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]
     Http(#[source] hyper::Error),
+    /// A later connection promises something else than the first: what was told is no longer so.
+    #[error("guarantee has changed since the start: wanted {wanted}, got {got}")]
+    GuaranteeChanged {
+        /// What the first connection's evidence said.
+        wanted: String,
+        /// What this one's says.
+        got: String,
+    },
+    /// An origin that cannot be allowed.
+    #[error("origin `{origin}` is not usable: wanted {wanted}")]
+    Origin {
+        /// The origin as it was given.
+        origin: String,
+        /// What an origin has to be.
+        wanted: &'static str,
+    },
     /// A request that cannot be sent.
     #[error("request is not usable: {0}")]
     Request(#[source] http::Error),
@@ -81,7 +97,8 @@ impl ClientError {
     /// Whom to turn to.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Url { .. } | Self::Request(_) => Blame::Local,
+            Self::Url { .. } | Self::Origin { .. } | Self::Request(_) => Blame::Local,
+            Self::GuaranteeChanged { .. } => Blame::Evidence,
             Self::Channel { source, .. } => blame_channel(source),
             _ => Blame::Network,
         }
@@ -89,7 +106,11 @@ impl ClientError {
 
     /// The check that failed, where evidence is to blame: a name that a policy's author knows.
     pub fn failed_check(&self) -> Option<&str> {
-        let Self::Channel { source, .. } = self else { return None };
+        let source = match self {
+            Self::Channel { source, .. } => source,
+            Self::GuaranteeChanged { .. } => return Some("guarantee"),
+            _ => return None,
+        };
         match source {
             ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
             ChannelError::NoEvidence

@@ -1,9 +1,10 @@
 //! Header fields that speak of one connection only (RFC 9110 section 7.6.1).
 
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, Method, Response, StatusCode,
     header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE},
 };
+use http_body::Body;
 
 const HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
@@ -35,6 +36,28 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in &HOP_BY_HOP {
         headers.remove(name);
     }
+}
+
+/// Whether the only transfer coding is `chunked`, or there is none. Nobody here undoes another, and
+/// without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
+pub(crate) fn codings_are_undone(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(only), None) => only.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"),
+        _ => false,
+    }
+}
+
+/// Whether the end of an answer can be told from the death of its sender. It cannot where the body
+/// ends with the connection (RFC 9112 section 6.3, last rule), nor after a change of protocols.
+pub(crate) fn end_is_marked<B: Body>(answer: &Response<B>, method: &Method) -> bool {
+    let (status, headers, body) = (answer.status(), answer.headers(), answer.body());
+    let bodiless = method == Method::HEAD
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || body.is_end_stream();
+    let framed = headers.contains_key(TRANSFER_ENCODING) || body.size_hint().exact().is_some();
+    !status.is_informational() && codings_are_undone(headers) && (bodiless || framed)
 }
 
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
@@ -81,5 +104,20 @@ mod tests {
         headers.insert(CONTENT_LENGTH, "5".parse().unwrap());
         remove_hop_by_hop(&mut headers);
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn only_chunked_is_undone() {
+        let undone = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(TRANSFER_ENCODING, value.parse().unwrap());
+            }
+            codings_are_undone(&headers)
+        };
+        assert!(undone(&[]) && undone(&["chunked"]) && undone(&["Chunked "]));
+        for other in [&["gzip"][..], &["gzip, chunked"], &["xchunked"], &["gzip", "chunked"]] {
+            assert!(!undone(other), "{other:?}");
+        }
     }
 }

@@ -11,8 +11,10 @@ mod endpoint;
 mod error;
 mod hop;
 mod limits;
+mod origin;
 mod pool;
 mod proxy;
+mod stall;
 
 pub use appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use causes::with_causes;
@@ -24,5 +26,6 @@ pub use connector::{
 pub use endpoint::Endpoint;
 pub use error::{Blame, ClientError};
 pub use limits::Limits;
+pub use origin::Origins;
 pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};
 pub use proxy::{Drained, serve};

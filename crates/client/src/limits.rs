@@ -28,6 +28,9 @@ pub struct Limits {
     pub local_connections: usize,
     /// From accepting a local connection, or its last answer, to the head of a request.
     pub local_idle: Duration,
+    /// The longest time a local client may refuse to read before its connection is given up: it
+    /// holds an attested connection meanwhile.
+    pub write_stall: Duration,
     /// Request line and header fields together, in bytes.
     pub head_bytes: usize,
     /// After the signal to stop: how long running answers may take.
@@ -47,6 +50,7 @@ impl Default for Limits {
             age_max: Duration::from_secs(900),
             local_connections: 256,
             local_idle: Duration::from_secs(300),
+            write_stall: Duration::from_secs(60),
             head_bytes: 64 * 1024,
             drain: Duration::from_secs(20),
         }

@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -21,7 +21,8 @@ use crate::{Appraised, ClientError, ConnectTimings, Connection, Connector, Limit
 /// Requests over kept connections to one attested end.
 ///
 /// Every new connection is appraised. One whose claims have run out, or that is older than
-/// [`Limits::age_max`], is dropped before the next request, never used silently.
+/// [`Limits::age_max`], is dropped before the next request, never used silently. One that promises
+/// something else than the first did is refused.
 pub struct HttpClient {
     shared: Arc<Shared>,
 }
@@ -33,6 +34,7 @@ struct Shared {
     host: HeaderValue,
     limits: Limits,
     clock: fn() -> u64,
+    first: OnceLock<Appraised>,
     latest: Mutex<Option<Appraised>>,
 }
 
@@ -64,6 +66,7 @@ impl HttpClient {
                 host,
                 limits,
                 clock,
+                first: OnceLock::new(),
                 latest: Mutex::new(None),
             }),
         }
@@ -137,6 +140,7 @@ impl Shared {
     async fn connect(&self) -> Result<Connection, ClientError> {
         let connection = self.connector.connect().await?;
         if let Some(appraised) = connection.appraised() {
+            self.keeps_the_promise(appraised)?;
             *lock(&self.latest) = Some(appraised.clone());
         }
         let timings = connection.timings();
@@ -148,6 +152,19 @@ impl Shared {
             "connection opened"
         );
         Ok(connection)
+    }
+
+    /// A policy may admit several configurations; whoever was told one guarantee keeps it.
+    fn keeps_the_promise(&self, appraised: &Appraised) -> Result<(), ClientError> {
+        let first = self.first.get_or_init(|| appraised.clone());
+        let promise = |by: &Appraised| (by.guarantee(), by.claimed_guarantee().map(str::to_owned));
+        if promise(first) == promise(appraised) {
+            return Ok(());
+        }
+        let told = |by: &Appraised| {
+            format!("`{}` (claimed: `{}`)", by.guarantee(), by.claimed_guarantee().unwrap_or("-"))
+        };
+        Err(ClientError::GuaranteeChanged { wanted: told(first), got: told(appraised) })
     }
 
     /// The connection used last that may still be used; those that may not are dropped.

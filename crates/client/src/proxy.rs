@@ -22,8 +22,11 @@ use tokio::{
 };
 
 use crate::{
-    AnswerBody, Blame, ClientError, HttpClient, Limits, hop::remove_hop_by_hop, streamed_body,
-    with_causes,
+    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
+    hop::{codings_are_undone, end_is_marked, remove_hop_by_hop},
+    origin::{self, Sender},
+    stall::StallGuard,
+    streamed_body, with_causes,
 };
 
 /// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
@@ -43,14 +46,15 @@ pub enum Drained {
 /// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
 ///
 /// Adds nothing to a request and keeps nothing of it. An answer that breaks off reaches the local
-/// client as a broken stream.
+/// client as a broken stream. A request of a web page is refused unless `origins` has its origin.
 pub async fn serve(
     listener: TcpListener,
     client: Arc<HttpClient>,
+    origins: Origins,
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let names = LocalNames::of(&listener);
+    let local = Local { client, names: LocalNames::of(&listener), origins: Arc::new(origins) };
     let slots = Arc::new(Semaphore::new(limits.local_connections));
     let (closing, _) = watch::channel(());
     let mut connections = JoinSet::new();
@@ -67,7 +71,7 @@ pub async fn serve(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (accepted, slot) = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let local = Local { client: client.clone(), names };
+                    let local = local.clone();
                     let closing = closing.subscribe();
                     connections.spawn(async move {
                         connection(stream, local, limits, closing).await;
@@ -102,6 +106,7 @@ async fn connection(
 ) {
     // A token is a small write: without this each would wait for the acknowledgement of the last.
     let _ = stream.set_nodelay(true);
+    let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request| {
         let local = local.clone();
         async move { Ok::<_, Infallible>(local.answer(request).await) }
@@ -111,7 +116,7 @@ async fn connection(
             .timer(TokioTimer::new())
             .header_read_timeout(limits.local_idle)
             .max_header_size(limits.head_bytes)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(stream, service)
     );
     let mut stopping = false;
     loop {
@@ -134,39 +139,80 @@ async fn connection(
 struct Local {
     client: Arc<HttpClient>,
     names: LocalNames,
+    origins: Arc<Origins>,
 }
 
 impl Local {
     async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
-        if request.method() == Method::CONNECT {
-            let message = "CONNECT is not forwarded";
-            return error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
-        }
         if !self.names.cover(request.headers()) {
             let message = "host is not this address: a web page may be behind this request";
             return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
-        let old_version = request.version() == Version::HTTP_10;
-        let (mut head, body) = request.into_parts();
-        let path = head.uri.path_and_query().cloned();
-        head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
-        head.version = Version::HTTP_11;
-        remove_hop_by_hop(&mut head.headers);
-        let request = Request::from_parts(head, streamed_body(body));
-        match self.client.request(request).await {
-            // HTTP/1.0 has no chunks: a stream that broke would look complete.
-            Ok(answer) if old_version && answer.response.body().size_hint().exact().is_none() => {
-                let message = "a streamed answer needs HTTP/1.1";
-                error(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_1_1_needed", message)
+        match self.origins.sender(request.headers()) {
+            Sender::Program => self.forward(request).await,
+            Sender::AllowedPage(page) => {
+                let mut answer = match origin::is_preflight(&request) {
+                    true => preflight_answer(request.headers()),
+                    false => self.forward(request).await,
+                };
+                origin::permit_reading(page, answer.headers_mut());
+                answer
             }
-            Ok(answer) => {
-                let (mut head, body) = answer.response.into_parts();
-                remove_hop_by_hop(&mut head.headers);
-                Response::from_parts(head, Either::Left(body))
+            Sender::Page => {
+                let message = "a web page is behind this request, and its origin is not allowed";
+                error(StatusCode::FORBIDDEN, "foreign_origin", message)
             }
-            Err(failure) => explain(&failure),
         }
     }
+
+    async fn forward(&self, request: Request<Incoming>) -> Response<LocalBody> {
+        let (method, version) = (request.method().clone(), request.version());
+        // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
+        if matches!(method, Method::CONNECT | Method::TRACE) {
+            let message = format!("{method} is not forwarded");
+            return error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
+        }
+        if !codings_are_undone(request.headers()) {
+            let message = "request body is not readable: wanted no transfer coding but chunked";
+            return error(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
+        }
+        let answer = match self.client.request(outgoing(request)).await {
+            Ok(answer) => answer.response,
+            Err(failure) => return explain(&failure),
+        };
+        if !end_is_marked(&answer, &method) {
+            let message = "answer was framed so that its end could not be told from a break";
+            return error(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
+        }
+        // HTTP/1.0 has no chunks: a stream that broke would look complete.
+        if version == Version::HTTP_10 && answer.body().size_hint().exact().is_none() {
+            let message = "a streamed answer needs HTTP/1.1";
+            return error(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "http_1_1_needed", message);
+        }
+        let (mut head, body) = answer.into_parts();
+        remove_hop_by_hop(&mut head.headers);
+        origin::forbid_reading(&mut head.headers);
+        Response::from_parts(head, Either::Left(body))
+    }
+}
+
+/// The request as it goes to the attested end: a path, and no field of this connection.
+fn outgoing(request: Request<Incoming>) -> Request<RequestBody> {
+    let (mut head, body) = request.into_parts();
+    let path = head.uri.path_and_query().cloned();
+    head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
+    head.version = Version::HTTP_11;
+    remove_hop_by_hop(&mut head.headers);
+    // It was judged here; a model server that knows nothing of it could only misjudge it.
+    head.headers.remove(header::ORIGIN);
+    Request::from_parts(head, streamed_body(body))
+}
+
+fn preflight_answer(asked: &HeaderMap) -> Response<LocalBody> {
+    let mut answer = Response::new(Either::Right(Full::default()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    origin::permit_preflight(asked, answer.headers_mut());
+    answer
 }
 
 /// The names under which a local client may call the listener.

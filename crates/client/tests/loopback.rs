@@ -5,11 +5,13 @@ mod site;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_client::{
-    Binding, Connector, Drained, Endpoint, HttpClient, Limits, PolicyAppraiser, serve,
+    Binding, Connector, Drained, Endpoint, HttpClient, Limits, Origins, PolicyAppraiser, serve,
 };
 use confide_fake_attester::{FakeAttester, Options};
 use confide_verifier::Policy;
-use site::{CHUNKED, OK_AND_CLOSE, attester, now, options, read_head, server, site, within};
+use site::{
+    CHUNKED, OK_AND_CLOSE, attester, now, options, read_head, server, server_claiming, site, within,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -18,13 +20,8 @@ use tokio::{
 };
 
 const GET: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
-const GET_CLOSE: &str = "GET /v1/models?a=b HTTP/1.1
-host: localhost
-\
-                         connection: close, x-hop
-x-hop: 1
-
-";
+const GET_CLOSE: &str = "GET /v1/models?a=b HTTP/1.1\r\nhost: localhost\r\n\
+                         connection: close, x-hop\r\nx-hop: 1\r\n\r\n";
 const LAST_CHUNK: &str = "0\r\n\r\n";
 
 struct Running {
@@ -34,6 +31,10 @@ struct Running {
 }
 
 async fn loopback(attested: SocketAddr, limits: Limits) -> Running {
+    loopback_for(Origins::default(), attested, limits).await
+}
+
+async fn loopback_for(origins: Origins, attested: SocketAddr, limits: Limits) -> Running {
     let policy = Policy::from_toml(&attester().policy_toml()).unwrap();
     let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
     let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
@@ -42,7 +43,7 @@ async fn loopback(attested: SocketAddr, limits: Limits) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(serve(listener, client, limits, async {
+    let ended = tokio::spawn(serve(listener, client, origins, limits, async {
         let _ = stopped.await;
     }));
     Running { address, stop, ended }
@@ -204,4 +205,133 @@ async fn a_running_answer_is_finished_before_the_end_or_cut_at_the_deadline() {
             assert!(!read_to_end(&mut client).await.ends_with(LAST_CHUNK));
         }
     }
+}
+
+/// A server that gives every request this answer and then ends its stream as TLS wants it ended.
+async fn saying(answer: &'static str) -> SocketAddr {
+    site(vec![server(Binding::Key, Some(attester()), now)], move |mut stream| async move {
+        read_head(&mut stream).await;
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_whose_end_is_not_marked_is_not_passed_on() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\n\r\nuntil the end",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+    ] {
+        let local = loopback(saying(answer).await, Limits::default()).await;
+        let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+        assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
+        assert!(got.contains("attested_end_unframed"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_shorter_than_its_length_stays_short() {
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\ncontent-encoding: gzip\r\n\r\nhalf";
+    let local = loopback(saying(answer).await, Limits::default()).await;
+    let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+    assert!(got.contains("content-length: 100\r\n") && got.ends_with("\r\n\r\nhalf"), "{got}");
+}
+
+#[tokio::test]
+async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
+    let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
+    let local = loopback(address, Limits::default()).await;
+    for (request, wanted) in [
+        ("TRACE / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", "405"),
+        (
+            "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "501",
+        ),
+    ] {
+        let got = read_to_end(&mut ask(local.address, request).await).await;
+        assert!(got.starts_with(&format!("HTTP/1.1 {wanted} ")), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
+    let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
+    let origins = Origins::new(&["https://chat.example".into()]).unwrap();
+    let local = loopback_for(origins, address, Limits::default()).await;
+    // What a form or `fetch` without preflight sends: any page may, to any address.
+    let simple = |field: &str| {
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:1\r\n{field}\
+             content-type: text/plain\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
+        )
+    };
+    for (field, wanted) in [
+        ("", "200"),
+        ("sec-fetch-site: none\r\n", "200"),
+        ("origin: https://chat.example\r\nsec-fetch-site: cross-site\r\n", "200"),
+        ("origin: https://evil.example\r\n", "403"),
+        ("origin: null\r\n", "403"),
+        ("origin: https://chat.example\r\norigin: https://evil.example\r\n", "403"),
+        ("sec-fetch-site: cross-site\r\n", "403"),
+        ("sec-fetch-site: same-site\r\n", "403"),
+    ] {
+        let got = read_to_end(&mut ask(local.address, &simple(field)).await).await;
+        assert!(got.starts_with(&format!("HTTP/1.1 {wanted} ")), "{field}: {got}");
+        let readable = got.contains("access-control-allow-origin: https://chat.example\r\n");
+        assert_eq!(readable, field.contains("chat.example") && wanted == "200", "{field}: {got}");
+    }
+}
+
+#[tokio::test]
+async fn an_attested_end_cannot_open_the_address_to_every_page() {
+    let open = "HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\ncontent-length: 2\r\n\r\nok";
+    let local = loopback(saying(open).await, Limits::default()).await;
+    let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+    assert!(got.ends_with("ok") && !got.contains("access-control"), "{got}");
+}
+
+#[tokio::test]
+async fn a_local_client_that_does_not_read_is_let_go() {
+    const FLOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n";
+    let (over, mut ended) = mpsc::unbounded_channel::<()>();
+    let servers = vec![server(Binding::Key, Some(attester()), now)];
+    let address = site(servers, move |mut stream| {
+        let over = over.clone();
+        async move {
+            read_head(&mut stream).await;
+            stream.write_all(FLOOD.as_bytes()).await.unwrap();
+            let piece = vec![b'x'; 64 * 1024];
+            while stream.write_all(&piece).await.is_ok() {}
+            let _ = over.send(());
+        }
+    })
+    .await;
+    let limits = Limits { write_stall: Duration::from_millis(50), ..Limits::default() };
+    let local = loopback(address, limits).await;
+    let _client = ask(local.address, GET).await;
+    within(ended.recv()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_later_connection_that_promises_something_else_is_not_used() {
+    let servers = vec![
+        server(Binding::Key, Some(attester()), now),
+        server_claiming("gateway only", Binding::Key, Some(attester()), now),
+    ];
+    let address = site(servers, |mut stream| async move {
+        read_head(&mut stream).await;
+        let _ = stream.write_all(OK_AND_CLOSE).await;
+        let _ = stream.shutdown().await;
+    })
+    .await;
+    let local = loopback(address, Limits::default()).await;
+    let first = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+    assert!(first.ends_with("\r\n\r\nok"), "{first}");
+    let second = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+    assert!(second.starts_with("HTTP/1.1 502 "), "{second}");
+    assert!(second.contains("evidence_rejected") && second.contains("`guarantee`"), "{second}");
+    assert!(second.contains("gateway only"), "{second}");
 }

@@ -45,10 +45,19 @@ pub(crate) fn server(
     attester: Option<FakeAttester>,
     clock: fn() -> u64,
 ) -> Server {
+    server_claiming("operator is outside the TEE", binding, attester, clock)
+}
+
+pub(crate) fn server_claiming(
+    guarantee: &str,
+    binding: Binding,
+    attester: Option<FakeAttester>,
+    clock: fn() -> u64,
+) -> Server {
     let options = ServerOptions {
         binding,
         config_digest: CONFIG_DIGEST,
-        guarantee: "operator is outside the TEE".into(),
+        guarantee: guarantee.into(),
         key_validity: KEY_VALIDITY,
         deadline: GENEROUS,
         names: vec!["localhost".into(), "127.0.0.1".into()],

@@ -1,0 +1,126 @@
+//! Which web pages may use the loopback address.
+//!
+//! Any page may send a simple POST to any address and only cannot read the answer (the Fetch
+//! standard, section 3.3), and a permissive `Access-Control-Allow-Origin` of the model server would
+//! let it read that too. So a request that a browser marks as a page's is refused, unless the
+//! page's origin was allowed by name.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request,
+    header::{
+        ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS,
+        ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+        ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
+        ORIGIN, VARY,
+    },
+};
+
+use crate::ClientError;
+
+const WANTED: &str = "SCHEME://HOST[:PORT] as a browser sends it, without a path";
+
+/// Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What an attested end may not decide: who reads answers on this machine.
+const ACCESS_CONTROL: [HeaderName; 6] = [
+    ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    ACCESS_CONTROL_ALLOW_HEADERS,
+    ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS,
+    ACCESS_CONTROL_MAX_AGE,
+];
+
+/// Web origins whose pages may use the loopback address; by default none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins(Vec<HeaderValue>);
+
+/// Who stands behind a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A program, or a person who typed the address.
+    Program,
+    /// A page of an allowed origin.
+    AllowedPage(HeaderValue),
+    /// Any other page.
+    Page,
+}
+
+impl Origins {
+    /// Reads origins, each `SCHEME://HOST[:PORT]`. There is no word for every origin.
+    pub fn new(origins: &[String]) -> Result<Self, ClientError> {
+        origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn sender(&self, headers: &HeaderMap) -> Sender {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (Some(only), None) if self.0.contains(only) => Sender::AllowedPage(only.clone()),
+            (Some(_), _) => Sender::Page,
+            (None, _) if headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "none") => {
+                Sender::Program
+            }
+            (None, _) => Sender::Page,
+        }
+    }
+}
+
+fn parse(origin: &str) -> Result<HeaderValue, ClientError> {
+    let bad = || ClientError::Origin { origin: origin.into(), wanted: WANTED };
+    let (scheme, authority) = origin.split_once("://").ok_or_else(bad)?;
+    let odd = |c: char| c.is_ascii_uppercase() || !c.is_ascii_graphic() || "/*@?#".contains(c);
+    if scheme.is_empty() || authority.is_empty() || authority.contains(odd) || scheme.contains(odd)
+    {
+        return Err(bad());
+    }
+    HeaderValue::from_str(origin).map_err(|_| bad())
+}
+
+/// Whether a browser asks if it may send the request that it names.
+pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The yes to such a question: the origin was allowed, whatever it sends.
+pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
+    for (question, reply) in [
+        (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
+        (ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_ALLOW_HEADERS),
+    ] {
+        if let Some(value) = asked.get(question) {
+            answer.insert(reply, value.clone());
+        }
+    }
+}
+
+/// Takes out what the attested end says of pages.
+pub(crate) fn forbid_reading(answer: &mut HeaderMap) {
+    for name in &ACCESS_CONTROL {
+        answer.remove(name);
+    }
+}
+
+/// Lets the pages of one origin read the answer.
+pub(crate) fn permit_reading(origin: HeaderValue, answer: &mut HeaderMap) {
+    answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    answer.append(VARY, HeaderValue::from_static("origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_names_and_never_everything() {
+        for good in ["https://chat.example", "http://127.0.0.1:3000", "app://obsidian.md"] {
+            assert!(Origins::new(&[good.into()]).is_ok(), "{good}");
+        }
+        for bad in ["*", "null", "", "https://", "https://*", "https://a/", "https://A", "a b://c"]
+        {
+            let refused = Origins::new(&[bad.into()]);
+            assert!(matches!(refused, Err(ClientError::Origin { .. })), "{bad}");
+        }
+    }
+}
