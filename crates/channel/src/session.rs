@@ -138,7 +138,7 @@ pub(crate) fn appraise<A: Appraise>(
     expected_report_data: ReportData,
 ) -> Result<A::Appraised, ChannelError> {
     let claims = Claims::decode(evidence.claims)?;
-    if mine == Some(claims.pubkey_hash) || mine == Some(peer) {
+    if mine == Some(claims.pubkey_hash) {
         return Err(ChannelError::Reflected);
     }
     if claims.pubkey_hash != peer {

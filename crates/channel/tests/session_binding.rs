@@ -230,6 +230,43 @@ async fn a_server_whose_own_evidence_comes_back_says_so() {
 }
 
 #[tokio::test]
+async fn a_client_is_accepted_in_its_own_role_only() {
+    let server = server(Binding::Session);
+    for role in [Role::Client, Role::Server] {
+        let appraiser = FakeAppraiser::default();
+        let (near, far) = wire();
+        let attesting = async {
+            let cheat = Cheat::new();
+            let mut stream = raw_client_with(&cheat, near).await;
+            send(&mut stream, &SessionMessage::Request { context: None }).await;
+            let reply = read_frame(&mut stream).await;
+            let Ok(SessionMessage::Reply { context: Some(context), evidence: None }) =
+                SessionMessage::decode(&reply)
+            else {
+                panic!("no context");
+            };
+            let session = stream.get_ref().1;
+            let exporter =
+                session.export_keying_material([0; 32], EXPORTER_LABEL, Some(&context)).unwrap();
+            let claims = cheat.claims();
+            let quote = quote(&session_report_data(role, &cheat.hash(), &exporter, &claims));
+            let evidence = SessionEvidence { quote: &quote, claims: &claims, collateral: None };
+            send(&mut stream, &SessionMessage::Evidence(evidence)).await;
+            stream
+        };
+        let accepting = server.accept_attested(&appraiser, far);
+        let (_stream, accepted) = tokio::join!(attesting, accepting);
+        match role {
+            Role::Client => assert!(accepted.is_ok()),
+            Role::Server => {
+                let error = accepted.map(drop).unwrap_err();
+                assert_eq!(error.rejection(), Some(&FakeRejection::ReportData));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_context_of_another_length_is_refused_and_the_client_told() {
     let server = server(Binding::Session);
     let (near, far) = wire();
@@ -573,7 +610,13 @@ fn cheat_config(cheat: &Cheat, asks_for_certificate: bool) -> ServerConfig {
 
 /// A TLS client that speaks the protocol by hand; its certificate is that of a fresh key.
 async fn raw_client(io: DuplexStream) -> tokio_rustls::client::TlsStream<DuplexStream> {
-    let cheat = Cheat::new();
+    raw_client_with(&Cheat::new(), io).await
+}
+
+async fn raw_client_with(
+    cheat: &Cheat,
+    io: DuplexStream,
+) -> tokio_rustls::client::TlsStream<DuplexStream> {
     let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
     let certificate = params.self_signed(&cheat.0).unwrap().der().clone();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.0.serialize_der()));
