@@ -3,7 +3,8 @@
 use confide_evidence::{ReportData, tcb_info::TcbStatus};
 use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Policy, Reason, RootKind, Scope, UnixTime, appraise,
+    Appraised, Endorsements, Evidence, Expect, Policy, Reason, RootKind, Scope, SgxWorkload,
+    UnixTime, appraise,
 };
 
 /// 2026-06-01.
@@ -97,6 +98,23 @@ fn every_fault_is_refused_for_its_own_reason() {
             let reason = ask(&faulty, &policy, NOW).unwrap_err();
             assert!(wanted(&reason), "{tee:?} {fault:?}: {reason}");
         }
+    }
+}
+
+#[test]
+fn every_measurement_of_an_enclave_is_compared() {
+    let attester = honest(Tee::Sgx);
+    for (field, change) in [
+        ("mrenclave", (|sgx| sgx.mrenclave = Expect::Exactly([7; 32])) as fn(&mut SgxWorkload)),
+        ("mrsigner", |sgx| sgx.mrsigner = Expect::Exactly([7; 32])),
+        ("isv_prod_id", |sgx| sgx.isv_prod_id = Expect::Exactly(2)),
+        ("isv_svn", |sgx| sgx.isv_svn_min = 2),
+        ("config_id", |sgx| sgx.config_id = Expect::Exactly([7; 64])),
+    ] {
+        let mut policy = policy(&attester);
+        change(policy.workload.as_mut().unwrap().sgx.as_mut().unwrap());
+        let reason = ask(&attester, &policy, NOW).unwrap_err();
+        assert!(matches!(reason, Reason::Value { field: got, .. } if got == field), "{reason}");
     }
 }
 

@@ -199,6 +199,60 @@ fn collateral_whose_chains_have_another_shape_is_refused() {
 }
 
 #[test]
+fn every_chain_of_the_collateral_ends_in_the_same_root() {
+    for recipe in [
+        Recipe { crl_chain: &["ca", "signer"], ..Recipe::default() },
+        Recipe { qe_chain: &["signer", "ca"], ..Recipe::default() },
+    ] {
+        let reason = refused(&recipe);
+        assert!(matches!(reason, Reason::Differs { other: "the trusted root", .. }), "{reason}");
+    }
+}
+
+#[test]
+fn endorsements_of_another_platform_or_tee_are_refused() {
+    for tcb_info in [
+        (|text| text.replace(r#""pceId":"0000"#, r#""pceId":"0001"#)) as fn(String) -> String,
+        |text| text.replace(r#""fmspc":"01"#, r#""fmspc":"02"#),
+    ] {
+        let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+        assert!(matches!(reason, Reason::Value { field: "FMSPC" | "PCE-ID", .. }), "{reason}");
+    }
+    let qe_identity: fn(String) -> String = |text| text.replace("TD_QE", "QE");
+    let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+    assert!(matches!(reason, Reason::WrongTee { subject: "QE identity", .. }), "{reason}");
+    let tcb_info: fn(String) -> String = |text| {
+        let mut info: serde_json::Value = serde_json::from_str(&text).unwrap();
+        info["id"] = "SGX".into();
+        info.as_object_mut().unwrap().remove("tdxModule");
+        info["tcbLevels"][0]["tcb"].as_object_mut().unwrap().remove("tdxtcbcomponents");
+        info.to_string()
+    };
+    let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+    assert!(matches!(reason, Reason::WrongTee { subject: "TCB info", .. }), "{reason}");
+}
+
+#[test]
+fn another_tdx_module_is_refused() {
+    const MASK: &str = r#""attributesMask":"FFFF"#;
+    let signer: fn(String) -> String =
+        |text| text.replace(r#""mrsigner":"00"#, r#""mrsigner":"01"#);
+    let reason = refused(&Recipe { tcb_info: signer, ..Recipe::default() });
+    assert!(matches!(reason, Reason::Value { field: "MRSIGNERSEAM", .. }), "{reason}");
+    // A bit that the mask leaves out has to be zero all the same.
+    let unmasked: fn(String) -> String = |text| text.replace(MASK, r#""attributesMask":"00FF"#);
+    let same: fn(String) -> String = |text| text;
+    for tcb_info in [same, unmasked] {
+        let reason = refused(&Recipe { tcb_info, seam_attributes: 1, ..Recipe::default() });
+        assert!(matches!(reason, Reason::Value { field: "SEAM attributes", .. }), "{reason}");
+    }
+    let wanted: fn(String) -> String =
+        |text| text.replace(r#""attributes":"00"#, r#""attributes":"01"#);
+    let reason = refused(&Recipe { tcb_info: wanted, ..Recipe::default() });
+    assert!(matches!(reason, Reason::Value { field: "SEAM attributes", .. }), "{reason}");
+}
+
+#[test]
 fn a_pck_chain_in_the_collateral_must_be_that_of_the_quote() {
     let same = Some(&["pck", "ca", "root"] as &'static [&'static str]);
     judge(&Recipe { pck_certificate_chain: same, ..Recipe::default() }).unwrap();

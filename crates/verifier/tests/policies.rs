@@ -7,7 +7,7 @@ use std::time::Duration;
 use confide_evidence::{ReportData, claims::Claims};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Expect, Outcome, Policy, PolicyError, Reason, Roots, Scope,
-    UnixTime, appraise,
+    TdxWorkload, UnixTime, appraise,
 };
 use confide_verifier_aws_lc::AwsLc;
 use own_pki::{NOW, Recipe};
@@ -136,6 +136,45 @@ fn another_measurement_and_another_tee_are_refused() {
 }
 
 #[test]
+fn every_measurement_of_a_trust_domain_is_compared() {
+    let differs = || Expect::Exactly([0x77; 48]);
+    for (field, change) in [
+        ("rtmr0", (|tdx, it| tdx.rtmr0 = it) as fn(&mut TdxWorkload, Expect<[u8; 48]>)),
+        ("rtmr1", |tdx, it| tdx.rtmr1 = it),
+        ("rtmr2", |tdx, it| tdx.rtmr2 = it),
+        ("rtmr3", |tdx, it| tdx.rtmr3 = it),
+        ("mrconfigid", |tdx, it| tdx.mrconfigid = it),
+        ("mrowner", |tdx, it| tdx.mrowner = it),
+        ("mrownerconfig", |tdx, it| tdx.mrownerconfig = it),
+        ("mrseam", |tdx, it| tdx.mrseam = Some(it)),
+    ] {
+        let mut policy = Policy::from_toml(&workload("aa")).unwrap();
+        change(policy.workload.as_mut().unwrap().tdx.as_mut().unwrap(), differs());
+        let reason = judge(&policy).unwrap_err();
+        assert!(matches!(reason, Reason::Value { field: got, .. } if got == field), "{reason}");
+    }
+}
+
+#[test]
+fn the_lower_evaluation_number_of_both_documents_counts() {
+    let older: fn(String) -> String = |text| text.replace(r#"DataNumber":19"#, r#"DataNumber":18"#);
+    for recipe in [
+        Recipe { tcb_info: older, ..Recipe::default() },
+        Recipe { qe_identity: older, ..Recipe::default() },
+    ] {
+        let made = recipe.make();
+        let endorsements = Endorsements::parse(&made.collateral).unwrap();
+        let evidence = Evidence { quote: &made.quote, claims: None, report_data: None };
+        let mut policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
+        policy.tcb_evaluation_data_number_min = 18;
+        let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
+        assert_eq!(yes.platform().tcb_evaluation_data_number, 18);
+        policy.tcb_evaluation_data_number_min = 19;
+        appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
+    }
+}
+
+#[test]
 fn minimums_refuse_what_is_older() {
     let policy = |text: &str| Policy::from_toml(text).unwrap();
     judge(&policy("tcb_evaluation_data_number_min = 19")).unwrap();
@@ -185,6 +224,11 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
     assert!(matches!(swapped.reason(), Reason::Value { field: "configuration digest", .. }));
     let long_lived = ask(zero, &Policy { key_validity_s_max: 119, ..policy.clone() }).unwrap_err();
     assert!(matches!(long_lived.reason(), Reason::TooOld { got: 120, .. }));
+    for now in [NOW - 61, NOW + 61] {
+        let evidence = Evidence { quote: &made.quote, claims: Some(&bytes), report_data: zero };
+        let no = appraise(&evidence, &endorsements, &policy, at(now), &AwsLc).unwrap_err();
+        assert!(matches!(no.reason(), Reason::OutsideWindow { subject: "bound key", .. }), "{no}");
+    }
     let stale = ask(zero, &Policy { evidence_age_s_max: Some(59), ..policy.clone() }).unwrap_err();
     assert!(matches!(stale.reason(), Reason::TooOld { got: 60, .. }));
 }

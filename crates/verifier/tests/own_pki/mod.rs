@@ -40,6 +40,8 @@ pub(crate) struct Recipe {
     pub(crate) tcb_info: fn(String) -> String,
     pub(crate) qe_identity: fn(String) -> String,
     pub(crate) td_attributes: u64,
+    /// Lowest byte of the TDX module's attributes.
+    pub(crate) seam_attributes: u8,
     /// Lowest byte of the quoting enclave's attributes.
     pub(crate) qe_attributes: u8,
 }
@@ -63,6 +65,7 @@ impl Default for Recipe {
             tcb_info: |text| text,
             qe_identity: |text| text,
             td_attributes: 1 << 28,
+            seam_attributes: 0,
             qe_attributes: 0x11,
         }
     }
@@ -199,6 +202,7 @@ impl Recipe {
         signed.extend(confide_evidence::quote::INTEL_QE_VENDOR_ID);
         signed.extend([0; 20]);
         let mut body = [0; 584];
+        body[112] = self.seam_attributes;
         body[120..128].copy_from_slice(&self.td_attributes.to_le_bytes());
         body[136..184].fill(0xaa);
         signed.extend(body);
