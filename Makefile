@@ -12,7 +12,7 @@ OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 5
 
-.PHONY: help bench build test style unit no-std vectors python selftest fuzz long clean tools
+.PHONY: help bench build test style unit no-std vectors python selftest fuzz walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -50,6 +50,9 @@ selftest: unit  ## the instrument finds a known delay and stays quiet without on
 
 fuzz: tools  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
+
+walk: build  ## does what the README says, command by command
+	python3 tests/walk.py $(RELEASE)
 
 long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
