@@ -3,14 +3,14 @@
 use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
+use confide_channel::ChannelError;
 use confide_client::{
     Accepted, Binding, Blame, ClientError, ConnectTimings, Connector, Drained, Endpoint,
-    HttpClient, Limits, PolicyAppraiser, with_causes,
+    HttpClient, Limits, Origins, PolicyAppraiser, with_causes,
 };
-use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
+use confide_evidence::{certificate::Certificate, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots, Scope};
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 
 use crate::{
     error::{CliError, read_file},
@@ -50,6 +50,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
+    /// Let pages of this web origin use the address; may be given several times. Without it no web
+    /// page may
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
     /// Let other machines use the address: their bytes travel in the clear up to here
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
@@ -73,13 +77,20 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let deadline = Duration::from_millis(args.deadline_ms);
     let limits = Limits { dial: deadline, channel: deadline, ..Limits::default() };
+    let origins = Origins::new(&args.allow_origin)
+        .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
     let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(serve(&args, client, limits))
+    runtime.block_on(serve(&args, client, origins, limits))
 }
 
-async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCode, CliError> {
+async fn serve(
+    args: &Args,
+    client: HttpClient,
+    origins: Origins,
+    limits: Limits,
+) -> Result<ExitCode, CliError> {
     // One for the whole life: a signal that comes between two of them would be seen by neither.
     let mut stop = pin!(process::asked_to_stop());
     let (appraised, timings) = tokio::select! {
@@ -96,12 +107,10 @@ async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCo
              and what runs on it is not known"
         );
     }
-    let cannot = |error| CliError::new(format!("cannot listen on {}: {error}", args.listen));
-    let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
+    let (listener, address) = process::listen(args.listen).await?;
     let fields = ready_fields(args, address, &appraised, timings);
     process::print_ready(address, appraised.guarantee(), fields);
-    let drained = confide_client::serve(listener, Arc::new(client), limits, stop).await;
+    let drained = confide_client::serve(listener, Arc::new(client), origins, limits, stop).await;
     if let Drained::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");
     }
@@ -109,13 +118,18 @@ async fn serve(args: &Args, client: HttpClient, limits: Limits) -> Result<ExitCo
 }
 
 fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
-    let endpoint = Endpoint::parse(&args.url).map_err(CliError::new)?;
+    let endpoint = Endpoint::parse(&args.url)
+        .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
     let collateral = match &args.collateral {
         None => None,
         Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
     };
     let appraiser = PolicyAppraiser::new(policy(args)?, collateral.as_deref(), process::unix_now)
-        .map_err(CliError::new)?;
+        .map_err(|error| match &args.collateral {
+        Some(path) => CliError::new(format!("{}: {error}", path.display()))
+            .hint("wanted collateral as JSON, such as the attester's collateral.json"),
+        None => CliError::new(error),
+    })?;
     let binding = match args.binding {
         BindingName::Key => Binding::Key,
         BindingName::Session => Binding::Session,
@@ -129,13 +143,29 @@ fn policy(args: &Args) -> Result<Policy, CliError> {
     let text = read_file(&args.policy, POLICY_LENGTH_MAX as u64)?;
     let text = String::from_utf8(text)
         .map_err(|_| CliError::new(format!("{shown} is not text: wanted TOML in UTF-8")))?;
-    let mut policy =
-        Policy::from_toml(&text).map_err(|error| CliError::new(format!("{shown}: {error}")))?;
+    let mut policy = Policy::from_toml(&text).map_err(|error| {
+        CliError::new(format!("{shown}: {}", clipped(&error.to_string())))
+            .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
+    })?;
     if let Some(path) = &args.root {
         let der = read_file(path, ROOT_BYTES_MAX)?;
+        Certificate::parse("root certificate", &der).map_err(|error| {
+            CliError::new(format!("{}: {error}", path.display()))
+                .hint("--root takes DER; `openssl x509 -outform der` makes it from PEM")
+        })?;
         policy.roots = beside(&policy.roots, &der)?;
     }
     Ok(policy)
+}
+
+/// A parser quotes the line that it cannot read, however long that is.
+fn clipped(text: &str) -> String {
+    const LINE_CHARS_MAX: usize = 120;
+    let clip = |line: &str| match line.char_indices().nth(LINE_CHARS_MAX) {
+        None => line.to_owned(),
+        Some((at, _)) => format!("{}…", &line[..at]),
+    };
+    text.trim_end().lines().map(clip).collect::<Vec<_>>().join("\n")
 }
 
 /// The policy's roots and one more.
@@ -155,8 +185,23 @@ fn refusal(url: &str, error: &ClientError) -> CliError {
                 .status(STATUS_REFUSED)
         }
         (Blame::Network, _) => CliError::new(format!("{url} could not be judged: {text}"))
-            .hint("is the gateway running there, and with the same --binding?"),
+            .hint(hint_for_network(error)),
         (Blame::Local, _) => CliError::new(text),
+    }
+}
+
+fn hint_for_network(error: &ClientError) -> &'static str {
+    match error {
+        ClientError::Dial { .. } | ClientError::DialTimeout { .. } => {
+            "is the gateway running there? its ready line names the address"
+        }
+        ClientError::Channel { source: ChannelError::Tunnel(_), .. } => {
+            "is that a confide tunnel, and does it --allow this server?"
+        }
+        ClientError::Channel { source: ChannelError::Tls(_), .. } => {
+            "is that a confide gateway, and with the same --binding? its ready line names it"
+        }
+        _ => "is the gateway running there, and with the same --binding?",
     }
 }
 

@@ -3,9 +3,10 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
@@ -15,16 +16,19 @@ use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_L
 use confide_fake_attester::FakeAttester;
 use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 
 use crate::{
     error::{CliError, read_file},
     process,
 };
 
-/// The upstream is on the same machine or network; if it is silent for this long its model is
-/// unknown.
+/// The upstream is on the same machine or network: one that listens answers within this.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
+/// A gateway and its model server are often started by one script: a small model is loaded within
+/// this, and with it in the digest the order of the start does not matter.
+const UPSTREAM_WAIT_S: u64 = 10;
+/// Between two tries: short beside what loading takes.
+const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -35,6 +39,11 @@ pub(crate) struct Args {
     /// The model server behind it: http://HOST[:PORT][/PATH]
     #[arg(long, value_name = "URL")]
     upstream: String,
+    /// Seconds to wait for a model server that is not there yet, before going on without its model
+    /// in the configuration digest
+    #[arg(long, value_name = "N", default_value_t = UPSTREAM_WAIT_S,
+          value_parser = clap::value_parser!(u64).range(..=3600))]
+    upstream_wait_s: u64,
     /// How evidence is tied to connections
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
@@ -85,12 +94,25 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
-    let configuration = configuration(&args).await?;
+    // One for the whole life: a signal that comes between two of them would be seen by neither.
+    let mut stop = pin!(process::asked_to_stop());
+    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
+        CliError::new(error).hint("give the model server's address, as http://127.0.0.1:8000")
+    })?;
+    let mut configuration = Configuration::single(args.binding.into(), upstream);
     if args.print_config_digest {
+        configuration.model_manifest_sha256 = model_manifest(&args, &configuration).await;
         println!("{}", hex::encode(configuration.digest()));
         return Ok(ExitCode::SUCCESS);
     }
+    // What can fail at once fails before the wait.
     let attester = attester(&args)?;
+    let (listener, address) = process::listen(args.listen).await?;
+    configuration.model_manifest_sha256 = tokio::select! {
+        biased;
+        () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
+        manifest = model_manifest(&args, &configuration) => manifest,
+    };
     let options = Options {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
@@ -102,15 +124,10 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     if let Some(path) = &args.certificate_out {
         write_certificate(path, &gateway.certificate_pem())?;
     }
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .map_err(|error| CliError::new(format!("cannot listen on {}: {error}", args.listen)))?;
-    let address = listener.local_addr().map_err(CliError::new)?;
     let guarantee = match gateway.is_simulated() {
         true => "none (simulated)",
         false => gateway.configuration().guarantee(),
     };
-    let stop = process::asked_to_stop();
     process::print_ready(address, guarantee, ready_fields(&gateway));
     if let Drained::Cut(connections) = gateway.serve(listener, stop).await {
         tracing::warn!(connections, "cut after the drain deadline");
@@ -118,17 +135,32 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn configuration(args: &Args) -> Result<Configuration, CliError> {
-    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
-        CliError::new(error).hint("give the model server's address, as http://127.0.0.1:8000")
-    })?;
-    let model = confide_gateway::ask_model_manifest(&upstream, MODELS_DEADLINE).await;
-    let mut configuration = Configuration::single(args.binding.into(), upstream);
-    configuration.model_manifest_sha256 = model.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the model is not in the configuration digest");
-        None
-    });
-    Ok(configuration)
+/// Asks the upstream which model it serves, for as long as it may still be starting.
+async fn model_manifest(args: &Args, configuration: &Configuration) -> Option<[u8; 32]> {
+    let upstream = configuration.upstreams.first()?;
+    let until = Instant::now() + Duration::from_secs(args.upstream_wait_s);
+    let mut told = false;
+    loop {
+        match confide_gateway::ask_model_manifest(upstream, MODELS_DEADLINE).await {
+            Ok(manifest) => return manifest,
+            Err(error) if error.may_pass() && Instant::now() < until => {
+                if !told {
+                    told = true;
+                    let wait_s = args.upstream_wait_s;
+                    tracing::warn!(%error, wait_s, "the model server is not there yet: waiting");
+                }
+                tokio::time::sleep(UPSTREAM_RETRY).await;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "the model is not in the configuration digest, which differs from the digest \
+                     of a gateway that could ask: start the model server first"
+                );
+                return None;
+            }
+        }
+    }
 }
 
 fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {

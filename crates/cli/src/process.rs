@@ -1,12 +1,15 @@
 //! What every long-running command shares: the ready line, the log, the wall clock, the end.
 
 use std::{
-    io::Write,
+    io::{ErrorKind, Write},
     net::SocketAddr,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+use crate::error::CliError;
 
 /// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
 pub(crate) fn unix_now() -> u64 {
@@ -18,6 +21,27 @@ pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CONFIDE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Listens, and gives the address with the port that was taken.
+pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
+    let cannot = |error: std::io::Error| {
+        let failure = CliError::new(format!("cannot listen on {wanted}: {error}"));
+        match error.kind() {
+            ErrorKind::AddrInUse => failure
+                .hint("another program listens there: give another port, or 0 for any free one"),
+            ErrorKind::AddrNotAvailable => {
+                failure.hint("this machine has no such address: 127.0.0.1 is its own")
+            }
+            ErrorKind::PermissionDenied => {
+                failure.hint("ports below 1024 need a privilege: give a higher one")
+            }
+            _ => failure,
+        }
+    };
+    let listener = TcpListener::bind(wanted).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok((listener, address))
 }
 
 /// Prints the one JSON line that says a long-running command accepts connections.

@@ -7,7 +7,6 @@ use confide_engine::{
     sim::{self, Sim},
 };
 use serde_json::{Map, Value};
-use tokio::net::TcpListener;
 
 use crate::{error::CliError, process};
 
@@ -60,14 +59,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
-    let listen = args.listen;
-    let cannot = |error| CliError::new(format!("cannot listen at {listen}: {error}"));
-    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
     let stop = process::asked_to_stop();
-    process::print_ready(listener.local_addr().map_err(cannot)?, "none", more(args, &*engine));
+    let (listener, address) = process::listen(args.listen).await?;
+    if !address.ip().is_loopback() {
+        tracing::warn!("{address} is not loopback: prompts and answers travel there in the clear");
+    }
+    process::print_ready(address, "none", more(args, &*engine));
     let limits = confide_serve::Limits::default();
     let options = confide_serve::Options { engine, limits, clock: process::unix_now };
-    confide_serve::serve(listener, options, stop).await.map_err(CliError::new)
+    if let Err(error) = confide_serve::serve(listener, options, stop).await {
+        // As the other long-running commands: it was asked to stop, and it stopped.
+        tracing::warn!(%error, "cut after the drain deadline");
+    }
+    Ok(())
 }
 
 /// What the ready line says beyond address and guarantee.

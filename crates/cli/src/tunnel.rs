@@ -43,20 +43,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let allow = AllowList::new(&args.allow).map_err(CliError::new)?;
+    let allow = AllowList::new(&args.allow).map_err(|error| {
+        CliError::new(error).hint("give the attested server's address, as 127.0.0.1:8443")
+    })?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
     runtime.block_on(serve(args, allow))
 }
 
 async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
-    let cannot = |error| CliError::new(format!("cannot listen on {}: {error}", args.listen));
-    let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
+    let mut stop = pin!(process::asked_to_stop());
+    let (listener, address) = process::listen(args.listen).await?;
     let mut fields = Map::new();
     fields.insert("allow".into(), allow.targets().collect::<Vec<_>>().into());
     fields.insert("path".into(), tunnel::PATH.into());
-    let mut stop = pin!(process::asked_to_stop());
     // It protects nothing itself, and what passes protects itself.
     process::print_ready(address, "none", fields);
     let mut tunnels = carry(listener, Arc::new(allow), stop.as_mut()).await;

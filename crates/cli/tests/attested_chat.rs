@@ -20,6 +20,8 @@ const ANY_PORT: &str = "127.0.0.1:0";
 /// Two addresses on which no test listens (RFC 863 discard, and one without a service).
 const NOBODY: &str = "127.0.0.1:9";
 const NOBODY_ELSE: &str = "127.0.0.1:10";
+/// For gateways whose upstream never comes.
+const AT_ONCE: [&str; 2] = ["--upstream-wait-s", "0"];
 const SEED: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
 #[test]
@@ -176,13 +178,111 @@ fn plain_tls_says_that_it_guarantees_nothing_and_writes_its_certificate() {
     let url = format!("http://{NOBODY}");
     let plain = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream", &url];
     let out = ["--certificate-out", text(&certificate)];
-    let gateway = start(&[&plain[..], &out[..]].concat());
+    let gateway = start(&[&plain[..], &out[..], &AT_ONCE].concat());
     assert_eq!(gateway.ready["guarantee"], "none");
     let pem = std::fs::read_to_string(&certificate).unwrap();
     assert!(pem.starts_with("-----BEGIN CERTIFICATE-----\n"), "{pem}");
-    let printed = run(&[&plain[..], &["--print-config-digest"]].concat());
+    let printed = run(&[&plain[..], &["--print-config-digest"], &AT_ONCE[..]].concat());
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
     assert_eq!(printed.stdout.trim(), gateway.ready["config_digest"]);
+}
+
+#[test]
+fn a_gateway_started_before_its_model_server_has_the_same_digest() {
+    let folder = Folder::new("order");
+    let attester = folder.simulate("attester", &[]);
+    let manifest = "ab".repeat(32);
+    let free = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap();
+    let listing = listing(format!(r#"{{"data":[{{"confide_manifest_sha256":"{manifest}"}}]}}"#));
+    let (asked, first_try) = mpsc::channel();
+    let server = thread::spawn(move || {
+        // It still loads: the first answer is an error, and only then does it know its models.
+        let listener = TcpListener::bind(free).unwrap();
+        for answer in ["HTTP/1.1 503 Loading\r\ncontent-length: 0\r\n\r\n", &listing] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            let _ = asked.send(());
+        }
+    });
+    let upstream = format!("http://{free}");
+    let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
+    let evidence = ["--simulate", text(&attester), "--binding", "key"];
+    let gateway = start(&[&arguments[..], &evidence].concat());
+    first_try.try_recv().unwrap();
+    server.join().unwrap();
+    assert_eq!(gateway.ready["model_manifest_sha256"], manifest.as_str());
+}
+
+#[test]
+fn a_gateway_that_waits_for_its_model_server_can_be_stopped() {
+    let silent = silent();
+    let upstream = format!("http://{}", silent.address);
+    let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
+    let child = command(&[&arguments[..], &["--binding", "none"]].concat()).spawn().unwrap();
+    let waiting = Running { child, ready: Value::Null };
+    silent.asked.recv_timeout(GENEROUS).expect("it does not ask for the models");
+    assert_eq!(waiting.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_a_way_out() {
+    let taken = TcpListener::bind(ANY_PORT).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let at = ["--listen", address.as_str()];
+    for arguments in [
+        &["serve", "--engine", "sim"][..],
+        &["tunnel", "--allow", NOBODY],
+        &["gateway", "--upstream", "http://127.0.0.1:9", "--binding", "none"],
+    ] {
+        let ended = run(&[arguments, &at].concat());
+        assert_eq!(ended.status, Some(2));
+        let said = ended.stderr;
+        assert!(said.contains(&address) && said.contains("hint: another program"), "{said}");
+    }
+}
+
+#[test]
+fn files_of_another_kind_are_named_and_not_taken() {
+    let folder = Folder::new("files");
+    let attester = folder.simulate("attester", &[]);
+    let file = |name: &str| text(&attester.join(name)).to_owned();
+    let (policy, collateral) = (file("policy.toml"), file("collateral.json"));
+    for (arguments, named, hint) in [
+        (["--policy", &collateral, "--root", &file("root.der")], &collateral, "docs/policy.md"),
+        (["--policy", &policy, "--root", &policy], &policy, "DER"),
+        (["--policy", &policy, "--collateral", &policy], &policy, "collateral.json"),
+    ] {
+        let ended = run(&[&["connect", "https://127.0.0.1:1"], &arguments[..]].concat());
+        assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(named.as_str()), "{}", ended.stderr);
+        assert!(ended.stderr.contains("hint: ") && ended.stderr.contains(hint), "{}", ended.stderr);
+        assert!(ended.stderr.len() < 1000, "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_web_page_needs_an_explicit_choice() {
+    let folder = Folder::new("page");
+    let attester = folder.simulate("attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let policy = attester.join("policy.toml");
+    let page = "https://chat.example";
+    for (more, wanted) in [(&[][..], " 403 "), (&["--allow-origin", page], " 204 ")] {
+        let connect = connect(&gateway, &policy, "key", more);
+        let mut stream = TcpStream::connect(connect.address()).unwrap();
+        let request = format!(
+            "OPTIONS /v1/models HTTP/1.1\r\nhost: localhost\r\norigin: {page}\r\n\
+             access-control-request-method: POST\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.lines().next().unwrap().contains(wanted), "{answer}");
+    }
+    let every = ["--policy", text(&policy), "--allow-origin", "*"];
+    let refused = run(&[&["connect", "https://127.0.0.1:1"], &every[..]].concat());
+    assert_eq!(refused.status, Some(2));
 }
 
 /// A folder of this test alone, removed at its end.
@@ -295,11 +395,12 @@ fn gateway(serve: &Running, attester: &Path, binding: &str) -> Running {
     gateway_before(&serve.address(), attester, binding)
 }
 
+/// A gateway that does not wait for its upstream.
 fn gateway_before(upstream: &str, attester: &Path, binding: &str) -> Running {
     let upstream = format!("http://{upstream}");
     let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let evidence = ["--simulate", text(attester), "--binding", binding];
-    start(&[&where_to[..], &evidence[..]].concat())
+    start(&[&where_to[..], &evidence[..], &AT_ONCE].concat())
 }
 
 fn connect(gateway: &Running, policy: &Path, binding: &str, more: &[&str]) -> Running {
@@ -315,18 +416,26 @@ fn text(path: &Path) -> &str {
 /// A listener that accepts and never says a word.
 struct Silent {
     address: String,
+    asked: mpsc::Receiver<()>,
 }
 
 fn silent() -> Silent {
     let listener = TcpListener::bind(ANY_PORT).unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    let (came, asked) = mpsc::channel();
     thread::spawn(move || {
         let mut held = Vec::new();
         while let Ok((stream, _)) = listener.accept() {
+            let _ = came.send(());
             held.push(stream);
         }
     });
-    Silent { address }
+    Silent { address, asked }
+}
+
+/// A whole answer with this list of models.
+fn listing(json: String) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{json}", json.len())
 }
 
 fn chat_body(stream: bool, max_tokens: u32) -> String {

@@ -40,5 +40,14 @@ pub enum GatewayError {
         url: String,
         /// What came instead.
         reason: String,
+        /// Whether a later try may go better: it was silent, not of another opinion.
+        may_pass: bool,
     },
+}
+
+impl GatewayError {
+    /// Whether a later try may go better.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Models { may_pass: true, .. })
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -22,17 +22,28 @@ pub async fn ask(
     upstream: &Upstream,
     deadline: Duration,
 ) -> Result<Option<[u8; 32]>, GatewayError> {
-    let failed = |reason: String| GatewayError::Models { url: upstream.url(), reason };
-    let list = tokio::time::timeout(deadline, list_models(upstream))
-        .await
-        .map_err(|_| failed(format!("no answer within {deadline:?}")))?
-        .map_err(|error| failed(error.to_string()))?;
-    Ok(manifest_of_the_only_model(&list))
+    let failed = |reason: String, may_pass| {
+        Err(GatewayError::Models { url: upstream.url(), reason, may_pass })
+    };
+    match tokio::time::timeout(deadline, list_models(upstream)).await {
+        Ok(Ok(Listed::List(list))) => Ok(manifest_of_the_only_model(&list)),
+        // A server that still loads says so with such a status.
+        Ok(Ok(Listed::Refused(status))) => {
+            failed(format!("status {status}"), status.is_server_error())
+        }
+        Ok(Err(error)) => failed(error.to_string(), true),
+        Err(_) => failed(format!("no answer within {deadline:?}"), true),
+    }
+}
+
+enum Listed {
+    List(Bytes),
+    Refused(StatusCode),
 }
 
 async fn list_models(
     upstream: &Upstream,
-) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Listed, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(upstream.authority().as_str()).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -44,9 +55,10 @@ async fn list_models(
     let exchange = async {
         let response = sender.send_request(request).await?;
         if !response.status().is_success() {
-            return Err(format!("status {}", response.status()).into());
+            return Ok(Listed::Refused(response.status()));
         }
-        Ok(Limited::new(response.into_body(), LIST_BYTES_MAX).collect().await?.to_bytes())
+        let body = Limited::new(response.into_body(), LIST_BYTES_MAX).collect().await?;
+        Ok(Listed::List(body.to_bytes()))
     };
     tokio::pin!(connection);
     tokio::pin!(exchange);

@@ -27,6 +27,8 @@ pub enum ApiError {
     NoRoute { method: String, path: String },
     #[error("method {method} is not allowed for {path}")]
     NotAllowed { method: String, path: String },
+    #[error("model {got:?} is not served here: wanted {served}")]
+    NoModel { got: String, served: String },
     #[error("no slot came free within {} s", .waited.as_secs())]
     Busy { waited: Duration },
     #[error("generation took longer than {} s", .limit.as_secs())]
@@ -45,7 +47,7 @@ impl ApiError {
             | ApiError::UnknownField { .. } => StatusCode::BAD_REQUEST,
             ApiError::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
             ApiError::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            ApiError::NoRoute { .. } => StatusCode::NOT_FOUND,
+            ApiError::NoRoute { .. } | ApiError::NoModel { .. } => StatusCode::NOT_FOUND,
             ApiError::NotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Busy { .. } | ApiError::Deadline { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::Engine(error) => match error {
@@ -83,7 +85,9 @@ impl ApiError {
             ApiError::Missing { param }
             | ApiError::Field { param, .. }
             | ApiError::UnknownField { param } => Some(param),
-            ApiError::Engine(EngineError::UnknownModel { .. }) => Some("model"),
+            ApiError::NoModel { .. } | ApiError::Engine(EngineError::UnknownModel { .. }) => {
+                Some("model")
+            }
             _ => None,
         }
     }
@@ -96,7 +100,9 @@ impl ApiError {
             ApiError::BodyTooLarge { .. } => "body_too_large",
             ApiError::Busy { .. } => "busy",
             ApiError::Deadline { .. } => "deadline_exceeded",
-            ApiError::Engine(EngineError::UnknownModel { .. }) => "model_not_found",
+            ApiError::NoModel { .. } | ApiError::Engine(EngineError::UnknownModel { .. }) => {
+                "model_not_found"
+            }
             ApiError::Engine(EngineError::PromptTooLong { .. }) => "context_length_exceeded",
             ApiError::Engine(EngineError::QueueFull { .. }) => "queue_full",
             _ => return None,

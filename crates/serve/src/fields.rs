@@ -113,7 +113,7 @@ pub(crate) fn wrong(param: &str, wanted: impl Display, got: &Value) -> ApiError 
     ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
 }
 
-fn clipped(text: &str) -> String {
+pub(crate) fn clipped(text: &str) -> String {
     const CHARS_MAX: usize = 80;
     match text.char_indices().nth(CHARS_MAX) {
         None => text.into(),

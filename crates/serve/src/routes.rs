@@ -25,6 +25,7 @@ use crate::{
     chunk::{Chunks, Heading, Route},
     error::ApiError,
     events::Events,
+    fields::clipped,
     gate::{Gate, Slot},
     parse::{self, Parsed},
 };
@@ -83,7 +84,7 @@ async fn show_model(
     site: State<Arc<Site>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    let model = site.models.get(&name).ok_or(EngineError::UnknownModel { got: name })?;
+    let model = site.models.get(&name).ok_or_else(|| site.no_model(&name))?;
     Ok(json_response(&site.model_object(model)))
 }
 
@@ -108,6 +109,12 @@ impl Site {
             object["confide_manifest_sha256"] = Value::from(digest.as_str());
         }
         object
+    }
+
+    /// Names what is served: a name is easily mistaken, and the list is no secret.
+    fn no_model(&self, got: &str) -> ApiError {
+        let served: Vec<String> = self.models.keys().map(|name| format!("{name:?}")).collect();
+        ApiError::NoModel { got: clipped(got), served: served.join(" or ") }
     }
 
     fn heading(&self, route: Route, model: String) -> Heading {
@@ -143,7 +150,7 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     let Parsed { request, stream, include_usage } = parsed;
     if !site.models.contains_key(&request.model) {
-        return Err(EngineError::UnknownModel { got: request.model }.into());
+        return Err(site.no_model(&request.model));
     }
     let slot = site.gate.enter().await?;
     let heading = site.heading(route, request.model.clone());
