@@ -14,8 +14,11 @@ use confide_bench::{
 
 use crate::{error::CliError, process};
 
-/// Exit status of a run whose A/A rows found a difference where there is none.
-const INVALID: u8 = 1;
+/// Exit status of a run in which a bench could not be run, and of a failed self-test.
+const FAILED: u8 = 1;
+/// Exit status of a run whose A/A rows found a difference where there is none: everything ran, and
+/// the machine was too unsteady for the figures to be believed.
+const INVALID: u8 = 3;
 /// Exit status of an interrupted run, as shells have it.
 const INTERRUPTED: u8 = 130;
 /// A line without a terminal at most this often.
@@ -131,7 +134,7 @@ fn selftest(args: SelftestArgs) -> Result<ExitCode, CliError> {
         SelfTest::Failed(reasons) => {
             Err(CliError::new(format!("selftest failed: {}", reasons.join("; ")))
                 .hint("a machine that is busy with other work can fail it; try --blocks 60")
-                .status(INVALID))
+                .status(FAILED))
         }
     }
 }
@@ -177,11 +180,13 @@ fn status(outcome: &Outcome) -> ExitCode {
     if outcome.record.partial().is_some() {
         return ExitCode::from(INTERRUPTED);
     }
-    let invalid = matches!(outcome.record.validity(), Validity::Invalid { .. });
-    if invalid || !outcome.record.not_run().is_empty() {
-        return ExitCode::from(INVALID);
+    if !outcome.record.not_run().is_empty() {
+        return ExitCode::from(FAILED);
     }
-    ExitCode::SUCCESS
+    match outcome.record.validity() {
+        Validity::Invalid { .. } => ExitCode::from(INVALID),
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn explained(error: BenchError) -> CliError {
