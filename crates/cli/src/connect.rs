@@ -96,15 +96,15 @@ async fn serve(
     let (appraised, timings) = tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-        opened = client.open() => opened.map_err(|error| refusal(&args.url, &error))?,
+        opened = client.open() => opened.map_err(|error| refusal(args, &error))?,
     };
     let Some(appraised) = appraised else {
         return Err(CliError::new("the connection came without an attestation result"));
     };
     if appraised.verdict().scope() == Scope::Platform {
         tracing::warn!(
-            "the policy does not name program and configuration: a genuine machine answered, \
-             and what runs on it is not known"
+            "the policy does not name program and configuration: what runs on the machine that \
+             answered is not known"
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
@@ -175,7 +175,8 @@ fn beside(roots: &Roots, der: &[u8]) -> Result<Roots, CliError> {
     Roots::from_names(&names).map_err(CliError::new)
 }
 
-fn refusal(url: &str, error: &ClientError) -> CliError {
+fn refusal(args: &Args, error: &ClientError) -> CliError {
+    let url = &args.url;
     let text = error.rejection().map_or_else(|| with_causes(error), ToString::to_string);
     match (error.blame(), error.failed_check()) {
         (Blame::Evidence, check) => {
@@ -185,23 +186,20 @@ fn refusal(url: &str, error: &ClientError) -> CliError {
                 .status(STATUS_REFUSED)
         }
         (Blame::Network, _) => CliError::new(format!("{url} could not be judged: {text}"))
-            .hint(hint_for_network(error)),
+            .hint(hint_for_network(args.via.as_deref(), error)),
         (Blame::Local, _) => CliError::new(text),
     }
 }
 
-fn hint_for_network(error: &ClientError) -> &'static str {
-    match error {
-        ClientError::Dial { .. } | ClientError::DialTimeout { .. } => {
-            "is the gateway running there? its ready line names the address"
+fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
+    match (via, error) {
+        (_, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
+            "is that a confide gateway, and with the same --binding? its ready line names it".into()
         }
-        ClientError::Channel { source: ChannelError::Tunnel(_), .. } => {
-            "is that a confide tunnel, and does it --allow this server?"
+        (Some(via), _) => {
+            format!("is a confide tunnel running at {via}, and does it --allow this server?")
         }
-        ClientError::Channel { source: ChannelError::Tls(_), .. } => {
-            "is that a confide gateway, and with the same --binding? its ready line names it"
-        }
-        _ => "is the gateway running there, and with the same --binding?",
+        (None, _) => "is the gateway running there? its ready line names the address".into(),
     }
 }
 

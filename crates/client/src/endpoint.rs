@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use http::Uri;
+use http::{Uri, uri::Authority};
 
 use crate::ClientError;
 
+/// RFC 9110 section 4.2.2.
+const HTTPS_PORT: u16 = 443;
 const WANTED: &str = "https://HOST[:PORT] without user, path, query or fragment";
 
 /// Host and port of an attested end. The host is also the name that TLS sends.
@@ -32,7 +34,8 @@ impl Endpoint {
         }
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        Ok(Self::new(bare, authority.port_u16().unwrap_or(443)))
+        let port = port(authority, HTTPS_PORT).ok_or_else(|| bad("no port".into()))?;
+        Ok(Self::new(bare, port))
     }
 
     /// A host, without brackets around an IPv6 address, and a port.
@@ -43,6 +46,15 @@ impl Endpoint {
     /// The name that TLS sends, without brackets.
     pub fn host(&self) -> &str {
         &self.host
+    }
+}
+
+/// The port that is written, `default` where none is. `http` reads a port that is no port as none,
+/// which would lead to another server than the one that was named.
+fn port(authority: &Authority, default: u16) -> Option<u16> {
+    match authority.as_str().strip_prefix(authority.host())? {
+        "" => Some(default),
+        written => written.strip_prefix(':')?.parse().ok().filter(|port| *port != 0),
     }
 }
 
@@ -74,7 +86,17 @@ mod tests {
 
     #[test]
     fn other_addresses_are_refused() {
-        for url in ["http://h", "h:1", "https://", "https://u@h", "https://h/v1", "https://h#f"] {
+        for url in [
+            "http://h",
+            "h:1",
+            "https://",
+            "https://u@h",
+            "https://h/v1",
+            "https://h#f",
+            "https://h:99999",
+            "https://h:x",
+            "https://h:0",
+        ] {
             assert!(matches!(Endpoint::parse(url), Err(ClientError::Url { .. })), "{url}");
         }
     }

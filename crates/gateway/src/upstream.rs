@@ -4,6 +4,8 @@ use http::{HeaderValue, Uri, uri::Authority};
 
 use crate::GatewayError;
 
+/// RFC 9110 section 4.2.1.
+const HTTP_PORT: u16 = 80;
 const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
 
 /// Where requests are proxied to: plain HTTP, at an address that tells who can read along.
@@ -35,7 +37,7 @@ impl Upstream {
             name if name.eq_ignore_ascii_case("localhost") => "127.0.0.1".to_owned(),
             name => name.to_ascii_lowercase(),
         };
-        let port = given.port_u16().unwrap_or(80);
+        let port = port(given, HTTP_PORT).ok_or_else(|| bad("no port".into()))?;
         let authority =
             format!("{host}:{port}").parse().map_err(|error| bad(format!("{error}")))?;
         let base_path = uri.path().trim_end_matches('/').to_owned();
@@ -74,6 +76,15 @@ impl Upstream {
     }
 }
 
+/// The port that is written, `default` where none is. `http` reads a port that is no port as none,
+/// which would lead to another server than the one that was named.
+fn port(authority: &Authority, default: u16) -> Option<u16> {
+    match authority.as_str().strip_prefix(authority.host())? {
+        "" => Some(default),
+        written => written.strip_prefix(':')?.parse().ok().filter(|port| *port != 0),
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -108,7 +119,17 @@ mod tests {
 
     #[test]
     fn what_is_not_plain_http_to_a_host_is_refused() {
-        for url in ["https://h", "http://", "h:80", "http://u@h", "http://h/?q", "http://h/#f"] {
+        for url in [
+            "https://h",
+            "http://",
+            "h:80",
+            "http://u@h",
+            "http://h/?q",
+            "http://h/#f",
+            "http://h:99999",
+            "http://h:x",
+            "http://h:0",
+        ] {
             let refused = Upstream::parse(url);
             assert!(matches!(refused, Err(GatewayError::UpstreamUrl { .. })), "{url}");
         }
