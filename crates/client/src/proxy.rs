@@ -184,6 +184,10 @@ impl Local {
             let message = "answer was framed so that its end could not be told from a break";
             return error(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
         }
+        if leads_elsewhere(&answer) {
+            let message = "attested end redirects to another address, where nothing was verified";
+            return error(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
+        }
         // HTTP/1.0 has no chunks: a stream that broke would look complete.
         if version == Version::HTTP_10 && answer.body().size_hint().exact().is_none() {
             let message = "a streamed answer needs HTTP/1.1";
@@ -194,6 +198,16 @@ impl Local {
         origin::forbid_reading(&mut head.headers);
         Response::from_parts(head, Either::Left(body))
     }
+}
+
+/// Whether a client that follows this redirect, with its prompt, would leave the attested channel.
+/// Only a path is sure not to (RFC 3986 section 4.2; browsers read `\` as `/`).
+fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
+    let away = |location: &HeaderValue| match location.as_bytes() {
+        [b'/', rest @ ..] => matches!(rest, [b'/' | b'\\', ..]),
+        _ => true,
+    };
+    answer.status().is_redirection() && answer.headers().get_all(header::LOCATION).iter().any(away)
 }
 
 /// The request as it goes to the attested end: a path, and no field of this connection.

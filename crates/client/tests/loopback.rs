@@ -335,3 +335,24 @@ async fn a_later_connection_that_promises_something_else_is_not_used() {
     assert!(second.contains("evidence_rejected") && second.contains("`guarantee`"), "{second}");
     assert!(second.contains("gateway only"), "{second}");
 }
+
+#[tokio::test]
+async fn a_redirect_away_from_the_attested_end_is_not_passed_on() {
+    for (location, wanted) in [
+        ("/v1/models", "307"),
+        ("http://127.0.0.1:8000/v1/models", "502"),
+        ("https://elsewhere.example/", "502"),
+        ("//elsewhere.example/", "502"),
+        ("/\\elsewhere.example/", "502"),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: {location}\r\n\
+             content-length: 0\r\n\r\n"
+        );
+        let address = saying(Box::leak(answer.into_boxed_str())).await;
+        let local = loopback(address, Limits::default()).await;
+        let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
+        assert!(got.starts_with(&format!("HTTP/1.1 {wanted} ")), "{location}: {got}");
+        assert_eq!(got.contains("redirect_elsewhere"), wanted == "502", "{location}: {got}");
+    }
+}

@@ -58,7 +58,7 @@ impl Proxy {
         }
         let (method, version) = (request.method().clone(), request.version());
         let outcome = match self.outgoing(request) {
-            Ok(outgoing) => self.forward(outgoing, &method).await,
+            Ok((outgoing, upstream)) => self.forward(outgoing, upstream, &method).await,
             Err(refused) => Err(refused),
         };
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
@@ -71,7 +71,10 @@ impl Proxy {
         response
     }
 
-    fn outgoing(&self, request: Request<Incoming>) -> Result<Request<Guarded<Incoming>>, Refused> {
+    fn outgoing(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(Request<Guarded<Incoming>>, &Upstream), Refused> {
         let (mut head, body) = request.into_parts();
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
@@ -92,12 +95,13 @@ impl Proxy {
         remove_hop_by_hop(&mut head.headers);
         head.headers.insert(header::HOST, host.clone());
         let body = Guarded::new(body, limit, self.limits.request_body_pause);
-        Ok(Request::from_parts(head, body))
+        Ok((Request::from_parts(head, body), upstream))
     }
 
     async fn forward(
         &self,
         outgoing: Request<Guarded<Incoming>>,
+        upstream: &Upstream,
         method: &Method,
     ) -> Result<Response<AnswerBody>, Refused> {
         let started =
@@ -113,6 +117,10 @@ impl Proxy {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
+        let location = head.headers.get(header::LOCATION);
+        if let Some(path) = location.and_then(|location| upstream.path_of_redirect(location)) {
+            head.headers.insert(header::LOCATION, path);
+        }
         let body = Guarded::new(body, u64::MAX, self.limits.response_body_pause);
         Ok(Response::from_parts(head, Either::Left(body)))
     }

@@ -585,3 +585,21 @@ async fn only_what_was_asked_for_leaves_the_gateway_whatever_the_target_says() {
     let got = exchange(gateway.address, &long).await;
     assert!(got.starts_with("HTTP/1.1 4"), "{got}");
 }
+
+#[tokio::test]
+async fn a_redirect_to_the_upstream_itself_stays_at_the_gateway() {
+    let upstream = upstream(move |mut stream| async move {
+        read_until(&mut stream, "\r\n\r\n").await;
+        let own = stream.local_addr().unwrap();
+        let answer = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{own}/v1/models?a=b\r\n\
+             content-length: 0\r\n\r\n"
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    let gateway = gateway(upstream, Limits::default()).await;
+    let got = exchange(gateway.address, GET_CLOSE).await;
+    assert!(got.starts_with("HTTP/1.1 307 "), "{got}");
+    assert!(got.contains("location: /v1/models?a=b\r\n"), "{got}");
+}

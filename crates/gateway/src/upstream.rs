@@ -65,6 +65,13 @@ impl Upstream {
             .unwrap_or_else(|_| HeaderValue::from_static("upstream"))
     }
 
+    /// A redirect to this upstream as clients can follow it: a path at the gateway. As it stands it
+    /// would lead them past the attested channel.
+    pub(crate) fn path_of_redirect(&self, location: &HeaderValue) -> Option<HeaderValue> {
+        let path = location.to_str().ok()?.strip_prefix(&self.url())?;
+        path.starts_with('/').then(|| HeaderValue::from_str(path).ok())?
+    }
+
     /// The address of one request at this upstream, path and query unchanged.
     pub(crate) fn uri_for(&self, requested: &Uri) -> Result<Uri, http::Error> {
         let path = requested.path_and_query().map_or("/", |path| path.as_str());
