@@ -16,6 +16,7 @@ mod error;
 mod gateway;
 mod hop;
 mod limits;
+mod linger;
 mod manifest;
 mod proxy;
 mod serve;

@@ -23,6 +23,9 @@ pub struct Limits {
     pub request_body_bytes: u64,
     /// The longest pause between two pieces of a request body.
     pub request_body_pause: Duration,
+    /// For how long a body that nobody wants any more is read on, so that its sender sees the early
+    /// answer and not a reset. A slower sender sees a broken connection.
+    pub request_body_linger: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_body_pause: Duration,
     /// The longest time a client may refuse to read before its connection is given up.
@@ -52,6 +55,7 @@ impl Default for Limits {
             head_fields: 100,
             request_body_bytes: 64 * 1024 * 1024,
             request_body_pause: Duration::from_secs(60),
+            request_body_linger: Duration::from_secs(5),
             response_body_pause: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),
             upstream_connect: Duration::from_secs(5),

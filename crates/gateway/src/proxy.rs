@@ -15,11 +15,12 @@ use crate::{
     answer::{self, AnswerBody},
     body::{BodyFault, Guarded, fault_behind},
     hop::{codings_are_undone, end_is_marked, remove_hop_by_hop},
+    linger::Lingering,
 };
 
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
 pub(crate) struct Proxy {
-    client: Client<HttpConnector, Guarded<Incoming>>,
+    client: Client<HttpConnector, Guarded<Lingering>>,
     /// Longest prefix first.
     routes: Vec<(String, Upstream, header::HeaderValue)>,
     description: Bytes,
@@ -74,8 +75,9 @@ impl Proxy {
     fn outgoing(
         &self,
         request: Request<Incoming>,
-    ) -> Result<(Request<Guarded<Incoming>>, &Upstream), Refused> {
+    ) -> Result<(Request<Guarded<Lingering>>, &Upstream), Refused> {
         let (mut head, body) = request.into_parts();
+        let body = Lingering::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(Refused::Method);
@@ -100,7 +102,7 @@ impl Proxy {
 
     async fn forward(
         &self,
-        outgoing: Request<Guarded<Incoming>>,
+        outgoing: Request<Guarded<Lingering>>,
         upstream: &Upstream,
         method: &Method,
     ) -> Result<Response<AnswerBody>, Refused> {

@@ -266,7 +266,8 @@ async fn a_request_body_beyond_the_limit_is_a_413() {
         read_to_end(&mut stream).await;
     })
     .await;
-    let limits = Limits { request_body_bytes: 8, ..Limits::default() };
+    let request_body_linger = Duration::from_millis(50);
+    let limits = Limits { request_body_bytes: 8, request_body_linger, ..Limits::default() };
     let gateway = gateway(upstream, limits).await;
     for framed in [
         "content-length: 9\r\n\r\n",
@@ -602,4 +603,16 @@ async fn a_redirect_to_the_upstream_itself_stays_at_the_gateway() {
     let got = exchange(gateway.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 307 "), "{got}");
     assert!(got.contains("location: /v1/models?a=b\r\n"), "{got}");
+}
+
+#[tokio::test]
+async fn a_refused_body_is_read_on_so_that_its_sender_sees_the_answer() {
+    let limits = Limits { request_body_bytes: 8, ..Limits::default() };
+    let gateway = gateway(upstream_saying("").await, limits).await;
+    let body = vec![b'x'; 16 * 1024 * 1024];
+    let head = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut client = ask(gateway.address, &head).await;
+    within(client.write_all(&body)).await.expect("the gateway closed before it had read the body");
+    let got = read_until(&mut client, "\r\n\r\n").await;
+    assert!(got.starts_with("HTTP/1.1 413 "), "{got}");
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Longest request body. A prompt of 128 Ki tokens is about half a MiB of English.
     pub body_bytes: usize,
+    /// How much of a body that is too long is read and thrown away, so that its sender, who still
+    /// writes, sees the answer and not a reset: as much as a gateway lets through.
+    pub discarded_bytes: usize,
     /// Longest wait for a request's head, and for the next request of a kept connection.
     pub head_wait: Duration,
     /// Longest wait for a request's body.
@@ -31,6 +34,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 4 << 20,
+            discarded_bytes: 64 << 20,
             head_wait: Duration::from_secs(75),
             body_wait: Duration::from_secs(30),
             connections: 4096,

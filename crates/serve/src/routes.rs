@@ -21,7 +21,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 
 use crate::{
-    Options,
+    Limits, Options,
     chunk::{Chunks, Heading, Route},
     error::ApiError,
     events::Events,
@@ -131,15 +131,26 @@ impl Site {
 
 async fn read_body(site: &Site, body: Body) -> Result<Bytes, ApiError> {
     let limits = &site.options.limits;
-    let whole = Limited::new(body, limits.body_bytes).collect();
-    match tokio::time::timeout(limits.body_wait, whole).await {
+    match tokio::time::timeout(limits.body_wait, read_bounded(body, limits)).await {
         Err(_) => Err(ApiError::BodyLate { limit: limits.body_wait }),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(ApiError::BodyTooLarge { limit: limits.body_bytes })
-        }
-        Ok(Err(error)) => Err(ApiError::BodyBroken { reason: error.to_string() }),
+        Ok(body) => body,
     }
+}
+
+async fn read_bounded(mut body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+    let limit = limits.body_bytes;
+    match Limited::new(&mut body, limit).collect().await {
+        Ok(whole) => return Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {}
+        Err(error) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
+    }
+    let mut left = limits.discarded_bytes;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else { break };
+        left = rest;
+    }
+    Err(ApiError::BodyTooLarge { limit })
 }
 
 async fn complete(

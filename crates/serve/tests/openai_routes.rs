@@ -209,6 +209,23 @@ async fn bodies_and_prompts_have_limits() {
     assert_eq!(server.chat(said(10)).await.status, 200);
 }
 
+#[tokio::test]
+async fn a_body_that_is_too_long_is_read_on_so_that_its_sender_sees_the_answer() {
+    let engine = Arc::new(Sim::new(sim::Options::default()).expect("a simulator"));
+    let server = Running::start(engine, Limits::default()).await;
+    let body = vec![b' '; 16 << 20];
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = TcpStream::connect(server.address).await.expect("a connection");
+    client.write_all(head.as_bytes()).await.expect("the head is taken");
+    client.write_all(&body).await.expect("the body is taken");
+    let mut status = [0; 13];
+    client.read_exact(&mut status).await.expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 413 ");
+}
+
 /// Gives three tokens and then what the test wants.
 struct Odd {
     then: Option<Event>,
