@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // ground
     ("crates/estimate", &[]),
     ("crates/evidence", &[]),
+    ("crates/forward", &[]),
     // wing A: attestation
     ("crates/channel", &["evidence"]),
     ("crates/fake-attester", &["evidence"]),
@@ -19,9 +20,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/engine", &[]),
     ("crates/native", &["engine"]),
     // floor 3: programs as libraries
-    ("crates/client", &["channel", "evidence", "verifier", "verifier-aws-lc"]),
-    ("crates/gateway", &["channel", "evidence"]),
-    ("crates/serve", &["engine"]),
+    ("crates/client", &["channel", "evidence", "forward", "verifier", "verifier-aws-lc"]),
+    ("crates/gateway", &["channel", "evidence", "forward"]),
+    ("crates/serve", &["engine", "forward"]),
     // top
     (
         "crates/cli",

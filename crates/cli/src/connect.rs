@@ -80,9 +80,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let origins = Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
     let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(serve(&args, client, origins, limits))
+    process::run_to_end(serve(&args, client, origins, limits))?
 }
 
 async fn serve(

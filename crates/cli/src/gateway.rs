@@ -88,9 +88,7 @@ impl From<BindingName> for Binding {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(serve(args))
+    process::run_to_end(serve(args))?
 }
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {

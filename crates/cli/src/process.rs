@@ -3,13 +3,13 @@
 use std::{
     io::{ErrorKind, Write},
     net::SocketAddr,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 
 use crate::error::CliError;
+use tokio::net::TcpListener;
 
 /// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
 pub(crate) fn unix_now() -> u64 {
@@ -43,6 +43,19 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
     let address = listener.local_addr().map_err(cannot)?;
     Ok((listener, address))
 }
+
+/// Runs a long-running command's work to its end.
+pub(crate) fn run_to_end<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+    let outcome = runtime.block_on(work);
+    // A blocking call that never returns (a device, a resolver) must not keep the program alive.
+    runtime.shutdown_timeout(STUCK_CALL_DEADLINE);
+    Ok(outcome)
+}
+
+/// How long a blocking call may still run after everything else has ended.
+const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Prints the one JSON line that says a long-running command accepts connections.
 pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String, Value>) {

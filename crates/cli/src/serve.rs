@@ -50,11 +50,7 @@ impl EngineKind {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let engine = engine(&args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(serve(&args, engine))?;
+    process::run_to_end(serve(&args, engine))??;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -46,9 +46,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let allow = AllowList::new(&args.allow).map_err(|error| {
         CliError::new(error).hint("give the attested server's address, as 127.0.0.1:8443")
     })?;
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(serve(args, allow))
+    process::run_to_end(serve(args, allow))?
 }
 
 async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {

@@ -9,12 +9,10 @@ mod causes;
 mod connector;
 mod endpoint;
 mod error;
-mod hop;
 mod limits;
 mod origin;
 mod pool;
 mod proxy;
-mod stall;
 
 pub use appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use causes::with_causes;

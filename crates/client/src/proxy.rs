@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_forward::{StallGuard, codings_are_undone, end_is_marked, remove_hop_by_hop};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::{Either, Full};
@@ -23,9 +24,7 @@ use tokio::{
 
 use crate::{
     AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
-    hop::{codings_are_undone, end_is_marked, remove_hop_by_hop},
     origin::{self, Sender},
-    stall::StallGuard,
     streamed_body, with_causes,
 };
 

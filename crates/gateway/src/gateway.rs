@@ -1,6 +1,6 @@
 //! The gateway as one thing: configuration, channel, proxy.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
@@ -92,6 +92,26 @@ impl Gateway {
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
         let proxy = Arc::new(Proxy::new(&self.configuration, self.simulated, self.limits));
-        crate::serve::serve(listener, self.channel, proxy, self.limits, stop).await
+        let channel = self.channel.clone();
+        tokio::select! {
+            drained = crate::serve::serve(listener, self.channel, proxy, self.limits, stop) => drained,
+            never = warn_of_failed_renewals(&channel) => match never {},
+        }
+    }
+}
+
+/// Often enough to be seen long before the key ends: renewal starts at two thirds of its life.
+const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
+
+/// Says when a renewal of the key has failed: until the key ends, clients notice nothing.
+async fn warn_of_failed_renewals(channel: &Server) -> Infallible {
+    let mut seen = 0;
+    loop {
+        tokio::time::sleep(RENEWALS_SEEN_EVERY).await;
+        let failures = channel.renewal_failures();
+        if failures > seen {
+            tracing::warn!(failures, "the key could not be renewed; it is served until it ends");
+            seen = failures;
+        }
     }
 }

@@ -14,13 +14,11 @@ mod configuration;
 mod door;
 mod error;
 mod gateway;
-mod hop;
 mod limits;
 mod linger;
 mod manifest;
 mod proxy;
 mod serve;
-mod stall;
 #[cfg(test)]
 mod tests;
 mod upstream;

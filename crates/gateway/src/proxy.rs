@@ -1,6 +1,7 @@
 //! One request in, one request out, both bodies streamed.
 
 use bytes::Bytes;
+use confide_forward::{codings_are_undone, end_is_marked, remove_hop_by_hop};
 use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::Either;
@@ -14,7 +15,6 @@ use crate::{
     Configuration, Limits, Upstream, WELL_KNOWN_PATH,
     answer::{self, AnswerBody},
     body::{BodyFault, Guarded, fault_behind},
-    hop::{codings_are_undone, end_is_marked, remove_hop_by_hop},
     linger::Lingering,
 };
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use confide_forward::StallGuard;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -19,7 +20,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Limits, door::Door, proxy::Proxy, stall::StallGuard};
+use crate::{Limits, door::Door, proxy::Proxy};
 
 /// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);

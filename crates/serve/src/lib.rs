@@ -14,7 +14,6 @@ mod limits;
 mod listen;
 mod parse;
 mod routes;
-mod stall;
 
 pub use error::ApiError;
 pub use limits::Limits;

@@ -1,6 +1,7 @@
 use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
+use confide_forward::StallGuard;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -11,7 +12,7 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use crate::{Limits, Options, router, stall::Stall};
+use crate::{Limits, Options, router};
 
 /// Why a server ends before it is asked to.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +95,7 @@ async fn connection(
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let io = TokioIo::new(Stall::new(stream, limits.write_wait));
+    let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_wait)

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 /// Gives up when no written byte was taken for `limit`. Costs nothing while writes go through.
-pub(crate) struct StallGuard<S> {
+pub struct StallGuard<S> {
     inner: S,
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -21,7 +21,8 @@ pub(crate) struct StallGuard<S> {
 }
 
 impl<S> StallGuard<S> {
-    pub(crate) fn new(inner: S, limit: Duration) -> Self {
+    /// Guards `inner`; reads pass through.
+    pub fn new(inner: S, limit: Duration) -> Self {
         Self { inner, limit, timer: None, stalled: false }
     }
 

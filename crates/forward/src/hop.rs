@@ -24,7 +24,7 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 ///
 /// A message with both `Transfer-Encoding` and `Content-Length` loses the latter: two lengths are
 /// how one request is smuggled inside another (RFC 9112 section 6.1).
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -40,7 +40,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Whether the only transfer coding is `chunked`, or there is none. Nobody here undoes another, and
 /// without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
-pub(crate) fn codings_are_undone(headers: &HeaderMap) -> bool {
+pub fn codings_are_undone(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => true,
@@ -51,7 +51,7 @@ pub(crate) fn codings_are_undone(headers: &HeaderMap) -> bool {
 
 /// Whether the end of an answer can be told from the death of its sender. It cannot where the body
 /// ends with the connection (RFC 9112 section 6.3, last rule), nor after a change of protocols.
-pub(crate) fn end_is_marked<B: Body>(answer: &Response<B>, method: &Method) -> bool {
+pub fn end_is_marked<B: Body>(answer: &Response<B>, method: &Method) -> bool {
     let (status, headers, body) = (answer.status(), answer.headers(), answer.body());
     let bodiless = method == Method::HEAD
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)

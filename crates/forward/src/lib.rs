@@ -1,0 +1,8 @@
+//! What every HTTP end of the house does alike: which header fields pass a proxy, when the end of
+//! an answer can be trusted to be its end, and what becomes of a peer that does not read.
+
+mod hop;
+mod stall;
+
+pub use hop::{codings_are_undone, end_is_marked, remove_hop_by_hop};
+pub use stall::StallGuard;
