@@ -7,9 +7,9 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
 
 use crate::error::CliError;
-use tokio::net::TcpListener;
 
 /// Seconds since 1970, read once per call; libraries receive it as a value or as this function.
 pub(crate) fn unix_now() -> u64 {
