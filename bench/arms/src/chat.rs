@@ -4,6 +4,7 @@
 //! the channel and in nothing else. Latency counts from the scheduled instant.
 
 use std::{
+    cell::Cell,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -64,7 +65,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some("collateral is stapled by the server or read from a file: never fetched".into()),
     };
     drop(first);
-    speak(&hello, |order| chat(&runtime, &door, &args.model, order))
+    let warm = Cell::new(false);
+    speak(&hello, |order| chat(&runtime, &door, &args.model, &warm, order))
         .map_err(|error| error.to_string())
 }
 
@@ -126,11 +128,22 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-const KNOWN: &[&str] = &["delay_ms", "rate_per_s", "session", "tokens"];
+const KNOWN: &[&str] = &["delay_ms", "rate_per_s", "session", "sessions", "tokens"];
+/// Requests that open a kept session.
+const UNMEASURED: u32 = 2;
+/// Requests that open the first one of a process, so that allocators, caches and the frequency of
+/// a core have settled in every process of the chain.
+const WARM_UP: u32 = 50;
 /// The seed's reports ask for 200 tokens; nothing here needs more than this.
 const TOKENS_MAX: u64 = 100_000;
 
-fn chat(runtime: &Runtime, door: &Door, model: &str, run: &Run) -> Outcome<Report> {
+fn chat(
+    runtime: &Runtime,
+    door: &Door,
+    model: &str,
+    warm: &Cell<bool>,
+    run: &Run,
+) -> Outcome<Report> {
     run.knows_only(KNOWN)?;
     let order = Order {
         tokens: run.number("tokens", 200)?.clamp(1, TOKENS_MAX),
@@ -143,18 +156,24 @@ fn chat(runtime: &Runtime, door: &Door, model: &str, run: &Run) -> Outcome<Repor
         "new" => false,
         other => return Err(format!("param session: wanted new or kept, got {other}")),
     };
+    // A connection has luck of its own (which threads serve it) that lasts as long as it does.
+    let per_session = run.requests.div_ceil(run.number("sessions", 1)?.max(1)).max(1);
     runtime.block_on(async {
-        // The first request of a kept session opens the connection; it is not measured.
         let mut link = None;
-        if kept {
-            let mut opened = door.open().await?;
-            converse(&mut opened, &order, 0, Instant::now()).await?;
-            link = Some(opened);
-        }
         let watch = Stopwatch::start();
         let start = Instant::now();
         let mut samples = Vec::new();
         for number in 0..run.requests {
+            // The first request of a kept session opens the connection; it is not measured.
+            if kept && number % per_session == 0 {
+                drop(link.take());
+                let mut opened = door.open().await?;
+                let unmeasured = if warm.replace(true) { UNMEASURED } else { WARM_UP };
+                for _ in 0..unmeasured {
+                    converse(&mut opened, &order, number, Instant::now()).await?;
+                }
+                link = Some(opened);
+            }
             let due = match rate > 0.0 {
                 true => wait_until(start + Duration::from_secs_f64(number as f64 / rate)),
                 false => Instant::now(),
