@@ -94,7 +94,7 @@ impl Run {
 }
 
 /// One request of a run. Metrics carry their unit last in the name.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
     /// Named figures.
     pub metrics: Map<String, Value>,

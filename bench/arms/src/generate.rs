@@ -52,11 +52,15 @@ fn generate(attester: &FakeAttester, order: &Run) -> Outcome<Report> {
     let next = AtomicU64::new(0);
     let watch = Stopwatch::start();
     let start = Instant::now();
-    let samples: Vec<Sample> = thread::scope(|scope| {
+    let samples: Outcome<Vec<Vec<Sample>>> = thread::scope(|scope| {
         let callers: Vec<_> =
             (0..concurrency).map(|_| scope.spawn(|| call(attester, order, &next, start))).collect();
-        callers.into_iter().flat_map(|caller| caller.join().unwrap_or_default()).collect()
+        callers
+            .into_iter()
+            .map(|caller| caller.join().map_err(|_| "a caller died".to_string()))
+            .collect()
     });
+    let samples = samples?.concat();
     let (wall_s, cpu_s) = watch.stop();
     let mut report = Report { wall_s, cpu_s, ..Report::default() };
     report.answer = json!({ "quotes": samples.len() });

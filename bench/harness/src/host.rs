@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Machine {
     pub(crate) cpu_model: String,
     pub(crate) cpus_online: u64,
-    pub(crate) threads_per_core: String,
+    pub(crate) smt_active: String,
     pub(crate) memory_bytes: u64,
     pub(crate) kernel: String,
     pub(crate) kernel_command_line: String,
@@ -34,10 +34,10 @@ impl Machine {
         Self {
             cpu_model: field(&cpuinfo, "model name").unwrap_or_else(unknown),
             cpus_online: std::thread::available_parallelism().map_or(0, |n| n.get() as u64),
-            threads_per_core: line("/sys/devices/system/cpu/smt/active"),
+            smt_active: line("/sys/devices/system/cpu/smt/active"),
             memory_bytes: kilobytes.unwrap_or(0) * 1024,
             kernel: line("/proc/sys/kernel/osrelease"),
-            kernel_command_line: line("/proc/cmdline"),
+            kernel_command_line: of_speed(&line("/proc/cmdline")),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             transparent_hugepages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -162,6 +162,47 @@ fn line(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| unknown(), |text| text.trim().to_owned())
 }
 
+/// The parameters of a kernel command line that change speed. The others are the machine's own
+/// affair and stay out of a record that is passed on.
+fn of_speed(command_line: &str) -> String {
+    let kept = |word: &&str| {
+        let name = word.split('=').next().unwrap_or_default();
+        OF_SPEED.iter().any(|prefix| name.starts_with(prefix))
+    };
+    command_line.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
+}
+
+/// How the names of such parameters begin (kernel-parameters.txt).
+const OF_SPEED: &[&str] = &[
+    "amd_iommu",
+    "amd_pstate",
+    "clocksource",
+    "cpuidle",
+    "default_hugepagesz",
+    "haltpoll",
+    "hugepages",
+    "idle",
+    "intel_idle",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "isolcpus",
+    "kvm",
+    "maxcpus",
+    "mem_encrypt",
+    "mitigations",
+    "nohz",
+    "nosmt",
+    "preempt",
+    "processor.max_cstate",
+    "psi",
+    "rcu_nocbs",
+    "spec",
+    "swiotlb",
+    "transparent_hugepage",
+    "tsc",
+];
+
 fn unknown() -> String {
     "unknown".into()
 }
@@ -204,6 +245,12 @@ fn hints(cpuinfo: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_changes_speed_is_kept_of_the_kernel_command_line() {
+        let line = "root=/dev/vda swiotlb=force mitigations=auto,nosmt token=secret quiet";
+        assert_eq!(of_speed(line), "swiotlb=force mitigations=auto,nosmt");
+    }
 
     #[test]
     fn this_machine_can_be_read() {

@@ -85,8 +85,8 @@ pub fn run(
     let log = options.out.join("log");
     keep_earlier(&options.out)?;
     std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
-    let out = options.out.canonicalize().map_err(BenchError::io("read", &options.out))?;
-    let log = out.join("log");
+    // As it was given: a record names no folder of the machine that it was made on.
+    let out = options.out.clone();
     let total = suite.benches.iter().map(|bench| slices_planned(bench, options)).sum();
     let mut running = Running {
         suite: &suite,

@@ -24,10 +24,7 @@ pub(super) fn section(record: &Record, slices: &[Slice]) -> String {
         ("commit of the working folder", record.commit.clone()),
         ("suite, SHA-256", format!("{} {}", record.suite.name, record.suite.sha256)),
         ("CPU", machine.cpu_model.clone()),
-        (
-            "CPUs online, SMT active",
-            format!("{}, {}", machine.cpus_online, machine.threads_per_core),
-        ),
+        ("CPUs online, SMT active", format!("{}, SMT {}", machine.cpus_online, machine.smt_active)),
         ("memory", format!("{:.1} GiB", machine.memory_bytes as f64 / f64::from(1 << 30))),
         ("kernel", machine.kernel.clone()),
         ("kernel command line", machine.kernel_command_line.clone()),
