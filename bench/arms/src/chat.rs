@@ -218,7 +218,7 @@ async fn request(
                 metrics.insert("connect_ms".into(), json!(connect.as_secs_f64() * 1e3));
                 metrics.insert("handshake_ms".into(), json!(link.handshake_ms));
                 metrics.insert("quote_ms".into(), json!(link.quote_ms));
-                metrics.insert("collateral_ms".into(), json!(0.0));
+                metrics.insert("collateral_ms".into(), json!(link.collateral_ms));
                 metrics.insert("appraisal_ms".into(), json!(link.appraisal_ms));
             } else {
                 sample.round_trips = Some(0);

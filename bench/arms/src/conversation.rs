@@ -16,11 +16,14 @@ use crate::Outcome;
 /// An open connection of any kind, and what opening it took.
 pub(crate) struct Link {
     wire: Wire,
+    /// What the request names as its host: `confide connect` refuses any but its own address.
+    host: String,
     pub(crate) guarantee: String,
     pub(crate) simulated: bool,
     pub(crate) round_trips: u32,
     pub(crate) handshake_ms: f64,
     pub(crate) quote_ms: f64,
+    pub(crate) collateral_ms: f64,
     pub(crate) appraisal_ms: f64,
 }
 
@@ -33,13 +36,17 @@ impl From<Connection> for Link {
     fn from(connection: Connection) -> Self {
         let channel = connection.timings().channel;
         let appraised = connection.appraised();
+        // Plain TLS has neither evidence nor endorsements: nothing is spent on them.
+        let collateral = appraised.map_or(Duration::ZERO, |accepted| accepted.collateral_time());
         Self {
             guarantee: appraised.map_or("none".into(), |appraised| appraised.guarantee().into()),
             simulated: appraised.is_some_and(|appraised| appraised.is_simulated()),
             round_trips: channel.round_trips,
             handshake_ms: channel.handshake.as_secs_f64() * 1e3,
             quote_ms: channel.quote.as_secs_f64() * 1e3,
-            appraisal_ms: channel.appraisal.as_secs_f64() * 1e3,
+            collateral_ms: collateral.as_secs_f64() * 1e3,
+            appraisal_ms: channel.appraisal.saturating_sub(collateral).as_secs_f64() * 1e3,
+            host: "model".into(),
             wire: Wire::Channel(connection),
         }
     }
@@ -56,12 +63,14 @@ impl Link {
             .map_err(|e| error(&e))?;
         tokio::spawn(connection);
         Ok(Self {
+            host: address.into(),
             wire: Wire::Plain(sender),
             guarantee: "as the proxy that this reaches".into(),
             simulated: false,
             round_trips: 1,
             handshake_ms: 0.0,
             quote_ms: 0.0,
+            collateral_ms: 0.0,
             appraisal_ms: 0.0,
         })
     }
@@ -111,7 +120,7 @@ pub(crate) async fn converse(
                        "content": format!("Question {number} of block seed {}.", order.seed) }],
     });
     let request = Request::post("/v1/chat/completions")
-        .header(header::HOST, "model")
+        .header(header::HOST, &link.host)
         .header(header::CONTENT_TYPE, "application/json")
         .body(whole_body(body.to_string()))
         .map_err(|error| error.to_string())?;

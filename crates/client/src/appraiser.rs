@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use confide_evidence::{
@@ -25,9 +25,16 @@ pub type Appraised = Arc<Accepted>;
 pub struct Accepted {
     verdict: confide_verifier::Appraised,
     simulated: bool,
+    collateral: Duration,
 }
 
 impl Accepted {
+    /// What it took to have the endorsements at hand: reading stapled ones, or recognising them as
+    /// the last. It is part of the time of the appraisal.
+    pub fn collateral_time(&self) -> Duration {
+        self.collateral
+    }
+
     /// The verifier's answer, all of it read from signed bytes.
     pub fn verdict(&self) -> &confide_verifier::Appraised {
         &self.verdict
@@ -172,7 +179,9 @@ impl Appraise for PolicyAppraiser {
     type Rejection = AppraisalError;
 
     fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
+        let started = Instant::now();
         let prepared = self.prepared(presented.collateral)?;
+        let collateral = started.elapsed();
         let evidence = Evidence {
             quote: presented.quote,
             claims: Some(presented.claims),
@@ -185,7 +194,7 @@ impl Appraise for PolicyAppraiser {
         let root = verdict.root();
         let simulated =
             root.kind == RootKind::Custom && prepared.simulated_root == Some(root.sha256);
-        Ok(Arc::new(Accepted { verdict, simulated }))
+        Ok(Arc::new(Accepted { verdict, simulated, collateral }))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Attested servers that follow a script, for the tests of the client.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 

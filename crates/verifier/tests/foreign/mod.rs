@@ -1,5 +1,5 @@
 //! Reads the cases of `../shared/vectors/cases.json` and applies their mutations.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::{path::PathBuf, time::Duration};
 
