@@ -12,7 +12,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/evidence", &[]),
     ("crates/forward", &[]),
     // wing A: attestation
+    ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
+    ("crates/collateral", &["evidence"]),
     ("crates/fake-attester", &["evidence"]),
     ("crates/verifier", &["evidence"]),
     ("crates/verifier-aws-lc", &["verifier"]),
@@ -20,21 +22,32 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/engine", &[]),
     ("crates/native", &["engine"]),
     // floor 3: programs as libraries
-    ("crates/client", &["channel", "evidence", "forward", "verifier", "verifier-aws-lc"]),
+    ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
+    ("crates/attestation-service", &["appraiser", "evidence", "forward", "verifier"]),
+    (
+        "crates/client",
+        &["appraiser", "channel", "evidence", "forward", "verifier", "verifier-aws-lc"],
+    ),
+    ("crates/pccs", &["collateral", "evidence"]),
     ("crates/gateway", &["channel", "evidence", "forward"]),
     ("crates/serve", &["engine", "forward"]),
     // top
     (
         "crates/cli",
         &[
+            "appraiser",
+            "attestation-service",
+            "attester",
             "bench",
             "channel",
             "client",
+            "collateral",
             "engine",
             "evidence",
             "fake-attester",
             "gateway",
             "native",
+            "pccs",
             "serve",
             "verifier",
             "verifier-aws-lc",
@@ -46,11 +59,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "bench/arms",
         &[
+            "appraiser",
             "arm-line",
+            "attester",
             "channel",
             "client",
+            "collateral",
             "evidence",
             "fake-attester",
+            "pccs",
             "verifier",
             "verifier-aws-lc",
         ],
@@ -63,6 +80,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ("candle-core", &["crates/native"], "it is slow to build"),
     ("dcap-qvl", &["bench/peers/dcap-qvl"], "it is the oracle and a peer, never the verifier"),
+    ("fuser", &["crates/fake-attester"], "only the fake configfs tree is a file system"),
+    ("libloading", &["crates/attester"], "only it touches a device"),
+    ("rusqlite", &["crates/pccs"], "it is a C library"),
+    ("tokio-postgres", &["crates/pccs"], "only the fleet's service keeps a database"),
+    ("sev", &[], "it is a peer in tests"),
     ("pyo3", &["crates/py"], "only the Python binding names it"),
     ("wasm-bindgen", &["crates/wasm"], "only the browser binding names it"),
 ];

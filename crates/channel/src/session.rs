@@ -149,6 +149,7 @@ pub(crate) fn appraise<A: Appraise>(
         claims: evidence.claims,
         collateral: evidence.collateral,
         expected_report_data,
+        gpu: None,
         quote: evidence.quote,
     };
     appraiser.appraise(&presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))

@@ -5,11 +5,13 @@
 
 mod attest;
 mod bench;
+mod collateral;
 mod connect;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]
 mod model;
+mod policy;
 mod process;
 mod serve;
 mod tunnel;
@@ -32,6 +34,8 @@ enum Command {
     Attest(attest::Args),
     /// Measure what each layer of protection costs on this machine.
     Bench(bench::Args),
+    /// Fetch, show, export and serve endorsements.
+    Collateral(collateral::Args),
     /// Verify a confidential server, then open an OpenAI address on loopback.
     Connect(connect::Args),
     /// Terminate attested TLS in front of a model server.
@@ -39,6 +43,8 @@ enum Command {
     /// Make models locally, from a seed.
     #[cfg(feature = "native")]
     Model(model::Args),
+    /// Write a policy to start with, or say in words what one checks.
+    Policy(policy::Args),
     /// Serve a model over OpenAI's routes.
     Serve(serve::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
@@ -52,10 +58,12 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Attest(args) => attest::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Collateral(args) => collateral::run(args),
         Command::Connect(args) => connect::run(args),
         Command::Gateway(args) => gateway::run(args),
         #[cfg(feature = "native")]
         Command::Model(args) => model::run(args),
+        Command::Policy(args) => policy::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Tunnel(args) => tunnel::run(args),
         Command::Verify(args) => verify::run(args),

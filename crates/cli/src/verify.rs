@@ -146,8 +146,12 @@ fn judge(args: &QuoteArgs) -> Judged {
         Ok(endorsements) => endorsements,
         Err(error) => return Ok(Err(Rejection::unchecked(Reason::Malformed(error)))),
     };
-    let evidence =
-        Evidence { quote: &quote, claims: claims.as_deref(), report_data: args.report_data };
+    let evidence = Evidence {
+        quote: &quote,
+        claims: claims.as_deref(),
+        report_data: args.report_data,
+        gpu: None,
+    };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
     Ok(appraise(&evidence, &endorsements, &policy, now, &AwsLc))
 }

@@ -186,6 +186,7 @@ impl Appraise for PolicyAppraiser {
             quote: presented.quote,
             claims: Some(presented.claims),
             report_data: Some(presented.expected_report_data),
+            gpu: presented.gpu,
         };
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
         let policy = self.policy_now(&prepared);

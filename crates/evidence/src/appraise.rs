@@ -25,8 +25,21 @@ pub struct Presented<'a> {
     pub collateral: Option<&'a [u8]>,
     /// The report data that the quote must hold.
     pub expected_report_data: ReportData,
-    /// The quote, unparsed.
+    /// Evidence of a GPU, where the peer sent some.
+    pub gpu: Option<GpuPresented<'a>>,
+    /// The quote or SNP report, unparsed.
     pub quote: &'a [u8],
+}
+
+/// Evidence of a GPU together with the nonce that it has to hold on this connection.
+///
+/// The CPU's claims hold the SHA-256 of `evidence`, so that it cannot be swapped.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuPresented<'a> {
+    /// The GPU's evidence, unparsed.
+    pub evidence: &'a [u8],
+    /// The nonce that the GPU must have signed.
+    pub nonce: [u8; 32],
 }
 
 /// Decides whether a peer's evidence is accepted.

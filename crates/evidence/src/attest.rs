@@ -17,6 +17,11 @@ pub trait Attest: Send + Sync {
     /// The bytes are the JSON of [`crate::collateral`].
     fn collateral(&self) -> Option<Vec<u8>>;
 
+    /// Evidence of this machine's GPU over `nonce`, where it has one that attests.
+    fn gpu(&self, _nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        Ok(None)
+    }
+
     /// Whether the evidence is made by software that only imitates a TEE.
     fn simulated(&self) -> bool;
 }

@@ -27,7 +27,7 @@ pub mod session_message;
 pub mod tagged_evidence;
 pub mod tcb_info;
 
-pub use appraise::{Appraise, BindingKind, Presented};
+pub use appraise::{Appraise, BindingKind, GpuPresented, Presented};
 pub use attest::{Attest, AttestError};
 pub use parse_error::{ParseError, foreign_text};
 pub use report_data::ReportData;

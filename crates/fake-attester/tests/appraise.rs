@@ -144,7 +144,7 @@ fn policy(attester: &FakeAttester) -> Policy {
 fn ask(attester: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, Reason> {
     let wanted = ReportData([7; 64]);
     let quote = attester.quote(&wanted);
-    let evidence = Evidence { quote: &quote, claims: None, report_data: Some(wanted) };
+    let evidence = Evidence { quote: &quote, claims: None, report_data: Some(wanted), gpu: None };
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
     appraise(&evidence, &endorsements, policy, now, &confide_verifier_aws_lc::AwsLc)

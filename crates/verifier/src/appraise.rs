@@ -2,7 +2,9 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use confide_evidence::{ReportData, claims::Claims, quote::Quote, tcb_info::TcbStatus};
+use confide_evidence::{
+    GpuPresented, ReportData, claims::Claims, quote::Quote, tcb_info::TcbStatus,
+};
 use rustls_pki_types::UnixTime;
 
 use crate::{
@@ -15,7 +17,7 @@ use crate::{
 };
 
 /// What a peer presented.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
     /// The quote, unparsed.
     pub quote: &'a [u8],
@@ -25,6 +27,8 @@ pub struct Evidence<'a> {
     /// and 32 zero bytes (key binding). With both, the caller vouches that this value was computed
     /// over those claims (session binding): nothing here could find out that it was not.
     pub report_data: Option<ReportData>,
+    /// Evidence of a GPU that belongs to this CPU, with the nonce that it has to hold.
+    pub gpu: Option<GpuPresented<'a>>,
 }
 
 /// Decides whether a quote is believed, under one policy and at one time.

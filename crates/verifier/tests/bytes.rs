@@ -126,7 +126,7 @@ impl<'a> Judge<'a> {
 fn ask(made: &Made, endorsements: &Endorsements, quote: &[u8]) -> bool {
     let policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
-    let evidence = Evidence { quote, claims: None, report_data: None };
+    let evidence = Evidence { quote, claims: None, report_data: None, gpu: None };
     appraise(&evidence, endorsements, &policy, now, &AwsLc).is_ok()
 }
 

@@ -403,7 +403,7 @@ fn judge(recipe: &Recipe) -> Result<Appraised, Rejection> {
 }
 
 fn evidence(made: &Made) -> Evidence<'_> {
-    Evidence { quote: &made.quote, claims: None, report_data: None }
+    Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None }
 }
 
 fn policy(made: &Made) -> Policy {

@@ -29,7 +29,7 @@ pub(crate) fn all_cases() -> Option<Vec<Case>> {
 pub(crate) fn appraise(case: &Case, policy: &Policy) -> Result<Appraised, Rejection> {
     let endorsements = Endorsements::parse(&case.collateral)
         .map_err(|error| Rejection::unchecked(Reason::Malformed(error)))?;
-    let evidence = Evidence { quote: &case.quote, claims: None, report_data: None };
+    let evidence = Evidence { quote: &case.quote, claims: None, report_data: None, gpu: None };
     confide_verifier::appraise(&evidence, &endorsements, policy, at(case.now), &AwsLc)
 }
 

@@ -1,0 +1,1 @@
+//! Appraises evidence over HTTP and signs the result (RFC 9711).

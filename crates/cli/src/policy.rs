@@ -1,0 +1,13 @@
+//! `confide policy`: a policy to start with, and a policy in words.
+
+use std::process::ExitCode;
+
+use crate::error::CliError;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
+    Err(CliError::new("not built yet"))
+}

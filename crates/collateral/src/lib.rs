@@ -1,0 +1,1 @@
+//! Fetches, keeps and refreshes endorsements; the only attestation room with a network.
