@@ -12,7 +12,7 @@ OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 5
 
-.PHONY: help bench build test style unit no-std vectors python selftest fuzz walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python go selftest fuzz walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -24,7 +24,7 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-arm-dcap-qvl
 
-test: style unit no-std vectors python selftest fuzz  ## everything that CI checks
+test: style unit no-std vectors python go selftest fuzz  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -45,6 +45,11 @@ vectors: unit  ## foreign attestation vectors, through the command line
 
 python: unit $(VENV)/ready  ## the openai package and curl against the server
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
+
+go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
+	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
+	  cd tests/go && GOFLAGS=-mod=readonly go vet ./...; \
+	else echo "skipped: no Go"; fi
 
 selftest: unit  ## the instrument finds a known delay and stays quiet without one
 	@# A busy machine may need more blocks to see 5 %; a broken instrument fails both.
