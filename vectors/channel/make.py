@@ -10,6 +10,7 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEY = hashlib.sha256(b"a public key").digest()
 CONFIG = hashlib.sha256(b"a configuration").digest()
+GPU = hashlib.sha256(b"evidence of a GPU").digest()
 GUARANTEE = "operator is outside the TEE"
 QUOTE = b"quote"
 CONTEXT = bytes(range(32))
@@ -20,6 +21,7 @@ def main():
     write("claims.json", ABOUT_CLAIMS, claims_cases())
     write("tagged_evidence.json", ABOUT_TAGGED, tagged_cases())
     write("binder.json", ABOUT_BINDER, binder_cases())
+    write("gpu_nonce.json", ABOUT_GPU_NONCE, gpu_nonce_cases())
     write("session_message.json", ABOUT_MESSAGES, message_cases())
 
 
@@ -66,7 +68,7 @@ ABOUT_CLAIMS = (
 
 
 def pairs(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000,
-          key=KEY, config=CONFIG, version=1, algorithm=1):
+          key=KEY, config=CONFIG, version=1, algorithm=1, gpu=None):
     return ([("nonce", bstr(nonce))] if nonce is not None else []) + [
         ("guarantee", text(guarantee)),
         ("not-after", uint(not_after)),
@@ -74,12 +76,14 @@ def pairs(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800
         ("pubkey-hash", array(uint(algorithm), bstr(key))),
         ("config-digest", bstr(config)),
         ("confide-version", uint(version)),
-    ]
+    ] + ([("gpu-evidence-hash", bstr(gpu))] if gpu is not None else [])
 
 
-def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000):
+def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000,
+           gpu=None):
     return {
         "config-digest": CONFIG.hex(),
+        "gpu-evidence-hash": gpu.hex() if gpu is not None else None,
         "guarantee": guarantee,
         "nonce": nonce.hex() if nonce is not None else None,
         "not-after": not_after,
@@ -113,6 +117,11 @@ def claims_cases():
         good("longest guarantee", guarantee="g" * 256),
         good("shortest nonce", nonce=bytes(8)),
         good("longest nonce", nonce=bytes(64)),
+        good("hash of GPU evidence", gpu=GPU),
+        good("hash of GPU evidence beside a nonce", nonce=bytes(range(32)), gpu=GPU),
+        bad("hash of GPU evidence of 31 bytes", claims(gpu=GPU[:31]), "digest_length"),
+        bad("hash of GPU evidence in front",
+            mapping([("gpu-evidence-hash", bstr(GPU))] + pairs()), "not_canonical"),
         bad("empty input", b"", "malformed"),
         bad("cut by one byte", GOOD[:-1], "malformed"),
         bad("one byte after the end", GOOD + b"\0", "not_canonical"),
@@ -211,6 +220,31 @@ def binder_cases():
                 "claims": bound.hex(),
                 "report_data": report_data.hexdigest(),
             })
+    return cases
+
+
+# Nonces of GPUs.
+
+ABOUT_GPU_NONCE = (
+    "Nonces that a GPU signs, with all inputs (docs/channel.md, Binders). All values are hex;"
+    " without an exporter the binding is that of the key."
+)
+
+
+def gpu_nonce_cases():
+    cases = []
+    for role, byte in (("server", b"\x01"), ("client", b"\x02")):
+        for spki in (KEY, CONFIG):
+            for exporter in (None, bytes(range(32)), bytes(range(32, 64))):
+                kind = b"\x01" if exporter is None else b"\x02"
+                parts = b"confide gpu nonce v1\0" + kind + byte + spki + (exporter or b"")
+                cases.append({
+                    "name": f"nonce {len(cases) + 1}",
+                    "role": role,
+                    "spki_hash": spki.hex(),
+                    "exporter": exporter.hex() if exporter is not None else None,
+                    "nonce": hashlib.sha256(parts).hexdigest(),
+                })
     return cases
 
 

@@ -68,6 +68,7 @@ impl Identity {
         let not_after = not_before.saturating_add(span);
         let claims = Claims {
             config_digest: options.config_digest,
+            gpu_evidence_hash: None,
             guarantee: options.guarantee.clone(),
             nonce: None,
             not_after,

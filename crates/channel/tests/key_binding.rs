@@ -416,6 +416,7 @@ fn spki(certificate: &[u8]) -> Vec<u8> {
 fn claims(pubkey_hash: [u8; 32]) -> Claims {
     Claims {
         config_digest: [5; 32],
+        gpu_evidence_hash: None,
         guarantee: "operator is outside the TEE".into(),
         nonce: None,
         not_after: NOW + 3600,

@@ -636,6 +636,7 @@ async fn raw_client_with(
 fn claims(pubkey_hash: [u8; 32]) -> Vec<u8> {
     let claims = Claims {
         config_digest: [5; 32],
+        gpu_evidence_hash: None,
         guarantee: "operator is outside the TEE".into(),
         nonce: None,
         not_after: NOW + 3600,

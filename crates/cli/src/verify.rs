@@ -389,6 +389,7 @@ mod tests {
     fn claims(config: u8) -> Claims {
         Claims {
             config_digest: [config; 32],
+            gpu_evidence_hash: None,
             guarantee: "operator is outside the TEE".into(),
             nonce: None,
             not_after: NOW + 60,

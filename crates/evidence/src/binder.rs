@@ -7,6 +7,9 @@ use crate::ReportData;
 /// Begins every session binder, so that no other protocol's report data can be mistaken for one.
 pub const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
 
+/// Begins what a GPU's nonce is the hash of.
+pub const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
+
 /// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
 pub const EXPORTER_LABEL: &[u8] = b"Attestation";
 
@@ -61,6 +64,26 @@ pub fn session_report_data(
     ReportData(digest.into())
 }
 
+/// The nonce that a GPU signs under key binding: SHA-256 over domain, the byte 1, role of the
+/// attester and hash of its SPKI.
+///
+/// It cannot cover the claims, for these hold the hash of the GPU's evidence.
+pub fn key_gpu_nonce(role: Role, spki_hash: &[u8; 32]) -> [u8; 32] {
+    let parts = Sha256::new().chain_update(GPU_DOMAIN).chain_update([1, role.byte()]);
+    parts.chain_update(spki_hash).finalize().into()
+}
+
+/// The nonce that a GPU signs under session binding: SHA-256 over domain, the byte 2, role of the
+/// attester, hash of its SPKI and exporter output. Fresh, because the exporter's context is.
+pub fn session_gpu_nonce(
+    role: Role,
+    spki_hash: &[u8; 32],
+    exporter: &[u8; EXPORTER_BYTES],
+) -> [u8; 32] {
+    let parts = Sha256::new().chain_update(GPU_DOMAIN).chain_update([2, role.byte()]);
+    parts.chain_update(spki_hash).chain_update(exporter).finalize().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +107,22 @@ mod tests {
         ];
         for other in others {
             assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn every_input_changes_a_gpu_nonce() {
+        let base = session_gpu_nonce(Role::Server, &[1; 32], &[2; 32]);
+        let others = [
+            session_gpu_nonce(Role::Client, &[1; 32], &[2; 32]),
+            session_gpu_nonce(Role::Server, &[2; 32], &[2; 32]),
+            session_gpu_nonce(Role::Server, &[1; 32], &[1; 32]),
+            key_gpu_nonce(Role::Server, &[1; 32]),
+            key_gpu_nonce(Role::Client, &[1; 32]),
+        ];
+        for (at, other) in others.iter().enumerate() {
+            assert_ne!(base, *other);
+            assert!(!others[at + 1..].contains(other));
         }
     }
 }

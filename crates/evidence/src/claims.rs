@@ -33,6 +33,8 @@ pub const NONCE_BYTES_MAX: usize = 64;
 pub struct Claims {
     /// SHA-256 of the effective configuration of the attested program.
     pub config_digest: [u8; 32],
+    /// SHA-256 of the evidence of the attested end's GPU ([`crate::gpu::GpuEvidence`], encoded).
+    pub gpu_evidence_hash: Option<[u8; 32]>,
     /// What the attested end says of itself, e.g. `operator is outside the TEE`.
     pub guarantee: String,
     /// A value that the verifier chose, where the protocol around it carries one.
@@ -49,7 +51,8 @@ impl Claims {
     /// The one encoding of these claims.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.map(6 + u64::from(self.nonce.is_some()));
+        let optional = [self.nonce.is_some(), self.gpu_evidence_hash.is_some()];
+        writer.map(6 + optional.into_iter().map(u64::from).sum::<u64>());
         if let Some(nonce) = &self.nonce {
             writer.text(Key::Nonce.name()).bytes(nonce);
         }
@@ -59,6 +62,9 @@ impl Claims {
         writer.text(Key::PubkeyHash.name()).array(2).uint(SHA_256).bytes(&self.pubkey_hash);
         writer.text(Key::ConfigDigest.name()).bytes(&self.config_digest);
         writer.text(Key::ConfideVersion.name()).uint(CLAIMS_VERSION);
+        if let Some(hash) = &self.gpu_evidence_hash {
+            writer.text(Key::GpuEvidenceHash.name()).bytes(hash);
+        }
         writer.finish()
     }
 
@@ -200,10 +206,11 @@ enum Key {
     PubkeyHash,
     ConfigDigest,
     ConfideVersion,
+    GpuEvidenceHash,
 }
 
 impl Key {
-    const ALL: [Key; 7] = [
+    const ALL: [Key; 8] = [
         Key::Nonce,
         Key::Guarantee,
         Key::NotAfter,
@@ -211,6 +218,7 @@ impl Key {
         Key::PubkeyHash,
         Key::ConfigDigest,
         Key::ConfideVersion,
+        Key::GpuEvidenceHash,
     ];
 
     fn name(self) -> &'static str {
@@ -222,6 +230,7 @@ impl Key {
             Key::PubkeyHash => "pubkey-hash",
             Key::ConfigDigest => "config-digest",
             Key::ConfideVersion => "confide-version",
+            Key::GpuEvidenceHash => "gpu-evidence-hash",
         }
     }
 }
@@ -229,6 +238,7 @@ impl Key {
 #[derive(Default)]
 struct Fields {
     config_digest: Option<[u8; 32]>,
+    gpu_evidence_hash: Option<[u8; 32]>,
     guarantee: Option<String>,
     nonce: Option<Vec<u8>>,
     not_after: Option<u64>,
@@ -273,6 +283,7 @@ impl Fields {
             }
             Key::ConfigDigest => set(&mut self.config_digest, key, digest(key, decoder)?),
             Key::ConfideVersion => set(&mut self.version, key, uint(decoder)?),
+            Key::GpuEvidenceHash => set(&mut self.gpu_evidence_hash, key, digest(key, decoder)?),
         }
     }
 
@@ -283,6 +294,7 @@ impl Fields {
         }
         Ok(Claims {
             config_digest: self.config_digest.ok_or(missing(Key::ConfigDigest))?,
+            gpu_evidence_hash: self.gpu_evidence_hash,
             guarantee: self.guarantee.ok_or(missing(Key::Guarantee))?,
             nonce: self.nonce,
             not_after: self.not_after.ok_or(missing(Key::NotAfter))?,
@@ -329,6 +341,7 @@ mod tests {
     fn claims() -> Claims {
         Claims {
             config_digest: [7; 32],
+            gpu_evidence_hash: None,
             guarantee: "operator is outside the TEE".into(),
             nonce: Some(vec![1; 32]),
             not_after: 1_800_000_600,
@@ -341,7 +354,8 @@ mod tests {
     fn claims_come_back_as_they_were() {
         let with_nonce = claims();
         let without = Claims { nonce: None, ..claims() };
-        for claims in [with_nonce, without] {
+        let with_gpu = Claims { gpu_evidence_hash: Some([5; 32]), ..claims() };
+        for claims in [with_nonce, without, with_gpu] {
             assert_eq!(Claims::decode(&claims.encode()), Ok(claims));
         }
     }

@@ -16,6 +16,7 @@ pub mod certificate;
 pub mod claims;
 pub mod collateral;
 pub mod crl;
+pub mod gpu;
 mod json;
 mod parse_error;
 pub mod pck;

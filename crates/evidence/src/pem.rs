@@ -20,6 +20,15 @@ const END: &[u8] = b"-----END CERTIFICATE-----";
 /// Between the certificates only white space is accepted, and zero bytes at the very end, which
 /// Intel's quoting library leaves there.
 pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
+    decode_chain_of(subject, text, CHAIN_CERTIFICATES_MAX)
+}
+
+/// As [`decode_chain`], with another limit on the certificates.
+pub(crate) fn decode_chain_of(
+    subject: &'static str,
+    text: &[u8],
+    certificates_max: usize,
+) -> Result<Vec<Vec<u8>>, ParseError> {
     let malformed = ParseError::Text { subject, wanted: "PEM certificates" };
     if text.len() > CHAIN_LENGTH_MAX {
         let got = text.len();
@@ -27,10 +36,10 @@ pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, 
     }
     let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let mut rest = text[..end].trim_ascii();
-    let mut chain = Vec::with_capacity(CHAIN_CERTIFICATES_MAX);
+    let mut chain = Vec::with_capacity(certificates_max);
     while !rest.is_empty() {
-        if chain.len() == CHAIN_CERTIFICATES_MAX {
-            return Err(ParseError::TooMany { subject, limit: CHAIN_CERTIFICATES_MAX });
+        if chain.len() == certificates_max {
+            return Err(ParseError::TooMany { subject, limit: certificates_max });
         }
         let body = rest.strip_prefix(BEGIN).ok_or_else(|| malformed.clone())?;
         let length = body.iter().position(|byte| *byte == b'-').ok_or_else(|| malformed.clone())?;

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, fs, path::Path};
 
 use confide_evidence::{
-    binder::{Role, key_report_data, session_report_data},
+    binder::{Role, key_gpu_nonce, key_report_data, session_gpu_nonce, session_report_data},
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
@@ -57,6 +57,19 @@ fn binders_are_what_the_vectors_say() {
             }
         };
         assert_eq!(bound.0.to_vec(), bytes(&case["report_data"]), "{}", case["name"]);
+    }
+}
+
+#[test]
+fn gpu_nonces_are_what_the_vectors_say() {
+    for case in cases("gpu_nonce.json") {
+        let role = if case["role"] == "server" { Role::Server } else { Role::Client };
+        let spki_hash = digest(&case["spki_hash"]);
+        let nonce = match case["exporter"].as_str() {
+            None => key_gpu_nonce(role, &spki_hash),
+            Some(_) => session_gpu_nonce(role, &spki_hash, &digest(&case["exporter"])),
+        };
+        assert_eq!(nonce, digest(&case["nonce"]), "{}", case["name"]);
     }
 }
 
@@ -123,6 +136,8 @@ fn cases(file: &str) -> Vec<Value> {
 fn claims(fields: &Value) -> Claims {
     Claims {
         config_digest: digest(&fields["config-digest"]),
+        gpu_evidence_hash: optional(&fields["gpu-evidence-hash"])
+            .map(|hash| hash.try_into().expect("32 bytes")),
         guarantee: fields["guarantee"].as_str().expect("a text").into(),
         nonce: optional(&fields["nonce"]),
         not_after: fields["not-after"].as_u64().expect("a number"),

@@ -198,6 +198,7 @@ fn a_policy_that_speaks_of_claims_refuses_evidence_without_them() {
 fn claims_that_the_report_data_does_not_cover_are_refused() {
     let claims = Claims {
         config_digest: [7; 32],
+        gpu_evidence_hash: None,
         guarantee: "operator is outside the TEE".into(),
         nonce: None,
         not_after: NOW + 60,
