@@ -115,7 +115,7 @@ fn measure(order: &Run, work: impl Fn() -> Outcome<Appraised> + Sync) -> Outcome
         "verify",
         workers,
         work,
-        |count, last| json!({ "accepted": count, "tcb_status": last.tcb_status().as_str() }),
+        |count, last| json!({ "accepted": count, "tcb_status": last.tcb_status().map(|status| status.as_str()) }),
     )?;
     if workers == 1 {
         let name = format!("{SIGNATURES} P-256 verifications (aws-lc-rs), one core");

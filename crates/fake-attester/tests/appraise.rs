@@ -18,7 +18,7 @@ fn honest_evidence_is_accepted_under_its_own_policy() {
         let yes = ask(&attester, &policy(&attester), NOW).unwrap();
         assert_eq!(yes.scope(), Scope::Workload);
         assert_eq!(yes.root().kind, RootKind::Custom);
-        assert_eq!(yes.tcb_status(), TcbStatus::UpToDate);
+        assert_eq!(yes.tcb_status(), Some(TcbStatus::UpToDate));
         assert!(yes.advisories().is_empty() && !yes.is_debug());
     }
 }
@@ -125,7 +125,7 @@ fn a_policy_may_accept_a_level_with_its_advisories() {
     let advisories = r#"["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"]"#;
     let text = text.replace("advisories = []", &format!("advisories = {advisories}"));
     let yes = ask(&faulty, &Policy::from_toml(&text).unwrap(), NOW).unwrap();
-    assert_eq!(yes.tcb_status(), TcbStatus::OutOfDate);
+    assert_eq!(yes.tcb_status(), Some(TcbStatus::OutOfDate));
     assert_eq!(yes.advisories().len(), 2);
 }
 

@@ -1,15 +1,18 @@
 //! The one way to a yes.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, sync::Arc};
 
 use confide_evidence::{
-    GpuPresented, ReportData, claims::Claims, quote::Quote, tcb_info::TcbStatus,
+    GpuPresented, ReportData,
+    claims::Claims,
+    quote::{Quote, Tee},
+    tcb_info::TcbStatus,
 };
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, Crypto, Endorsements, PlatformClaims, Policy, Reason, Rejection, Root, Scope,
-    VerifiedEndorsements, attributes, chain,
+    Appraised, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection, Root,
+    Scope, VerifiedEndorsements, attributes, chain,
     checks::{Checks, Step},
     measurements,
     platform::Platform,
@@ -41,7 +44,7 @@ pub fn appraise(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<Appraised, Rejection> {
-    let mut found = Found::new(Checks::new());
+    let mut found = Found::new(Checks::new::<Step>());
     let outcome = read_quote(&mut found, evidence).and_then(|quote| {
         let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
@@ -59,7 +62,7 @@ impl VerifiedEndorsements<'_> {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<Appraised, Rejection> {
-        let mut found = Found::new(self.checks.clone().unwrap_or_else(Checks::new));
+        let mut found = Found::new(self.checks.clone().unwrap_or_else(Checks::new::<Step>));
         let outcome = read_quote(&mut found, evidence).and_then(|quote| {
             found.checks.run(Step::Root, || {
                 let Root { sha256, .. } = self.root;
@@ -68,7 +71,7 @@ impl VerifiedEndorsements<'_> {
                     return Err(Reason::UntrustedRoot { wanted: format!("{}", policy.roots), got });
                 };
                 chain::inside("verified endorsements", self.life.from, self.life.until, now)?;
-                Ok(((), format!("{} sha256:{}", kind.as_str(), hex::encode(sha256)).into()))
+                Ok(((), kind.detail(&sha256)))
             })?;
             found.root = Some(self.root);
             Case { evidence, quote, endorsements: self, policy, now, crypto }.judge(&mut found)
@@ -82,18 +85,18 @@ struct Found {
     checks: Checks,
     root: Option<Root>,
     tcb_status: Option<TcbStatus>,
-    advisories: Vec<String>,
+    advisories: Arc<[String]>,
 }
 
 impl Found {
     fn new(checks: Checks) -> Self {
-        Self { checks, root: None, tcb_status: None, advisories: Vec::new() }
+        Self { checks, root: None, tcb_status: None, advisories: Arc::default() }
     }
 
     fn close(self, outcome: Result<Judged, Reason>) -> Result<Appraised, Rejection> {
         let Self { checks, root, tcb_status, advisories } = self;
         match (outcome, root, tcb_status) {
-            (Ok(judged), Some(root), Some(tcb_status)) => Ok(Accepted {
+            (Ok(judged), Some(root), Some(_)) => Ok(Accepted {
                 scope: judged.scope,
                 root,
                 tcb_status,
@@ -177,8 +180,17 @@ impl Case<'_> {
 fn read_quote<'a>(found: &mut Found, evidence: &Evidence<'a>) -> Result<Quote<'a>, Reason> {
     found.checks.run(Step::QuoteFormat, || {
         let quote = Quote::parse(evidence.quote)?;
-        let (tee, version) = (quote.tee().as_str(), quote.header.version());
+        let version = quote.header.version();
         let padding = quote.padding_length;
-        Ok((quote, format!("{tee}, version {version}, {padding} bytes of padding").into()))
+        let numbers = [version.into(), padding as u64];
+        let detail = match quote.tee() {
+            Tee::Sgx => Detail::numbers(numbers, |[version, padding, ..], f| {
+                write!(f, "sgx, version {version}, {padding} bytes of padding")
+            }),
+            Tee::Tdx => Detail::numbers(numbers, |[version, padding, ..], f| {
+                write!(f, "tdx, version {version}, {padding} bytes of padding")
+            }),
+        };
+        Ok((quote, detail))
     })
 }

@@ -1,11 +1,9 @@
 //! Attributes of the TEE that no production program runs without.
 
-use alloc::format;
-
 use confide_evidence::quote::{Body, Quote};
 
 use crate::{
-    Policy, Reason,
+    Detail, Policy, Reason,
     checks::{Checks, Step},
 };
 
@@ -51,7 +49,7 @@ pub(crate) fn check(checks: &mut Checks, quote: &Quote<'_>, policy: &Policy) -> 
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
             Some((_, wanted)) => Err(Reason::TdAttributes { wanted, got }),
-            None => Ok(((), format!("{got:#018x}").into())),
+            None => Ok(((), Detail::numbers([got], |[got, ..], f| write!(f, "{got:#018x}")))),
         }
     })
 }

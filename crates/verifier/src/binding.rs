@@ -1,15 +1,12 @@
 //! What the quote is about: report data, measurements, and the claims that the report data covers.
 
-use alloc::{
-    format,
-    string::{String, ToString},
-};
+use alloc::string::{String, ToString};
 
 use confide_evidence::{ReportData, claims::Claims};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Policy, Reason,
+    Detail, Policy, Reason,
     appraise::Case,
     chain::inside,
     checks::{Checks, Step},
@@ -120,7 +117,10 @@ fn ages(
         if got > wanted {
             return Err(Reason::TooOld { field: "key_validity_s_max", wanted, got });
         }
-        Ok(((), format!("{got} s, until {not_after}").into()))
+        let detail = Detail::numbers([got, not_after], |[got, not_after, ..], f| {
+            write!(f, "{got} s, until {not_after}")
+        });
+        Ok(((), detail))
     })?;
     let Some(wanted) = policy.evidence_age_s_max else {
         checks.skip(Step::EvidenceAge, "the policy sets no limit");
@@ -131,6 +131,6 @@ fn ages(
         if got > wanted {
             return Err(Reason::TooOld { field: "evidence_age_s_max", wanted, got });
         }
-        Ok(((), format!("{got} s").into()))
+        Ok(((), Detail::numbers([got], |[got, ..], f| write!(f, "{got} s"))))
     })
 }

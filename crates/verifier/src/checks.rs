@@ -1,8 +1,12 @@
 //! The list of checks: what was looked at, what came out, what was not looked at.
+//!
+//! Each kind of evidence has its own table of names ([`steps!`] makes one). Filling the list
+//! neither writes text nor allocates but for the list itself: a [`Detail`] is data until it is
+//! shown.
 
-use alloc::{borrow::Cow, string::ToString, vec::Vec};
+use alloc::{string::ToString, vec::Vec};
 
-use crate::Reason;
+use crate::{Detail, Reason};
 
 /// What came out of a check. The third is not a yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,89 +38,82 @@ pub struct Check {
     /// What came out.
     pub outcome: Outcome,
     /// What was compared, or why not.
-    pub detail: Cow<'static, str>,
+    pub detail: Detail,
 }
 
-/// All checks, in the order in which they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    QuoteFormat,
-    Root,
-    RootCrl,
-    TcbSigner,
-    TcbInfo,
-    QeIdentity,
-    PckCrl,
-    PckChain,
-    Platform,
-    QeReport,
-    QeEnclave,
-    QuoteSignature,
-    TdxModule,
-    TcbLevel,
-    TcbStatus,
-    Advisories,
-    EvaluationNumber,
-    Debug,
-    Attributes,
-    ReportData,
-    Measurements,
-    Claims,
-    ConfigDigest,
-    KeyValidity,
-    EvidenceAge,
+/// The checks of one kind of evidence, in the order in which they run.
+pub(crate) trait Steps: Copy {
+    /// A name in snake case for each step; once published, a name does not change.
+    const NAMES: &'static [&'static str];
+
+    /// The place in `NAMES`.
+    fn index(self) -> usize;
 }
 
-const NAMES: [&str; 25] = [
-    "quote_format",
-    "root",
-    "root_crl",
-    "tcb_signer",
-    "tcb_info",
-    "qe_identity",
-    "pck_crl",
-    "pck_chain",
-    "platform",
-    "qe_report",
-    "qe_enclave",
-    "quote_signature",
-    "tdx_module",
-    "tcb_level",
-    "tcb_status",
-    "advisories",
-    "evaluation_number",
-    "debug",
-    "attributes",
-    "report_data",
-    "measurements",
-    "claims",
-    "config_digest",
-    "key_validity",
-    "evidence_age",
-];
+/// Makes an enum of steps with its table of names: `Kind: Step = "its_name", …`.
+macro_rules! steps {
+    ($(#[$meta:meta])* $kind:ident: $($step:ident = $name:literal),+ $(,)?) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $kind { $($step),+ }
 
-const _: () = assert!(Step::EvidenceAge as usize + 1 == NAMES.len(), "a name for each step");
+        impl $crate::checks::Steps for $kind {
+            const NAMES: &'static [&'static str] = &[$($name),+];
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+#[allow(unused_imports, reason = "for the other kinds of evidence")]
+pub(crate) use steps;
+
+steps! {
+    /// The checks of a DCAP quote.
+    Step:
+    QuoteFormat = "quote_format",
+    Root = "root",
+    RootCrl = "root_crl",
+    TcbSigner = "tcb_signer",
+    TcbInfo = "tcb_info",
+    QeIdentity = "qe_identity",
+    PckCrl = "pck_crl",
+    PckChain = "pck_chain",
+    Platform = "platform",
+    QeReport = "qe_report",
+    QeEnclave = "qe_enclave",
+    QuoteSignature = "quote_signature",
+    TdxModule = "tdx_module",
+    TcbLevel = "tcb_level",
+    TcbStatus = "tcb_status",
+    Advisories = "advisories",
+    EvaluationNumber = "evaluation_number",
+    Debug = "debug",
+    Attributes = "attributes",
+    ReportData = "report_data",
+    Measurements = "measurements",
+    Claims = "claims",
+    ConfigDigest = "config_digest",
+    KeyValidity = "key_validity",
+    EvidenceAge = "evidence_age",
+}
 
 /// The list while it is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Checks(Vec<Check>);
 
 impl Checks {
-    /// Every check, none evaluated.
-    pub(crate) fn new() -> Self {
-        let unevaluated = |name| Check {
-            name,
-            outcome: Outcome::NotEvaluated,
-            detail: Cow::Borrowed("not reached"),
-        };
-        Self(NAMES.into_iter().map(unevaluated).collect())
+    /// Every check of a kind of evidence, none evaluated: `Checks::new::<Step>()`.
+    pub(crate) fn new<S: Steps>() -> Self {
+        Self(S::NAMES.iter().copied().map(unreached).collect())
     }
 
-    /// Runs a check and notes what came out; the text is the detail of a pass.
+    /// Runs a check and notes what came out; the detail is that of a pass.
     pub(crate) fn run<T>(
         &mut self,
-        step: Step,
-        check: impl FnOnce() -> Result<(T, Cow<'static, str>), Reason>,
+        step: impl Steps,
+        check: impl FnOnce() -> Result<(T, Detail), Reason>,
     ) -> Result<T, Reason> {
         match check() {
             Ok((value, detail)) => {
@@ -131,22 +128,26 @@ impl Checks {
     }
 
     /// Notes why a check does not apply.
-    pub(crate) fn skip(&mut self, step: Step, detail: impl Into<Cow<'static, str>>) {
+    pub(crate) fn skip(&mut self, step: impl Steps, detail: impl Into<Detail>) {
         self.set(step, Outcome::NotEvaluated, detail.into());
     }
 
     /// Whether a check has passed.
-    pub(crate) fn passed(&self, step: Step) -> bool {
-        self.0[step as usize].outcome == Outcome::Passed
+    pub(crate) fn passed(&self, step: impl Steps) -> bool {
+        self.0[step.index()].outcome == Outcome::Passed
     }
 
     pub(crate) fn into_vec(self) -> Vec<Check> {
         self.0
     }
 
-    fn set(&mut self, step: Step, outcome: Outcome, detail: Cow<'static, str>) {
-        let check = &mut self.0[step as usize];
+    fn set(&mut self, step: impl Steps, outcome: Outcome, detail: Detail) {
+        let check = &mut self.0[step.index()];
         check.outcome = outcome;
         check.detail = detail;
     }
+}
+
+fn unreached(name: &'static str) -> Check {
+    Check { name, outcome: Outcome::NotEvaluated, detail: Detail::text("not reached") }
 }

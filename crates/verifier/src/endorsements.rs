@@ -1,6 +1,6 @@
 //! The endorsements of one platform: read, then verified down from the root.
 
-use alloc::{borrow::Cow, format, vec::Vec};
+use alloc::{format, vec::Vec};
 
 use confide_evidence::{
     ParseError, certificate::Certificate, collateral::Collateral, pem, qe_identity::QeIdentity,
@@ -9,7 +9,7 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
-    Crypto, Reason, Rejection, Root, Roots,
+    Crypto, Detail, Reason, Rejection, Root, Roots,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
     result::CrlSeen,
@@ -62,7 +62,7 @@ impl Endorsements {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<VerifiedEndorsements<'_>, Rejection> {
-        let mut checks = Checks::new();
+        let mut checks = Checks::new::<Step>();
         match self.verify_into(&mut checks, roots, now, crypto) {
             Ok(mut verified) => {
                 verified.checks = Some(checks);
@@ -99,8 +99,7 @@ impl Endorsements {
             signed("TCB info", &signer, tcb_info, tcb_info_signature, crypto)?;
             let info = &self.tcb_info;
             chain::inside("TCB info", info.issue_date, info.next_update, now)?;
-            let detail = format!("signed; evaluation {}", info.tcb_evaluation_data_number);
-            Ok(((), detail.into()))
+            Ok(((), evaluation(info.tcb_evaluation_data_number)))
         })?;
         let qe_signer = checks.run(Step::QeIdentity, || {
             // Intel signs both documents with one certificate; it is verified once.
@@ -114,8 +113,7 @@ impl Endorsements {
             signed("QE identity", &qe_signer, qe_identity, qe_identity_signature, crypto)?;
             let identity = &self.qe_identity;
             chain::inside("QE identity", identity.issue_date, identity.next_update, now)?;
-            let detail = format!("signed; evaluation {}", identity.tcb_evaluation_data_number);
-            Ok((qe_signer, detail.into()))
+            Ok((qe_signer, evaluation(identity.tcb_evaluation_data_number)))
         })?;
         let pck_crl = checks.run(Step::PckCrl, || {
             let (_, crl_root) = pair("PCK CRL issuer chain", &self.pck_crl_chain)?;
@@ -147,7 +145,7 @@ impl Endorsements {
         roots: &Roots,
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<(RootFound<'_>, Cow<'static, str>), Reason> {
+    ) -> Result<(RootFound<'_>, Detail), Reason> {
         let (_, der) = pair("TCB info issuer chain", &self.tcb_chain)?;
         let sha256 = crypto.sha256(&[der]);
         let Some(kind) = roots.find(&sha256) else {
@@ -155,8 +153,7 @@ impl Endorsements {
             return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
         };
         let certificate = chain::read(Role::Root, der, now)?;
-        let detail = format!("{} sha256:{}", kind.as_str(), hex::encode(sha256));
-        Ok((RootFound { root: Root { kind, sha256 }, der, certificate }, detail.into()))
+        Ok((RootFound { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
     }
 
     fn documents_life(&self) -> Life {
@@ -259,6 +256,10 @@ impl From<&Crl<'_>> for CrlSeen {
 }
 
 const SIGNATURE_NOT_REACHED: &str = "holds now; its signature was not reached";
+
+fn evaluation(number: u32) -> Detail {
+    Detail::numbers([number.into()], |[number, ..], f| write!(f, "signed; evaluation {number}"))
+}
 
 /// A chain of exactly a certificate and the root.
 fn pair<'a>(chain: &'static str, list: &'a [Vec<u8>]) -> Result<(&'a [u8], &'a [u8]), Reason> {

@@ -15,6 +15,7 @@ mod binding;
 mod chain;
 mod checks;
 mod crypto;
+mod detail;
 mod endorsements;
 mod expect;
 mod measurements;
@@ -28,6 +29,7 @@ mod tcb;
 pub use appraise::{Evidence, appraise};
 pub use checks::{Check, Outcome};
 pub use crypto::Crypto;
+pub use detail::Detail;
 pub use endorsements::{Endorsements, VerifiedEndorsements};
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
 pub use policy::{

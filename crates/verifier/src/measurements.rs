@@ -1,18 +1,18 @@
 //! The attested program against the policy's reference values.
 
-use alloc::{borrow::Cow, boxed::Box, format, string::ToString, vec::Vec};
+use alloc::{boxed::Box, format, string::ToString};
 
 use confide_evidence::quote::{Body, EnclaveReport, Quote, TdReport};
 
 use crate::{
-    EnclaveMeasurements, Expect, Measurements, Reason, ReferenceValue, SgxWorkload, TdMeasurements,
-    TdxWorkload, Workload,
+    Detail, EnclaveMeasurements, Expect, Measurements, Reason, ReferenceValue, SgxWorkload,
+    TdMeasurements, TdxWorkload, Workload,
 };
 
 /// What was compared, and whether that tells one program from another.
 pub(crate) struct Compared {
     pub(crate) names_program: bool,
-    pub(crate) detail: Cow<'static, str>,
+    pub(crate) detail: Detail,
 }
 
 /// Compares every field that the policy has for this TEE.
@@ -46,7 +46,7 @@ pub(crate) fn of(quote: &Quote<'_>) -> Measurements {
 
 fn trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Compared, Reason> {
     let [rtmr0, rtmr1, rtmr2, rtmr3] = report.rtmrs();
-    let mut fields = Fields::default();
+    let mut fields = Fields::of(&TD_FIELDS);
     fields.compare("mrtd", &wanted.mrtd, report.mr_td())?;
     fields.compare("rtmr0", &wanted.rtmr0, rtmr0)?;
     fields.compare("rtmr1", &wanted.rtmr1, rtmr1)?;
@@ -64,7 +64,7 @@ fn trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Compared, 
 }
 
 fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, Reason> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::of(&ENCLAVE_FIELDS);
     fields.compare("mrenclave", &wanted.mrenclave, report.mr_enclave())?;
     fields.compare("mrsigner", &wanted.mrsigner, report.mr_signer())?;
     fields.compare("isv_prod_id", &wanted.isv_prod_id, &report.isv_prod_id())?;
@@ -76,19 +76,37 @@ fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, 
             got: report.isv_svn().to_string(),
         });
     }
-    fields.compared.push("isv_svn");
+    fields.compared |= fields.bit("isv_svn");
     let by_signer = wanted.mrsigner.is_evaluated() && wanted.isv_prod_id.is_evaluated();
     Ok(fields.done(wanted.mrenclave.is_evaluated() || by_signer))
 }
 
-#[derive(Default)]
-struct Fields {
-    compared: Vec<&'static str>,
-    left: Vec<&'static str>,
+const TD_FIELDS: [&str; 9] = [
+    "mrtd",
+    "rtmr0",
+    "rtmr1",
+    "rtmr2",
+    "rtmr3",
+    "mrconfigid",
+    "mrowner",
+    "mrownerconfig",
+    "mrseam",
+];
+const ENCLAVE_FIELDS: [&str; 5] = ["mrenclave", "mrsigner", "isv_prod_id", "config_id", "isv_svn"];
+
+/// Which fields of a table were compared; bit `n` stands for the name at `n`.
+pub(crate) struct Fields {
+    names: &'static [&'static str],
+    compared: u32,
+    left: u32,
 }
 
 impl Fields {
-    fn compare<T: ReferenceValue + PartialEq>(
+    pub(crate) fn of(names: &'static [&'static str]) -> Self {
+        Self { names, compared: 0, left: 0 }
+    }
+
+    pub(crate) fn compare<T: ReferenceValue + PartialEq>(
         &mut self,
         field: &'static str,
         wanted: &Expect<T>,
@@ -97,16 +115,19 @@ impl Fields {
         if !wanted.accepts(got) {
             return Err(Reason::Value { field, wanted: wanted.to_string(), got: got.to_text() });
         }
-        let list = if wanted.is_evaluated() { &mut self.compared } else { &mut self.left };
-        list.push(field);
+        match wanted.is_evaluated() {
+            true => self.compared |= self.bit(field),
+            false => self.left |= self.bit(field),
+        }
         Ok(())
     }
 
-    fn done(self, names_program: bool) -> Compared {
-        let mut detail = format!("compared: {}", self.compared.join(", "));
-        if !self.left.is_empty() {
-            detail += &format!("; not evaluated: {}", self.left.join(", "));
-        }
-        Compared { names_program, detail: detail.into() }
+    pub(crate) fn bit(&self, field: &'static str) -> u32 {
+        self.names.iter().position(|name| *name == field).map_or(0, |at| 1 << at)
+    }
+
+    pub(crate) fn done(self, names_program: bool) -> Compared {
+        let detail = Detail::fields(self.names, self.compared, self.left);
+        Compared { names_program, detail }
     }
 }

@@ -12,7 +12,7 @@ use confide_evidence::{
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    CrlMinimum, CrlSeen, Policy, Reason,
+    CrlMinimum, CrlSeen, Detail, Policy, Reason,
     appraise::Case,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
@@ -87,7 +87,9 @@ impl Case<'_> {
             same_tee("TCB info", self.quote.tee(), info.tee)?;
             same_bytes("FMSPC", &info.fmspc, &platform.pck.fmspc)?;
             same_bytes("PCE-ID", &info.pce_id, &platform.pck.pce_id)?;
-            Ok(((), format!("FMSPC {}", hex::encode(info.fmspc)).into()))
+            let [a, b, c, d, e, g] = info.fmspc;
+            let number = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
+            Ok(((), Detail::numbers([number], |[fmspc, ..], f| write!(f, "FMSPC {fmspc:012x}"))))
         })?;
         Ok(platform)
     }
@@ -165,15 +167,12 @@ impl Case<'_> {
         if !tcb_status.is_evaluated() {
             checks.skip(Step::TcbStatus, format!("{status}; the policy says dangerous-any"));
         }
-        let listed = match verdict.advisories.as_slice() {
-            [] => "none apply".to_string(),
-            some => some.join(", "),
-        };
+        let listed = |after| Detail::listed(&verdict.advisories, "none apply", after);
         match verdict.advisories.iter().find(|advisory| !advisories.accepts(advisory)) {
             _ if !advisories.is_evaluated() => {
-                checks.skip(Step::Advisories, format!("{listed}; the policy says dangerous-any"));
+                checks.skip(Step::Advisories, listed("; the policy says dangerous-any"));
             }
-            None => checks.run(Step::Advisories, || Ok(((), listed.into())))?,
+            None => checks.run(Step::Advisories, || Ok(((), listed(""))))?,
             Some(got) => checks.run(Step::Advisories, || {
                 Err(Reason::Advisory { wanted: advisories.to_string(), got: got.clone() })
             })?,
@@ -187,7 +186,7 @@ impl Case<'_> {
                     got: got.to_string(),
                 });
             }
-            Ok(((), got.to_string().into()))
+            Ok(((), Detail::numbers([got.into()], |[got, ..], f| write!(f, "{got}"))))
         })
     }
 }
@@ -201,7 +200,10 @@ fn revocation_list(
     checks.run(step, || {
         newer(crl, minimum)?;
         let CrlSeen { number, issued } = crl.into();
-        Ok(((), format!("number {number}, issued {issued}").into()))
+        let detail = Detail::numbers([number, issued], |[number, issued, ..], f| {
+            write!(f, "number {number}, issued {issued}")
+        });
+        Ok(((), detail))
     })
 }
 

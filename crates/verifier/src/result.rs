@@ -1,11 +1,19 @@
 //! What appraisal hands out: an [`Appraised`], or a [`Rejection`].
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{
+    boxed::Box,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
 
 use confide_evidence::{ReportData, claims::Claims, quote::Tee, tcb_info::TcbStatus};
 use serde_json::{Map, Value, json};
 
-use crate::{Check, Reason, Root, checks::Checks};
+use crate::{
+    Check, Reason, Root,
+    checks::{Checks, Step},
+};
 
 /// What a yes speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +42,8 @@ pub struct Appraised(Box<Accepted>);
 pub(crate) struct Accepted {
     pub(crate) scope: Scope,
     pub(crate) root: Root,
-    pub(crate) tcb_status: TcbStatus,
-    pub(crate) advisories: Vec<String>,
+    pub(crate) tcb_status: Option<TcbStatus>,
+    pub(crate) advisories: Arc<[String]>,
     pub(crate) platform: PlatformClaims,
     pub(crate) claims: Option<Claims>,
     pub(crate) checks: Vec<Check>,
@@ -52,8 +60,9 @@ impl Appraised {
         self.0.root
     }
 
-    /// Platform, TDX module and quoting enclave together.
-    pub fn tcb_status(&self) -> TcbStatus {
+    /// Platform, TDX module and quoting enclave together; `None` for evidence whose vendor gives
+    /// no status (SEV-SNP).
+    pub fn tcb_status(&self) -> Option<TcbStatus> {
         self.0.tcb_status
     }
 
@@ -89,8 +98,8 @@ impl Appraised {
             "outcome": "accepted",
             "scope": scope.as_str(),
             "root": root_json(*root),
-            "tcb_status": tcb_status.as_str(),
-            "advisories": advisories,
+            "tcb_status": tcb_status.map(TcbStatus::as_str),
+            "advisories": **advisories,
             "claims": platform.to_json(claims.as_ref()),
             "checks": checks_json(checks),
             "reason": null,
@@ -226,7 +235,7 @@ pub(crate) struct Refused {
     pub(crate) reason: Reason,
     pub(crate) root: Option<Root>,
     pub(crate) tcb_status: Option<TcbStatus>,
-    pub(crate) advisories: Vec<String>,
+    pub(crate) advisories: Arc<[String]>,
     pub(crate) checks: Vec<Check>,
 }
 
@@ -245,11 +254,11 @@ impl From<Refused> for Rejection {
 impl Rejection {
     /// A rejection before any check could run, for instance of unreadable endorsements.
     pub fn unchecked(reason: Reason) -> Self {
-        Self::after(reason, Checks::new())
+        Self::after(reason, Checks::new::<Step>())
     }
 
     pub(crate) fn after(reason: Reason, checks: Checks) -> Self {
-        let (advisories, checks) = (Vec::new(), checks.into_vec());
+        let (advisories, checks) = (Arc::default(), checks.into_vec());
         Refused { reason, root: None, tcb_status: None, advisories, checks }.into()
     }
 
@@ -276,7 +285,7 @@ impl Rejection {
             "scope": Scope::Platform.as_str(),
             "root": root.map(root_json),
             "tcb_status": tcb_status.map(TcbStatus::as_str),
-            "advisories": advisories,
+            "advisories": **advisories,
             "claims": {},
             "checks": checks_json(checks),
             "reason": alloc::format!("{}", reason),
@@ -291,7 +300,7 @@ fn root_json(root: Root) -> Value {
 fn checks_json(checks: &[Check]) -> Value {
     let line = |check: &Check| {
         let Check { name, outcome, detail } = check;
-        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail })
+        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() })
     };
     checks.iter().map(line).collect()
 }

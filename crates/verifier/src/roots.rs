@@ -9,6 +9,8 @@ use alloc::{
 
 use sha2::{Digest, Sha256};
 
+use crate::{Detail, detail};
+
 /// Intel's production root (`data/README.md` says where it is from).
 pub const INTEL_ROOT_DER: &[u8] = include_bytes!("../data/intel-sgx-root-ca.der");
 /// SHA-256 of [`INTEL_ROOT_DER`].
@@ -73,6 +75,19 @@ impl RootKind {
             RootKind::Production => "production",
             RootKind::Custom => "custom",
         }
+    }
+
+    /// `production sha256:…`, the detail of the check of the root.
+    pub(crate) fn detail(self, sha256: &[u8; 32]) -> Detail {
+        let write: detail::Write = match self {
+            RootKind::Production => {
+                |it, f| write!(f, "production sha256:{}", hex::encode(detail::bytes(it)))
+            }
+            RootKind::Custom => {
+                |it, f| write!(f, "custom sha256:{}", hex::encode(detail::bytes(it)))
+            }
+        };
+        Detail::bytes(sha256, write)
     }
 }
 

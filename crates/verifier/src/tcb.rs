@@ -3,7 +3,7 @@
 //! Source: Intel SGX and TDX Provisioning Certification Service API, version 4, "TCB status
 //! evaluation"; convergence as in Intel's quote verification library.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 
 use confide_evidence::{
     pck::PckExtension,
@@ -18,13 +18,13 @@ use crate::Reason;
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) status: TcbStatus,
-    pub(crate) advisories: Vec<String>,
+    pub(crate) advisories: Arc<[String]>,
 }
 
 impl Verdict {
     /// The verdict on the platform's own level.
     pub(crate) fn of_platform(level: &TcbLevel) -> Self {
-        Self { status: level.tcb_status, advisories: level.advisory_ids.clone() }
+        Self { status: level.tcb_status, advisories: level.advisory_ids.as_slice().into() }
     }
 
     /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
@@ -40,10 +40,10 @@ impl Verdict {
             }
             (_, platform) => platform,
         };
-        for advisory in &part.advisory_ids {
-            if !self.advisories.contains(advisory) {
-                self.advisories.push(advisory.clone());
-            }
+        let more = |advisory: &&String| !self.advisories.contains(advisory);
+        let more: Vec<_> = part.advisory_ids.iter().filter(more).collect();
+        if !more.is_empty() {
+            self.advisories = self.advisories.iter().chain(more).cloned().collect();
         }
         self
     }

@@ -51,7 +51,7 @@ fn dcap_qvl_itself_agrees_on_every_case() {
         }
         match (&theirs, &ours) {
             (Ok(theirs), Ok(ours)) => {
-                assert_eq!(theirs.status, ours.tcb_status().as_str(), "{}", case.name);
+                assert_eq!(theirs.status, ours.tcb_status().unwrap().as_str(), "{}", case.name);
                 assert_eq!(
                     sorted(&theirs.advisory_ids),
                     sorted(ours.advisories()),
@@ -152,7 +152,7 @@ fn lenient(case: &Case) -> Policy {
 
 fn same_verdict(case: &Case, appraised: &Appraised) -> bool {
     let Ok((status, advisories)) = &case.expected else { return false };
-    appraised.tcb_status().as_str() == status
+    appraised.tcb_status().is_some_and(|it| it.as_str() == status)
         && sorted(appraised.advisories()) == sorted(advisories)
 }
 

@@ -1,0 +1,157 @@
+//! What a check compared, kept as data and written out only when somebody asks.
+
+use alloc::{boxed::Box, string::String, sync::Arc};
+use core::fmt;
+
+/// What was compared, or why not. `Display` writes it; until then it is data.
+#[derive(Clone)]
+pub struct Detail(Said);
+
+#[derive(Clone)]
+enum Said {
+    Text(&'static str),
+    Written(Box<str>),
+    Numbers { write: Write, numbers: [u64; 4] },
+    Listed { list: Arc<[String]>, empty: &'static str, after: &'static str },
+    Fields { names: &'static [&'static str], compared: u32, left: u32 },
+}
+
+/// Writes the sentence that belongs to some numbers.
+pub(crate) type Write = fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result;
+
+impl Detail {
+    pub(crate) const fn text(text: &'static str) -> Self {
+        Self(Said::Text(text))
+    }
+
+    /// Up to four numbers, and the sentence that they go into.
+    pub(crate) fn numbers<const N: usize>(numbers: [u64; N], write: Write) -> Self {
+        const { assert!(N <= 4) };
+        let mut all = [0; 4];
+        all[..N].copy_from_slice(&numbers);
+        Self(Said::Numbers { write, numbers: all })
+    }
+
+    /// 32 bytes, and the sentence that they go into; [`bytes`] gives them back.
+    pub(crate) fn bytes(bytes: &[u8; 32], write: Write) -> Self {
+        let mut numbers = [0; 4];
+        for (number, chunk) in numbers.iter_mut().zip(bytes.as_chunks().0) {
+            *number = u64::from_be_bytes(*chunk);
+        }
+        Self(Said::Numbers { write, numbers })
+    }
+
+    /// A list between commas, or `empty`; then `after`.
+    pub(crate) fn listed(list: &Arc<[String]>, empty: &'static str, after: &'static str) -> Self {
+        Self(Said::Listed { list: list.clone(), empty, after })
+    }
+
+    /// Which of the named fields were compared, and which left; bit `n` stands for `names[n]`.
+    pub(crate) fn fields(names: &'static [&'static str], compared: u32, left: u32) -> Self {
+        Self(Said::Fields { names, compared, left })
+    }
+}
+
+/// The bytes that [`Detail::bytes`] took.
+pub(crate) fn bytes(numbers: &[u64; 4]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (chunk, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *chunk = number.to_be_bytes();
+    }
+    bytes
+}
+
+impl From<&'static str> for Detail {
+    fn from(text: &'static str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Detail {
+    fn from(text: String) -> Self {
+        Self(Said::Written(text.into()))
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Said::Text(text) => f.write_str(text),
+            Said::Written(text) => f.write_str(text),
+            Said::Numbers { write, numbers } => write(numbers, f),
+            Said::Listed { list, empty, after } => {
+                match list.is_empty() {
+                    true => f.write_str(empty)?,
+                    false => separated(f, list.iter().map(String::as_str))?,
+                }
+                f.write_str(after)
+            }
+            Said::Fields { names, compared, left } => {
+                let named = |bits: u32| {
+                    let chosen = move |(at, _): &(usize, &&str)| bits >> at & 1 == 1;
+                    names.iter().enumerate().filter(chosen).map(|(_, name)| *name)
+                };
+                f.write_str("compared: ")?;
+                separated(f, named(*compared))?;
+                if *left != 0 {
+                    f.write_str("; not evaluated: ")?;
+                    separated(f, named(*left))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// Two details are the same when they read the same.
+impl PartialEq for Detail {
+    fn eq(&self, other: &Self) -> bool {
+        use alloc::string::ToString;
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Detail {}
+
+fn separated<'a>(f: &mut fmt::Formatter<'_>, list: impl Iterator<Item = &'a str>) -> fmt::Result {
+    for (at, item) in list.enumerate() {
+        f.write_str(if at == 0 { "" } else { ", " })?;
+        f.write_str(item)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{string::ToString, vec};
+
+    use super::*;
+
+    #[test]
+    fn a_detail_reads_as_the_sentence_of_its_kind() {
+        let list: Arc<[String]> = vec!["A".to_string(), "B".to_string()].into();
+        let fields = &["a", "b", "c"];
+        let digest = core::array::from_fn(|at| at as u8);
+        for (detail, wanted) in [
+            (Detail::text("text"), "text".to_string()),
+            (Detail::from("written".to_string()), "written".to_string()),
+            (Detail::numbers([7, 8], |[a, b, ..], f| write!(f, "{a} of {b}")), "7 of 8".into()),
+            (
+                Detail::bytes(&digest, |it, f| f.write_str(&hex::encode(bytes(it)))),
+                hex::encode(digest),
+            ),
+            (Detail::listed(&list, "none", "!"), "A, B!".into()),
+            (Detail::listed(&Arc::default(), "none", ""), "none".into()),
+            (Detail::fields(fields, 0b101, 0b010), "compared: a, c; not evaluated: b".into()),
+            (Detail::fields(fields, 0b1, 0), "compared: a".into()),
+        ] {
+            assert_eq!(detail.to_string(), wanted);
+        }
+    }
+}
