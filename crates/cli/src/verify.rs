@@ -44,7 +44,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct QuoteArgs {
-    /// The quote: SGX version 3 or TDX version 4, binary.
+    /// The quote: SGX version 3, TDX version 4, or version 5, binary.
     file: PathBuf,
     /// Endorsements: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE")]

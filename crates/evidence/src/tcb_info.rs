@@ -34,10 +34,15 @@ pub enum TcbStatus {
     OutOfDateConfigurationNeeded,
     /// The platform's keys are no longer to be trusted. Never accepted.
     Revoked,
+    /// The trust domain was launched under an out-of-date TDX module, and the one that runs now is
+    /// not: it has to be launched anew. No document says this; it follows from a TDX 1.5 report.
+    TdRelaunchAdvised,
+    /// The same, and the platform needs another configuration.
+    TdRelaunchAdvisedConfigurationNeeded,
 }
 
 impl TcbStatus {
-    /// All statuses, best first.
+    /// The statuses that a document can give a level, best first.
     pub const ALL: [TcbStatus; 7] = [
         TcbStatus::UpToDate,
         TcbStatus::SwHardeningNeeded,
@@ -47,6 +52,10 @@ impl TcbStatus {
         TcbStatus::OutOfDateConfigurationNeeded,
         TcbStatus::Revoked,
     ];
+
+    /// The statuses that follow from comparing two levels; no document has them.
+    pub const DERIVED: [TcbStatus; 2] =
+        [TcbStatus::TdRelaunchAdvised, TcbStatus::TdRelaunchAdvisedConfigurationNeeded];
 
     /// Intel's spelling.
     pub fn as_str(self) -> &'static str {
@@ -58,6 +67,10 @@ impl TcbStatus {
             TcbStatus::OutOfDate => "OutOfDate",
             TcbStatus::OutOfDateConfigurationNeeded => "OutOfDateConfigurationNeeded",
             TcbStatus::Revoked => "Revoked",
+            TcbStatus::TdRelaunchAdvised => "TDRelaunchAdvised",
+            TcbStatus::TdRelaunchAdvisedConfigurationNeeded => {
+                "TDRelaunchAdvisedConfigurationNeeded"
+            }
         }
     }
 }
@@ -72,9 +85,16 @@ impl FromStr for TcbStatus {
     type Err = UnknownTcbStatus;
 
     fn from_str(text: &str) -> Result<Self, UnknownTcbStatus> {
-        let known = TcbStatus::ALL.into_iter().find(|status| status.as_str() == text);
-        known.ok_or_else(|| UnknownTcbStatus(text.chars().take(64).collect()))
+        spelled(TcbStatus::ALL.into_iter().chain(TcbStatus::DERIVED), text)
     }
+}
+
+fn spelled(
+    mut known: impl Iterator<Item = TcbStatus>,
+    text: &str,
+) -> Result<TcbStatus, UnknownTcbStatus> {
+    let found = known.find(|status| status.as_str() == text);
+    found.ok_or_else(|| UnknownTcbStatus(text.chars().take(64).collect()))
 }
 
 /// A TCB status that Intel has not documented, cut to 64 characters.
@@ -82,9 +102,18 @@ impl FromStr for TcbStatus {
 #[error("TCB status `{0}` is unknown")]
 pub struct UnknownTcbStatus(pub String);
 
+/// As a document spells it.
 impl<'de> Deserialize<'de> for TcbStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        json::parsed(deserializer)
+        struct Listed(TcbStatus);
+        impl FromStr for Listed {
+            type Err = UnknownTcbStatus;
+
+            fn from_str(text: &str) -> Result<Self, UnknownTcbStatus> {
+                spelled(TcbStatus::ALL.into_iter(), text).map(Listed)
+            }
+        }
+        json::parsed::<D, Listed>(deserializer).map(|listed| listed.0)
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::{format, string::String, sync::Arc};
 use confide_evidence::{
     GpuPresented, ReportData,
     claims::Claims,
-    quote::{Quote, Tee},
+    quote::{Body, Quote},
     tcb_info::TcbStatus,
 };
 use rustls_pki_types::UnixTime;
@@ -183,11 +183,11 @@ fn read_quote<'a>(found: &mut Found, evidence: &Evidence<'a>) -> Result<Quote<'a
         let version = quote.header.version();
         let padding = quote.padding_length;
         let numbers = [version.into(), padding as u64];
-        let detail = match quote.tee() {
-            Tee::Sgx => Detail::numbers(numbers, |[version, padding, ..], f| {
+        let detail = match quote.body {
+            Body::Sgx(_) => Detail::numbers(numbers, |[version, padding, ..], f| {
                 write!(f, "sgx, version {version}, {padding} bytes of padding")
             }),
-            Tee::Tdx => Detail::numbers(numbers, |[version, padding, ..], f| {
+            Body::Tdx(_) => Detail::numbers(numbers, |[version, padding, ..], f| {
                 write!(f, "tdx, version {version}, {padding} bytes of padding")
             }),
         };

@@ -1,9 +1,11 @@
 //! Attributes of the TEE that no production program runs without.
 
-use confide_evidence::quote::{Body, Quote};
+use alloc::string::{String, ToString};
+
+use confide_evidence::quote::{Body, Quote, TdReport};
 
 use crate::{
-    Detail, Policy, Reason,
+    Detail, Expect, Policy, Reason,
     checks::{Checks, Step},
 };
 
@@ -11,8 +13,8 @@ use crate::{
 const TD_RESERVED: u64 = bits(1, 3) | bits(7, 15) | bits(23, 26) | bits(32, 61);
 /// Profiling and the like: the TD is not to be trusted (bits 4 to 6 of the TUD group).
 const TD_UNTRUSTED: u64 = bits(4, 6);
-/// The body of version 4 says nothing of service TDs, so one that migrates or extends its report
-/// through them cannot be judged.
+/// What a service TD may do to a TD that extends its report through one cannot be judged; a body of
+/// TDX 1.0 does not even say which are bound.
 const TD_SERVICE_EXTENSION: u64 = 1 << 17;
 const TD_MIGRATABLE: u64 = 1 << 29;
 /// The host cannot make the TD take exceptions on memory that it withdrew.
@@ -48,10 +50,36 @@ pub(crate) fn check(checks: &mut Checks, quote: &Quote<'_>, policy: &Policy) -> 
             (got & TD_SEPT_VE_DISABLE != 0, "SEPT_VE_DISABLE set"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, wanted)) => Err(Reason::TdAttributes { wanted, got }),
-            None => Ok(((), Detail::numbers([got], |[got, ..], f| write!(f, "{got:#018x}")))),
+            Some((_, wanted)) => return Err(Reason::TdAttributes { wanted, got }),
+            None => service_td(report, policy)?,
         }
+        Ok(((), Detail::numbers([got], |[got, ..], f| write!(f, "{got:#018x}"))))
     })
+}
+
+/// No service TD is bound unless the policy names it. What the extended report adds has to be
+/// empty: partitions, devices and service TDs cannot be judged.
+fn service_td(report: TdReport<'_>, policy: &Policy) -> Result<(), Reason> {
+    let Some(got) = report.mr_service_td() else { return Ok(()) };
+    let workload = policy.workload.as_ref().and_then(|workload| workload.tdx.as_ref());
+    let none = Expect::Exactly([0; 48]);
+    let wanted = workload.map_or(&none, |workload| &workload.mr_service_td);
+    let refused =
+        |field, wanted: String, got| Err(Reason::Value { field, wanted, got: hex::encode(got) });
+    if !wanted.accepts(got) {
+        return refused("mr_service_td", wanted.to_string(), &got[..]);
+    }
+    let Some(tail) = report.tail() else { return Ok(()) };
+    let rules: [(&'static str, &[u8]); 4] = [
+        ("TD partition", &[tail.vm_id()]),
+        ("device information", tail.device_info()),
+        ("initial service TD", tail.initial_service_td()),
+        ("current service TD", tail.current_service_td()),
+    ];
+    match rules.into_iter().find(|(_, got)| got.iter().any(|byte| *byte != 0)) {
+        Some((field, got)) => refused(field, "zero".into(), got),
+        None => Ok(()),
+    }
 }
 
 /// Bits `first` to `last`, both included.

@@ -7,7 +7,7 @@ use confide_evidence::{
     pck::PckExtension,
     pem,
     quote::{Body, Quote, Tee},
-    tcb_info::TcbStatus,
+    tcb_info::{IsvLevel, TcbStatus},
 };
 use rustls_pki_types::CertificateDer;
 
@@ -143,9 +143,20 @@ impl Case<'_> {
             })?,
         };
         checks.run(Step::TcbLevel, || {
-            let level = tcb::platform_level(info, &platform.pck, &self.quote.body)?;
-            let parts = module_level.into_iter().chain([qe_level]);
-            let verdict = parts.fold(Verdict::of_platform(level), Verdict::with);
+            let verdict_on = |svn: Option<&[u8; 16]>, module: Option<&IsvLevel>| {
+                let level = tcb::platform_level(info, &platform.pck, svn)?;
+                let parts = module.into_iter().chain([qe_level]);
+                Ok::<_, Reason>(parts.fold(Verdict::of_platform(level), Verdict::with))
+            };
+            let (launch_svn, running_svn) = match self.quote.body {
+                Body::Sgx(_) => (None, None),
+                Body::Tdx(report) => (Some(report.tee_tcb_svn()), report.tee_tcb_svn_2()),
+            };
+            let mut verdict = verdict_on(launch_svn, module_level)?;
+            if let Some(svn) = running_svn {
+                let module = tcb::running_module_level(info, svn)?;
+                verdict = verdict.running_now(&verdict_on(Some(svn), module)?);
+            }
             let detail = verdict.status.as_str();
             Ok((verdict, detail.into()))
         })

@@ -106,6 +106,7 @@ impl Workload {
     pub fn speaks_of(&self, tee: Tee) -> bool {
         match tee {
             Tee::Sgx => self.sgx.is_some(),
+            Tee::Snp => false,
             Tee::Tdx => self.tdx.is_some(),
         }
     }
@@ -135,6 +136,9 @@ pub struct TdxWorkload {
     /// Owner's configuration given by the host at launch.
     #[serde(default = "zero")]
     pub mrownerconfig: Expect<[u8; 48]>,
+    /// Service trust domains that are bound to this one (TDX 1.5).
+    #[serde(default = "zero")]
+    pub mr_service_td: Expect<[u8; 48]>,
     /// The TDX module; absent: whatever TCB info accepts.
     #[serde(default)]
     pub mrseam: Option<Expect<[u8; 48]>>,

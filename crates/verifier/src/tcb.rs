@@ -8,8 +8,8 @@ use alloc::{format, string::String, sync::Arc, vec::Vec};
 use confide_evidence::{
     pck::PckExtension,
     qe_identity::QeIdentity,
-    quote::{Body, EnclaveReport, TdReport},
-    tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus},
+    quote::{EnclaveReport, TdReport},
+    tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus, TdxModuleIdentity},
 };
 
 use crate::Reason;
@@ -40,25 +40,59 @@ impl Verdict {
             }
             (_, platform) => platform,
         };
+        self.warn_of(&part.advisory_ids);
+        self
+    }
+
+    /// Takes in what `current` says of the TDX module that runs now, where `self` speaks of the one
+    /// that the trust domain was launched under: the worse of the two, except that an out-of-date
+    /// launch under a module that is no longer out of date can be mended by launching anew.
+    pub(crate) fn running_now(mut self, current: &Verdict) -> Self {
+        use TcbStatus::*;
+        let stale = |status| matches!(status, OutOfDate | OutOfDateConfigurationNeeded);
+        let unconfigured = |status| {
+            let needed = [
+                ConfigurationNeeded,
+                ConfigurationAndSwHardeningNeeded,
+                OutOfDateConfigurationNeeded,
+            ];
+            needed.contains(&status)
+        };
+        let configure = unconfigured(self.status) || unconfigured(current.status);
+        self.status = match (self.status, current.status) {
+            (Revoked, _) | (_, Revoked) => Revoked,
+            (launch, now) if stale(launch) && !stale(now) && configure => {
+                TdRelaunchAdvisedConfigurationNeeded
+            }
+            (launch, now) if stale(launch) && !stale(now) => TdRelaunchAdvised,
+            (launch, now) if stale(now) && !stale(launch) && configure => {
+                OutOfDateConfigurationNeeded
+            }
+            (launch, now) => {
+                let rank = |status| TcbStatus::ALL.iter().position(|known| *known == status);
+                if rank(now) > rank(launch) { now } else { launch }
+            }
+        };
+        self.warn_of(&current.advisories);
+        self
+    }
+
+    fn warn_of(&mut self, advisories: &[String]) {
         let more = |advisory: &&String| !self.advisories.contains(advisory);
-        let more: Vec<_> = part.advisory_ids.iter().filter(more).collect();
+        let more: Vec<_> = advisories.iter().filter(more).collect();
         if !more.is_empty() {
             self.advisories = self.advisories.iter().chain(more).cloned().collect();
         }
-        self
     }
 }
 
-/// The first level, from the highest down, whose versions the platform reaches.
+/// The first level, from the highest down, whose versions the platform reaches; `tdx` are those of
+/// a TDX module.
 pub(crate) fn platform_level<'a>(
     info: &'a TcbInfo,
     pck: &PckExtension,
-    body: &Body<'_>,
+    tdx: Option<&[u8; 16]>,
 ) -> Result<&'a TcbLevel, Reason> {
-    let tdx = match body {
-        Body::Sgx(_) => None,
-        Body::Tdx(report) => Some(report.tee_tcb_svn()),
-    };
     let reaches = |level: &&TcbLevel| {
         at_least(&pck.components, &level.tcb.sgx)
             && pck.pce_svn >= level.tcb.pce_svn
@@ -82,25 +116,52 @@ pub(crate) fn module_level<'a>(
     info: &'a TcbInfo,
     report: TdReport<'_>,
 ) -> Result<Option<&'a IsvLevel>, Reason> {
-    let [isv_svn, version, ..] = *report.tee_tcb_svn();
-    if version == 0 {
+    let Some(identity) = module_identity(info, report.tee_tcb_svn())? else {
         let Some(module) = &info.tdx_module else {
             return Err(Reason::NoTcbLevel { subject: "the TDX module" });
         };
         let wanted = (&module.mrsigner, &module.attributes, &module.attributes_mask);
         return module_is(report, wanted).map(|()| None);
+    };
+    module_is(report, (&identity.mrsigner, &identity.attributes, &identity.attributes_mask))?;
+    module_identity_level(identity, report.tee_tcb_svn()).map(Some)
+}
+
+/// TDX 1.5: the level of the module that runs now. Signer and attributes in a report are those of
+/// the module that the trust domain was launched under.
+pub(crate) fn running_module_level<'a>(
+    info: &'a TcbInfo,
+    tee_tcb_svn_2: &[u8; 16],
+) -> Result<Option<&'a IsvLevel>, Reason> {
+    let identity = module_identity(info, tee_tcb_svn_2)?;
+    identity.map(|identity| module_identity_level(identity, tee_tcb_svn_2)).transpose()
+}
+
+/// The identity of the module's major version, which version 0 does not have.
+fn module_identity<'a>(
+    info: &'a TcbInfo,
+    [_, version, ..]: &[u8; 16],
+) -> Result<Option<&'a TdxModuleIdentity>, Reason> {
+    if *version == 0 {
+        return Ok(None);
     }
-    let identity = info.tdx_module_identities.iter().find(|module| module.version == version);
-    let Some(identity) = identity else {
-        return Err(Reason::Value {
+    let mut identities = info.tdx_module_identities.iter();
+    match identities.find(|module| module.version == *version) {
+        Some(identity) => Ok(Some(identity)),
+        None => Err(Reason::Value {
             field: "TDX module identity",
             wanted: "one of TCB info".into(),
             got: format!("TDX_{version:02X}"),
-        });
-    };
-    module_is(report, (&identity.mrsigner, &identity.attributes, &identity.attributes_mask))?;
-    isv_level("the TDX module", &identity.tcb_levels, u16::from(isv_svn), &MODULE_STATUSES)
-        .map(Some)
+        }),
+    }
+}
+
+fn module_identity_level<'a>(
+    identity: &'a TdxModuleIdentity,
+    [isv_svn, ..]: &[u8; 16],
+) -> Result<&'a IsvLevel, Reason> {
+    let svn = u16::from(*isv_svn);
+    isv_level("the TDX module", &identity.tcb_levels, svn, &MODULE_STATUSES)
 }
 
 /// Checks the quoting enclave against its identity and gives its level.

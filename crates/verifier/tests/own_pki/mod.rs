@@ -40,6 +40,14 @@ pub(crate) struct Recipe {
     pub(crate) tcb_info: fn(String) -> String,
     pub(crate) qe_identity: fn(String) -> String,
     pub(crate) td_attributes: u64,
+    /// Version 4, or 5 with the type and length of the body before it.
+    pub(crate) quote_version: u8,
+    /// What follows the report of TDX 1.0: nothing, 64 or 301 bytes.
+    pub(crate) body_tail: Vec<u8>,
+    /// Type of the body and a number added to its length, where they are wrong.
+    pub(crate) wrong_body: Option<(u16, u32)>,
+    /// ISVSVN and major version of the TDX module at launch.
+    pub(crate) tee_tcb_svn: [u8; 2],
     /// Lowest byte of the TDX module's attributes.
     pub(crate) seam_attributes: u8,
     /// Lowest byte of the quoting enclave's attributes.
@@ -65,6 +73,10 @@ impl Default for Recipe {
             tcb_info: |text| text,
             qe_identity: |text| text,
             td_attributes: 1 << 28,
+            quote_version: 4,
+            body_tail: vec![],
+            wrong_body: None,
+            tee_tcb_svn: [0, 0],
             seam_attributes: 0,
             qe_attributes: 0x11,
         }
@@ -198,14 +210,24 @@ impl Recipe {
     fn quote(&self, pck_key: &KeyPair, chain: &[u8]) -> Vec<u8> {
         let attestation_key = KeyPair::generate().unwrap();
         let mut signed = Vec::new();
-        signed.extend([4, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0]);
+        signed.extend([self.quote_version, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0]);
         signed.extend(confide_evidence::quote::INTEL_QE_VENDOR_ID);
         signed.extend([0; 20]);
+        if self.quote_version == 5 {
+            let kind = [(0, 2), (64, 3), (301, 4)];
+            let kind = kind.into_iter().find(|(tail, _)| *tail == self.body_tail.len()).unwrap().1;
+            let (kind, more) = self.wrong_body.unwrap_or((kind, 0));
+            signed.extend(kind.to_le_bytes());
+            let length = 584 + self.body_tail.len() as u32;
+            signed.extend(length.wrapping_add(more).to_le_bytes());
+        }
         let mut body = [0; 584];
+        body[..2].copy_from_slice(&self.tee_tcb_svn);
         body[112] = self.seam_attributes;
         body[120..128].copy_from_slice(&self.td_attributes.to_le_bytes());
         body[136..184].fill(0xaa);
         signed.extend(body);
+        signed.extend(&self.body_tail);
 
         let point = attestation_key.public_key_raw();
         let auth_data = [0x5a; 32];

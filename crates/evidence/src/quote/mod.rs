@@ -1,10 +1,18 @@
-//! DCAP quotes: SGX version 3 and TDX version 4, as views of their bytes.
+//! DCAP quotes: SGX version 3, TDX version 4 and either in version 5, as views of their bytes.
 //!
 //! Layout: Intel SGX ECDSA Quote Library Reference, appendix A; Intel TDX DCAP Quoting Library
 //! API, appendix A. All numbers are little-endian. Nothing is copied and nothing is believed.
 
+mod enclave;
+mod reader;
+mod trust_domain;
+
 use alloc::format;
 use core::fmt;
+
+pub use enclave::EnclaveReport;
+use reader::{Reader, view};
+pub use trust_domain::{TdReport, TdReportTail};
 
 use crate::{ParseError, ReportData};
 
@@ -31,20 +39,29 @@ const TEE_TYPE_TDX: u32 = 0x81;
 const CERTIFICATION_PCK_CHAIN: u16 = 5;
 const CERTIFICATION_QE_REPORT: u16 = 6;
 
-/// Which kind of trusted execution environment made the quote.
+/// Body types of version 5 (Intel's `sgx_quote_5.h`).
+const BODY_SGX: usize = 1;
+const BODY_TD_1_0: usize = 2;
+const BODY_TD_1_5: usize = 3;
+const BODY_TD_1_5_EX: usize = 4;
+
+/// Which kind of trusted execution environment the evidence speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tee {
     /// An SGX enclave.
     Sgx,
+    /// A SEV-SNP guest; its evidence is no quote but a report ([`crate::snp`]).
+    Snp,
     /// A TDX trust domain.
     Tdx,
 }
 
 impl Tee {
-    /// `sgx` or `tdx`.
+    /// `sgx`, `snp` or `tdx`.
     pub fn as_str(self) -> &'static str {
         match self {
             Tee::Sgx => "sgx",
+            Tee::Snp => "snp",
             Tee::Tdx => "tdx",
         }
     }
@@ -54,6 +71,7 @@ impl fmt::Display for Tee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Tee::Sgx => "SGX",
+            Tee::Snp => "SEV-SNP",
             Tee::Tdx => "TDX",
         })
     }
@@ -66,7 +84,8 @@ pub struct Quote<'a> {
     pub header: Header<'a>,
     /// The report of the enclave or trust domain.
     pub body: Body<'a>,
-    /// Header and body together: what `signature` covers.
+    /// Header and body together, in version 5 with the body's type and length: what `signature`
+    /// covers.
     pub signed: &'a [u8],
     /// ECDSA P-256 over `signed` by `attestation_key`: r, then s, big-endian.
     pub signature: &'a [u8; 64],
@@ -85,7 +104,7 @@ pub struct Quote<'a> {
 }
 
 impl<'a> Quote<'a> {
-    /// Reads an SGX quote of version 3 or a TDX quote of version 4.
+    /// Reads an SGX quote of version 3, a TDX quote of version 4, or either in version 5.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() > QUOTE_LENGTH_MAX {
             let got = bytes.len();
@@ -93,10 +112,7 @@ impl<'a> Quote<'a> {
         }
         let mut reader = Reader { all: bytes, at: 0 };
         let header = Header(reader.array("quote header")?);
-        let body = match header.check()? {
-            Tee::Sgx => Body::Sgx(EnclaveReport(reader.array("enclave report")?)),
-            Tee::Tdx => Body::Tdx(TdReport(reader.array("TD report")?)),
-        };
+        let body = Body::read(&mut reader, header)?;
         let signed = reader.consumed();
         let length = reader.u32("signature data length")?;
         let signature_data = reader.take("signature data", length)?;
@@ -138,8 +154,47 @@ impl<'a> Quote<'a> {
 pub enum Body<'a> {
     /// SGX enclave report.
     Sgx(EnclaveReport<'a>),
-    /// TD report of TDX 1.0.
+    /// TD report, of TDX 1.0 or later.
     Tdx(TdReport<'a>),
+}
+
+impl<'a> Body<'a> {
+    /// Version 5 says which report follows and how long it is; before that the header tells.
+    fn read(reader: &mut Reader<'a>, header: Header<'a>) -> Result<Self, ParseError> {
+        let is_tdx = header.check()?;
+        let kind = match (header.version(), is_tdx) {
+            (5, _) => usize::from(reader.u16("quote body type")?),
+            (_, true) => BODY_TD_1_0,
+            (_, false) => BODY_SGX,
+        };
+        let wanted = match (kind, is_tdx) {
+            (BODY_SGX, false) => EnclaveReport::LENGTH,
+            (BODY_TD_1_0, true) => TdReport::LENGTH_1_0,
+            (BODY_TD_1_5, true) => TdReport::LENGTH_1_5,
+            (BODY_TD_1_5_EX, true) => TdReport::LENGTH_1_5_EX,
+            _ => {
+                return Err(ParseError::Unsupported {
+                    subject: "quote body type",
+                    wanted: "1 (SGX) with TEE type 0x0, or 2, 3 or 4 (TDX) with 0x81",
+                    got: format!("{kind} with TEE type {:#x}", header.tee_type()),
+                });
+            }
+        };
+        if header.version() == 5 {
+            let got = reader.u32("quote body length")?;
+            if got != wanted {
+                return Err(ParseError::Length { subject: "quote body", wanted, got });
+            }
+        }
+        if kind == BODY_SGX {
+            return Ok(Body::Sgx(EnclaveReport(reader.array("enclave report")?)));
+        }
+        Ok(Body::Tdx(TdReport {
+            base: reader.array("TD report")?,
+            tail_1_5: if kind >= BODY_TD_1_5 { Some(reader.array("TD report")?) } else { None },
+            tail_ex: if kind >= BODY_TD_1_5_EX { Some(reader.array("TD report")?) } else { None },
+        }))
+    }
 }
 
 /// The 48 bytes that open every quote.
@@ -147,7 +202,7 @@ pub enum Body<'a> {
 pub struct Header<'a>(&'a [u8; HEADER_LENGTH]);
 
 impl<'a> Header<'a> {
-    /// Quote format: 3 or 4.
+    /// Quote format: 3, 4 or 5.
     pub fn version(self) -> u16 {
         u16::from_le_bytes(*self.field::<0, 2>())
     }
@@ -157,23 +212,27 @@ impl<'a> Header<'a> {
         self.field::<28, 20>()
     }
 
-    fn check(self) -> Result<Tee, ParseError> {
+    fn tee_type(self) -> u32 {
+        u32::from_le_bytes(*self.field::<4, 4>())
+    }
+
+    /// Whether the quote speaks of a trust domain (else of an enclave).
+    fn check(self) -> Result<bool, ParseError> {
         let key_type = u16::from_le_bytes(*self.field::<2, 2>());
-        let tee_type = u32::from_le_bytes(*self.field::<4, 4>());
-        let tee = match (self.version(), tee_type) {
-            (3, TEE_TYPE_SGX) => Tee::Sgx,
-            (4, TEE_TYPE_TDX) => Tee::Tdx,
-            (3 | 4, other) => {
+        let is_tdx = match (self.version(), self.tee_type()) {
+            (3 | 5, TEE_TYPE_SGX) => false,
+            (4 | 5, TEE_TYPE_TDX) => true,
+            (3..=5, other) => {
                 return Err(ParseError::Unsupported {
                     subject: "quote TEE type",
-                    wanted: "0x0 in version 3 or 0x81 in version 4",
+                    wanted: "0x0 in version 3, 0x81 in version 4, either in version 5",
                     got: format!("{other:#x} in version {}", self.version()),
                 });
             }
             (other, _) => {
                 return Err(ParseError::Unsupported {
                     subject: "quote version",
-                    wanted: "3 (SGX) or 4 (TDX)",
+                    wanted: "3 (SGX), 4 (TDX) or 5",
                     got: format!("{other}"),
                 });
             }
@@ -193,156 +252,11 @@ impl<'a> Header<'a> {
                 got: hex::encode(vendor),
             });
         }
-        Ok(tee)
+        Ok(is_tdx)
     }
 
     fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
         view::<HEADER_LENGTH, AT, N>(self.0)
-    }
-}
-
-/// SGX `REPORT` body, 384 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EnclaveReport<'a>(pub &'a [u8; 384]);
-
-impl<'a> EnclaveReport<'a> {
-    /// The whole report: what the PCK signs in the quoting enclave's case.
-    pub fn bytes(self) -> &'a [u8; 384] {
-        self.0
-    }
-
-    /// Security version of the processor.
-    pub fn cpu_svn(self) -> &'a [u8; 16] {
-        self.field::<0, 16>()
-    }
-
-    /// Which extended state is saved on an exception.
-    pub fn misc_select(self) -> &'a [u8; 4] {
-        self.field::<16, 4>()
-    }
-
-    /// Flags (8 bytes) and XFRM (8 bytes).
-    pub fn attributes(self) -> &'a [u8; 16] {
-        self.field::<48, 16>()
-    }
-
-    /// Whether the enclave can be read from outside (attribute bit 1).
-    pub fn is_debug(self) -> bool {
-        self.attributes()[0] & 0x02 != 0
-    }
-
-    /// Hash of the enclave's code and initial data.
-    pub fn mr_enclave(self) -> &'a [u8; 32] {
-        self.field::<64, 32>()
-    }
-
-    /// Hash of the key that signed the enclave.
-    pub fn mr_signer(self) -> &'a [u8; 32] {
-        self.field::<128, 32>()
-    }
-
-    /// Configuration identifier given at launch (KSS).
-    pub fn config_id(self) -> &'a [u8; 64] {
-        self.field::<192, 64>()
-    }
-
-    /// Product number given by the signer.
-    pub fn isv_prod_id(self) -> u16 {
-        u16::from_le_bytes(*self.field::<256, 2>())
-    }
-
-    /// Security version given by the signer.
-    pub fn isv_svn(self) -> u16 {
-        u16::from_le_bytes(*self.field::<258, 2>())
-    }
-
-    /// The 64 bytes that the enclave chose.
-    pub fn report_data(self) -> &'a [u8; 64] {
-        self.field::<320, 64>()
-    }
-
-    fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
-        view::<384, AT, N>(self.0)
-    }
-}
-
-/// TD report of TDX 1.0, 584 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TdReport<'a>(pub &'a [u8; 584]);
-
-impl<'a> TdReport<'a> {
-    /// Security versions of the TDX module: byte 0 its ISVSVN, byte 1 its major version.
-    pub fn tee_tcb_svn(self) -> &'a [u8; 16] {
-        self.field::<0, 16>()
-    }
-
-    /// Hash of the TDX module.
-    pub fn mr_seam(self) -> &'a [u8; 48] {
-        self.field::<16, 48>()
-    }
-
-    /// Hash of the TDX module's signer; zero for Intel's.
-    pub fn mr_signer_seam(self) -> &'a [u8; 48] {
-        self.field::<64, 48>()
-    }
-
-    /// Attributes of the TDX module.
-    pub fn seam_attributes(self) -> &'a [u8; 8] {
-        self.field::<112, 8>()
-    }
-
-    /// Attributes of the trust domain.
-    pub fn td_attributes(self) -> u64 {
-        u64::from_le_bytes(*self.field::<120, 8>())
-    }
-
-    /// Whether the host can read the trust domain (attribute bit 0).
-    pub fn is_debug(self) -> bool {
-        self.td_attributes() & 1 != 0
-    }
-
-    /// Extended features that the trust domain may use.
-    pub fn xfam(self) -> &'a [u8; 8] {
-        self.field::<128, 8>()
-    }
-
-    /// Hash of the trust domain's initial contents.
-    pub fn mr_td(self) -> &'a [u8; 48] {
-        self.field::<136, 48>()
-    }
-
-    /// Configuration given by the host at launch.
-    pub fn mr_config_id(self) -> &'a [u8; 48] {
-        self.field::<184, 48>()
-    }
-
-    /// Owner given by the host at launch.
-    pub fn mr_owner(self) -> &'a [u8; 48] {
-        self.field::<232, 48>()
-    }
-
-    /// Owner's configuration given by the host at launch.
-    pub fn mr_owner_config(self) -> &'a [u8; 48] {
-        self.field::<280, 48>()
-    }
-
-    /// The four measurement registers that grow while the trust domain runs.
-    pub fn rtmrs(self) -> [&'a [u8; 48]; 4] {
-        [
-            self.field::<328, 48>(),
-            self.field::<376, 48>(),
-            self.field::<424, 48>(),
-            self.field::<472, 48>(),
-        ]
-    }
-
-    /// The 64 bytes that the trust domain chose.
-    pub fn report_data(self) -> &'a [u8; 64] {
-        self.field::<520, 64>()
-    }
-
-    fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
-        view::<584, AT, N>(self.0)
     }
 }
 
@@ -396,73 +310,5 @@ fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     match zeros == rest.len() {
         true => Ok(zeros),
         false => Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros }),
-    }
-}
-
-/// `N` bytes at `AT` of an array of `LEN`; that they lie inside is checked when it is compiled.
-fn view<const LEN: usize, const AT: usize, const N: usize>(bytes: &[u8; LEN]) -> &[u8; N] {
-    const { assert!(AT + N <= LEN) };
-    match bytes[AT..].first_chunk() {
-        Some(field) => field,
-        None => unreachable!("bounds are checked at compile time"),
-    }
-}
-
-struct Reader<'a> {
-    all: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, subject: &'static str, length: usize) -> Result<&'a [u8], ParseError> {
-        let rest = self.all.get(self.at..).unwrap_or_default();
-        let Some(taken) = rest.get(..length) else {
-            return Err(ParseError::Truncated { subject, wanted: length, got: rest.len() });
-        };
-        self.at += length;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self, subject: &'static str) -> Result<&'a [u8; N], ParseError> {
-        let taken = self.take(subject, N)?;
-        taken.first_chunk().ok_or(ParseError::Truncated { subject, wanted: N, got: taken.len() })
-    }
-
-    fn u16(&mut self, subject: &'static str) -> Result<u16, ParseError> {
-        Ok(u16::from_le_bytes(*self.array(subject)?))
-    }
-
-    fn u32(&mut self, subject: &'static str) -> Result<usize, ParseError> {
-        Ok(u32::from_le_bytes(*self.array(subject)?) as usize)
-    }
-
-    fn certification(
-        &mut self,
-        wanted: u16,
-        wanted_name: &'static str,
-    ) -> Result<&'a [u8], ParseError> {
-        let subject = "certification data type";
-        let kind = self.u16(subject)?;
-        if kind != wanted {
-            let got = format!("{kind}");
-            return Err(ParseError::Unsupported { subject, wanted: wanted_name, got });
-        }
-        let got = self.u32("certification data length")?;
-        if got > CERTIFICATION_LENGTH_MAX {
-            let limit = CERTIFICATION_LENGTH_MAX;
-            return Err(ParseError::TooLong { subject: "certification data", limit, got });
-        }
-        self.take("certification data", got)
-    }
-
-    fn consumed(&self) -> &'a [u8] {
-        self.all.get(..self.at).unwrap_or_default()
-    }
-
-    fn finish(self, subject: &'static str) -> Result<(), ParseError> {
-        if self.at == self.all.len() {
-            return Ok(());
-        }
-        Err(ParseError::Length { subject, wanted: self.at, got: self.all.len() })
     }
 }
