@@ -1,3 +1,4 @@
+//! GPU evidence as a channel carries it, CBOR.
 #![no_main]
 
 use confide_evidence::gpu::{GpuEvidence, decode_chain};

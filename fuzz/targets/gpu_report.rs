@@ -1,3 +1,4 @@
+//! A report of a GPU, raw or in hexadecimal.
 #![no_main]
 
 use confide_evidence::gpu::{GpuReport, report_bytes};

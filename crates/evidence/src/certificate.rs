@@ -11,12 +11,12 @@ use crate::ParseError;
 
 /// Object identifiers, as the content of their DER.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
+pub(crate) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+pub(crate) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
 /// 1.2.840.113741.1.13.1
 const SGX_EXTENSION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 /// 1.2.840.10045.2.1
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+pub(crate) const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 /// 1.2.840.10045.3.1.7
 const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 
@@ -211,7 +211,7 @@ fn public_key(spki: AnyRef<'_>) -> Result<&[u8; 65], &'static str> {
     point.filter(|point| point[0] == 0x04).ok_or("public key (wanted an uncompressed point)")
 }
 
-fn common_name(name: &[u8]) -> Result<&str, &'static str> {
+pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
     const FIELD: &str = "common name";
     let mut sets = SliceReader::new(name).map_err(|_| FIELD)?;
     let mut found = "";
@@ -233,7 +233,7 @@ fn common_name(name: &[u8]) -> Result<&str, &'static str> {
     Ok(found)
 }
 
-fn key_usage(bits: BitStringRef<'_>) -> KeyUsage {
+pub(crate) fn key_usage(bits: BitStringRef<'_>) -> KeyUsage {
     let first = bits.raw_bytes().first().copied().unwrap_or(0);
     KeyUsage {
         digital_signature: first & 0x80 != 0,
@@ -242,7 +242,7 @@ fn key_usage(bits: BitStringRef<'_>) -> KeyUsage {
     }
 }
 
-fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
+pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
     const FIELD: &str = "basic constraints";
     let any = AnyRef::from_der(value).map_err(|_| FIELD)?;
     if any.tag() != Tag::Sequence {

@@ -4,16 +4,23 @@
 //! (DMTF DSP0274 version 1.1, sections 10.11.1 and 10.11.2), signed over both. A channel carries
 //! it as [`GpuEvidence`], together with the endorsements that the attester staples.
 
+mod certificate;
 mod container;
+mod ocsp;
 mod opaque;
 mod report;
+mod rim;
+mod xml;
 
+pub use certificate::{DeviceCertificate, DeviceKeyUsage};
 pub use container::{
     CHAIN_BYTES_MAX, GPU_EVIDENCE_BYTES_MAX, GpuEvidence, GpuEvidenceError, OCSP_BYTES_MAX,
     OCSP_MAX, RIM_BYTES_MAX, RIMS_MAX, decode_chain,
 };
+pub use ocsp::{CertificateId, CertificateStatus, HashAlgorithm, OcspResponse, SingleResponse};
 pub use opaque::{FeatureFlag, OpaqueData, OpaqueField};
 pub use report::{
     GpuReport, MEASUREMENTS_MAX, Measurement, NONCE_BYTES, REPORT_BYTES_MAX, REQUEST_BYTES,
     SIGNATURE_BYTES, is_report, report_bytes,
 };
+pub use rim::{ReferenceMeasurement, Rim, RimComponent, RimSignature};

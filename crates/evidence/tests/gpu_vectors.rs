@@ -2,7 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
-use confide_evidence::gpu::{GpuReport, decode_chain, report_bytes};
+use confide_evidence::gpu::{DeviceCertificate, GpuReport, Rim, decode_chain, report_bytes};
+use sha2::{Digest, Sha384};
 
 #[test]
 fn a_hoppers_report_reads_as_its_documents_say() {
@@ -27,7 +28,48 @@ fn a_hoppers_report_reads_as_its_documents_say() {
 #[test]
 fn a_hoppers_chain_has_five_certificates() {
     let Some(text) = foreign("gpu/hopper-cert-chain.pem") else { return };
-    assert_eq!(decode_chain(&text).expect("a chain").len(), 5);
+    let chain = decode_chain(&text).expect("a chain");
+    let read: Vec<_> = chain
+        .iter()
+        .map(|der| DeviceCertificate::parse("certificate", der).expect("a certificate"))
+        .collect();
+    let names: Vec<_> = read.iter().map(|certificate| certificate.common_name).collect();
+    assert_eq!(
+        names,
+        [
+            "GH100 A01 GSP FMC LF",
+            "GH100 A01 GSP BROM",
+            "NVIDIA GH100 Provisioner ICA 1",
+            "NVIDIA GH100 Identity",
+            "NVIDIA Device Identity CA"
+        ]
+    );
+    assert_eq!(read.iter().map(|c| c.is_ca).collect::<Vec<_>>(), [false, true, true, true, true]);
+    assert!(read[0].fwid.is_some_and(|fwid| fwid.starts_with(&[0xf5, 0xc3, 0x84, 0xae])));
+    assert!(read[1..].iter().all(|certificate| certificate.fwid.is_none()));
+    assert!(read.iter().all(|certificate| !certificate.has_other_critical_extension));
+}
+
+/// NVIDIA's package nv-local-gpu-verifier holds 26 manifests; their folder is named by
+/// `CONFIDE_NVIDIA_SAMPLES`.
+#[test]
+fn nvidias_manifests_have_the_digest_that_their_signature_says() {
+    let Some(folder) = std::env::var_os("CONFIDE_NVIDIA_SAMPLES") else {
+        return println!("skipped: no folder of manifests in CONFIDE_NVIDIA_SAMPLES");
+    };
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "swidtag") {
+            continue;
+        }
+        let rim = Rim::parse(&fs::read(&path).expect("a file")).expect("a manifest");
+        let digest = <[u8; 48]>::from(Sha384::digest(rim.signature.document.as_bytes()));
+        assert_eq!(digest, rim.signature.document_digest, "{}", path.display());
+        assert_eq!((rim.measurements.len(), rim.signature.certificates.len()), (64, 4));
+        seen += 1;
+    }
+    assert!(seen > 0);
 }
 
 fn foreign(name: &str) -> Option<Vec<u8>> {

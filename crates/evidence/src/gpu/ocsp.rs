@@ -1,0 +1,215 @@
+//! Revocation answers (RFC 6960): the basic OCSP response, signed with P-384.
+
+use alloc::vec::Vec;
+
+use der::{AnyRef, Decode, Reader, Tag, Tagged, asn1::BitStringRef};
+
+use super::certificate::{SHA_384, sequence};
+use crate::{
+    ParseError,
+    certificate::{context_tag, each_extension, nested, tagged, time},
+};
+
+/// Most statuses in one answer: NVIDIA's responder is asked for one certificate at a time.
+const STATUSES_MAX: usize = 16;
+/// Most certificates in one answer.
+const CERTIFICATES_MAX: usize = 4;
+/// 1.3.6.1.5.5.7.48.1.1
+const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
+/// 1.2.840.10045.4.3.3
+const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
+/// 1.3.14.3.2.26
+const SHA_1: &[u8] = &[0x2b, 14, 3, 2, 26];
+/// 2.16.840.1.101.3.4.2.1
+const SHA_256: &[u8] = &[0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 1];
+
+/// A basic OCSP response whose status is *successful*, its signature not verified.
+#[derive(Clone, Debug)]
+pub struct OcspResponse<'a> {
+    /// The DER that the signature covers.
+    pub signed: &'a [u8],
+    /// Unix seconds of producedAt.
+    pub produced_at: u64,
+    /// What it says of each certificate.
+    pub statuses: Vec<SingleResponse<'a>>,
+    /// ECDSA P-384 with SHA-384, DER.
+    pub signature: &'a [u8],
+    /// Certificates that the responder sent along, DER, its own first.
+    pub certificates: Vec<&'a [u8]>,
+}
+
+/// What the responder says of one certificate.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleResponse<'a> {
+    /// Which certificate.
+    pub certificate: CertificateId<'a>,
+    /// What of it.
+    pub status: CertificateStatus,
+    /// Unix seconds of thisUpdate.
+    pub this_update: u64,
+    /// Unix seconds of nextUpdate, where it says one.
+    pub next_update: Option<u64>,
+}
+
+/// A certificate, by hashes of its issuer and its serial number.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateId<'a> {
+    /// By which both hashes are made.
+    pub algorithm: HashAlgorithm,
+    /// Hash of the DER of the issuer's Name.
+    pub issuer_name: &'a [u8],
+    /// Hash of the issuer's public key, without tag, length and unused bits.
+    pub issuer_key: &'a [u8],
+    /// The content of the serial number's INTEGER.
+    pub serial: &'a [u8],
+}
+
+/// A hash algorithm of [`CertificateId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashAlgorithm {
+    /// SHA-1. It only names a certificate here.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384, which NVIDIA's verifier asks with.
+    Sha384,
+}
+
+/// What is known of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateStatus {
+    /// Not revoked.
+    Good,
+    /// Revoked, or on hold.
+    Revoked,
+    /// The responder does not know it.
+    Unknown,
+}
+
+impl<'a> OcspResponse<'a> {
+    /// Reads a response. One with a critical extension is refused.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        read(bytes).map_err(|field| ParseError::Der { subject: "revocation answer", field })
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, &'static str> {
+    let mut outer = sequence(bytes, "outer sequence")?;
+    if tagged(&mut outer, Tag::Enumerated, "response status")?.value() != [0] {
+        return Err("response status (wanted successful)");
+    }
+    let explicit = tagged(&mut outer, context_tag(0), "response bytes")?;
+    let mut wrapped = sequence(explicit.value(), "response bytes")?;
+    if tagged(&mut wrapped, Tag::ObjectIdentifier, "response type")?.value() != BASIC {
+        return Err("response type (wanted basic)");
+    }
+    let basic = tagged(&mut wrapped, Tag::OctetString, "response")?.value();
+    let content = sequence_content(basic, "basic response")?;
+    let mut fields = nested(content, "basic response")?;
+    let data = tagged(&mut fields, Tag::Sequence, "response data")?;
+    // The first element of the content, with its head: where the next one begins, it ends.
+    let length = content.value().len() - usize::try_from(fields.remaining_len()).unwrap_or(0);
+    let signed = content.value().get(..length).ok_or("response data")?;
+    let mut algorithm =
+        nested(tagged(&mut fields, Tag::Sequence, "signature algorithm")?, "signature algorithm")?;
+    let identifier = tagged(&mut algorithm, Tag::ObjectIdentifier, "signature algorithm")?;
+    if identifier.value() != ECDSA_SHA384 || !algorithm.is_finished() {
+        return Err("signature algorithm (wanted ECDSA with SHA-384)");
+    }
+    let signature = BitStringRef::decode(&mut fields).map_err(|_| "signature")?;
+    let signature = signature.as_bytes().ok_or("signature")?;
+    let certificates = match fields.is_finished() {
+        true => Vec::new(),
+        false => certificates(tagged(&mut fields, context_tag(0), "certificates")?)?,
+    };
+    let (produced_at, statuses) = response_data(data)?;
+    Ok(OcspResponse { signed, produced_at, statuses, signature, certificates })
+}
+
+fn response_data(data: AnyRef<'_>) -> Result<(u64, Vec<SingleResponse<'_>>), &'static str> {
+    let mut fields = nested(data, "response data")?;
+    if Tag::peek(&fields) == Ok(context_tag(0)) {
+        return Err("response data version (wanted 1)");
+    }
+    let responder = AnyRef::decode(&mut fields).map_err(|_| "responder")?;
+    if ![context_tag(1), context_tag(2)].contains(&responder.tag()) {
+        return Err("responder");
+    }
+    let produced_at = time(&mut fields, "producedAt")?;
+    let mut list = nested(tagged(&mut fields, Tag::Sequence, "statuses")?, "statuses")?;
+    let mut statuses = Vec::new();
+    while !list.is_finished() {
+        if statuses.len() == STATUSES_MAX {
+            return Err("statuses");
+        }
+        statuses.push(single(tagged(&mut list, Tag::Sequence, "status")?)?);
+    }
+    if !fields.is_finished() {
+        no_critical(tagged(&mut fields, context_tag(1), "extensions")?)?;
+    }
+    Ok((produced_at, statuses))
+}
+
+fn single(response: AnyRef<'_>) -> Result<SingleResponse<'_>, &'static str> {
+    let mut fields = nested(response, "status")?;
+    let mut id = nested(tagged(&mut fields, Tag::Sequence, "certificate")?, "certificate")?;
+    let mut algorithm = nested(tagged(&mut id, Tag::Sequence, "hash algorithm")?, "hash")?;
+    let algorithm = match tagged(&mut algorithm, Tag::ObjectIdentifier, "hash algorithm")?.value() {
+        SHA_1 => HashAlgorithm::Sha1,
+        SHA_256 => HashAlgorithm::Sha256,
+        SHA_384 => HashAlgorithm::Sha384,
+        _ => return Err("hash algorithm (wanted SHA-1, SHA-256 or SHA-384)"),
+    };
+    let certificate = CertificateId {
+        algorithm,
+        issuer_name: tagged(&mut id, Tag::OctetString, "issuer name hash")?.value(),
+        issuer_key: tagged(&mut id, Tag::OctetString, "issuer key hash")?.value(),
+        serial: tagged(&mut id, Tag::Integer, "serial number")?.value(),
+    };
+    let status = AnyRef::decode(&mut fields).map_err(|_| "certificate status")?;
+    let status = match status.tag() {
+        Tag::ContextSpecific { number: der::TagNumber(0), .. } => CertificateStatus::Good,
+        Tag::ContextSpecific { number: der::TagNumber(1), .. } => CertificateStatus::Revoked,
+        Tag::ContextSpecific { number: der::TagNumber(2), .. } => CertificateStatus::Unknown,
+        _ => return Err("certificate status"),
+    };
+    let this_update = time(&mut fields, "thisUpdate")?;
+    let mut next_update = None;
+    if Tag::peek(&fields) == Ok(context_tag(0)) {
+        let explicit = tagged(&mut fields, context_tag(0), "nextUpdate")?;
+        next_update = Some(time(&mut nested(explicit, "nextUpdate")?, "nextUpdate")?);
+    }
+    if !fields.is_finished() {
+        no_critical(tagged(&mut fields, context_tag(1), "extensions")?)?;
+    }
+    Ok(SingleResponse { certificate, status, this_update, next_update })
+}
+
+fn certificates(explicit: AnyRef<'_>) -> Result<Vec<&[u8]>, &'static str> {
+    let content = sequence_content(explicit.value(), "certificates")?.value();
+    let mut list = nested(sequence_content(explicit.value(), "certificates")?, "certificates")?;
+    let mut found = Vec::new();
+    let mut begin = 0;
+    while !list.is_finished() {
+        if found.len() == CERTIFICATES_MAX {
+            return Err("certificates");
+        }
+        tagged(&mut list, Tag::Sequence, "certificate")?;
+        let end = content.len() - usize::try_from(list.remaining_len()).unwrap_or(0);
+        found.push(content.get(begin..end).ok_or("certificate")?);
+        begin = end;
+    }
+    Ok(found)
+}
+
+fn no_critical(extensions: AnyRef<'_>) -> Result<(), &'static str> {
+    each_extension(extensions, |_, critical, _| match critical {
+        true => Err("extensions (wanted none critical)"),
+        false => Ok(()),
+    })
+}
+
+fn sequence_content<'a>(bytes: &'a [u8], field: &'static str) -> Result<AnyRef<'a>, &'static str> {
+    let any = AnyRef::from_der(bytes).map_err(|_| field)?;
+    if any.tag() == Tag::Sequence { Ok(any) } else { Err(field) }
+}

@@ -1,0 +1,216 @@
+//! A reference integrity manifest (RIM): which measurements a driver or a VBIOS has.
+//!
+//! A SWID tag (ISO/IEC 19770-2) with TCG's attributes, signed with an enveloped XML signature:
+//! Canonical XML 1.1, SHA-384, ECDSA P-384. Exactly that form is read and no other.
+
+use alloc::{string::String, vec::Vec};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::{
+    container::RIM_BYTES_MAX,
+    xml::{self, Element},
+};
+use crate::ParseError;
+
+const SWID: &str = "http://standards.iso.org/iso/19770/-2/2015/schema.xsd";
+const SHA384_ATTRIBUTES: &str = "http://www.w3.org/2001/04/xmlenc#sha384";
+const DSIG: &str = "http://www.w3.org/2000/09/xmldsig#";
+const C14N_11: &str = "http://www.w3.org/2006/12/xml-c14n11";
+const ECDSA_SHA384: &str = "http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha384";
+const ENVELOPED: &str = "http://www.w3.org/2000/09/xmldsig#enveloped-signature";
+const SHA384: &str = "http://www.w3.org/2001/04/xmldsig-more#sha384";
+
+/// Most measurements in one manifest: as many as a report can hold.
+const MEASUREMENTS_MAX: usize = 255;
+/// Most values that one measurement may have; NVIDIA's have at most four.
+const ALTERNATIVES_MAX: usize = 64;
+/// Most certificates of the signer: signer, two intermediates, root.
+const CERTIFICATES_MAX: usize = 6;
+
+/// A manifest, read. Nothing in it is believed before [`RimSignature`] is verified.
+#[derive(Clone, Debug)]
+pub struct Rim {
+    /// `colloquialVersion`: the driver's or the VBIOS's version.
+    pub version: String,
+    /// `product`, for instance `GH100`.
+    pub product: String,
+    /// `tagId`.
+    pub tag_id: String,
+    /// The reference values, each index once.
+    pub measurements: Vec<ReferenceMeasurement>,
+    /// What authenticates all this.
+    pub signature: RimSignature,
+}
+
+/// The values that one measurement may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceMeasurement {
+    /// From 0. A report counts from 1.
+    pub index: u8,
+    /// Whether it is to be compared.
+    pub active: bool,
+    /// The values, one of which it has to have.
+    pub values: Vec<[u8; 48]>,
+}
+
+/// Parts of the XML signature, in the form in which they are hashed.
+#[derive(Clone, Debug)]
+pub struct RimSignature {
+    /// Canonical form of the document without the signature.
+    pub document: String,
+    /// SHA-384 that the signature says `document` has.
+    pub document_digest: [u8; 48],
+    /// Canonical form of `SignedInfo`, which holds that digest and is what the key signs.
+    pub signed_info: String,
+    /// ECDSA P-384 with SHA-384: r, then s, 48 bytes each.
+    pub value: [u8; 96],
+    /// The signer's certificates in DER, its own first, its root last.
+    pub certificates: Vec<Vec<u8>>,
+}
+
+/// What a manifest speaks of; it follows from the version that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RimComponent {
+    /// The kernel driver and the firmware that it loads.
+    Driver,
+    /// The firmware on the board.
+    Vbios,
+}
+
+impl RimComponent {
+    /// `driver` or `VBIOS`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RimComponent::Driver => "driver",
+            RimComponent::Vbios => "VBIOS",
+        }
+    }
+}
+
+impl Rim {
+    /// Reads a manifest.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        const SUBJECT: &str = "reference manifest";
+        if bytes.len() > RIM_BYTES_MAX {
+            let (limit, got) = (RIM_BYTES_MAX, bytes.len());
+            return Err(ParseError::TooLong { subject: SUBJECT, limit, got });
+        }
+        let read = || {
+            let text = core::str::from_utf8(bytes).map_err(|_| "UTF-8")?;
+            let mut root = xml::parse(text)?;
+            // The last child and no other is the signature; what is read is what is left, and
+            // what is left is what is hashed.
+            let signature = root.take_last().ok_or("a signature")?;
+            let signature = signed(&root, &signature)?;
+            contents(&root, signature)
+        };
+        read().map_err(|wanted| ParseError::Text { subject: SUBJECT, wanted })
+    }
+}
+
+fn contents(root: &Element, signature: RimSignature) -> Result<Rim, &'static str> {
+    if root.namespace != SWID || root.local_name() != "SoftwareIdentity" {
+        return Err("a SoftwareIdentity");
+    }
+    let text = |element: &Element, name| {
+        let value = element.attribute("", name).filter(|value| is_shown(value));
+        value.map(String::from).ok_or("product, colloquialVersion and tagId")
+    };
+    let meta = root.only(SWID, "Meta").ok_or("one Meta")?;
+    let payload = root.only(SWID, "Payload").ok_or("one Payload")?;
+    let mut measurements: Vec<ReferenceMeasurement> = Vec::new();
+    for resource in payload.elements() {
+        let read = measurement(resource)?;
+        let is_known = measurements.iter().any(|other| other.index == read.index);
+        if is_known || measurements.len() == MEASUREMENTS_MAX {
+            return Err("each measurement once");
+        }
+        measurements.push(read);
+    }
+    Ok(Rim {
+        version: text(meta, "colloquialVersion")?,
+        product: text(meta, "product")?,
+        tag_id: text(root, "tagId")?,
+        measurements,
+        signature,
+    })
+}
+
+fn measurement(resource: &Element) -> Result<ReferenceMeasurement, &'static str> {
+    let is_measurement = resource.attribute("", "type") == Some("Measurement");
+    if resource.namespace != SWID || resource.local_name() != "Resource" || !is_measurement {
+        return Err("measurements and nothing else in the payload");
+    }
+    let number = |name| resource.attribute("", name).and_then(|value| value.parse::<u8>().ok());
+    let index = number("index").filter(|index| *index < 255).ok_or("an index below 255")?;
+    let active = match resource.attribute("", "active") {
+        Some("True") => true,
+        Some("False") => false,
+        _ => return Err("active to be True or False"),
+    };
+    if number("size") != Some(48) {
+        return Err("measurements of 48 bytes");
+    }
+    let count = number("alternatives").map(usize::from);
+    let count = count.filter(|count| (1..=ALTERNATIVES_MAX).contains(count));
+    let value = |at| {
+        let text = resource.attribute(SHA384_ATTRIBUTES, &alloc::format!("Hash{at}"));
+        let mut value = [0; 48];
+        let read = text.map(|text| hex::decode_to_slice(text, &mut value));
+        read.and_then(Result::ok).map(|()| value).ok_or("a SHA-384 for each alternative")
+    };
+    let values = (0..count.ok_or("1 to 64 alternatives")?).map(value);
+    Ok(ReferenceMeasurement { index, active, values: values.collect::<Result<_, _>>()? })
+}
+
+fn signed(root: &Element, signature: &Element) -> Result<RimSignature, &'static str> {
+    if signature.namespace != DSIG || signature.local_name() != "Signature" {
+        return Err("a signature as the last element");
+    }
+    let child = |parent: &Element, name| parent.only(DSIG, name).cloned().ok_or(name);
+    let info = child(signature, "SignedInfo")?;
+    let reference = child(&info, "Reference")?;
+    let transforms = child(&reference, "Transforms")?;
+    let algorithm = |element: &Element| element.attribute("", "Algorithm").map(String::from);
+    let transforms: Vec<_> = transforms.elements().map(algorithm).collect();
+    let is_ours = algorithm(&child(&info, "CanonicalizationMethod")?).as_deref() == Some(C14N_11)
+        && algorithm(&child(&info, "SignatureMethod")?).as_deref() == Some(ECDSA_SHA384)
+        && algorithm(&child(&reference, "DigestMethod")?).as_deref() == Some(SHA384)
+        && reference.attribute("", "URI") == Some("")
+        && transforms == [Some(ENVELOPED.into()), Some(C14N_11.into())];
+    if !is_ours {
+        return Err("an enveloped signature: C14N 1.1, SHA-384, ECDSA");
+    }
+    let digest = decode(&child(&reference, "DigestValue")?)?;
+    let value = decode(&child(signature, "SignatureValue")?)?;
+    let data = child(&child(signature, "KeyInfo")?, "X509Data")?;
+    let mut certificates = Vec::new();
+    for certificate in data.elements() {
+        let is_certificate = certificate.local_name() == "X509Certificate";
+        if !is_certificate || certificates.len() == CERTIFICATES_MAX {
+            return Err("at most six certificates");
+        }
+        certificates.push(decode(certificate)?);
+    }
+    let inherited = [root.declarations(), signature.declarations()].concat();
+    Ok(RimSignature {
+        document: root.canonical(&[]),
+        document_digest: digest.try_into().map_err(|_| "a digest of 48 bytes")?,
+        signed_info: info.canonical(&inherited),
+        value: value.try_into().map_err(|_| "a signature of 96 bytes")?,
+        certificates,
+    })
+}
+
+/// Base64 in lines.
+fn decode(element: &Element) -> Result<Vec<u8>, &'static str> {
+    let text = element.text().ok_or("base64")?;
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    STANDARD.decode(digits).map_err(|_| "base64")
+}
+
+/// Whether text may stand in a report to a person.
+fn is_shown(text: &str) -> bool {
+    text.len() <= 256 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
+}
