@@ -1,0 +1,262 @@
+//! Which devices a machine has, and how that is known.
+
+use std::{
+    fmt, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{TDX_GUEST, TSM_ROOT, tsm};
+
+/// A tree that does not answer its name within this is not one to use.
+const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+/// `/proc/cpuinfo` of one processor; all have the same flags.
+const CPUINFO_READ_MAX: u64 = 16 * 1024;
+const DMI_READ_MAX: u64 = 256;
+
+/// What can attest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The kernel's common interface for TDX and SEV-SNP guests.
+    ConfigfsTsm,
+    /// The device of the TDX guest driver, with the quote generation service behind it.
+    TdxGuest,
+    /// The device of the SEV-SNP guest driver.
+    SevGuest,
+    /// An NVIDIA GPU through its management library.
+    NvidiaGpu,
+}
+
+impl Device {
+    /// A short name for machines and people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConfigfsTsm => "configfs-tsm",
+            Self::TdxGuest => "tdx-guest",
+            Self::SevGuest => "sev-guest",
+            Self::NvidiaGpu => "nvidia-gpu",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One device that was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// Which one.
+    pub device: Device,
+    /// Whether it is there and answers.
+    pub present: bool,
+    /// What was looked at and what it said, one line each.
+    pub because: Vec<String>,
+}
+
+/// Looks for each device below `root`, which is `/` for this machine.
+///
+/// Reads files, and makes and removes one entry in a configfs-tsm tree to learn its provider.
+pub fn detect(root: &Path) -> Vec<Detected> {
+    detect_with_tsm(root, &below(root, TSM_ROOT))
+}
+
+/// The same, with the configfs-tsm tree in another place.
+pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<Detected> {
+    vec![configfs_tsm(root, tsm), tdx_guest(root), sev_guest(root), nvidia_gpu(root)]
+}
+
+fn configfs_tsm(root: &Path, tree: &Path) -> Detected {
+    let reports = tree.join("report");
+    let mut because = vec![presence(&reports)];
+    let present = if reports.is_dir() {
+        because.push(match tsm::is_configfs(&reports) {
+            Ok(true) => "its file system is configfs".into(),
+            Ok(false) => {
+                "its file system is not configfs: what it gives is not believed to be a device's, \
+                 it counts as simulated"
+                    .into()
+            }
+            Err(error) => format!("its file system could not be asked: {error}"),
+        });
+        match tsm::provider(tree, PROBE_DEADLINE) {
+            Ok(provider) => {
+                because.push(format!("provider is {}", provider.name()));
+                true
+            }
+            Err(error) => {
+                because.push(error.to_string());
+                false
+            }
+        }
+    } else {
+        because.push(configfs_mount(root));
+        false
+    };
+    because.extend(guest_flags(root));
+    Detected { device: Device::ConfigfsTsm, present, because }
+}
+
+/// Why there may be no tree.
+fn configfs_mount(root: &Path) -> String {
+    match fs::read_to_string(below(root, "/proc/mounts")) {
+        Ok(mounts) if mounts.lines().any(|line| line.split(' ').nth(2) == Some("configfs")) => {
+            "configfs is mounted: the kernel has no tsm module, or this is no confidential guest"
+                .into()
+        }
+        Ok(_) => "configfs is not mounted".into(),
+        Err(error) => format!("/proc/mounts: {error}"),
+    }
+}
+
+fn tdx_guest(root: &Path) -> Detected {
+    let path = below(root, TDX_GUEST);
+    let mut because = vec![presence(&path)];
+    if path.exists() {
+        because.push("quotes come from the host's service, which is asked only when used".into());
+    }
+    because.extend(flag(root, "tdx_guest"));
+    Detected { device: Device::TdxGuest, present: path.exists(), because }
+}
+
+fn sev_guest(root: &Path) -> Detected {
+    let path = below(root, "/dev/sev-guest");
+    let mut because = vec![presence(&path)];
+    if path.exists() {
+        because.push("its reports are taken through configfs-tsm, not through this device".into());
+    }
+    because.extend(platform(root));
+    Detected { device: Device::SevGuest, present: path.exists(), because }
+}
+
+/// Where distributions and container runtimes put the management library.
+const NVML: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
+    "/usr/lib64/libnvidia-ml.so.1",
+    "/usr/lib/libnvidia-ml.so.1",
+    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+];
+
+fn nvidia_gpu(root: &Path) -> Detected {
+    let control = below(root, "/dev/nvidiactl");
+    let mut because = vec![presence(&control)];
+    let library = NVML.iter().map(|path| below(root, path)).find(|path| path.exists());
+    because.push(match &library {
+        Some(path) => format!("{} exists", path.display()),
+        None => "libnvidia-ml.so.1 is in none of its usual folders".into(),
+    });
+    if let Some(version) = first_line(&below(root, "/proc/driver/nvidia/version")) {
+        because.push(format!("/proc/driver/nvidia/version: {version}"));
+    }
+    Detected { device: Device::NvidiaGpu, present: control.exists() && library.is_some(), because }
+}
+
+fn guest_flags(root: &Path) -> Vec<String> {
+    ["tdx_guest", "sev_guest"].iter().filter_map(|name| flag(root, name)).collect()
+}
+
+/// Whether the kernel counts `name` among the processor's flags.
+fn flag(root: &Path, name: &str) -> Option<String> {
+    let text = start(&below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    let has = flags.split_whitespace().any(|flag| flag == name);
+    Some(format!("/proc/cpuinfo: flag {name} is {}", if has { "set" } else { "not set" }))
+}
+
+fn platform(root: &Path) -> Option<String> {
+    let field = |name: &str| first_line(&below(root, "/sys/class/dmi/id").join(name));
+    let (vendor, product) = (field("sys_vendor"), field("product_name"));
+    let known: Vec<String> = [vendor, product].into_iter().flatten().collect();
+    (!known.is_empty()).then(|| format!("/sys/class/dmi/id: {}", known.join(", ")))
+}
+
+fn presence(path: &Path) -> String {
+    match fs::metadata(path) {
+        Ok(_) => format!("{} exists", path.display()),
+        Err(error) => format!("{}: {error}", path.display()),
+    }
+}
+
+fn first_line(path: &Path) -> Option<String> {
+    let text = start(path, DMI_READ_MAX)?;
+    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+fn start(path: &Path, limit: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn below(root: &Path, absolute: &str) -> PathBuf {
+    root.join(absolute.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("confide-{}-{name}", std::process::id()));
+        for (path, text) in files {
+            let path = below(&root, path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_plain_machine_has_no_device_and_each_absence_has_a_reason() {
+        let root = machine(
+            "plain",
+            &[("/proc/mounts", "none /sys sysfs rw 0 0\n"), ("/proc/cpuinfo", "flags\t: fpu\n")],
+        );
+        let found = detect(&root);
+        assert_eq!(found.len(), 4);
+        for detected in &found {
+            assert!(!detected.present, "{detected:?}");
+            assert!(!detected.because.is_empty(), "{detected:?}");
+        }
+        let because = found[0].because.join("\n");
+        assert!(because.contains("configfs is not mounted"), "{because}");
+        assert!(because.contains("flag tdx_guest is not set"), "{because}");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn devices_are_found_by_their_files() {
+        let root = machine(
+            "full",
+            &[
+                ("/dev/tdx_guest", ""),
+                ("/dev/sev-guest", ""),
+                ("/dev/nvidiactl", ""),
+                ("/usr/lib64/libnvidia-ml.so.1", ""),
+                ("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu tdx_guest\n"),
+                ("/sys/class/dmi/id/sys_vendor", "Example\n"),
+            ],
+        );
+        let found = detect(&root);
+        let present: Vec<Device> =
+            found.iter().filter(|found| found.present).map(|found| found.device).collect();
+        assert_eq!(present, [Device::TdxGuest, Device::SevGuest, Device::NvidiaGpu]);
+        assert!(found[1].because.iter().any(|line| line.contains("flag tdx_guest is set")));
+        assert!(found[2].because.iter().any(|line| line.contains("Example")));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_tree_that_is_no_tree_is_not_a_device() {
+        // An ordinary folder takes the entry and has no provider.
+        let root = machine("folder", &[("/sys/kernel/config/tsm/report/x", "")]);
+        let found = &detect(&root)[0];
+        assert!(!found.present, "{found:?}");
+        assert!(found.because.iter().any(|line| line.contains("not configfs")), "{found:?}");
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+//! The message protocol of Intel's quote generation service (QGS): a TD report in, a quote out.
+//!
+//! Intel SGX Data Center Attestation Primitives, `qgs_msg_lib.h`, version 1: a big-endian length
+//! of 4 bytes, then a header (major and minor version u16, type, size and error code u32, all
+//! little-endian), then the sizes and the bytes of the parts.
+
+use std::io::{self, Read, Write};
+
+use confide_evidence::quote::QUOTE_LENGTH_MAX;
+
+use crate::AttesterError;
+
+/// Length of a TD report (Intel TDX Module, `TDREPORT_STRUCT`).
+pub const TD_REPORT_LENGTH: usize = 1024;
+
+const HEADER_LENGTH: usize = 16;
+/// The header and the two sizes.
+const PRELUDE_LENGTH: usize = HEADER_LENGTH + 8;
+const GET_QUOTE_REQUEST: u32 = 0;
+const GET_QUOTE_RESPONSE: u32 = 1;
+const MAJOR_VERSION: u16 = 1;
+/// A service of version 1.1 answers 1.0 as well.
+const MINOR_VERSION: u16 = 0;
+/// A quote, the identity of the quoting enclave that made it (32 bytes today), the prelude.
+const ANSWER_LENGTH_MAX: usize = QUOTE_LENGTH_MAX + PRELUDE_LENGTH + 256;
+
+/// The request for a quote over `report`, its length in front.
+pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
+    let size = PRELUDE_LENGTH + report.len();
+    let mut message = Vec::with_capacity(4 + size);
+    message.extend((size as u32).to_be_bytes());
+    message.extend(MAJOR_VERSION.to_le_bytes());
+    message.extend(MINOR_VERSION.to_le_bytes());
+    for number in [GET_QUOTE_REQUEST, size as u32, 0, report.len() as u32, 0] {
+        message.extend(number.to_le_bytes());
+    }
+    message.extend_from_slice(report);
+    message
+}
+
+/// The quote inside an answer, which comes without the length in front.
+pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
+    let length = answer.len();
+    if length < PRELUDE_LENGTH {
+        return Err(refuse("length", PRELUDE_LENGTH as u64, length as u64));
+    }
+    let number = |at: usize| {
+        let mut four = [0; 4];
+        four.copy_from_slice(&answer[at..at + 4]);
+        u64::from(u32::from_le_bytes(four))
+    };
+    let (error, selected, quote) = (number(12), number(16), number(20));
+    // The minor version is the service's: its answer to this request has the same parts.
+    expect("major version", MAJOR_VERSION.into(), number(0) & 0xffff)?;
+    expect("message type", GET_QUOTE_RESPONSE.into(), number(4))?;
+    expect("error code", 0, error)?;
+    expect("message size", length as u64, number(8))?;
+    expect("sizes of the parts", (length - PRELUDE_LENGTH) as u64, selected + quote)?;
+    Ok(&answer[length - quote as usize..])
+}
+
+/// Asks the service at the other end of `stream`.
+pub fn ask(
+    stream: &mut (impl Read + Write),
+    report: &[u8; TD_REPORT_LENGTH],
+) -> Result<Vec<u8>, AttesterError> {
+    stream.write_all(&request(report)).map_err(|source| cannot("write to", source))?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).map_err(|source| cannot("read from", source))?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > ANSWER_LENGTH_MAX {
+        return Err(refuse("length", ANSWER_LENGTH_MAX as u64, length as u64));
+    }
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer).map_err(|source| cannot("read from", source))?;
+    Ok(quote(&answer)?.to_vec())
+}
+
+fn cannot(action: &'static str, source: io::Error) -> AttesterError {
+    AttesterError::Io { action, path: "the quote generation service".into(), source }
+}
+
+fn expect(subject: &'static str, wanted: u64, got: u64) -> Result<(), AttesterError> {
+    if wanted == got { Ok(()) } else { Err(refuse(subject, wanted, got)) }
+}
+
+fn refuse(subject: &'static str, wanted: u64, got: u64) -> AttesterError {
+    AttesterError::Service { subject, wanted, got }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixStream, thread};
+
+    use super::*;
+
+    /// An answer as QEMU's client of the service takes it apart.
+    fn answer(selected: &[u8], quote: &[u8]) -> Vec<u8> {
+        let size = (PRELUDE_LENGTH + selected.len() + quote.len()) as u32;
+        let mut bytes = vec![1, 0, 1, 0];
+        for number in [1, size, 0, selected.len() as u32, quote.len() as u32] {
+            bytes.extend(number.to_le_bytes());
+        }
+        [bytes.as_slice(), selected, quote].concat()
+    }
+
+    #[test]
+    fn a_service_is_asked_and_its_quote_taken() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let service = thread::spawn(move || {
+            let mut request = [0; 4 + PRELUDE_LENGTH + TD_REPORT_LENGTH];
+            there.read_exact(&mut request).unwrap();
+            assert_eq!(request[..4], 1048_u32.to_be_bytes());
+            assert_eq!(request[4..8], [1, 0, 0, 0]);
+            assert_eq!(request[12..16], 1048_u32.to_le_bytes());
+            assert_eq!(request[20..24], 1024_u32.to_le_bytes());
+            assert_eq!(request[28..], [7; TD_REPORT_LENGTH]);
+            let answer = answer(&[3; 16], b"a quote");
+            there.write_all(&(answer.len() as u32).to_be_bytes()).unwrap();
+            there.write_all(&answer).unwrap();
+        });
+        assert_eq!(ask(&mut here, &[7; TD_REPORT_LENGTH]).unwrap(), b"a quote");
+        service.join().unwrap();
+    }
+
+    #[test]
+    fn each_field_of_an_answer_that_is_wrong_is_named() {
+        let good = answer(&[], b"a quote");
+        assert_eq!(quote(&good).unwrap(), b"a quote");
+        for (at, wanted) in [
+            (0, "major version"),
+            (4, "message type"),
+            (8, "message size"),
+            (12, "error code"),
+            (16, "sizes of the parts"),
+            (20, "sizes of the parts"),
+            (23, "sizes of the parts"),
+        ] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            let Err(AttesterError::Service { subject, .. }) = quote(&bad) else {
+                panic!("byte {at} was not noticed");
+            };
+            assert_eq!(subject, wanted);
+        }
+        assert!(quote(&good[..PRELUDE_LENGTH - 1]).is_err());
+        assert!(quote(&[]).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_not_read() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        there.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        assert!(matches!(
+            ask(&mut here, &[0; TD_REPORT_LENGTH]),
+            Err(AttesterError::Service { subject: "length", .. })
+        ));
+    }
+}

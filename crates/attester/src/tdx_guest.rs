@@ -1,0 +1,120 @@
+//! `/dev/tdx_guest`: a TD report by ioctl, and a quote over it from the service on the host.
+//!
+//! For TDX guests whose kernel has no configfs-tsm (before 6.7). The report is only good on its
+//! machine; the quote generation service, reached by the VM's socket, signs it for others.
+
+use std::{
+    io::ErrorKind,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use confide_evidence::{Attest, AttestError, ReportData};
+
+use crate::{
+    AttesterError, DEADLINE_DEFAULT, device_calls, device_thread, qgs, tsm::quote_report_data,
+};
+
+/// The device of the kernel's TDX guest driver.
+pub const TDX_GUEST: &str = "/dev/tdx_guest";
+/// `VMADDR_CID_HOST`.
+const HOST: u32 = 2;
+/// Where the quote generation service listens unless its host says otherwise.
+const SERVICE_PORT: u32 = 4050;
+
+/// Which device and which service.
+#[derive(Clone, Debug)]
+pub struct TdxGuestOptions {
+    /// The device of the TDX guest driver.
+    pub device: PathBuf,
+    /// The service's machine as the VM's socket family counts them; 2 is the host.
+    pub context: u32,
+    /// The service's port.
+    pub port: u32,
+    /// How long a quote may take, waiting for other callers included.
+    pub deadline: Duration,
+}
+
+impl Default for TdxGuestOptions {
+    fn default() -> Self {
+        let deadline = DEADLINE_DEFAULT;
+        Self { device: TDX_GUEST.into(), context: HOST, port: SERVICE_PORT, deadline }
+    }
+}
+
+/// The attester of an older TDX guest.
+#[derive(Debug)]
+pub struct TdxGuest {
+    options: TdxGuestOptions,
+}
+
+impl TdxGuest {
+    /// Asks the device for one TD report, to know that it is one.
+    pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
+        let device = options.device.clone();
+        device_thread::call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
+        Ok(Self { options })
+    }
+
+    /// A quote over `report_data`.
+    pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
+        let (options, wanted) = (self.options.clone(), *report_data);
+        device_thread::call(options.deadline, move |until| quote(options, &wanted, until))
+    }
+}
+
+impl Attest for TdxGuest {
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+        self.quote(report_data).map_err(|error| error.of("tdx_guest"))
+    }
+
+    fn collateral(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn simulated(&self) -> bool {
+        false
+    }
+}
+
+fn quote(
+    options: TdxGuestOptions,
+    wanted: &ReportData,
+    until: Instant,
+) -> Result<Vec<u8>, AttesterError> {
+    let report = td_report(options.device, wanted)?;
+    let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let (context, port) = (options.context, options.port);
+    let mut service = device_calls::vm_stream(context, port, left).map_err(|source| {
+        let path = format!("vsock:{context}:{port}").into();
+        AttesterError::Io { action: "connect to", path, source }
+    })?;
+    let quote = qgs::ask(&mut service, &report)?;
+    let got = quote_report_data(&quote)?;
+    if got != *wanted {
+        let (wanted, got) = (wanted.to_string(), got.to_string());
+        return Err(AttesterError::ReportData { wanted, got });
+    }
+    Ok(quote)
+}
+
+fn td_report(
+    path: PathBuf,
+    wanted: &ReportData,
+) -> Result<[u8; qgs::TD_REPORT_LENGTH], AttesterError> {
+    device_calls::td_report(&path, &wanted.0).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => AttesterError::Absent { path, source },
+        _ => AttesterError::Io { action: "get a TD report from", path, source },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_device_is_named() {
+        let options = TdxGuestOptions { device: "/dev/absent".into(), ..Default::default() };
+        assert!(matches!(TdxGuest::open(options), Err(AttesterError::Absent { .. })));
+    }
+}

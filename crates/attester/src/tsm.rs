@@ -1,0 +1,285 @@
+//! configfs-tsm: one entry for each report, made and removed again.
+//!
+//! Linux, `Documentation/ABI/testing/configfs-tsm` (6.7): what is written to `inblob` is signed
+//! into `outblob`; `generation` counts the writes, so that a second writer is seen; `provider`
+//! names the format. The kernel takes a written `inblob` over when the file is closed and drops
+//! what it thinks of it there: only `generation` and the report itself tell.
+
+mod entry;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use confide_evidence::{
+    Attest, AttestError, ReportData,
+    quote::{Body, QUOTE_LENGTH_MAX, Quote},
+};
+use rustix::io::Errno;
+
+use crate::{AttesterError, CertTable, device_thread};
+use entry::{Entry, errno};
+
+/// Where the kernel shows its tree.
+pub const TSM_ROOT: &str = "/sys/kernel/config/tsm";
+/// As long as a virtual machine monitor gives the quote generation service (QEMU: 30 s), and six
+/// times what the 128th caller of a device of 39 ms waits.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// A new entry is nobody else's, so a race means that somebody writes into entries of others.
+const RACE_TRIES: u32 = 3;
+/// Between two tries at a busy device: a quote takes 39 ms, a host that limits the rate (SNP)
+/// asks for two seconds, so the wait doubles from the one to the other.
+const BUSY_WAIT_FIRST: Duration = Duration::from_millis(40);
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// SEV Secure Nested Paging Firmware ABI, table "ATTESTATION_REPORT".
+const SNP_REPORT_LENGTH: usize = 1184;
+const SNP_REPORT_DATA_AT: usize = 0x50;
+/// Bits 2 to 4: 0 for VCEK, 1 for VLEK.
+const SNP_KEY_INFO_AT: usize = 0x48;
+/// `CONFIGFS_MAGIC`, include/uapi/linux/magic.h: "bep" and "b".
+const CONFIGFS_MAGIC: i64 = 0x6265_6570;
+
+/// Whose reports a tree gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// A TDX guest: DCAP quotes.
+    TdxGuest,
+    /// An SEV-SNP guest: attestation reports, with a certificate table where the host has one.
+    SevGuest,
+}
+
+impl Provider {
+    /// The name as the tree writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TdxGuest => "tdx_guest",
+            Self::SevGuest => "sev_guest",
+        }
+    }
+}
+
+/// Which tree, and how it is asked.
+#[derive(Clone, Debug)]
+pub struct TsmOptions {
+    /// The folder that holds `report`.
+    pub root: PathBuf,
+    /// The privilege level to sign for (SNP: VMPL 0 to 3); the provider's own choice if none.
+    pub privlevel: Option<u32>,
+    /// How long a report may take, waiting for other callers included.
+    pub deadline: Duration,
+}
+
+impl Default for TsmOptions {
+    fn default() -> Self {
+        Self { root: TSM_ROOT.into(), privlevel: None, deadline: DEADLINE_DEFAULT }
+    }
+}
+
+/// One report of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// A DCAP quote or an SNP report; it holds the report data that was asked for.
+    pub evidence: Vec<u8>,
+    /// The SNP certificate table as the host gave it; empty where there is none.
+    pub auxblob: Vec<u8>,
+}
+
+/// The attester of a configfs-tsm tree.
+#[derive(Debug)]
+pub struct Tsm {
+    options: TsmOptions,
+    provider: Provider,
+    kernels: bool,
+    /// Those of the last report: a new firmware changes the endorsement key under a running guest.
+    endorsements: Mutex<Option<Vec<u8>>>,
+}
+
+impl Tsm {
+    /// Looks the tree up and makes an empty entry in it, to know its provider.
+    pub fn open(options: TsmOptions) -> Result<Self, AttesterError> {
+        let reports = options.root.join("report");
+        let (provider, kernels) = device_thread::call(options.deadline, move |_| {
+            let kernels = is_configfs(&reports)
+                .map_err(|source| AttesterError::Absent { path: reports.clone(), source })?;
+            Ok((Entry::make(&reports)?.provider()?, kernels))
+        })?;
+        Ok(Self { options, provider, kernels, endorsements: Mutex::new(None) })
+    }
+
+    /// Whose reports this tree gives.
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// Whether the tree is the kernel's own, and not another file system of the same shape.
+    pub fn is_kernels(&self) -> bool {
+        self.kernels
+    }
+
+    /// A report over `report_data`.
+    pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
+        let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
+        let report = device_thread::call(options.deadline, move |until| {
+            report(&options, provider, &wanted, until)
+        })?;
+        self.keep_endorsements(&report)?;
+        Ok(report)
+    }
+
+    fn keep_endorsements(&self, report: &Report) -> Result<(), AttesterError> {
+        if self.provider == Provider::SevGuest {
+            let vlek = (report.evidence[SNP_KEY_INFO_AT] >> 2) & 7 == 1;
+            let endorsements = CertTable::parse(&report.auxblob)?.endorsements(vlek);
+            *self.endorsements.lock().unwrap_or_else(PoisonError::into_inner) = endorsements;
+        }
+        Ok(())
+    }
+}
+
+impl Attest for Tsm {
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+        let report = self.report(report_data);
+        Ok(report.map_err(|error| error.of(self.provider.name()))?.evidence)
+    }
+
+    /// SNP: from the host's certificate table beside the last report. TDX has none.
+    fn collateral(&self) -> Option<Vec<u8>> {
+        self.endorsements.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A tree that is not the kernel's is not believed to be a device.
+    fn simulated(&self) -> bool {
+        !self.kernels
+    }
+}
+
+fn report(
+    options: &TsmOptions,
+    provider: Provider,
+    wanted: &ReportData,
+    until: Instant,
+) -> Result<Report, AttesterError> {
+    for _ in 0..RACE_TRIES {
+        let entry = Entry::make(&options.root.join("report"))?;
+        if let Some(report) = one_try(&entry, options, provider, wanted, until)? {
+            check(provider, &report.evidence, wanted)?;
+            return Ok(report);
+        }
+    }
+    Err(AttesterError::Race { tries: RACE_TRIES })
+}
+
+/// None where another writer was at the entry.
+fn one_try(
+    entry: &Entry,
+    options: &TsmOptions,
+    provider: Provider,
+    wanted: &ReportData,
+    until: Instant,
+) -> Result<Option<Report>, AttesterError> {
+    let found = entry.provider()?;
+    if found != provider {
+        return Err(AttesterError::Kind { wanted: provider.name(), got: found.name() });
+    }
+    let before = entry.generation()?;
+    entry.write("inblob", &wanted.0)?;
+    let mut writes = 1;
+    if let Some(level) = options.privlevel {
+        entry.write("privlevel", level.to_string().as_bytes())?;
+        writes += 1;
+    }
+    let evidence = patiently(until, || entry.read("outblob", QUOTE_LENGTH_MAX));
+    let auxblob = match (&evidence, provider) {
+        (Ok(_), Provider::SevGuest) => {
+            patiently(until, || entry.read("auxblob", QUOTE_LENGTH_MAX))?
+        }
+        _ => Vec::new(),
+    };
+    // Before what was read is looked at, an error included: it may belong to the other's write.
+    if entry.generation()? != before.wrapping_add(writes) {
+        return Ok(None);
+    }
+    match evidence? {
+        evidence if evidence.is_empty() => {
+            Err(AttesterError::Empty { path: entry.path("outblob") })
+        }
+        evidence => Ok(Some(Report { evidence, auxblob })),
+    }
+}
+
+/// Reads again, after a growing pause, while the device says that it is busy.
+fn patiently(
+    until: Instant,
+    read: impl Fn() -> Result<Vec<u8>, AttesterError>,
+) -> Result<Vec<u8>, AttesterError> {
+    let begun = Instant::now();
+    let (mut tries, mut wait) = (1, BUSY_WAIT_FIRST);
+    loop {
+        match read() {
+            Err(error) if is_busy(&error) => {
+                if Instant::now() + wait >= until {
+                    return Err(AttesterError::Busy { tries, waited: begun.elapsed() });
+                }
+                thread::sleep(wait);
+                wait = (wait * 2).min(BUSY_WAIT_MAX);
+                tries += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// EBUSY: the host limits the rate, or another quote is under way. EAGAIN and EINTR: as in any
+/// read.
+fn is_busy(error: &AttesterError) -> bool {
+    let AttesterError::Io { source, .. } = error else { return false };
+    matches!(errno(source), Some(Errno::BUSY | Errno::AGAIN | Errno::INTR))
+}
+
+/// Whether the evidence is of the provider's kind and signs what was asked.
+fn check(provider: Provider, evidence: &[u8], wanted: &ReportData) -> Result<(), AttesterError> {
+    let got = match provider {
+        Provider::TdxGuest => quote_report_data(evidence)?,
+        Provider::SevGuest => snp_report_data(evidence)?,
+    };
+    if got != *wanted {
+        let (wanted, got) = (wanted.to_string(), got.to_string());
+        return Err(AttesterError::ReportData { wanted, got });
+    }
+    Ok(())
+}
+
+/// What a TDX quote signs; another quote is refused.
+pub(crate) fn quote_report_data(evidence: &[u8]) -> Result<ReportData, AttesterError> {
+    let quote = Quote::parse(evidence)?;
+    if matches!(quote.body, Body::Sgx(_)) {
+        return Err(AttesterError::Kind { wanted: "a TDX quote", got: "an SGX quote" });
+    }
+    Ok(quote.report_data())
+}
+
+fn snp_report_data(evidence: &[u8]) -> Result<ReportData, AttesterError> {
+    let (subject, wanted, got) = ("SNP report", SNP_REPORT_LENGTH, evidence.len());
+    if got != wanted {
+        return Err(AttesterError::Length { subject, wanted, got });
+    }
+    let mut data = ReportData::ZERO;
+    data.0.copy_from_slice(&evidence[SNP_REPORT_DATA_AT..SNP_REPORT_DATA_AT + 64]);
+    Ok(data)
+}
+
+/// Whether the file system of `path` is configfs.
+pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
+    Ok(rustix::fs::statfs(path)?.f_type == CONFIGFS_MAGIC)
+}
+
+/// Whose tree lies under `root`, from an entry made for the question.
+pub(crate) fn provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
+    let reports = root.join("report");
+    device_thread::call(deadline, move |_| Entry::make(&reports)?.provider())
+}

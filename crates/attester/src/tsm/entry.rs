@@ -1,0 +1,120 @@
+//! One entry of the tree: made by `mkdir`, removed when it is dropped.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs::{self, File, OpenOptions},
+    hash::{BuildHasher, Hasher},
+    io::{self, ErrorKind, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use rustix::io::Errno;
+
+use crate::{AttesterError, Provider};
+
+/// Names are random, so a name that is taken is chance or somebody's intent.
+const NAME_TRIES: u32 = 4;
+/// A number or a name and a newline; configfs gives at most a page.
+const TEXT_LENGTH_MAX: usize = 4096;
+const SHOWN_MAX: usize = 64;
+
+pub(super) struct Entry(PathBuf);
+
+impl Entry {
+    /// Entries that others left behind are no hindrance: the name is new.
+    pub(super) fn make(reports: &Path) -> Result<Self, AttesterError> {
+        let mut tries = 1;
+        loop {
+            let name = format!("confide-{:016x}", RandomState::new().build_hasher().finish());
+            let path = reports.join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < NAME_TRIES => {
+                    tries += 1;
+                }
+                Err(source) if error_is_absence(&source) => {
+                    return Err(AttesterError::Absent { path: reports.into(), source });
+                }
+                Err(source) => {
+                    return Err(AttesterError::Io { action: "make an entry in", path, source });
+                }
+            }
+        }
+    }
+
+    pub(super) fn path(&self, attribute: &str) -> PathBuf {
+        self.0.join(attribute)
+    }
+
+    pub(super) fn provider(&self) -> Result<Provider, AttesterError> {
+        let text = self.text("provider")?;
+        match text.as_str() {
+            "tdx_guest" => Ok(Provider::TdxGuest),
+            "sev_guest" => Ok(Provider::SevGuest),
+            _ => Err(AttesterError::Provider { got: shortened(&text) }),
+        }
+    }
+
+    pub(super) fn generation(&self) -> Result<u64, AttesterError> {
+        let text = self.text("generation")?;
+        text.parse().map_err(|_| AttesterError::Attribute {
+            path: self.path("generation"),
+            wanted: "a number",
+            got: shortened(&text),
+        })
+    }
+
+    /// One write and a close, as the kernel takes binary attributes over.
+    pub(super) fn write(&self, attribute: &str, bytes: &[u8]) -> Result<(), AttesterError> {
+        let path = self.path(attribute);
+        let written = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
+            match file.write(bytes)? {
+                length if length == bytes.len() => Ok(()),
+                // A second write would count as a second generation.
+                _ => Err(io::Error::from(ErrorKind::WriteZero)),
+            }
+        });
+        written.map_err(|source| AttesterError::Io { action: "write", path, source })
+    }
+
+    /// All of an attribute, of `limit` bytes at most.
+    pub(super) fn read(&self, attribute: &str, limit: usize) -> Result<Vec<u8>, AttesterError> {
+        let path = self.path(attribute);
+        let mut bytes = Vec::with_capacity(limit + 1);
+        let read =
+            File::open(&path).and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Ok(_) if bytes.len() > limit => Err(AttesterError::TooBig { path, limit }),
+            Ok(_) => Ok(bytes),
+            Err(source) if errno(&source) == Some(Errno::FBIG) => {
+                Err(AttesterError::TooBig { path, limit })
+            }
+            Err(source) => Err(AttesterError::Io { action: "read", path, source }),
+        }
+    }
+
+    fn text(&self, attribute: &str) -> Result<String, AttesterError> {
+        let bytes = self.read(attribute, TEXT_LENGTH_MAX)?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\n').into())
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // What cannot be removed stays behind as an entry that nobody uses.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+pub(super) fn errno(error: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(error)
+}
+
+/// No such folder, or a tree whose provider is gone (ENXIO).
+fn error_is_absence(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || errno(error) == Some(Errno::NXIO)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
+}
