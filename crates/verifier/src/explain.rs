@@ -1,0 +1,228 @@
+//! A policy in words: what it checks, what it leaves unchecked, and what it weakens.
+
+use alloc::{borrow::Cow, format, string::String, string::ToString, vec::Vec};
+
+use crate::{
+    CrlMinimum, Expect, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
+};
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// Evidence that fails it is refused.
+    Checked,
+    /// Any value passes, because the policy does not speak of it.
+    Unchecked,
+    /// The policy says in so many words that any value passes, or lifts a rule.
+    Dangerous,
+}
+
+/// One field of a policy, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// The key in the policy's text.
+    pub field: Cow<'static, str>,
+    /// What becomes of it.
+    pub stance: Stance,
+    /// What that means.
+    pub text: String,
+}
+
+impl Policy {
+    /// Every field in words, in the order of `docs/policy.md`.
+    ///
+    /// What no policy can change (signatures, dates, revocation) is not in the list.
+    pub fn explain(&self) -> Vec<Sentence> {
+        // Without `..`: a new field does not compile until it has its sentence.
+        let Policy {
+            roots,
+            tcb_status,
+            advisories,
+            tcb_evaluation_data_number_min,
+            root_crl,
+            pck_crl,
+            dangerous_accept_debug,
+            report_data,
+            config_digest,
+            key_validity_s_max,
+            evidence_age_s_max,
+            workload,
+        } = self;
+        let mut words = Words::default();
+        words.checked("roots", format!("the chain ends in {roots}"));
+        words.expect("tcb_status", "the TCB status", tcb_status);
+        words.advisories(advisories);
+        words.least(
+            "tcb_evaluation_data_number_min",
+            "the TCB evaluation data number",
+            u64::from(*tcb_evaluation_data_number_min),
+        );
+        words.revocation_list("root_crl", "the root's revocation list", *root_crl);
+        words.revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
+        match dangerous_accept_debug {
+            false => words.checked("dangerous_accept_debug", "debug is off".into()),
+            true => {
+                let text = "debug may be on: the host can read the memory";
+                words.dangerous("dangerous_accept_debug", text.into());
+            }
+        }
+        match report_data {
+            Some(wanted) => words.expect("report_data", "the report data", wanted),
+            None => {
+                let text = "the report data is whatever the channel or the caller computes";
+                words.unchecked("report_data", text.into());
+            }
+        }
+        match config_digest {
+            Some(wanted) => words.expect("config_digest", "the configuration's digest", wanted),
+            None => words.unchecked("config_digest", "any configuration of the program".into()),
+        }
+        words.checked(
+            "key_validity_s_max",
+            format!("a bound key lives {} at most", span(*key_validity_s_max)),
+        );
+        match evidence_age_s_max {
+            Some(most) => words.checked(
+                "evidence_age_s_max",
+                format!("the claims were made {} ago at most", span(*most)),
+            ),
+            None => {
+                let text = "claims may be as old as their key";
+                words.unchecked("evidence_age_s_max", text.into());
+            }
+        }
+        words.workload(workload.as_ref());
+        words.0
+    }
+}
+
+#[derive(Default)]
+struct Words(Vec<Sentence>);
+
+impl Words {
+    fn checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Checked, text });
+    }
+
+    fn unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Unchecked, text });
+    }
+
+    fn dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Dangerous, text });
+    }
+
+    fn expect<T: ReferenceValue>(
+        &mut self,
+        field: impl Into<Cow<'static, str>>,
+        subject: &str,
+        wanted: &Expect<T>,
+    ) {
+        match wanted {
+            Expect::DangerousAny => self.dangerous(field, format!("{subject} may be anything")),
+            Expect::AnyOf(values) if values.is_empty() => {
+                self.checked(field, format!("{subject}: no value is accepted"));
+            }
+            _ => self.checked(field, format!("{subject} is {wanted}")),
+        }
+    }
+
+    fn advisories(&mut self, wanted: &Expect<String>) {
+        const FIELD: &str = "advisories";
+        match wanted {
+            Expect::DangerousAny => self.dangerous(FIELD, "any advisory may apply".into()),
+            Expect::AnyOf(values) if values.is_empty() => {
+                self.checked(FIELD, "no advisory applies".into());
+            }
+            _ => self.checked(FIELD, format!("no advisory applies but {wanted}")),
+        }
+    }
+
+    fn least(&mut self, field: &'static str, subject: &str, least: u64) {
+        match least {
+            0 => self.unchecked(field, format!("{subject} may be any")),
+            _ => self.checked(field, format!("{subject} is at least {least}")),
+        }
+    }
+
+    fn revocation_list(&mut self, field: &'static str, subject: &str, minimum: CrlMinimum) {
+        let CrlMinimum { number_min, issued_min } = minimum;
+        match (number_min, issued_min) {
+            (0, 0) => self.unchecked(field, format!("{subject} may be any that holds now")),
+            _ => self.checked(
+                field,
+                format!("{subject} has number {number_min} or higher, issued {issued_min} or later"),
+            ),
+        }
+    }
+
+    fn workload(&mut self, workload: Option<&Workload>) {
+        let Some(Workload { tdx, sgx }) = workload else {
+            let text = "any program: a yes speaks of the platform only";
+            self.unchecked("workload", text.into());
+            return;
+        };
+        match tdx {
+            Some(tdx) => self.trust_domain(tdx),
+            None => self.checked("workload.tdx", "evidence of a trust domain is refused".into()),
+        }
+        match sgx {
+            Some(sgx) => self.enclave(sgx),
+            None => self.checked("workload.sgx", "evidence of an enclave is refused".into()),
+        }
+    }
+
+    fn trust_domain(&mut self, wanted: &TdxWorkload) {
+        let TdxWorkload {
+            mrtd,
+            rtmr0,
+            rtmr1,
+            rtmr2,
+            rtmr3,
+            mrconfigid,
+            mrowner,
+            mrownerconfig,
+            mrseam,
+        } = wanted;
+        for (name, field) in [
+            ("mrtd", mrtd),
+            ("rtmr0", rtmr0),
+            ("rtmr1", rtmr1),
+            ("rtmr2", rtmr2),
+            ("rtmr3", rtmr3),
+            ("mrconfigid", mrconfigid),
+            ("mrowner", mrowner),
+            ("mrownerconfig", mrownerconfig),
+        ] {
+            self.expect(format!("workload.tdx.{name}"), name, field);
+        }
+        match mrseam {
+            Some(mrseam) => self.expect("workload.tdx.mrseam", "mrseam", mrseam),
+            None => {
+                let text = "any TDX module that TCB info accepts";
+                self.unchecked("workload.tdx.mrseam", text.into());
+            }
+        }
+    }
+
+    fn enclave(&mut self, wanted: &SgxWorkload) {
+        let SgxWorkload { mrenclave, mrsigner, isv_prod_id, isv_svn_min, config_id } = wanted;
+        self.expect("workload.sgx.mrenclave", "mrenclave", mrenclave);
+        self.expect("workload.sgx.mrsigner", "mrsigner", mrsigner);
+        self.expect("workload.sgx.isv_prod_id", "the product number", isv_prod_id);
+        self.least("workload.sgx.isv_svn_min", "the enclave's version", u64::from(*isv_svn_min));
+        self.expect("workload.sgx.config_id", "config_id", config_id);
+    }
+}
+
+/// Seconds as a person says them.
+fn span(seconds: u64) -> String {
+    for (unit, name) in [(86_400, "day"), (3_600, "hour"), (60, "minute")] {
+        if seconds >= unit && seconds.is_multiple_of(unit) {
+            let count = seconds / unit;
+            let plural = if count == 1 { "" } else { "s" };
+            return format!("{count} {name}{plural}");
+        }
+    }
+    format!("{} s", seconds.to_string())
+}
