@@ -1,13 +1,32 @@
 //! `confide policy`: a policy to start with, and a policy in words.
 
+mod explain;
+mod init;
+
 use std::process::ExitCode;
+
+use clap::Subcommand;
 
 use crate::error::CliError;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("not built yet"))
+#[derive(Subcommand)]
+enum What {
+    /// Say in words what a policy checks and what it leaves unchecked.
+    Explain(explain::Args),
+    /// Write a strict policy from evidence of a machine that is as it should be.
+    Init(init::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    match args.what {
+        What::Explain(args) => explain::run(&args),
+        What::Init(args) => init::run(&args),
+    }
 }

@@ -68,6 +68,14 @@ pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String,
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
+/// Prints a command's answer; a reader that went away did not get it, and that is no success.
+pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
+}
+
 /// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0.
 ///
 /// The handlers stand when this returns, not when the future is first polled: a signal right after

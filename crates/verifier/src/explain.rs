@@ -1,10 +1,8 @@
 //! A policy in words: what it checks, what it leaves unchecked, and what it weakens.
 
-use alloc::{borrow::Cow, format, string::String, string::ToString, vec::Vec};
+use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
-use crate::{
-    CrlMinimum, Expect, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
-};
+use crate::{CrlMinimum, Expect, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +121,9 @@ impl Words {
             Expect::AnyOf(values) if values.is_empty() => {
                 self.checked(field, format!("{subject}: no value is accepted"));
             }
+            Expect::Exactly(value) if is_zero(&value.to_text()) => {
+                self.checked(field, format!("{subject} is zero"));
+            }
             _ => self.checked(field, format!("{subject} is {wanted}")),
         }
     }
@@ -151,7 +152,9 @@ impl Words {
             (0, 0) => self.unchecked(field, format!("{subject} may be any that holds now")),
             _ => self.checked(
                 field,
-                format!("{subject} has number {number_min} or higher, issued {issued_min} or later"),
+                format!(
+                    "{subject} has number {number_min} or higher, issued {issued_min} or later"
+                ),
             ),
         }
     }
@@ -182,6 +185,7 @@ impl Words {
             mrconfigid,
             mrowner,
             mrownerconfig,
+            mr_service_td,
             mrseam,
         } = wanted;
         for (name, field) in [
@@ -193,6 +197,7 @@ impl Words {
             ("mrconfigid", mrconfigid),
             ("mrowner", mrowner),
             ("mrownerconfig", mrownerconfig),
+            ("mr_service_td", mr_service_td),
         ] {
             self.expect(format!("workload.tdx.{name}"), name, field);
         }
@@ -215,6 +220,11 @@ impl Words {
     }
 }
 
+/// A hash of zeros, which nobody wants to count.
+fn is_zero(text: &str) -> bool {
+    text.len() > 16 && text.bytes().all(|byte| byte == b'0')
+}
+
 /// Seconds as a person says them.
 fn span(seconds: u64) -> String {
     for (unit, name) in [(86_400, "day"), (3_600, "hour"), (60, "minute")] {
@@ -224,5 +234,5 @@ fn span(seconds: u64) -> String {
             return format!("{count} {name}{plural}");
         }
     }
-    format!("{} s", seconds.to_string())
+    format!("{seconds} s")
 }

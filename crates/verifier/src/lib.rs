@@ -18,6 +18,7 @@ mod crypto;
 mod detail;
 mod endorsements;
 mod expect;
+mod explain;
 mod measurements;
 mod platform;
 mod policy;
@@ -32,6 +33,7 @@ pub use crypto::Crypto;
 pub use detail::Detail;
 pub use endorsements::{Endorsements, VerifiedEndorsements};
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
+pub use explain::{Sentence, Stance};
 pub use policy::{
     CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload,
     TdxWorkload, Workload,

@@ -1,0 +1,88 @@
+//! `confide policy explain`.
+
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+
+use confide_verifier::{POLICY_LENGTH_MAX, Policy, Sentence, Stance};
+use serde_json::{Value, json};
+
+use crate::{
+    error::{CliError, read_file},
+    process::print_whole,
+};
+
+/// Width of the column of fields: the longest common one.
+const FIELD_WIDTH: usize = 34;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The policy, TOML.
+    file: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let bytes = read_file(&args.file, POLICY_LENGTH_MAX as u64)?;
+    let wrong = |reason: String| {
+        CliError::new(format!("{}: {reason}", args.file.display()))
+            .hint("docs/policy.md lists every key of a policy")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".into()))?;
+    let policy = Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+    let sentences = policy.explain();
+    print_whole(&if args.json { as_json(&sentences) } else { as_text(&sentences) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const GROUPS: [(Stance, &str, &str); 3] = [
+    (Stance::Checked, "checked", "Evidence is refused unless:"),
+    (Stance::Unchecked, "unchecked", "Not checked:"),
+    (Stance::Dangerous, "dangerous", "DANGEROUS, lifted by this policy in so many words:"),
+];
+
+fn as_text(sentences: &[Sentence]) -> String {
+    let mut text = String::new();
+    for (stance, _, heading) in GROUPS {
+        let mut group = sentences.iter().filter(|sentence| sentence.stance == stance).peekable();
+        if group.peek().is_none() {
+            continue;
+        }
+        let _ = writeln!(text, "{heading}");
+        for Sentence { field, text: words, .. } in group {
+            let _ = writeln!(text, "  {field:<FIELD_WIDTH$} {words}");
+        }
+        text.push('\n');
+    }
+    text + "Whatever a policy says: every signature from the root down, every date, revocation, and the\n\
+            rules that docs/policy.md lists under \"What no policy can change\".\n"
+}
+
+fn as_json(sentences: &[Sentence]) -> String {
+    let mut object = json!({});
+    for (stance, name, _) in GROUPS {
+        let group = sentences.iter().filter(|sentence| sentence.stance == stance);
+        let fields: Vec<Value> = group
+            .map(|sentence| json!({ "field": sentence.field, "text": sentence.text }))
+            .collect();
+        object[name] = fields.into();
+    }
+    format!("{object}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weakening_stands_in_a_group_of_its_own() {
+        let text = "tcb_status = \"dangerous-any\"\n";
+        let sentences = Policy::from_toml(text).unwrap().explain();
+        let text = as_text(&sentences);
+        let (before, after) = text.split_once("DANGEROUS").expect("a group");
+        assert!(after.contains("tcb_status") && !before.contains("tcb_status"), "{text}");
+        let json: Value = serde_json::from_str(&as_json(&sentences)).unwrap();
+        assert_eq!(json["dangerous"].as_array().unwrap().len(), 1);
+        assert!(as_text(&Policy::default().explain()).lines().all(|line| !line.contains("DANGER")));
+    }
+}
