@@ -23,6 +23,7 @@ def main():
     write("binder.json", ABOUT_BINDER, binder_cases())
     write("gpu_nonce.json", ABOUT_GPU_NONCE, gpu_nonce_cases())
     write("session_message.json", ABOUT_MESSAGES, message_cases())
+    write("batch.json", ABOUT_BATCH, batch_cases())
 
 
 # CBOR, deterministic (RFC 8949 section 4.2.1).
@@ -268,6 +269,12 @@ def message_cases():
     evidence = {"quote": QUOTE.hex(), "claims": GOOD.hex(), "collateral": b"{}".hex()}
     context = bstr(CONTEXT)
     long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
+    path = batch_path(batch_leaves(3), 2)
+    shared = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path), NULL)
+    with_gpu = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"), NULL, bstr(b"gpu"))
+    neither = array(bstr(QUOTE), bstr(GOOD), NULL, NULL, NULL)
+    four = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path))
+    long_path = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(bytes(358)), NULL)
     return [
         good("request", array(uint(1), context), "request", context=CONTEXT.hex()),
         good("request for no evidence", array(uint(1), NULL), "request", context=None),
@@ -278,6 +285,10 @@ def message_cases():
         good("reply without evidence", array(uint(2), context, NULL), "reply",
              context=CONTEXT.hex(), evidence=None),
         good("evidence", array(uint(3), with_collateral), "evidence", evidence=evidence),
+        good("evidence of a batch", array(uint(3), shared), "evidence",
+             evidence={**evidence, "collateral": None, "batch": path.hex()}),
+        good("reply with evidence of a GPU", array(uint(2), NULL, with_gpu), "reply",
+             context=None, evidence={**evidence, "gpu": b"gpu".hex()}),
         good("accepted", array(uint(4)), "accepted"),
     ] + [
         good(f"refused {code}", array(uint(0), uint(code)), "refused", code=code)
@@ -295,8 +306,88 @@ def message_cases():
         bad("empty quote", array(uint(3), array(bstr(b""), bstr(GOOD), NULL)), "empty"),
         bad("evidence of two", array(uint(3), array(bstr(QUOTE), bstr(GOOD))), "malformed"),
         bad("claims of 1025 bytes", array(uint(3), long_claims), "too_long"),
+        bad("evidence of four", array(uint(3), four), "malformed"),
+        bad("evidence of five with neither", array(uint(3), neither), "not_canonical"),
+        bad("batch path of 358 bytes", array(uint(3), long_path), "too_long"),
         bad("one byte after the end", array(uint(4)) + b"\0", "not_canonical"),
         bad("a kind in a longer form", b"\x81\x18\x04", "not_canonical"),
+    ]
+
+
+# Batches.
+
+ABOUT_BATCH = (
+    "Merkle trees over session binders (docs/channel.md, Batches). A case with `leaves` gives the"
+    " report data of the root and some paths with their index; one with `bytes` is a path that is"
+    " refused for `error`. Salts and binders are SHA-256 and SHA-512 of `salt N` and `binder N`."
+)
+
+
+def batch_leaves(size):
+    return [
+        (hashlib.sha256(b"salt %d" % n).digest(), hashlib.sha512(b"binder %d" % n).digest())
+        for n in range(size)
+    ]
+
+
+def batch_hash(leaves):
+    """The root, by the recursive definition of RFC 9162 section 2.1.1."""
+    if len(leaves) == 1:
+        return hashlib.sha256(b"\0" + leaves[0][0] + leaves[0][1]).digest()
+    half = batch_split(len(leaves))
+    both = batch_hash(leaves[:half]) + batch_hash(leaves[half:])
+    return hashlib.sha256(b"\1" + both).digest()
+
+
+def batch_split(size):
+    """The largest power of two below the size."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def batch_siblings(leaves, index):
+    if len(leaves) == 1:
+        return []
+    half = batch_split(len(leaves))
+    left, right = leaves[:half], leaves[half:]
+    if index < half:
+        return batch_siblings(left, index) + [batch_hash(right)]
+    return batch_siblings(right, index - half) + [batch_hash(left)]
+
+
+def batch_path(leaves, index):
+    head = b"\1" + len(leaves).to_bytes(2, "big") + index.to_bytes(2, "big")
+    return head + leaves[index][0] + b"".join(batch_siblings(leaves, index))
+
+
+def batch_report_data(leaves):
+    size = len(leaves).to_bytes(2, "big")
+    return hashlib.sha512(b"confide batch v1\0" + size + batch_hash(leaves)).digest()
+
+
+def batch_cases():
+    def good(size):
+        leaves = batch_leaves(size)
+        shown = sorted({0, 1, size // 2, size - 2, size - 1})
+        return {
+            "name": f"batch of {size}",
+            "leaves": size,
+            "report_data": batch_report_data(leaves).hex(),
+            "paths": [{"index": n, "bytes": batch_path(leaves, n).hex()} for n in shown],
+        }
+
+    path = batch_path(batch_leaves(7), 3)
+    return [good(size) for size in (2, 3, 4, 5, 6, 7, 8, 100, 128, 1023, 1024)] + [
+        bad("empty input", b"", "length"),
+        bad("cut in the head", path[:36], "length"),
+        bad("cut by one byte", path[:-1], "length"),
+        bad("one sibling too few", path[:-32], "length"),
+        bad("one sibling too many", path + bytes(32), "length"),
+        bad("version 2", b"\2" + path[1:], "version"),
+        bad("batch of none", path[:1] + b"\0\0" + path[3:], "size"),
+        bad("batch of one", path[:1] + b"\0\1\0\0" + path[5:37], "size"),
+        bad("batch of 1025", path[:1] + b"\4\1" + path[3:], "size"),
+        bad("position after the last", path[:3] + b"\0\7" + path[5:], "index"),
+        bad("last of seven with three siblings", path[:3] + b"\0\6" + path[5:], "length"),
     ]
 
 

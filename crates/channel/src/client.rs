@@ -6,19 +6,17 @@ use confide_evidence::{
     Appraise, BindingKind, binder::key_report_data, session_message::SessionEvidence,
 };
 use rustls::{ClientConfig, pki_types::ServerName, sign::SingleCertAndKey};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::Semaphore,
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    Attested, Binding, ChannelError, ClientEvidence, ClientOptions, Phase, Timings, Tuning,
+    Attested, Batcher, Binding, ChannelError, ClientEvidence, ClientOptions, Phase, Timings,
+    Tuning,
     deadline::Deadline,
     handshake,
     identity::{Identity, IdentityOptions},
     renewal::Identities,
-    session::{self, Attesting, Outcome, QUOTES_IN_FLIGHT_MAX},
+    session::{self, Attesting, Outcome},
 };
 
 /// Connects to attested servers.
@@ -28,9 +26,8 @@ use crate::{
 pub struct Client<A: Appraise> {
     appraiser: Arc<A>,
     config: ClientConfig,
-    evidence: Option<Identities>,
+    evidence: Option<OwnEvidence>,
     options: ClientOptions,
-    quotes: Arc<Semaphore>,
     tuning: Tuning,
 }
 
@@ -41,9 +38,8 @@ impl<A: Appraise> Client<A> {
             return Err(ChannelError::Binding { call: "Client", wanted: "key or session" });
         }
         let config = handshake::attested_client_config(options.binding)?;
-        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
         let tuning = Tuning::default();
-        Ok(Self { appraiser, config, evidence: None, options, quotes, tuning })
+        Ok(Self { appraiser, config, evidence: None, options, tuning })
     }
 
     /// The same client, able to attest where the server demands it (session binding only).
@@ -51,7 +47,7 @@ impl<A: Appraise> Client<A> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
         }
-        self.evidence = Some(client_identities(evidence)?);
+        self.evidence = Some(OwnEvidence::new(evidence)?);
         Ok(self)
     }
 
@@ -88,7 +84,7 @@ impl<A: Appraise> Client<A> {
         let deadline = Deadline::after(self.options.deadline);
         let began = Instant::now();
         let attesting = match &self.evidence {
-            Some(identities) => attesting(identities, &self.quotes, deadline).await?,
+            Some(evidence) => Some(evidence.attesting(deadline).await?),
             None => None,
         };
         let quote = began.elapsed();
@@ -109,6 +105,7 @@ impl<A: Appraise> Client<A> {
         match result.and_then(|outcome| {
             let appraised = outcome.appraised.ok_or(ChannelError::NoEvidence)?;
             timings.appraisal = outcome.appraisal;
+            timings.batch = outcome.batch;
             timings.quote += outcome.quote;
             timings.round_trips += outcome.round_trips;
             Ok(appraised)
@@ -134,14 +131,19 @@ impl<A: Appraise> Client<A> {
         let certificate = session::peer_certificate(stream)?;
         let tagged = certificate.evidence()?;
         let collateral = certificate.collateral()?;
-        let evidence = SessionEvidence { quote: tagged.quote, claims: tagged.claims, collateral };
+        let evidence = SessionEvidence {
+            quote: tagged.quote,
+            claims: tagged.claims,
+            collateral,
+            ..SessionEvidence::default()
+        };
         let expected = key_report_data(tagged.claims);
         let peer = certificate.spki_hash()?;
         let kind = BindingKind::TlsSpki;
         let appraised = session::appraise(&*self.appraiser, kind, &evidence, peer, None, expected)?;
         let appraisal = began.elapsed();
         let appraised = Some(appraised);
-        Ok(Outcome { appraised, appraisal, quote: std::time::Duration::ZERO, round_trips: 0 })
+        Ok(Outcome { appraised, appraisal, round_trips: 0, ..Outcome::new() })
     }
 }
 
@@ -175,26 +177,30 @@ where
     Ok((stream, timings))
 }
 
-pub(crate) fn client_identities(evidence: ClientEvidence) -> Result<Identities, ChannelError> {
-    let options = IdentityOptions {
-        attester: Some(evidence.attester),
-        binding: Binding::Session,
-        config_digest: evidence.config_digest,
-        guarantee: evidence.guarantee,
-        names: Vec::new(),
-        validity: evidence.key_validity,
-    };
-    Identities::new(options, evidence.clock)
+/// What a client attests with: its key and claims, and the queue before its attester.
+pub(crate) struct OwnEvidence {
+    batcher: Batcher,
+    identities: Identities,
 }
 
-pub(crate) async fn attesting(
-    identities: &Identities,
-    quotes: &Arc<Semaphore>,
-    deadline: Deadline,
-) -> Result<Option<Attesting>, ChannelError> {
-    let identity = identities.valid(deadline).await?;
-    let attester = identities.options().attester.clone();
-    Ok(attester.map(|attester| Attesting { attester, identity, quotes: quotes.clone() }))
+impl OwnEvidence {
+    pub(crate) fn new(evidence: ClientEvidence) -> Result<Self, ChannelError> {
+        let options = IdentityOptions {
+            attester: Some(evidence.attester.clone()),
+            binding: Binding::Session,
+            config_digest: evidence.config_digest,
+            guarantee: evidence.guarantee,
+            names: Vec::new(),
+            validity: evidence.key_validity,
+        };
+        let identities = Identities::new(options, evidence.clock)?;
+        Ok(Self { batcher: Batcher::new(evidence.attester), identities })
+    }
+
+    pub(crate) async fn attesting(&self, deadline: Deadline) -> Result<Attesting, ChannelError> {
+        let identity = self.identities.valid(deadline).await?;
+        Ok(Attesting { batcher: self.batcher.clone(), identity })
+    }
 }
 
 /// Presents an identity's certificate where the server asks for one.

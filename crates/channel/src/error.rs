@@ -4,10 +4,13 @@ use std::{io, sync::Arc, time::Duration};
 
 use confide_evidence::{
     AttestError,
+    batch::BatchPathError,
     claims::ClaimsError,
     session_message::{Refusal, SessionMessageError},
     tagged_evidence::TaggedError,
 };
+
+use crate::BatchError;
 
 /// A step on the way to an attested stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +108,10 @@ pub enum ChannelError {
     },
     /// This end's attester gave no evidence.
     #[error("own evidence is unavailable")]
-    Attester(#[from] AttestError),
+    Attester(#[source] Arc<AttestError>),
+    /// This end's quotes are in such demand that this session did not get one.
+    #[error("own evidence is unavailable: too many sessions wait for a quote")]
+    QuoteQueue(#[source] BatchError),
     /// This end's attester panicked or the runtime is shutting down.
     #[error("the task that obtains evidence ended without an answer")]
     AttesterTask,
@@ -182,6 +188,9 @@ pub enum ChannelError {
     /// The evidence extension cannot be read.
     #[error("peer evidence extension is unreadable")]
     Tagged(#[from] TaggedError),
+    /// The path from the session's binder to what the quote signs cannot be read.
+    #[error("peer batch path is unreadable")]
+    BatchPath(#[from] BatchPathError),
     /// The claims cannot be read.
     #[error("peer claims are unreadable")]
     Claims(#[from] ClaimsError),
@@ -325,6 +334,7 @@ impl ChannelError {
             | Self::Identity { .. }
             | Self::CertificateSize { .. }
             | Self::Attester(_)
+            | Self::QuoteQueue(_)
             | Self::AttesterTask
             | Self::OwnEvidence { .. }
             | Self::OwnClaims(_)
@@ -348,6 +358,20 @@ impl ChannelError {
         match self {
             Self::Rejected(rejection) => rejection.downcast_ref(),
             _ => None,
+        }
+    }
+}
+
+impl From<BatchError> for ChannelError {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Attester(source) => Self::Attester(source),
+            BatchError::Full { .. } | BatchError::Late { .. } => Self::QuoteQueue(error),
+            BatchError::Ended => Self::AttesterTask,
+            BatchError::OwnEvidence { part, wanted, got } => {
+                Self::OwnEvidence { part, wanted, got }
+            }
+            BatchError::Randomness => Self::Identity { reason: "no random bytes".into() },
         }
     }
 }

@@ -5,8 +5,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{ChannelError, Phase, deadline::Deadline};
 
-/// The longest frame: quote, claims and collateral fit, each as long as it may be.
-pub const FRAME_BYTES_MAX: usize = 128 * 1024;
+/// The longest frame: quote, claims, collateral, batch path and GPU evidence fit, each as long as
+/// it may be.
+pub const FRAME_BYTES_MAX: usize = 208 * 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
 pub(crate) async fn write<S: AsyncWrite + Unpin>(
@@ -76,10 +77,13 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
         ChannelError::NoAttester { .. } => Some(Refusal::NoAttester),
         ChannelError::Attester(_)
         | ChannelError::AttesterTask
+        | ChannelError::QuoteQueue(_)
+        | ChannelError::Identity { .. }
         | ChannelError::OwnEvidence { .. }
         | ChannelError::Timeout { phase: Phase::Quote, .. } => Some(Refusal::EvidenceUnavailable),
         ChannelError::Rejected(_)
         | ChannelError::NoEvidence
+        | ChannelError::BatchPath(_)
         | ChannelError::Claims(_)
         | ChannelError::KeyMismatch { .. }
         | ChannelError::Reflected => Some(Refusal::EvidenceRejected),
@@ -90,7 +94,9 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use confide_evidence::{
+        batch::BATCH_PATH_BYTES_MAX,
         claims::CLAIMS_BYTES_MAX,
+        gpu::GPU_EVIDENCE_BYTES_MAX,
         session_message::SessionEvidence,
         tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
     };
@@ -102,8 +108,15 @@ mod tests {
         let quote = vec![1; QUOTE_BYTES_MAX];
         let claims = vec![1; CLAIMS_BYTES_MAX];
         let collateral = vec![1; COLLATERAL_BYTES_MAX];
-        let evidence =
-            SessionEvidence { quote: &quote, claims: &claims, collateral: Some(&collateral) };
+        let path = vec![1; BATCH_PATH_BYTES_MAX];
+        let gpu = vec![1; GPU_EVIDENCE_BYTES_MAX];
+        let evidence = SessionEvidence {
+            quote: &quote,
+            claims: &claims,
+            collateral: Some(&collateral),
+            batch: Some(&path),
+            gpu: Some(&gpu),
+        };
         let context = Some([1; 32]);
         let reply = SessionMessage::Reply { context, evidence: Some(evidence) }.encode();
         assert!(SessionMessage::decode(&reply).is_ok());

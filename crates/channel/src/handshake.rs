@@ -41,7 +41,7 @@ pub(crate) fn server_config(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.max_early_data_size = 0;
-    config.alpn_protocols = vec![binding.alpn().into()];
+    config.alpn_protocols = alpn_protocols(binding);
     Ok(config)
 }
 
@@ -49,7 +49,11 @@ pub(crate) fn server_config(
 pub(crate) fn client_policy(config: &mut ClientConfig, binding: Binding) {
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
-    config.alpn_protocols = vec![binding.alpn().into()];
+    config.alpn_protocols = alpn_protocols(binding);
+}
+
+fn alpn_protocols(binding: Binding) -> Vec<Vec<u8>> {
+    binding.alpn_names().iter().map(|name| name.as_bytes().to_vec()).collect()
 }
 
 /// A client that accepts any certificate whose key signed the handshake.
@@ -184,7 +188,8 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
 /// leave the protocol unnamed.
 pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), ChannelError> {
     let wanted = binding.alpn();
-    if got == Some(wanted.as_bytes()) || (got.is_none() && binding != Binding::Session) {
+    let known = binding.alpn_names().iter().any(|name| got == Some(name.as_bytes()));
+    if known || (got.is_none() && binding != Binding::Session) {
         return Ok(());
     }
     let got = got.map(|name| String::from_utf8_lossy(name).into_owned());

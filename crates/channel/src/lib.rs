@@ -43,6 +43,7 @@
 //! ```
 
 mod attested;
+mod batch;
 mod certificate;
 mod client;
 mod deadline;
@@ -60,6 +61,7 @@ mod session;
 pub mod tunnel;
 
 pub use attested::{Attested, AttestedClient};
+pub use batch::{BatchCounts, BatchError, BatchLimits, Batched, Batcher};
 pub use client::Client;
 pub use error::{ChannelError, Fault, Phase, TunnelError};
 pub use frame::FRAME_BYTES_MAX;

@@ -25,14 +25,28 @@ impl Binding {
         }
     }
 
-    /// The ALPN name spoken inside this binding.
+    /// The ALPN name spoken inside this binding; where there is more than one version, the newest.
     pub fn alpn(self) -> &'static str {
         match self {
             Binding::None | Binding::Key => "http/1.1",
-            Binding::Session => "confide-session/1",
+            Binding::Session => SESSION_2,
+        }
+    }
+
+    /// All names that this end speaks inside this binding, the preferred one first.
+    pub(crate) fn alpn_names(self) -> &'static [&'static str] {
+        match self {
+            Binding::None | Binding::Key => &["http/1.1"],
+            Binding::Session => &[SESSION_2, SESSION_1],
         }
     }
 }
+
+/// The exchange whose evidence is a quote over the binder itself.
+const SESSION_1: &str = "confide-session/1";
+
+/// The same where evidence may also hold a batch path and a GPU's evidence.
+pub(crate) const SESSION_2: &str = "confide-session/2";
 
 /// Options of the accepting end.
 #[derive(Clone, Debug)]
@@ -133,6 +147,9 @@ pub struct Timings {
     pub quote: Duration,
     /// Parsing and appraising the peer's evidence.
     pub appraisal: Duration,
+    /// How many sessions share the quote of the end that attests (the server's where both do): 1
+    /// if it is over this session alone, 0 where no quote is bound to the session.
+    pub batch: u32,
     /// Round trips before the first application byte can be sent by the client. The stream's own
     /// opening counts as one (TCP); a carrier that needed more is added by [`Timings::over`].
     pub round_trips: u32,

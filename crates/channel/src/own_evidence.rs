@@ -1,23 +1,26 @@
 //! What this end's attester gives, held to the limits of its readers before a peer sees it.
 
+use std::sync::Arc;
+
 use confide_evidence::{
     Attest, ReportData,
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
-use crate::ChannelError;
+use crate::BatchError;
 
 /// Asks the attester: blocks for as long as that takes.
 pub(crate) fn quote(
     attester: &dyn Attest,
     report_data: &ReportData,
-) -> Result<Vec<u8>, ChannelError> {
-    let quote = attester.attest(report_data)?;
+) -> Result<Vec<u8>, BatchError> {
+    let quote = attester.attest(report_data);
+    let quote = quote.map_err(|error| BatchError::Attester(Arc::new(error)))?;
     check("quote", &quote, QUOTE_BYTES_MAX)?;
     Ok(quote)
 }
 
-pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, ChannelError> {
+pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, BatchError> {
     let collateral = attester.collateral();
     if let Some(collateral) = &collateral {
         check("collateral", collateral, COLLATERAL_BYTES_MAX)?;
@@ -25,9 +28,9 @@ pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, Chann
     Ok(collateral)
 }
 
-fn check(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), ChannelError> {
+fn check(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), BatchError> {
     match bytes.len() {
-        got if got == 0 || got > wanted => Err(ChannelError::OwnEvidence { part, wanted, got }),
+        got if got == 0 || got > wanted => Err(BatchError::OwnEvidence { part, wanted, got }),
         _ => Ok(()),
     }
 }

@@ -8,27 +8,22 @@ use rustls::{
     time_provider::TimeProvider,
     version::TLS13,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
     Binding, ChannelError, ClientEvidence, ClientOptions, Timings, Tuning,
-    client::{attesting, client_identities, present, shake},
+    client::{OwnEvidence, present, shake},
     deadline::Deadline,
     handshake,
-    renewal::Identities,
-    session::{self, Nobody, Outcome, QUOTES_IN_FLIGHT_MAX},
+    session::{self, Nobody, Outcome},
 };
 
 /// Connects to servers by an ordinary certificate chain. There is no evidence and no claim of any.
 pub struct PlainClient {
     config: ClientConfig,
-    evidence: Option<Identities>,
+    evidence: Option<OwnEvidence>,
     options: ClientOptions,
-    quotes: Arc<Semaphore>,
     tuning: Tuning,
 }
 
@@ -72,14 +67,13 @@ impl PlainClient {
             .with_root_certificates(store)
             .with_no_client_auth();
         handshake::client_policy(&mut config, options.binding);
-        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
-        Ok(Self { config, evidence: None, options, quotes, tuning: Tuning::default() })
+        Ok(Self { config, evidence: None, options, tuning: Tuning::default() })
     }
 
     /// The same client for servers that appraise it and show no evidence themselves
     /// ([`crate::Server::without_evidence`]): the server is believed by its certificate.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
-        self.evidence = Some(client_identities(evidence)?);
+        self.evidence = Some(OwnEvidence::new(evidence)?);
         handshake::client_policy(&mut self.config, Binding::Session);
         Ok(self)
     }
@@ -96,26 +90,21 @@ impl PlainClient {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let deadline = Deadline::after(self.options.deadline);
-        let Some(identities) = &self.evidence else {
+        let Some(evidence) = &self.evidence else {
             let config = self.config.clone();
             let (stream, timings) =
                 shake(config, Binding::None, name, io, deadline, self.tuning).await?;
             return Ok(Connected { stream, timings });
         };
-        let attesting = attesting(identities, &self.quotes, deadline).await?;
+        let attesting = evidence.attesting(deadline).await?;
         let mut config = self.config.clone();
-        if let Some(attesting) = &attesting {
-            present(&mut config, &attesting.identity);
-        }
+        present(&mut config, &attesting.identity);
         let (mut stream, mut timings) =
             shake(config, Binding::Session, name, io, deadline, self.tuning).await?;
-        let exchange = session::exchange_as_client::<_, Nobody>(
-            &mut stream,
-            attesting.as_ref(),
-            None,
-            deadline,
-        );
-        let Outcome { quote, round_trips, .. } = exchange.await?;
+        let exchange =
+            session::exchange_as_client::<_, Nobody>(&mut stream, Some(&attesting), None, deadline);
+        let Outcome { batch, quote, round_trips, .. } = exchange.await?;
+        timings.batch = batch;
         timings.quote = quote;
         timings.round_trips += round_trips;
         Ok(Connected { stream, timings })

@@ -8,19 +8,16 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    AttestedClient, Binding, ChannelError, Phase, ServerOptions, Timings, Tuning,
+    AttestedClient, Batcher, Binding, ChannelError, Phase, ServerOptions, Timings, Tuning,
     deadline::Deadline,
     handshake::{self, KeyHolder},
     identity::{Identity, IdentityOptions},
     renewal::Identities,
-    session::{self, Attesting, Nobody, Outcome, QUOTES_IN_FLIGHT_MAX},
+    session::{self, Attesting, Nobody, Outcome},
 };
 
 /// Accepts TLS 1.3 connections and shows evidence as its binding has it.
@@ -31,7 +28,7 @@ pub struct Server {
     config_asking: ServerConfig,
     identities: Identities,
     options: ServerOptions,
-    quotes: Arc<Semaphore>,
+    batcher: Option<Batcher>,
     tuning: Tuning,
 }
 
@@ -99,6 +96,22 @@ impl Server {
         self
     }
 
+    /// The same server with a batcher that it shares with other servers of the same device, or
+    /// whose limits are others. Session binding only; the batcher's attester makes its evidence.
+    pub fn batched_by(mut self, batcher: Batcher) -> Result<Self, ChannelError> {
+        if self.options.binding != Binding::Session || self.batcher.is_none() {
+            let call = "a batcher";
+            return Err(ChannelError::Binding { call, wanted: "session, with evidence" });
+        }
+        self.batcher = Some(batcher);
+        Ok(self)
+    }
+
+    /// The queue before the attester, where there is one.
+    pub fn batcher(&self) -> Option<&Batcher> {
+        self.batcher.as_ref()
+    }
+
     /// The certificate served now, DER. Without binding clients pin it as their root.
     pub fn certificate_der(&self) -> Vec<u8> {
         let identity = self.identities.served();
@@ -163,9 +176,9 @@ impl Server {
         let binding = options.binding;
         let config = handshake::server_config(binding, None, served.clone())?;
         let config_asking = handshake::server_config(binding, Some(asking), served)?;
-        let quotes = Arc::new(Semaphore::new(QUOTES_IN_FLIGHT_MAX));
+        let batcher = identities.options().attester.clone().map(Batcher::new);
         let tuning = Tuning::default();
-        Ok(Server { config, config_asking, identities, options, quotes, tuning })
+        Ok(Server { config, config_asking, identities, options, batcher, tuning })
     }
 
     async fn open<S, A>(
@@ -201,13 +214,10 @@ impl Server {
         if self.options.binding != Binding::Session {
             return Ok((stream, timings, None));
         }
-        let attesting = self.identities.options().attester.clone().map(|attester| Attesting {
-            attester,
-            identity,
-            quotes: self.quotes.clone(),
-        });
-        let Outcome { appraised, appraisal, quote, round_trips } =
+        let attesting = self.batcher.clone().map(|batcher| Attesting { batcher, identity });
+        let Outcome { appraised, appraisal, batch, quote, round_trips } =
             session::exchange_as_server(&mut stream, attesting.as_ref(), demand, deadline).await?;
+        timings.batch = batch;
         timings.appraisal = appraisal;
         timings.quote += quote;
         timings.round_trips += round_trips;

@@ -16,32 +16,25 @@ use std::{
 
 use aws_lc_rs::rand;
 use confide_evidence::{
-    Appraise, Attest, BindingKind, Presented, ReportData,
+    Appraise, BindingKind, Presented, ReportData,
+    batch::BatchPath,
     binder::{CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_report_data},
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
 };
 use rustls::pki_types::CertificateDer;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::Semaphore,
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
 
 use crate::{
-    ChannelError, Phase, certificate::PeerCertificate, deadline::Deadline, frame,
-    identity::Identity, own_evidence,
+    Batched, Batcher, ChannelError, Phase, certificate::PeerCertificate, deadline::Deadline, frame,
+    identity::Identity, options::SESSION_2,
 };
-
-/// How many quotes one end obtains at a time. A device is serial, so more would only hold
-/// threads; connections beyond this wait, each until its own deadline.
-pub(crate) const QUOTES_IN_FLIGHT_MAX: usize = 64;
 
 /// What an end needs to attest.
 pub(crate) struct Attesting {
-    pub(crate) attester: Arc<dyn Attest>,
+    pub(crate) batcher: Batcher,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) quotes: Arc<Semaphore>,
 }
 
 /// What the exchange gave.
@@ -49,14 +42,33 @@ pub(crate) struct Outcome<T> {
     /// There, if evidence was demanded.
     pub(crate) appraised: Option<T>,
     pub(crate) appraisal: Duration,
+    /// Sessions under the quote; see [`crate::Timings::batch`].
+    pub(crate) batch: u32,
     pub(crate) quote: Duration,
     pub(crate) round_trips: u32,
+}
+
+impl<T> Outcome<T> {
+    /// Before anything has come of it: the request and the reply are one round trip.
+    pub(crate) fn new() -> Self {
+        let (appraisal, quote) = (Duration::ZERO, Duration::ZERO);
+        Self { appraised: None, appraisal, batch: 0, quote, round_trips: 1 }
+    }
+
+    /// Notes how many sessions share the quote of the end in `role`; the server's comes first.
+    fn count(&mut self, role: Role, sessions: usize) {
+        if role == Role::Server || self.batch == 0 {
+            self.batch = sessions as u32;
+        }
+    }
 }
 
 /// A finished handshake.
 pub(crate) trait Handshaken: AsyncRead + AsyncWrite + Unpin {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
+    /// Whether both ends speak the version of the exchange that knows batch paths.
+    fn is_version_2(&self) -> bool;
 }
 
 /// The client's half.
@@ -75,7 +87,7 @@ pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
     let SessionMessage::Reply { context, evidence } = frame::parse(&reply, Phase::Evidence)? else {
         return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "a reply" });
     };
-    let mut outcome = Outcome { appraised: None, appraisal: Duration::ZERO, quote, round_trips: 1 };
+    let mut outcome = Outcome { quote, ..Outcome::new() };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
     let judged = judge(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
     let Some(context) = context else {
@@ -171,17 +183,12 @@ async fn serve<S: Handshaken, A: Appraise>(
     let SessionMessage::Request { context } = frame::parse(&request, Phase::Request)? else {
         return Err(ChannelError::MessageKind { phase: Phase::Request, wanted: "a request" });
     };
-    let mut outcome = Outcome {
-        appraised: None,
-        appraisal: Duration::ZERO,
-        quote: Duration::ZERO,
-        round_trips: 1,
-    };
+    let mut outcome = Outcome::new();
     let own = demand.map(|_| fresh_context()).transpose()?;
     let reply = match context {
         Some(context) => {
-            let exporter = export(stream, &context)?;
-            let quote = obtain(Role::Server, exporter, attesting, deadline, &mut outcome).await?;
+            let role = Role::Server;
+            let quote = obtain(stream, role, &context, attesting, deadline, &mut outcome).await?;
             quote.encode_with(|evidence| SessionMessage::Reply {
                 context: own,
                 evidence: Some(evidence),
@@ -226,11 +233,19 @@ fn judge<S: Handshaken, A: Appraise>(
     };
     let began = Instant::now();
     let evidence = evidence.ok_or(ChannelError::NoEvidence)?;
+    if evidence.needs_version_2() && !stream.is_version_2() {
+        let wanted = "evidence of version 1";
+        return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted });
+    }
     let peer = peer_certificate(stream)?.spki_hash()?;
     let exporter = export(stream, &context)?;
-    let expected = session_report_data(role, &peer, &exporter, evidence.claims);
+    let binder = session_report_data(role, &peer, &exporter, evidence.claims);
+    let path = evidence.batch.map(BatchPath::decode).transpose()?;
+    // The binder is this end's own reckoning, so a path of another session leads elsewhere.
+    let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
     let kind = BindingKind::TlsExporter;
     outcome.appraised = Some(appraise(appraiser, kind, &evidence, peer, mine, expected)?);
+    outcome.count(role, path.map_or(1, |path| path.size()));
     outcome.appraisal = began.elapsed();
     Ok(())
 }
@@ -244,15 +259,14 @@ async fn show<S: Handshaken, T>(
     deadline: Deadline,
     outcome: &mut Outcome<T>,
 ) -> Result<Vec<u8>, ChannelError> {
-    let exporter = export(stream, &context)?;
-    let quote = obtain(role, exporter, attesting, deadline, outcome).await?;
+    let quote = obtain(stream, role, &context, attesting, deadline, outcome).await?;
     Ok(quote.encode_with(SessionMessage::Evidence))
 }
 
 struct Obtained<'a> {
+    batched: Batched,
     claims: &'a [u8],
-    collateral: Option<Vec<u8>>,
-    quote: Vec<u8>,
+    path: Option<Vec<u8>>,
 }
 
 impl Obtained<'_> {
@@ -260,36 +274,40 @@ impl Obtained<'_> {
         &'a self,
         message: impl FnOnce(SessionEvidence<'a>) -> SessionMessage<'a>,
     ) -> Vec<u8> {
-        let collateral = self.collateral.as_deref();
-        message(SessionEvidence { quote: &self.quote, claims: self.claims, collateral }).encode()
+        let evidence = SessionEvidence {
+            quote: &self.batched.quote,
+            claims: self.claims,
+            collateral: self.batched.collateral.as_deref(),
+            batch: self.path.as_deref(),
+            gpu: None,
+        };
+        message(evidence).encode()
     }
 }
 
-/// Asks the attester on a thread that may block.
-async fn obtain<'a, T>(
+/// Asks the attester, together with all sessions that wait if the peer reads batch paths.
+async fn obtain<'a, S: Handshaken, T>(
+    stream: &S,
     role: Role,
-    exporter: [u8; EXPORTER_BYTES],
+    context: &[u8; CONTEXT_BYTES],
     attesting: Option<&'a Attesting>,
     deadline: Deadline,
     outcome: &mut Outcome<T>,
 ) -> Result<Obtained<'a>, ChannelError> {
     let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
     let began = Instant::now();
+    let exporter = export(stream, context)?;
     let Identity { claims, spki_hash, .. } = &*attesting.identity;
-    let report_data = session_report_data(role, spki_hash, &exporter, claims);
-    let attester = attesting.attester.clone();
-    let turn = deadline.keep(Phase::Quote, attesting.quotes.clone().acquire_owned()).await?;
-    let turn = turn.map_err(|_| ChannelError::AttesterTask)?;
-    let task = tokio::task::spawn_blocking(move || {
-        // Held to the end of the work, also where the connection has given up on it.
-        let _turn = turn;
-        let quote = own_evidence::quote(&*attester, &report_data)?;
-        Ok::<_, ChannelError>((quote, own_evidence::collateral(&*attester)?))
-    });
-    let (quote, collateral) =
-        deadline.keep(Phase::Quote, task).await?.map_err(|_| ChannelError::AttesterTask)??;
+    let binder = session_report_data(role, spki_hash, &exporter, claims);
+    let batcher = &attesting.batcher;
+    let batched = match stream.is_version_2() {
+        true => deadline.keep(Phase::Quote, batcher.attest(binder)).await??,
+        false => deadline.keep(Phase::Quote, batcher.attest_alone(binder)).await??,
+    };
+    outcome.count(role, batched.sessions());
     outcome.quote += began.elapsed();
-    Ok(Obtained { claims, collateral, quote })
+    let path = batched.path.as_ref().map(BatchPath::encode);
+    Ok(Obtained { batched, claims, path })
 }
 
 /// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.
@@ -323,6 +341,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for client::TlsStream<S> {
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.get_ref().1.peer_certificates()
     }
+
+    fn is_version_2(&self) -> bool {
+        self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for server::TlsStream<S> {
@@ -332,5 +354,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for server::TlsStream<S> {
 
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.get_ref().1.peer_certificates()
+    }
+
+    fn is_version_2(&self) -> bool {
+        self.get_ref().1.alpn_protocol() == Some(SESSION_2.as_bytes())
     }
 }

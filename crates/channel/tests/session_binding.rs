@@ -5,30 +5,19 @@ mod fakes;
 use std::{sync::Arc, time::Duration};
 
 use confide_channel::{
-    Attested, AttestedClient, Binding, ChannelError, Client, ClientOptions, FRAME_BYTES_MAX, Fault,
-    Phase, PlainClient, Server,
+    AttestedClient, Binding, ChannelError, Client, ClientOptions, FRAME_BYTES_MAX, Fault, Phase,
+    PlainClient, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
-    claims::Claims,
     session_message::{Refusal, SessionEvidence, SessionMessage, SessionMessageError},
 };
-use fakes::*;
-use rcgen::{CertificateParams, KeyPair, PublicKeyData};
-use rustls::{
-    ClientConfig, ServerConfig,
-    crypto::aws_lc_rs,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
-    sign::{CertifiedKey, SingleCertAndKey},
-};
+use fakes::{cheat::*, *};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
     net::{TcpListener, TcpStream},
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-type FakeAttested = Attested<DuplexStream, FakeAppraised>;
+use tokio_rustls::TlsAcceptor;
 
 #[tokio::test]
 async fn a_stream_comes_with_what_was_accepted() {
@@ -250,7 +239,7 @@ async fn a_client_is_accepted_in_its_own_role_only() {
                 session.export_keying_material([0; 32], EXPORTER_LABEL, Some(&context)).unwrap();
             let claims = cheat.claims();
             let quote = quote(&session_report_data(role, &cheat.hash(), &exporter, &claims));
-            let evidence = SessionEvidence { quote: &quote, claims: &claims, collateral: None };
+            let evidence = SessionEvidence { quote: &quote, claims: &claims, ..Default::default() };
             send(&mut stream, &SessionMessage::Evidence(evidence)).await;
             stream
         };
@@ -477,7 +466,8 @@ async fn a_server_that_keeps_its_verdict_is_named() {
             session.export_keying_material([0; 32], EXPORTER_LABEL, Some(&context)).unwrap();
         let claims = cheat.claims();
         let data = session_report_data(Role::Server, &cheat.hash(), &exporter, &claims);
-        let evidence = SessionEvidence { quote: &quote(&data), claims: &claims, collateral: None };
+        let evidence =
+            SessionEvidence { quote: &quote(&data), claims: &claims, ..Default::default() };
         let context = Some([9; 32]);
         send(&mut stream, &SessionMessage::Reply { context, evidence: Some(evidence) }).await;
         stream
@@ -534,239 +524,4 @@ async fn mutual(
     let appraiser = FakeAppraiser::default();
     let (near, far) = wire();
     tokio::join!(client.connect("localhost", near), server.accept_attested(&appraiser, far))
-}
-
-/// A server that speaks the protocol by hand and says what it likes.
-struct Cheat(KeyPair);
-
-type Exporter<'a> = &'a dyn Fn(&[u8; 32]) -> [u8; 32];
-
-impl Cheat {
-    fn new() -> Self {
-        Self(KeyPair::generate().unwrap())
-    }
-
-    fn hash(&self) -> [u8; 32] {
-        sha256(&self.0.subject_public_key_info())
-    }
-
-    fn claims(&self) -> Vec<u8> {
-        claims(self.hash())
-    }
-
-    /// Why an honest client refuses the quote and claims that `says` gives.
-    async fn answer(
-        self,
-        says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> (Vec<u8>, Vec<u8>),
-    ) -> ChannelError {
-        self.try_answer(client(Binding::Session), says).await.unwrap_err()
-    }
-
-    async fn try_answer(
-        self,
-        client: Client<FakeAppraiser>,
-        says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> (Vec<u8>, Vec<u8>),
-    ) -> Result<FakeAttested, ChannelError> {
-        let (near, far) = wire();
-        let config = cheat_config(&self, false);
-        let cheating = async {
-            let mut stream = TlsAcceptor::from(Arc::new(config)).accept(far).await.unwrap();
-            let request = read_frame(&mut stream).await;
-            let Ok(SessionMessage::Request { context: Some(context) }) =
-                SessionMessage::decode(&request)
-            else {
-                panic!("no request");
-            };
-            let session = stream.get_ref().1;
-            let exporter = |context: &[u8; 32]| {
-                session.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).unwrap()
-            };
-            let (quote, claims) = says(&self, &exporter, context);
-            send(&mut stream, &reply(&quote, &claims)).await;
-            stream
-        };
-        let (attested, _stream) = tokio::join!(client.connect("localhost", near), cheating);
-        attested
-    }
-}
-
-fn cheat_config(cheat: &Cheat, asks_for_certificate: bool) -> ServerConfig {
-    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let certificate = params.self_signed(&cheat.0).unwrap().der().clone();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.0.serialize_der()));
-    let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();
-    let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap();
-    let builder = match asks_for_certificate {
-        true => builder.with_client_cert_verifier(Arc::new(AnyCertificate)),
-        false => builder.with_no_client_auth(),
-    };
-    let mut config = builder.with_cert_resolver(Arc::new(resolver));
-    config.alpn_protocols = vec![b"confide-session/1".to_vec()];
-    config
-}
-
-/// A TLS client that speaks the protocol by hand; its certificate is that of a fresh key.
-async fn raw_client(io: DuplexStream) -> tokio_rustls::client::TlsStream<DuplexStream> {
-    raw_client_with(&Cheat::new(), io).await
-}
-
-async fn raw_client_with(
-    cheat: &Cheat,
-    io: DuplexStream,
-) -> tokio_rustls::client::TlsStream<DuplexStream> {
-    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let certificate = params.self_signed(&cheat.0).unwrap().der().clone();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(cheat.0.serialize_der()));
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_client_auth_cert(vec![certificate], key)
-        .unwrap();
-    config.alpn_protocols = vec![b"confide-session/1".to_vec()];
-    let name = "localhost".try_into().unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, io).await.unwrap()
-}
-
-fn claims(pubkey_hash: [u8; 32]) -> Vec<u8> {
-    let claims = Claims {
-        config_digest: [5; 32],
-        gpu_evidence_hash: None,
-        guarantee: "operator is outside the TEE".into(),
-        nonce: None,
-        not_after: NOW + 3600,
-        not_before: NOW,
-        pubkey_hash,
-    };
-    claims.encode()
-}
-
-fn reply<'a>(quote: &'a [u8], claims: &'a [u8]) -> SessionMessage<'a> {
-    let evidence = Some(SessionEvidence { quote, claims, collateral: None });
-    SessionMessage::Reply { context: None, evidence }
-}
-
-async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &SessionMessage<'_>) {
-    send_frame(stream, &message.encode()).await;
-}
-
-async fn send_frame<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) {
-    stream.write_u32(bytes.len() as u32).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
-    stream.flush().await.unwrap();
-}
-
-async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S) -> Vec<u8> {
-    let len = stream.read_u32().await.unwrap();
-    let mut bytes = vec![0; len as usize];
-    stream.read_exact(&mut bytes).await.unwrap();
-    bytes
-}
-
-fn spki_hash(certificate: &[u8]) -> [u8; 32] {
-    use der::{Decode, Encode};
-    let certificate = x509_cert::Certificate::from_der(certificate).unwrap();
-    sha256(&certificate.tbs_certificate().subject_public_key_info().to_der().unwrap())
-}
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let digest = ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, bytes);
-    digest.as_ref().try_into().unwrap()
-}
-
-/// Lets any certificate and any signature pass: for the cheating ends only.
-#[derive(Debug)]
-struct AnyCertificate;
-
-mod any_certificate {
-    use rustls::{
-        DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
-        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        pki_types::{CertificateDer, ServerName, UnixTime},
-    };
-
-    use super::{AnyCertificate, ClientCertVerified, ClientCertVerifier, aws_lc_rs};
-
-    type Verified = Result<HandshakeSignatureValid, Error>;
-
-    fn schemes() -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-
-    impl ServerCertVerifier for AnyCertificate {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Verified {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Verified {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            schemes()
-        }
-    }
-
-    impl ClientCertVerifier for AnyCertificate {
-        fn root_hint_subjects(&self) -> &[DistinguishedName] {
-            &[]
-        }
-
-        fn verify_client_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: UnixTime,
-        ) -> Result<ClientCertVerified, Error> {
-            Ok(ClientCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Verified {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Verified {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            schemes()
-        }
-    }
 }

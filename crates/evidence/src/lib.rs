@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod appraise;
 mod attest;
+pub mod batch;
 pub mod binder;
 mod cbor;
 pub mod certificate;

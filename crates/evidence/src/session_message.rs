@@ -8,9 +8,11 @@ use alloc::vec::Vec;
 use minicbor::{Decoder, data::Type};
 
 use crate::{
+    batch::BATCH_PATH_BYTES_MAX,
     binder::CONTEXT_BYTES,
     cbor::Writer,
     claims::CLAIMS_BYTES_MAX,
+    gpu::GPU_EVIDENCE_BYTES_MAX,
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
@@ -37,8 +39,11 @@ pub enum SessionMessage<'a> {
     Refused(Refusal),
 }
 
-/// A quote over this session, the claims it covers, and endorsements where the sender has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A quote over this session, the claims it covers, and what the sender has besides.
+///
+/// Without a batch path and GPU evidence it is written as version 1 of the exchange has it: an
+/// array of three. With either it is an array of five, which only version 2 knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionEvidence<'a> {
     /// The quote, unparsed.
     pub quote: &'a [u8],
@@ -46,6 +51,18 @@ pub struct SessionEvidence<'a> {
     pub claims: &'a [u8],
     /// The JSON of the collateral, unparsed.
     pub collateral: Option<&'a [u8]>,
+    /// The encoded [`crate::batch::BatchPath`] from this session's binder to what the quote
+    /// signs, where the quote is shared; unparsed.
+    pub batch: Option<&'a [u8]>,
+    /// Evidence of the sender's GPU, unparsed.
+    pub gpu: Option<&'a [u8]>,
+}
+
+impl SessionEvidence<'_> {
+    /// Whether it holds what version 1 of the exchange does not know.
+    pub fn needs_version_2(&self) -> bool {
+        self.batch.is_some() || self.gpu.is_some()
+    }
 }
 
 /// Why an end does not go on. It is what the peer says: good for a report, not for a decision.
@@ -101,6 +118,12 @@ const REQUEST: u64 = 1;
 const REPLY: u64 = 2;
 const EVIDENCE: u64 = 3;
 const ACCEPTED: u64 = 4;
+
+/// Quote, claims, collateral.
+const EVIDENCE_MEMBERS_1: u64 = 3;
+
+/// The same, then batch path and GPU evidence, of which one at least is there.
+const EVIDENCE_MEMBERS_2: u64 = 5;
 
 impl<'a> SessionMessage<'a> {
     /// The one encoding, without the frame's length.
@@ -225,11 +248,21 @@ fn write_context(writer: &mut Writer, context: &Option<[u8; CONTEXT_BYTES]>) {
 }
 
 fn write_evidence<'w>(writer: &'w mut Writer, evidence: &SessionEvidence<'_>) -> &'w mut Writer {
-    writer.array(3).bytes(evidence.quote).bytes(evidence.claims);
-    match evidence.collateral {
-        Some(collateral) => writer.bytes(collateral),
-        None => writer.null(),
+    let members = if evidence.needs_version_2() { EVIDENCE_MEMBERS_2 } else { EVIDENCE_MEMBERS_1 };
+    writer.array(members).bytes(evidence.quote).bytes(evidence.claims);
+    write_optional(writer, evidence.collateral);
+    if members == EVIDENCE_MEMBERS_2 {
+        write_optional(writer, evidence.batch);
+        write_optional(writer, evidence.gpu);
     }
+    writer
+}
+
+fn write_optional(writer: &mut Writer, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => writer.bytes(bytes),
+        None => writer.null(),
+    };
 }
 
 fn read_context(
@@ -245,16 +278,21 @@ fn read_context(
 fn read_evidence<'b>(
     decoder: &mut Decoder<'b>,
 ) -> Result<SessionEvidence<'b>, SessionMessageError> {
-    if !matches!(decoder.array(), Ok(Some(3))) {
-        return Err(malformed(decoder, "evidence, an array of three"));
-    }
-    Ok(SessionEvidence {
+    let members = decoder.array().ok().flatten();
+    let Some(members @ (EVIDENCE_MEMBERS_1 | EVIDENCE_MEMBERS_2)) = members else {
+        return Err(malformed(decoder, "evidence, an array of three or five"));
+    };
+    let mut evidence = SessionEvidence {
         quote: member(decoder, "quote", QUOTE_BYTES_MAX)?,
         claims: member(decoder, "claims", CLAIMS_BYTES_MAX)?,
-        collateral: optional(decoder, |decoder| {
-            member(decoder, "collateral", COLLATERAL_BYTES_MAX)
-        })?,
-    })
+        collateral: optional(decoder, |d| member(d, "collateral", COLLATERAL_BYTES_MAX))?,
+        ..SessionEvidence::default()
+    };
+    if members == EVIDENCE_MEMBERS_2 {
+        evidence.batch = optional(decoder, |d| member(d, "batch path", BATCH_PATH_BYTES_MAX))?;
+        evidence.gpu = optional(decoder, |d| member(d, "GPU evidence", GPU_EVIDENCE_BYTES_MAX))?;
+    }
+    Ok(evidence)
 }
 
 fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {
@@ -297,15 +335,19 @@ mod tests {
     use alloc::vec;
 
     fn messages() -> Vec<SessionMessage<'static>> {
-        let evidence =
-            SessionEvidence { quote: b"quote", claims: b"claims", collateral: Some(b"{}") };
-        let bare = SessionEvidence { collateral: None, ..evidence };
+        let bare = SessionEvidence { quote: b"quote", claims: b"claims", ..Default::default() };
+        let evidence = SessionEvidence { collateral: Some(b"{}"), ..bare };
+        let shared = SessionEvidence { batch: Some(b"path"), ..evidence };
+        let with_gpu = SessionEvidence { gpu: Some(b"gpu"), ..bare };
         vec![
             SessionMessage::Request { context: Some([3; 32]) },
             SessionMessage::Request { context: None },
             SessionMessage::Reply { context: None, evidence: Some(evidence) },
             SessionMessage::Reply { context: Some([4; 32]), evidence: None },
             SessionMessage::Evidence(bare),
+            SessionMessage::Evidence(shared),
+            SessionMessage::Evidence(with_gpu),
+            SessionMessage::Evidence(SessionEvidence { batch: Some(b"path"), ..with_gpu }),
             SessionMessage::Accepted,
             SessionMessage::Refused(Refusal::NoAttester),
         ]
@@ -357,14 +399,22 @@ mod tests {
 
     #[test]
     fn empty_and_oversized_parts_are_rejected() {
-        let empty = SessionEvidence { quote: b"", claims: b"c", collateral: None };
+        let empty = SessionEvidence { quote: b"", claims: b"c", ..Default::default() };
         let bytes = SessionMessage::Evidence(empty).encode();
         let wanted = SessionMessageError::Empty { member: "quote" };
         assert_eq!(SessionMessage::decode(&bytes), Err(wanted));
         let long = vec![0; CLAIMS_BYTES_MAX + 1];
-        let long = SessionEvidence { quote: b"q", claims: &long, collateral: None };
+        let long = SessionEvidence { quote: b"q", claims: &long, ..Default::default() };
         let bytes = SessionMessage::Evidence(long).encode();
         let result = SessionMessage::decode(&bytes);
         assert!(matches!(result, Err(SessionMessageError::TooLong { member: "claims", .. })));
+    }
+
+    #[test]
+    fn evidence_of_five_without_path_and_gpu_is_not_deterministic() {
+        let mut writer = Writer::new();
+        writer.array(2).uint(EVIDENCE).array(5).bytes(b"q").bytes(b"c").null().null().null();
+        let bytes = writer.finish();
+        assert_eq!(SessionMessage::decode(&bytes), Err(SessionMessageError::NotCanonical));
     }
 }

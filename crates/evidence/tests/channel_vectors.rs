@@ -3,12 +3,15 @@
 use std::{fmt::Debug, fs, path::Path};
 
 use confide_evidence::{
+    ReportData,
+    batch::{BatchPath, BatchTree, Leaf},
     binder::{Role, key_gpu_nonce, key_report_data, session_gpu_nonce, session_report_data},
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
     tagged_evidence::{TaggedCollateral, TaggedEvidence},
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256, Sha512};
 
 #[test]
 fn claims_read_and_encode_as_the_vectors_say() {
@@ -100,6 +103,31 @@ fn session_messages_read_and_encode_as_the_vectors_say() {
     }
 }
 
+#[test]
+fn batches_are_what_the_vectors_say() {
+    for case in cases("batch.json") {
+        let Some(size) = case["leaves"].as_u64() else {
+            let read = BatchPath::decode(&bytes(&case["bytes"]));
+            assert!(refused_as_wanted(&case, &read));
+            continue;
+        };
+        let leaf = |n| Leaf {
+            binder: ReportData(Sha512::digest(format!("binder {n}")).into()),
+            salt: Sha256::digest(format!("salt {n}")).into(),
+        };
+        let leaves: Vec<Leaf> = (0..size).map(leaf).collect();
+        let tree = BatchTree::new(&leaves).expect("the size is within bounds");
+        assert_eq!(tree.report_data().0.to_vec(), bytes(&case["report_data"]), "{}", case["name"]);
+        for shown in case["paths"].as_array().expect("it holds paths") {
+            let index = shown["index"].as_u64().expect("a number") as usize;
+            let path = BatchPath::decode(&bytes(&shown["bytes"])).expect("the path is readable");
+            assert_eq!(tree.path(index).as_ref(), Some(&path), "{}", case["name"]);
+            assert_eq!(path.encode(), bytes(&shown["bytes"]), "{}", case["name"]);
+            assert_eq!(path.root_report_data(&leaves[index].binder), tree.report_data());
+        }
+    }
+}
+
 fn assert_evidence(wanted: &Value, got: Option<SessionEvidence<'_>>) {
     let Some(got) = got else {
         return assert!(wanted.is_null());
@@ -107,6 +135,8 @@ fn assert_evidence(wanted: &Value, got: Option<SessionEvidence<'_>>) {
     assert_eq!(got.quote, bytes(&wanted["quote"]));
     assert_eq!(got.claims, bytes(&wanted["claims"]));
     assert_eq!(got.collateral.map(Vec::from), optional(&wanted["collateral"]));
+    assert_eq!(got.batch.map(Vec::from), optional(&wanted["batch"]));
+    assert_eq!(got.gpu.map(Vec::from), optional(&wanted["gpu"]));
 }
 
 /// Whether the case is one of rejection; the reason is the variant's name in snake case.

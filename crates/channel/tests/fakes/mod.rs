@@ -1,9 +1,11 @@
 //! An attester and an appraiser that only compare report data, and streams to try them on.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod cheat;
+
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -51,6 +53,58 @@ impl Attest for FakeAttester {
 
     fn collateral(&self) -> Option<Vec<u8>> {
         self.collateral.clone()
+    }
+
+    fn simulated(&self) -> bool {
+        true
+    }
+}
+
+/// An attester that makes a quote only when it is let: a slow device without a clock.
+#[derive(Default)]
+pub(crate) struct GatedAttester {
+    pub(crate) failing: AtomicBool,
+    pub(crate) panicking: AtomicBool,
+    /// What has been asked of it, in order.
+    pub(crate) asked: Mutex<Vec<ReportData>>,
+    lets: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl GatedAttester {
+    /// Lets it make `more` quotes.
+    pub(crate) fn let_through(&self, more: u64) {
+        *self.lets.lock().unwrap() += more;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn asked(&self) -> Vec<ReportData> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Waits until `quotes` have been asked for in all.
+    pub(crate) async fn until_asked(&self, quotes: usize) {
+        while self.asked().len() < quotes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Attest for GatedAttester {
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+        self.asked.lock().unwrap().push(*report_data);
+        let lets = self.lets.lock().unwrap();
+        *self.changed.wait_while(lets, |lets| *lets == 0).unwrap() -= 1;
+        assert!(!self.panicking.load(Ordering::SeqCst), "told to panic");
+        if self.failing.load(Ordering::SeqCst) {
+            let (device, reason) = ("gated".into(), "told to fail".into());
+            return Err(AttestError::Device { device, reason });
+        }
+        Ok(quote(report_data))
+    }
+
+    fn collateral(&self) -> Option<Vec<u8>> {
+        Some(b"{}".to_vec())
     }
 
     fn simulated(&self) -> bool {

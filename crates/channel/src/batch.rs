@@ -1,0 +1,446 @@
+//! One quote for all the sessions that wait for one.
+//!
+//! A device makes quotes one after the other, about 39 ms each. While it makes one, the binders of
+//! new sessions are collected; the next quote is over the root of a tree of all of them, and each
+//! session gets its path ([`confide_evidence::batch`]). An idle device serves a lone session at
+//! once, over its own binder and without a path.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use aws_lc_rs::rand;
+use confide_evidence::{
+    Attest, AttestError, ReportData,
+    batch::{BATCH_MAX, BatchPath, BatchTree, Leaf, SALT_BYTES},
+};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::{ChannelError, own_evidence};
+
+/// Bounds of a [`Batcher`], with [`BatchLimits::default`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Sessions under one quote at most, 1 to [`BATCH_MAX`].
+    pub sessions: usize,
+    /// Sessions that wait at most, besides those whose quote is being made; the next is refused
+    /// with [`BatchError::Full`]. Eight full batches by default: a second of waiting at the most.
+    pub waiting: usize,
+    /// The same for sessions whose peer reads no batch path: each costs a quote of its own, so
+    /// more than 64 could not be served before their deadlines anyway.
+    pub waiting_alone: usize,
+    /// How long the first of a batch waits for others when the device is idle: none by default,
+    /// [`BatchLimits::WINDOW_MAX`] at most.
+    pub window: Duration,
+    /// How long a session waits altogether, from its binder to its quote.
+    pub wait: Duration,
+}
+
+impl BatchLimits {
+    /// Longer windows would be longer than a quote takes, and gain nothing.
+    pub const WINDOW_MAX: Duration = Duration::from_millis(20);
+
+    fn check(&self) -> Result<(), ChannelError> {
+        let refuse = |option, wanted, got| Err(ChannelError::Option { option, wanted, got });
+        if !(1..=BATCH_MAX).contains(&self.sessions) {
+            return refuse("batch sessions", "1 to 1024", self.sessions.to_string());
+        }
+        if self.waiting == 0 || self.waiting_alone == 0 {
+            return refuse("batch waiting", "at least 1", "0".into());
+        }
+        if self.window > Self::WINDOW_MAX {
+            return refuse("batch window", "at most 20 ms", format!("{:?}", self.window));
+        }
+        Ok(())
+    }
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self {
+            sessions: BATCH_MAX,
+            waiting: 8 * BATCH_MAX,
+            waiting_alone: 64,
+            window: Duration::ZERO,
+            wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Obtains quotes for many sessions from one device. Clones share the queue: every server of a
+/// device should have a clone of one.
+#[derive(Clone)]
+pub struct Batcher(Arc<Shared>);
+
+/// A session's share of a quote.
+#[derive(Clone, Debug)]
+pub struct Batched {
+    /// Endorsements that the attester has for it.
+    pub collateral: Option<Arc<[u8]>>,
+    /// From the session's binder to what the quote signs; none if the quote signs the binder.
+    pub path: Option<BatchPath>,
+    /// The quote, the same for the whole batch.
+    pub quote: Arc<[u8]>,
+}
+
+impl Batched {
+    /// How many sessions share the quote.
+    pub fn sessions(&self) -> usize {
+        self.path.as_ref().map_or(1, BatchPath::size)
+    }
+}
+
+/// Why a session got no quote.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// As many sessions wait as may.
+    #[error("quote queue is full: wanted at most {wanted} waiting sessions")]
+    Full {
+        /// The limit.
+        wanted: usize,
+    },
+    /// The quote did not come within [`BatchLimits::wait`].
+    #[error("quote did not come within {} ms", wanted.as_millis())]
+    Late {
+        /// The limit.
+        wanted: Duration,
+    },
+    /// The attester failed; so did every session of the batch.
+    #[error("attester gave no quote for the batch")]
+    Attester(#[source] Arc<AttestError>),
+    /// The attester panicked, or the runtime is shutting down.
+    #[error("the task that obtains quotes ended without an answer")]
+    Ended,
+    /// The attester gave something that no peer would read.
+    #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
+    OwnEvidence {
+        /// `quote` or `collateral`.
+        part: &'static str,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// The system gave no random bytes for the salts.
+    #[error("no random bytes for a batch")]
+    Randomness,
+}
+
+/// What a [`Batcher`] has done since it was made, and who waits now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Quotes asked of the attester.
+    pub quotes: u64,
+    /// Of these, how many failed.
+    pub failed: u64,
+    /// Sessions under all of them; divided by `quotes`, the mean size of a batch.
+    pub sessions: u64,
+    /// Sessions under the largest.
+    pub largest: u64,
+    /// Sessions refused because the queue was full.
+    pub refused: u64,
+    /// Sessions that gave up before their quote was asked for.
+    pub gone: u64,
+    /// Sessions that wait at this moment.
+    pub waiting: u64,
+}
+
+impl Batcher {
+    /// A queue before `attester`, with the default limits.
+    pub fn new(attester: Arc<dyn Attest>) -> Self {
+        Self::unchecked(attester, BatchLimits::default())
+    }
+
+    /// The same with other limits.
+    pub fn with_limits(
+        attester: Arc<dyn Attest>,
+        limits: BatchLimits,
+    ) -> Result<Self, ChannelError> {
+        limits.check()?;
+        Ok(Self::unchecked(attester, limits))
+    }
+
+    /// A quote that covers `report_data`, alone or through the path that comes with it.
+    ///
+    /// Needs a tokio runtime. Dropping the future gives the place in the queue back.
+    pub fn attest(
+        &self,
+        report_data: ReportData,
+    ) -> impl Future<Output = Result<Batched, BatchError>> + Send + use<> {
+        self.clone().wait(report_data, Lane::Together)
+    }
+
+    /// A quote over `report_data` itself, for a peer that reads no path.
+    ///
+    /// These sessions have a queue of their own, and the device turns to both in turn: they wait
+    /// for each other, and nobody else for them longer than for one quote.
+    pub fn attest_alone(
+        &self,
+        report_data: ReportData,
+    ) -> impl Future<Output = Result<Batched, BatchError>> + Send + use<> {
+        self.clone().wait(report_data, Lane::Alone)
+    }
+
+    /// The attester behind the queue.
+    pub fn attester(&self) -> &Arc<dyn Attest> {
+        &self.0.attester
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> BatchCounts {
+        let queue = self.0.queue();
+        let waiting = queue.together.len() + queue.alone.len();
+        BatchCounts { waiting: waiting as u64, ..queue.counts }
+    }
+
+    fn unchecked(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
+        Self(Arc::new(Shared { attester, limits, queue: Mutex::new(Queue::default()) }))
+    }
+
+    async fn wait(self, binder: ReportData, lane: Lane) -> Result<Batched, BatchError> {
+        let wanted = self.0.limits.wait;
+        let (_place, answer) = self.enter(binder, lane)?;
+        match tokio::time::timeout(wanted, answer).await {
+            Ok(Ok(share)) => share?.split(),
+            Ok(Err(_)) => Err(BatchError::Ended),
+            Err(_) => Err(BatchError::Late { wanted }),
+        }
+    }
+
+    /// Takes a place in the queue, and sees to it that somebody works it off.
+    fn enter(
+        &self,
+        binder: ReportData,
+        lane: Lane,
+    ) -> Result<(Place, oneshot::Receiver<Answer>), BatchError> {
+        let runtime = Handle::try_current().map_err(|_| BatchError::Ended)?;
+        let (sender, answer) = oneshot::channel();
+        let mut queue = self.0.queue();
+        let wanted = match lane {
+            Lane::Together => self.0.limits.waiting,
+            Lane::Alone => self.0.limits.waiting_alone,
+        };
+        if queue.lane(lane).len() >= wanted {
+            queue.counts.refused += 1;
+            return Err(BatchError::Full { wanted });
+        }
+        queue.last += 1;
+        let number = queue.last;
+        let waiting = Waiting { answer: sender, binder, since: Instant::now() };
+        queue.lane(lane).insert(number, waiting);
+        let idle = !mem::replace(&mut queue.working, true);
+        drop(queue);
+        if idle {
+            let worker = Worker { shared: self.0.clone(), done: false };
+            runtime.spawn_blocking(move || worker.work());
+        }
+        Ok((Place { shared: self.0.clone(), lane, number }, answer))
+    }
+}
+
+impl std::fmt::Debug for Batcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batcher").field("limits", &self.0.limits).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    attester: Arc<dyn Attest>,
+    limits: BatchLimits,
+    queue: Mutex<Queue>,
+}
+
+impl Shared {
+    /// Nothing panics while it is held.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Lane {
+    Together,
+    Alone,
+}
+
+/// Sessions in order of arrival; the number is also how one that gives up is found again.
+type Waitings = BTreeMap<u64, Waiting>;
+
+#[derive(Default)]
+struct Queue {
+    together: Waitings,
+    alone: Waitings,
+    /// Whether the last quote was for a session alone: the other lane is next.
+    was_alone: bool,
+    counts: BatchCounts,
+    /// The number of the last arrival.
+    last: u64,
+    /// Whether a worker runs or is about to.
+    working: bool,
+}
+
+impl Queue {
+    fn lane(&mut self, lane: Lane) -> &mut Waitings {
+        match lane {
+            Lane::Together => &mut self.together,
+            Lane::Alone => &mut self.alone,
+        }
+    }
+
+    /// The next batch; none if nobody waits, and then nobody works any more.
+    fn next(&mut self, most: usize) -> Option<Waitings> {
+        self.was_alone = match (self.together.is_empty(), self.alone.is_empty()) {
+            (true, true) => {
+                self.working = false;
+                return None;
+            }
+            (false, true) => false,
+            (true, false) => true,
+            (false, false) => !self.was_alone,
+        };
+        let (lane, most) = match self.was_alone {
+            true => (&mut self.alone, 1),
+            false => (&mut self.together, most),
+        };
+        let later = lane.keys().nth(most).copied();
+        let later = later.map(|number| lane.split_off(&number)).unwrap_or_default();
+        let batch = mem::replace(lane, later);
+        let size = batch.len() as u64;
+        self.counts.quotes += 1;
+        self.counts.sessions += size;
+        self.counts.largest = self.counts.largest.max(size);
+        Some(batch)
+    }
+}
+
+struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    binder: ReportData,
+    since: Instant,
+}
+
+/// A place in the queue, given back when the session gives up.
+struct Place {
+    shared: Arc<Shared>,
+    lane: Lane,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        let gone = queue.lane(self.lane).remove(&self.number);
+        queue.counts.gone += u64::from(gone.is_some());
+    }
+}
+
+type Answer = Result<Share, BatchError>;
+
+/// What a session is sent; it copies its path out of the tree on its own time.
+struct Share {
+    index: usize,
+    signed: Arc<Signed>,
+}
+
+struct Signed {
+    collateral: Option<Arc<[u8]>>,
+    quote: Arc<[u8]>,
+    /// None where the quote is over the one binder.
+    tree: Option<BatchTree>,
+}
+
+impl Share {
+    fn split(self) -> Result<Batched, BatchError> {
+        let Signed { collateral, quote, tree } = &*self.signed;
+        let path = match tree {
+            // A share of a tree without a path in it would be evidence of nothing.
+            Some(tree) => Some(tree.path(self.index).ok_or(BatchError::Ended)?),
+            None => None,
+        };
+        Ok(Batched { collateral: collateral.clone(), path, quote: quote.clone() })
+    }
+}
+
+/// Works the queue off on a thread that may block, and ends when nobody waits.
+struct Worker {
+    shared: Arc<Shared>,
+    /// Whether it has handed its duty back.
+    done: bool,
+}
+
+impl Worker {
+    fn work(mut self) {
+        while let Some(batch) = self.next() {
+            let batch: Vec<Waiting> = batch.into_values().collect();
+            // The attester is not ours. Its panic ends this batch and nothing else.
+            let sign = || self.sign(&batch);
+            let signed = catch_unwind(AssertUnwindSafe(sign)).unwrap_or(Err(BatchError::Ended));
+            self.shared.queue().counts.failed += u64::from(signed.is_err());
+            let signed = signed.map(Arc::new);
+            for (index, waiting) in batch.into_iter().enumerate() {
+                let share = signed.clone().map(|signed| Share { index, signed });
+                // Whoever has given up since does not take it.
+                let _ = waiting.answer.send(share);
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Waitings> {
+        let limits = self.shared.limits;
+        if !limits.window.is_zero() {
+            let queue = self.shared.queue();
+            let first = queue.together.first_key_value().map(|(_, first)| first.since);
+            let collecting = queue.alone.is_empty() && queue.together.len() < limits.sessions;
+            drop(queue);
+            if let Some(first) = first.filter(|_| collecting) {
+                std::thread::sleep(limits.window.saturating_sub(first.elapsed()));
+            }
+        }
+        let batch = self.shared.queue().next(limits.sessions);
+        self.done = batch.is_none();
+        batch
+    }
+
+    fn sign(&self, batch: &[Waiting]) -> Result<Signed, BatchError> {
+        let attester = &*self.shared.attester;
+        let (report_data, tree) = match batch {
+            [one] => (one.binder, None),
+            many => {
+                let tree = plant(many)?;
+                (tree.report_data(), Some(tree))
+            }
+        };
+        let quote = own_evidence::quote(attester, &report_data)?.into();
+        let collateral = own_evidence::collateral(attester)?.map(Into::into);
+        Ok(Signed { collateral, quote, tree })
+    }
+}
+
+impl Drop for Worker {
+    /// A runtime that shuts down drops its tasks: those who wait must not wait for nobody.
+    fn drop(&mut self) {
+        if !self.done {
+            let mut queue = self.shared.queue();
+            queue.working = false;
+            let left = (mem::take(&mut queue.together), mem::take(&mut queue.alone));
+            drop(queue);
+            drop(left);
+        }
+    }
+}
+
+fn plant(batch: &[Waiting]) -> Result<BatchTree, BatchError> {
+    let mut salts = vec![0; batch.len() * SALT_BYTES];
+    rand::fill(&mut salts).map_err(|_| BatchError::Randomness)?;
+    let (salts, _) = salts.as_chunks::<SALT_BYTES>();
+    let leaf = |(waiting, salt): (&Waiting, &_)| Leaf { binder: waiting.binder, salt: *salt };
+    let leaves: Vec<Leaf> = batch.iter().zip(salts).map(leaf).collect();
+    // The limits keep a batch within the sizes of a tree.
+    BatchTree::new(&leaves).map_err(|_| BatchError::Ended)
+}
