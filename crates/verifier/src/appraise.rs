@@ -11,8 +11,8 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection, Root,
-    Scope, VerifiedEndorsements, attributes, chain,
+    Anchor, Appraised, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection,
+    Root, Scope, VerifiedEndorsements, attributes, chain,
     checks::{Checks, Step},
     measurements,
     platform::Platform,
@@ -66,7 +66,7 @@ impl VerifiedEndorsements<'_> {
         let outcome = read_quote(&mut found, evidence).and_then(|quote| {
             found.checks.run(Step::Root, || {
                 let Root { sha256, .. } = self.root;
-                let Some(kind) = policy.roots.find(&sha256) else {
+                let Some(kind) = policy.roots.find(Anchor::Intel, &sha256) else {
                     let got = hex::encode(sha256);
                     return Err(Reason::UntrustedRoot { wanted: format!("{}", policy.roots), got });
                 };

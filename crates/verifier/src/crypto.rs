@@ -12,9 +12,20 @@ pub trait Crypto: Send + Sync {
     /// High-s signatures are genuine: quoting enclaves make them.
     fn verify_p256(&self, public_key: &[u8; 65], message: &[u8], signature: &[u8; 64]) -> bool;
 
+    /// Whether `signature` (r, then s, 48 bytes each, big-endian) is an ECDSA P-384 signature with
+    /// SHA-384 over `message` by `public_key` (0x04, x, y).
+    fn verify_p384(&self, public_key: &[u8; 97], message: &[u8], signature: &[u8; 96]) -> bool;
+
     /// SHA-256 over the parts, one after the other.
     fn sha256(&self, parts: &[&[u8]]) -> [u8; 32];
 
+    /// SHA-384 over the parts, one after the other.
+    fn sha384(&self, parts: &[&[u8]]) -> [u8; 48];
+
     /// ECDSA P-256 with SHA-256 as X.509 uses it; the only algorithm accepted in certificates.
     fn certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm;
+
+    /// ECDSA P-384 with SHA-384 as X.509 uses it; the only algorithm accepted in the certificates
+    /// of GPUs and of those who vouch for them.
+    fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm;
 }

@@ -9,7 +9,7 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
-    Crypto, Detail, Reason, Rejection, Root, Roots,
+    Anchor, Crypto, Detail, Reason, Rejection, Root, Roots,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
     result::CrlSeen,
@@ -148,7 +148,7 @@ impl Endorsements {
     ) -> Result<(RootFound<'_>, Detail), Reason> {
         let (_, der) = pair("TCB info issuer chain", &self.tcb_chain)?;
         let sha256 = crypto.sha256(&[der]);
-        let Some(kind) = roots.find(&sha256) else {
+        let Some(kind) = roots.find(Anchor::Intel, &sha256) else {
             let got = hex::encode(sha256);
             return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
         };

@@ -43,5 +43,9 @@ pub use result::{
     Appraised, CrlSeen, EnclaveMeasurements, Measurements, PlatformClaims, Rejection, Scope,
     TdMeasurements,
 };
-pub use roots::{INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256, Root, RootKind, Roots};
+pub use roots::{
+    Anchor, INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256, NVIDIA_DEVICE_ROOT_DER,
+    NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_DER, NVIDIA_RIM_ROOT_SHA256,
+    Root, RootKind, Roots,
+};
 pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};

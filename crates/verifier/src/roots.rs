@@ -21,6 +21,41 @@ pub const INTEL_ROOT_SHA256: [u8; 32] = [
 /// How a policy names Intel's production root.
 pub const INTEL_PRODUCTION: &str = "intel-production";
 
+/// NVIDIA's root of devices: the certificate chains of GPUs end in it.
+pub const NVIDIA_DEVICE_ROOT_DER: &[u8] = include_bytes!("../data/nvidia-device-identity-ca.der");
+/// SHA-256 of [`NVIDIA_DEVICE_ROOT_DER`].
+pub const NVIDIA_DEVICE_ROOT_SHA256: [u8; 32] = [
+    0x10, 0x2b, 0xf6, 0x59, 0xd5, 0x41, 0x96, 0x14, 0xc9, 0xd8, 0xe6, 0xae, 0xce, 0xbc, 0x80, 0x45,
+    0x4e, 0xb2, 0x6b, 0x1d, 0xf6, 0xa7, 0x69, 0xac, 0x72, 0x0b, 0x9a, 0x69, 0x0b, 0x16, 0x7b, 0x48,
+];
+/// NVIDIA's root of reference manifests.
+pub const NVIDIA_RIM_ROOT_DER: &[u8] = include_bytes!("../data/nvidia-corim-signing-root-ca.der");
+/// SHA-256 of [`NVIDIA_RIM_ROOT_DER`].
+pub const NVIDIA_RIM_ROOT_SHA256: [u8; 32] = [
+    0x12, 0x97, 0x7b, 0x51, 0x15, 0xac, 0xb0, 0x38, 0x11, 0x79, 0x27, 0x9f, 0xff, 0xeb, 0x5a, 0x8c,
+    0x4d, 0x26, 0x49, 0x71, 0xeb, 0xb3, 0x22, 0x98, 0x02, 0x3a, 0x46, 0x5f, 0xa4, 0x1d, 0xf5, 0xd1,
+];
+/// How a policy names NVIDIA's two production roots.
+pub const NVIDIA_PRODUCTION: &str = "nvidia-production";
+
+/// What a vendor's root vouches for. It counts for this and for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// SGX and TDX platforms.
+    Intel,
+    /// GPUs.
+    NvidiaDevice,
+    /// Reference manifests of GPUs.
+    NvidiaRim,
+}
+
+/// The vendors' roots: what each is for, how a policy names it, its SHA-256.
+const PRODUCTION: [(Anchor, &str, [u8; 32]); 3] = [
+    (Anchor::Intel, INTEL_PRODUCTION, INTEL_ROOT_SHA256),
+    (Anchor::NvidiaDevice, NVIDIA_PRODUCTION, NVIDIA_DEVICE_ROOT_SHA256),
+    (Anchor::NvidiaRim, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_SHA256),
+];
+
 /// Most roots in one policy.
 const ROOTS_MAX: usize = 16;
 
@@ -31,9 +66,9 @@ const ROOTS_MAX: usize = 16;
 pub struct Roots(Vec<[u8; 32]>);
 
 impl Roots {
-    /// Intel's production root only.
+    /// The production roots of all vendors, each for its own kind of evidence.
     pub fn production() -> Self {
-        Self(vec![INTEL_ROOT_SHA256])
+        Self(PRODUCTION.iter().map(|(_, _, sha256)| *sha256).collect())
     }
 
     /// One root of one's own, given as DER; simulated evidence has such a root.
@@ -41,28 +76,36 @@ impl Roots {
         Self(vec![Sha256::digest(der).into()])
     }
 
-    /// `intel-production` or `sha256:` and 64 hexadecimal digits each.
+    /// Names such as `intel-production`, or `sha256:` and 64 hexadecimal digits.
     pub fn from_names(names: &[String]) -> Result<Self, String> {
         if names.is_empty() || names.len() > ROOTS_MAX {
             return Err(format!("roots: wanted 1 to {ROOTS_MAX}, got {}", names.len()));
         }
-        names.iter().map(|name| fingerprint(name)).collect::<Result<Vec<_>, _>>().map(Self)
+        let mut roots = Vec::new();
+        for name in names {
+            add(&mut roots, name)?;
+        }
+        Ok(Self(roots))
     }
 
     /// What the root with this hash is to the policy, if anything.
-    pub fn find(&self, sha256: &[u8; 32]) -> Option<RootKind> {
-        self.0.contains(sha256).then_some(if *sha256 == INTEL_ROOT_SHA256 {
-            RootKind::Production
-        } else {
-            RootKind::Custom
-        })
+    ///
+    /// A vendor's root counts for what it is for; a root named by its hash for everything.
+    pub fn find(&self, anchor: Anchor, sha256: &[u8; 32]) -> Option<RootKind> {
+        if !self.0.contains(sha256) {
+            return None;
+        }
+        match PRODUCTION.iter().find(|(_, _, known)| known == sha256) {
+            None => Some(RootKind::Custom),
+            Some((for_what, ..)) => (*for_what == anchor).then_some(RootKind::Production),
+        }
     }
 }
 
 /// Whose root a chain ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
-    /// Intel's.
+    /// A vendor's.
     Production,
     /// Any other: a test root, or that of a simulated attester.
     Custom,
@@ -100,27 +143,33 @@ pub struct Root {
     pub sha256: [u8; 32],
 }
 
-fn fingerprint(name: &str) -> Result<[u8; 32], String> {
-    if name == INTEL_PRODUCTION {
-        return Ok(INTEL_ROOT_SHA256);
+fn add(roots: &mut Vec<[u8; 32]>, name: &str) -> Result<(), String> {
+    let vendors = PRODUCTION.iter().filter(|(_, known, _)| *known == name);
+    let before = roots.len();
+    roots.extend(vendors.map(|(_, _, sha256)| *sha256));
+    if roots.len() > before {
+        return Ok(());
     }
     let mut sha256 = [0; 32];
     let digits = name.strip_prefix("sha256:").unwrap_or_default();
-    hex::decode_to_slice(digits, &mut sha256)
-        .map_err(|_| format!("roots: wanted `{INTEL_PRODUCTION}` or `sha256:…`, got `{name}`"))?;
-    Ok(sha256)
+    hex::decode_to_slice(digits, &mut sha256).map_err(|_| {
+        format!("roots: wanted a vendor as `{INTEL_PRODUCTION}` or `sha256:…`, got `{name}`")
+    })?;
+    roots.push(sha256);
+    Ok(())
 }
 
 impl core::fmt::Display for Roots {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let names: Vec<String> = self.0.iter().map(name).collect();
+        let mut names: Vec<String> = self.0.iter().map(name).collect();
+        names.dedup();
         f.write_str(&names.join(" or "))
     }
 }
 
 fn name(sha256: &[u8; 32]) -> String {
-    if *sha256 == INTEL_ROOT_SHA256 {
-        return INTEL_PRODUCTION.to_string();
+    match PRODUCTION.iter().find(|(_, _, known)| known == sha256) {
+        Some((_, name, _)) => name.to_string(),
+        None => format!("sha256:{}", hex::encode(sha256)),
     }
-    format!("sha256:{}", hex::encode(sha256))
 }
