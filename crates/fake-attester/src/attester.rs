@@ -3,43 +3,63 @@
 use std::{fs, path::Path};
 
 use confide_evidence::{Attest, AttestError, ReportData};
+use serde::Serialize;
 
 use crate::{
-    FakeError, Fault, Mode, Options, Tee, collateral, device,
-    pki::Pki,
+    Edition, FakeEndorsements, FakeError, Fault, Mode, Options, Tee, Variant, device,
+    machine::Machine,
     plan::{COLLATERAL_DAYS, Plan},
-    policy,
-    quote::Quoter,
-    state,
-    time::{DAY, FIRST_ISSUE, LAST_ISSUE},
+    policy, state,
+    time::DAY,
 };
 
 /// Makes *simulated* evidence; see the crate's documentation for what that is worth.
 pub struct FakeAttester {
     options: Options,
-    quoter: Quoter,
+    variant: Variant,
+    machine: Machine,
+    vendors: FakeEndorsements,
     collateral: String,
-    root: Vec<u8>,
+    snp: Option<SnpFiles>,
+}
+
+/// The endorsements of an SNP report, one file each.
+struct SnpFiles {
+    endorsement_key: Vec<u8>,
+    chain: String,
+    crl: Vec<u8>,
 }
 
 impl FakeAttester {
     /// An attester whose evidence a verifier accepts that trusts [`Self::root_der`].
     pub fn new(options: Options) -> Result<Self, FakeError> {
-        Self::build(options, None)
+        Self::with(options, Variant::default(), None)
     }
 
     /// The same attester with one thing wrong, for tests of verifiers.
     pub fn with_fault(options: Options, fault: Fault) -> Result<Self, FakeError> {
-        Self::build(options, Some(fault))
+        Self::with(options, Variant::default(), Some(fault))
+    }
+
+    /// An attester of a certain make, with or without one thing wrong.
+    pub fn with(
+        options: Options,
+        variant: Variant,
+        fault: Option<Fault>,
+    ) -> Result<Self, FakeError> {
+        let vendors = FakeEndorsements::new(options.seed, options.issued_at)?;
+        Self::under(&vendors, options, variant, fault)
     }
 
     /// The attester that [`Self::save`] wrote into `dir`.
     pub fn load(dir: &Path) -> Result<Self, FakeError> {
-        Self::new(state::load(dir)?)
+        let (options, variant) = state::load(dir)?;
+        Self::with(options, variant, None)
     }
 
     /// Writes `collateral.json`, `root.der`, `policy.toml` and [`crate::STATE_FILE`] into `dir`,
-    /// which is made where it is missing. A fault is not saved.
+    /// which is made where it is missing; for SNP also `endorsement-key.der`, `chain.pem` and
+    /// `crl.der`. A fault is not saved.
     pub fn save(&self, dir: &Path) -> Result<(), FakeError> {
         fs::create_dir_all(dir).map_err(|source| FakeError::File {
             action: "write",
@@ -47,37 +67,56 @@ impl FakeAttester {
             source,
         })?;
         write(dir, "collateral.json", self.collateral.as_bytes())?;
-        write(dir, "root.der", &self.root)?;
+        write(dir, "root.der", self.root_der())?;
         write(dir, "policy.toml", self.policy_toml().as_bytes())?;
-        state::save(dir, &self.options)
+        if let Some(files) = &self.snp {
+            write(dir, "endorsement-key.der", &files.endorsement_key)?;
+            write(dir, "chain.pem", files.chain.as_bytes())?;
+            write(dir, "crl.der", &files.crl)?;
+        }
+        state::save(dir, &self.options, &self.variant)
     }
 
-    /// A quote over `report_data`; in [`Mode::Device`] the caller waits for its turn first.
+    /// Evidence over `report_data`; in [`Mode::Device`] the caller waits for its turn first.
     pub fn quote(&self, report_data: &ReportData) -> Vec<u8> {
         match self.options.mode {
-            Mode::Raw => self.quoter.quote(report_data),
-            Mode::Device => device::serve(device::SERVICE_TIME, || self.quoter.quote(report_data)),
+            Mode::Raw => self.machine.quote(report_data),
+            Mode::Device => device::serve(device::SERVICE_TIME, || self.machine.quote(report_data)),
         }
     }
 
-    /// The endorsements, as dcap-qvl reads `QuoteCollateralV3`.
+    /// The endorsements as one JSON object: what dcap-qvl reads as `QuoteCollateralV3`, or for SNP
+    /// `{"endorsement_key": hex, "chain": PEM, "crl": hex}`.
     pub fn collateral_json(&self) -> String {
         self.collateral.clone()
     }
 
+    /// The vendors who endorse this attester, for other editions of what they give.
+    pub fn endorsements(&self) -> FakeEndorsements {
+        self.vendors.clone()
+    }
+
     /// The root certificate that a verifier has to trust.
     pub fn root_der(&self) -> &[u8] {
-        &self.root
+        match self.options.tee {
+            Tee::Snp => self.vendors.amd_root_der(self.variant.product),
+            Tee::Tdx | Tee::TdxV5 | Tee::Sgx => self.vendors.intel_root_der(),
+        }
     }
 
     /// A policy for `confide verify` and `confide connect` that accepts exactly this attester.
     pub fn policy_toml(&self) -> String {
-        policy::toml(&self.options, &self.root)
+        policy::toml(&self.options, self.root_der())
     }
 
     /// Which kind of quote this attester makes.
     pub fn tee(&self) -> Tee {
         self.options.tee
+    }
+
+    /// Of which make it is.
+    pub fn variant(&self) -> Variant {
+        self.variant
     }
 
     /// How long its quotes take.
@@ -96,16 +135,110 @@ impl FakeAttester {
         self.options.issued_at + COLLATERAL_DAYS * DAY - 1
     }
 
-    fn build(options: Options, fault: Option<Fault>) -> Result<Self, FakeError> {
-        let (first, last, got) = (FIRST_ISSUE, LAST_ISSUE, options.issued_at);
-        if !(first..=last).contains(&got) {
-            return Err(FakeError::IssuedAt { first, last, got });
-        }
+    /// For SNP: the certificate of the VCEK or VLEK, DER.
+    pub fn endorsement_key_der(&self) -> Option<&[u8]> {
+        self.snp.as_ref().map(|files| files.endorsement_key.as_slice())
+    }
+
+    /// For SNP: ASK or ASVK and ARK, PEM.
+    pub fn chain_pem(&self) -> Option<&str> {
+        self.snp.as_ref().map(|files| files.chain.as_str())
+    }
+
+    /// For SNP: the ARK's revocation list, DER.
+    pub fn crl_der(&self) -> Option<&[u8]> {
+        self.snp.as_ref().map(|files| files.crl.as_slice())
+    }
+
+    /// An attester whose vendors are there already: as [`Self::with`], without making their keys
+    /// again. `options.seed` and `options.issued_at` have to be those of the vendors.
+    pub fn under(
+        vendors: &FakeEndorsements,
+        options: Options,
+        variant: Variant,
+        fault: Option<Fault>,
+    ) -> Result<Self, FakeError> {
         let plan = Plan::new(options.issued_at, fault);
-        let pki = Pki::issue(&options.seed, options.issued_at, &plan)?;
-        let collateral = collateral::sign(options.tee, &plan, &pki)?;
-        let quoter = Quoter::new(&options, &plan, &pki);
-        Ok(Self { options, quoter, collateral, root: pki.root_der })
+        let vendors = vendors.clone();
+        let (machine, collateral, snp) = match options.tee {
+            Tee::Snp => {
+                let (machine, files) = snp(&vendors, &options, &variant, &plan);
+                (machine, files.json()?, Some(files))
+            }
+            Tee::Tdx | Tee::TdxV5 | Tee::Sgx => {
+                let (machine, collateral) = dcap(&vendors, &options, &variant, plan)?;
+                (machine, collateral, None)
+            }
+        };
+        Ok(Self { options, variant, machine, vendors, collateral, snp })
+    }
+}
+
+/// A machine with a quoting enclave, and its collateral.
+fn dcap(
+    vendors: &FakeEndorsements,
+    options: &Options,
+    variant: &Variant,
+    mut plan: Plan,
+) -> Result<(Machine, String), FakeError> {
+    let pki = vendors.intel_issuer();
+    let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
+    if plan.revoke_pck {
+        plan.edition.revoked_pck.push(pck.serial.clone());
+    }
+    if plan.revoke_platform_ca {
+        plan.edition.revoked_ca.push(pki.ca_serial(variant.pck_ca));
+    }
+    let issuers = pki.pck_issuers_pem(variant.pck_ca);
+    let other_chain = match plan.other_pck_chain {
+        true => Some(pki.pck(variant.pck_ca, variant.platform, &plan, 1)?.pem + &issuers),
+        false => None,
+    };
+    let intel = vendors.intel_planned(&plan)?;
+    let collateral = intel.collateral_with_chain(options.tee, variant.pck_ca, other_chain)?;
+    let chain = [pck.pem.as_str(), &issuers].concat();
+    Ok((Machine::dcap(options, variant, &plan, &pck.key, &chain), collateral))
+}
+
+/// A machine with a secure processor, and its endorsements.
+fn snp(
+    vendors: &FakeEndorsements,
+    options: &Options,
+    variant: &Variant,
+    plan: &Plan,
+) -> (Machine, SnpFiles) {
+    let Variant { product, signer, .. } = *variant;
+    let machine = Machine::snp(vendors, options, variant, plan);
+    let mut edition: Edition = plan.edition.clone();
+    if plan.revoke_pck {
+        // Chip keys are all certified under number zero.
+        edition.revoked_amd.push(vec![0]);
+    }
+    let amd = vendors.amd_issuer(product);
+    if plan.revoke_platform_ca {
+        edition.revoked_amd.push(amd.intermediate_serial(signer));
+    }
+    let files = SnpFiles {
+        endorsement_key: Machine::endorsement_key(vendors, options, variant, plan),
+        chain: amd.chain_pem(signer),
+        crl: amd.crl(&edition.list(edition.revoked_amd.clone())),
+    };
+    (machine, files)
+}
+
+impl SnpFiles {
+    fn json(&self) -> Result<String, FakeError> {
+        #[derive(Serialize)]
+        struct Endorsements<'a> {
+            endorsement_key: String,
+            chain: &'a str,
+            crl: String,
+        }
+        Ok(serde_json::to_string(&Endorsements {
+            endorsement_key: hex::encode(&self.endorsement_key),
+            chain: &self.chain,
+            crl: hex::encode(&self.crl),
+        })?)
     }
 }
 

@@ -10,20 +10,32 @@ use zeroize::Zeroizing;
 pub(crate) enum Role {
     Root,
     PlatformCa,
-    Pck,
+    ProcessorCa,
     TcbSigner,
-    AttestationKey,
+    /// Of the platform with this number.
+    Pck(u32),
+    /// Of the platform with this number.
+    AttestationKey(u32),
 }
 
 impl Role {
-    fn label(self) -> &'static [u8] {
+    fn label(self) -> String {
         match self {
-            Self::Root => b"root",
-            Self::PlatformCa => b"platform ca",
-            Self::Pck => b"pck",
-            Self::TcbSigner => b"tcb signer",
-            Self::AttestationKey => b"attestation key",
+            Self::Root => "root".into(),
+            Self::PlatformCa => "platform ca".into(),
+            Self::ProcessorCa => "processor ca".into(),
+            Self::TcbSigner => "tcb signer".into(),
+            Self::Pck(platform) => numbered("pck", platform),
+            Self::AttestationKey(platform) => numbered("attestation key", platform),
         }
+    }
+}
+
+/// A name of something that each simulated platform has: the first platform's has no number.
+pub(crate) fn numbered(name: &str, platform: u32) -> String {
+    match platform {
+        0 => name.into(),
+        n => format!("{name} {n}"),
     }
 }
 
@@ -92,8 +104,16 @@ mod tests {
 
     #[test]
     fn every_role_has_a_key_of_its_own() {
-        let roles =
-            [Role::Root, Role::PlatformCa, Role::Pck, Role::TcbSigner, Role::AttestationKey];
+        let roles = [
+            Role::Root,
+            Role::PlatformCa,
+            Role::ProcessorCa,
+            Role::TcbSigner,
+            Role::Pck(0),
+            Role::Pck(1),
+            Role::AttestationKey(0),
+            Role::AttestationKey(1),
+        ];
         let mut points: Vec<_> = roles.map(|role| Key::derive(&[7; 32], role).public).to_vec();
         points.sort();
         points.dedup();
@@ -102,7 +122,7 @@ mod tests {
 
     #[test]
     fn signatures_are_deterministic() {
-        let (a, b) = (Key::derive(&[1; 32], Role::Pck), Key::derive(&[1; 32], Role::Pck));
+        let (a, b) = (Key::derive(&[1; 32], Role::Pck(0)), Key::derive(&[1; 32], Role::Pck(0)));
         assert_eq!(a.sign_raw(b"m"), b.sign_raw(b"m"));
         assert_ne!(a.sign_raw(b"m"), a.sign_raw(b"n"));
     }

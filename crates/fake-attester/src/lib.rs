@@ -1,4 +1,4 @@
-//! A *simulated* quoting enclave: byte-exact TDX v4 and SGX v3 evidence under a root of its own.
+//! A *simulated* attester: byte-exact TDX, SGX and SEV-SNP evidence under roots of its own.
 //!
 //! Nothing made here protects anything. The keys come from a 32-byte seed that anyone may know,
 //! and no hardware is involved. What is real is the format: a verifier runs the very same checks
@@ -8,29 +8,44 @@
 //!
 //! Formats: Intel TDX DCAP Quoting Library API, appendix A.3 (quote v4); Intel SGX ECDSA
 //! QuoteLibReference, appendix A (quote v3); Intel SGX PCK Certificate and CRL Specification;
-//! Intel PCS API v4 (TCB info v3, enclave identity v2).
+//! Intel PCS API v4 (TCB info v3, enclave identity v2);
+//! AMD SEV-SNP Firmware ABI (56860) and VCEK and KDS Interface (57230) specifications.
 //!
 //! Keys and certificates are a function of [`Options`] alone; signatures are those of RFC 6979.
 
+mod asn1;
 mod attester;
-mod collateral;
 mod device;
+mod edition;
+mod endorsements;
 mod error;
 mod keys;
+mod machine;
 mod measurements;
 mod options;
 mod pck_extension;
+mod pem;
 mod pki;
 mod plan;
 mod policy;
 mod quote;
+mod rsa;
+mod snp;
 mod state;
 mod tcb;
 mod time;
+mod variant;
 
 pub use attester::FakeAttester;
 pub use device::SERVICE_TIME;
+pub use edition::Edition;
+pub use endorsements::{
+    AmdEndorsements, FakeEndorsements, IntelEndorsements, PckCertificate, PckEndorsements,
+    SignedDocument, TeeEndorsements,
+};
 pub use error::FakeError;
 pub use options::{Mode, Options, Tee};
 pub use plan::Fault;
+pub use snp::{Product, SnpSigner, SnpTcb};
 pub use state::STATE_FILE;
+pub use variant::{PckCa, ReportVersion, TdBody, Variant};

@@ -8,7 +8,9 @@ use der::{
 };
 
 use crate::{
-    FakeError, measurements,
+    FakeError, PckCa,
+    keys::numbered,
+    measurements,
     plan::Plan,
     tcb::{FMSPC, PCE_ID},
 };
@@ -20,20 +22,32 @@ const SGX: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113741.1.13.
 
 /// Type 1: the platform is registered with keys for several packages ("scalable").
 const TYPE_SCALABLE: u8 = 1;
+/// Type 0: one package, whose certificates come from the Processor CA.
+const TYPE_STANDARD: u8 = 0;
 
 /// The extension's content.
-pub(crate) fn encode(seed: &[u8; 32], plan: &Plan) -> Result<Vec<u8>, FakeError> {
-    let ppid = measurements::platform_id(seed, "ppid");
-    let instance = measurements::platform_id(seed, "platform instance");
-    let entries = [
-        entry(&[1], octets(&ppid)?)?,
+pub(crate) fn encode(
+    seed: &[u8; 32],
+    ca: PckCa,
+    platform: u32,
+    plan: &Plan,
+) -> Result<Vec<u8>, FakeError> {
+    let id = |name| measurements::platform_id(seed, &numbered(name, platform));
+    let kind = match ca {
+        PckCa::Platform => TYPE_SCALABLE,
+        PckCa::Processor => TYPE_STANDARD,
+    };
+    let mut entries = vec![
+        entry(&[1], octets(&id("ppid"))?)?,
         entry(&[2], tcb(plan)?)?,
         entry(&[3], octets(&PCE_ID)?)?,
         entry(&[4], octets(&FMSPC)?)?,
-        entry(&[5], element(Tag::Enumerated, &[TYPE_SCALABLE])?)?,
-        entry(&[6], octets(&instance)?)?,
-        entry(&[7], configuration()?)?,
+        entry(&[5], element(Tag::Enumerated, &[kind])?)?,
     ];
+    if ca == PckCa::Platform {
+        entries.push(entry(&[6], octets(&id("platform instance"))?)?);
+        entries.push(entry(&[7], configuration()?)?);
+    }
     Ok(element(Tag::Sequence, &entries.concat())?)
 }
 

@@ -1,4 +1,5 @@
-//! The simulated issuers: root, Platform CA, PCK certificate, TCB signer, and their CRLs.
+//! The simulated issuers of Intel's side: root, Platform CA, Processor CA, TCB signer; what they
+//! certify, and their CRLs.
 //!
 //! Shapes follow Intel's certificates: the same extensions, path lengths, key usages and common
 //! names, for verifiers tell the roles by the latter. The organisation and the locality of every
@@ -10,12 +11,13 @@ use rcgen::{
     KeyUsagePurpose, PublicKeyData, RevocationReason, RevokedCertParams, SerialNumber,
 };
 use sha2::{Digest, Sha256};
+use zeroize::Zeroize;
 
 use crate::{
-    FakeError,
+    FakeError, PckCa,
     keys::{Key, Role},
-    pck_extension,
-    plan::{COLLATERAL_DAYS, Plan},
+    pck_extension, pem,
+    plan::{Plan, RevocationList},
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
 };
 
@@ -33,77 +35,145 @@ const LEAF_DAYS: u64 = 7 * 365;
 /// Certificates begin a day before the collateral, so that a clock somewhat behind still works.
 const CLOCK_SLACK: u64 = DAY;
 
-/// What the issuers leave behind: certificates, CRLs, and the two keys that sign evidence.
+/// The issuers and their keys.
 pub(crate) struct Pki {
-    pub(crate) root_der: Vec<u8>,
-    pub(crate) root_pem: String,
-    pub(crate) platform_ca_pem: String,
-    pub(crate) pck_pem: String,
-    pub(crate) tcb_signer_pem: String,
-    pub(crate) root_crl: Vec<u8>,
-    pub(crate) pck_crl: Vec<u8>,
-    pub(crate) pck: Key,
-    pub(crate) tcb_signer: Key,
+    seed: [u8; 32],
+    certified_at: u64,
+    root: Authority,
+    platform_ca: Authority,
+    processor_ca: Authority,
+    pub(crate) tcb_signer: Certified,
 }
 
-impl Pki {
-    /// Issues everything; the keys of the root and the CA are wiped when this returns.
-    pub(crate) fn issue(seed: &[u8; 32], issued_at: u64, plan: &Plan) -> Result<Self, FakeError> {
-        let root_key = Key::derive(seed, Role::Root);
-        let root_life = (ROOT_NOT_BEFORE, ROOT_NOT_AFTER);
-        let root_serial = serial(&root_key, 0);
-        let root_params = authority("Intel SGX Root CA", 1, root_life, root_serial);
-        let root_certificate = root_params.self_signed(&root_key)?;
-        let root = Issuer::from_params(&root_params, &root_key);
+/// Someone who certifies.
+struct Authority {
+    params: CertificateParams,
+    certified: Certified,
+}
 
-        let not_before = issued_at - CLOCK_SLACK;
-        let ca_key = Key::derive(seed, Role::PlatformCa);
-        let ca_life = (not_before, not_before + CA_DAYS * DAY);
-        let ca_serial = serial(&ca_key, issued_at);
-        let ca_params = authority("Intel SGX PCK Platform CA", 0, ca_life, ca_serial.clone());
-        let ca_certificate = ca_params.signed_by(&ca_key, &root)?;
-        let ca = Issuer::from_params(&ca_params, &ca_key);
+/// A key and its certificate.
+pub(crate) struct Certified {
+    pub(crate) key: Key,
+    pub(crate) serial: Vec<u8>,
+    pub(crate) der: Vec<u8>,
+    pub(crate) pem: String,
+}
 
-        let leaf_life = (not_before, not_before + LEAF_DAYS * DAY);
-        let pck = Key::derive(seed, Role::Pck);
-        let pck_serial = serial(&pck, issued_at);
-        let pck_certificate =
-            pck_params(seed, plan, leaf_life, pck_serial.clone())?.signed_by(&pck, &ca)?;
-        let tcb_signer = Key::derive(seed, Role::TcbSigner);
-        let signer_certificate = tcb_signer_params(leaf_life, serial(&tcb_signer, issued_at))
-            .signed_by(&tcb_signer, &root)?;
-
-        let revoked_ca = plan.revoke_platform_ca.then_some(ca_serial);
-        let revoked_pck = plan.revoke_pck.then_some(pck_serial);
-        Ok(Self {
-            root_der: root_certificate.der().to_vec(),
-            root_pem: pem(&root_certificate),
-            platform_ca_pem: pem(&ca_certificate),
-            pck_pem: pem(&pck_certificate),
-            tcb_signer_pem: pem(&signer_certificate),
-            root_crl: crl(&root, plan, revoked_ca)?,
-            pck_crl: crl(&ca, plan, bystanders().chain(revoked_pck))?,
-            pck,
-            tcb_signer,
-        })
+impl Drop for Pki {
+    fn drop(&mut self) {
+        self.seed.zeroize();
     }
 }
 
-fn pck_params(
-    seed: &[u8; 32],
-    plan: &Plan,
-    life: (u64, u64),
-    serial: SerialNumber,
-) -> Result<CertificateParams, FakeError> {
-    let mut params = leaf("Intel SGX PCK Certificate", PCK_CRL_URI, life, serial);
-    let extension = pck_extension::encode(seed, plan)?;
-    params.custom_extensions =
-        vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
-    Ok(params)
+impl Pki {
+    /// Certifies root, CAs and TCB signer; the root depends on the seed alone.
+    pub(crate) fn issue(seed: &[u8; 32], certified_at: u64) -> Result<Self, FakeError> {
+        let root = {
+            let key = Key::derive(seed, Role::Root);
+            let life = (ROOT_NOT_BEFORE, ROOT_NOT_AFTER);
+            let number = serial(&key, 0);
+            let params = authority("Intel SGX Root CA", 1, life, number.clone());
+            let certificate = params.self_signed(&key)?;
+            Authority { params, certified: Certified::new(key, number, &certificate) }
+        };
+        let ca = |name, role| {
+            let key = Key::derive(seed, role);
+            let number = serial(&key, certified_at);
+            let params = authority(name, 0, life(certified_at, CA_DAYS), number.clone());
+            let certificate = params.signed_by(&key, &root.issuer())?;
+            Ok::<_, FakeError>(Authority {
+                params,
+                certified: Certified::new(key, number, &certificate),
+            })
+        };
+        let platform_ca = ca("Intel SGX PCK Platform CA", Role::PlatformCa)?;
+        let processor_ca = ca("Intel SGX PCK Processor CA", Role::ProcessorCa)?;
+        let tcb_signer = {
+            let key = Key::derive(seed, Role::TcbSigner);
+            let number = serial(&key, certified_at);
+            let life = life(certified_at, LEAF_DAYS);
+            let params = leaf("Intel SGX TCB Signing", ROOT_CRL_URI, life, number.clone());
+            let certificate = params.signed_by(&key, &root.issuer())?;
+            Certified::new(key, number, &certificate)
+        };
+        Ok(Self { seed: *seed, certified_at, root, platform_ca, processor_ca, tcb_signer })
+    }
+
+    /// The certificate of one platform; `reissue` gives others for the same key.
+    pub(crate) fn pck(
+        &self,
+        ca: PckCa,
+        platform: u32,
+        plan: &Plan,
+        reissue: u64,
+    ) -> Result<Certified, FakeError> {
+        let key = Key::derive(&self.seed, Role::Pck(platform));
+        let number = serial(&key, self.certified_at + reissue);
+        let life = life(self.certified_at, LEAF_DAYS);
+        let mut params = leaf("Intel SGX PCK Certificate", PCK_CRL_URI, life, number.clone());
+        let extension = pck_extension::encode(&self.seed, ca, platform, plan)?;
+        params.custom_extensions =
+            vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
+        let certificate = params.signed_by(&key, &self.ca(ca).issuer())?;
+        Ok(Certified::new(key, number, &certificate))
+    }
+
+    pub(crate) fn root_der(&self) -> &[u8] {
+        &self.root.certified.der
+    }
+
+    pub(crate) fn root_pem(&self) -> &str {
+        &self.root.certified.pem
+    }
+
+    /// Issuers of a PCK certificate: the CA, then the root.
+    pub(crate) fn pck_issuers_pem(&self, ca: PckCa) -> String {
+        [self.ca(ca).certified.pem.as_str(), self.root_pem()].concat()
+    }
+
+    /// TCB signer, then the root.
+    pub(crate) fn tcb_signer_chain_pem(&self) -> String {
+        [self.tcb_signer.pem.as_str(), self.root_pem()].concat()
+    }
+
+    pub(crate) fn ca_serial(&self, ca: PckCa) -> Vec<u8> {
+        self.ca(ca).certified.serial.clone()
+    }
+
+    /// The root's revocation list.
+    pub(crate) fn root_crl(&self, list: &RevocationList) -> Result<Vec<u8>, FakeError> {
+        crl(&self.root.issuer(), list, [])
+    }
+
+    /// The revocation list of one CA.
+    pub(crate) fn pck_crl(&self, ca: PckCa, list: &RevocationList) -> Result<Vec<u8>, FakeError> {
+        crl(&self.ca(ca).issuer(), list, bystanders())
+    }
+
+    fn ca(&self, ca: PckCa) -> &Authority {
+        match ca {
+            PckCa::Platform => &self.platform_ca,
+            PckCa::Processor => &self.processor_ca,
+        }
+    }
 }
 
-fn tcb_signer_params(life: (u64, u64), serial: SerialNumber) -> CertificateParams {
-    leaf("Intel SGX TCB Signing", ROOT_CRL_URI, life, serial)
+impl Authority {
+    fn issuer(&self) -> Issuer<'_, &Key> {
+        Issuer::from_params(&self.params, &self.certified.key)
+    }
+}
+
+impl Certified {
+    fn new(key: Key, serial: SerialNumber, certificate: &Certificate) -> Self {
+        let der = certificate.der().to_vec();
+        Self { key, serial: serial.to_bytes(), pem: pem::certificate(&der), der }
+    }
+}
+
+fn life(certified_at: u64, days: u64) -> (u64, u64) {
+    let from = certified_at - CLOCK_SLACK;
+    (from, from + days * DAY)
 }
 
 fn authority(
@@ -158,34 +228,30 @@ fn serial(key: &Key, issued_at: u64) -> SerialNumber {
 }
 
 /// Serial numbers of nobody, so that the PCK CRL is not empty and a look-up has something to skip.
-fn bystanders() -> impl Iterator<Item = SerialNumber> {
-    (1_u8..=8).map(|n| SerialNumber::from(vec![n; 20]))
+fn bystanders() -> [SerialNumber; 8] {
+    std::array::from_fn(|n| SerialNumber::from(vec![n as u8 + 1; 20]))
 }
 
-fn crl(
+fn crl<const N: usize>(
     issuer: &Issuer<'_, &Key>,
-    plan: &Plan,
-    revoked: impl IntoIterator<Item = SerialNumber>,
+    list: &RevocationList,
+    bystanders: [SerialNumber; N],
 ) -> Result<Vec<u8>, FakeError> {
-    let this_update = date_time(plan.crl_from);
+    let this_update = date_time(list.from);
     let entry = |serial_number| RevokedCertParams {
         serial_number,
         revocation_time: this_update,
         reason_code: Some(RevocationReason::KeyCompromise),
         invalidity_date: None,
     };
-    let list = CertificateRevocationListParams {
+    let revoked = list.revoked.iter().map(|serial| SerialNumber::from(serial.clone()));
+    let params = CertificateRevocationListParams {
         this_update,
-        next_update: date_time(plan.crl_from + COLLATERAL_DAYS * DAY),
-        crl_number: SerialNumber::from(plan.crl_number),
+        next_update: date_time(list.until),
+        crl_number: SerialNumber::from(list.number),
         issuing_distribution_point: None,
-        revoked_certs: revoked.into_iter().map(entry).collect(),
+        revoked_certs: bystanders.into_iter().chain(revoked).map(entry).collect(),
         key_identifier_method: KeyIdMethod::Sha256,
     };
-    Ok(list.signed_by(issuer)?.der().to_vec())
-}
-
-/// PEM with line feeds on every platform: these bytes are inside the quote.
-fn pem(certificate: &Certificate) -> String {
-    certificate.pem().replace("\r\n", "\n")
+    Ok(params.signed_by(issuer)?.der().to_vec())
 }

@@ -1,6 +1,6 @@
 //! What exactly is issued and when: the honest plan, and plans with one fault each.
 
-use crate::{tcb::Level, time::DAY};
+use crate::{Edition, tcb::Level, time::DAY};
 
 /// How long collateral holds: PCS gives 30 days to everything it signs.
 pub(crate) const COLLATERAL_DAYS: u64 = 30;
@@ -19,9 +19,10 @@ pub enum Fault {
     /// The CRLs hold and are signed, but they are older than those of the honest plan: their
     /// numbers went back. Only a verifier that remembers, or has a minimum, can see it.
     RolledBackCrl,
-    /// The PCK certificate is on the Platform CA's CRL.
+    /// The PCK certificate is on its CA's CRL; for SNP the serial number of the VCEK or VLEK is on
+    /// the ARK's.
     RevokedPck,
-    /// The Platform CA is on the root's CRL.
+    /// The CA of the PCK certificate is on the root's CRL; for SNP the ASK or ASVK.
     RevokedPlatformCa,
     /// The platform is at a level with status `SWHardeningNeeded`.
     SwHardeningNeeded,
@@ -40,63 +41,108 @@ pub enum Fault {
     UnboundAttestationKey,
     /// The trust domain lets the host cause exceptions (SEPT_VE_DISABLE is off); nothing for SGX.
     SeptVeEnabled,
+    /// The host can read the memory, and the policy that comes with the attester says nothing of
+    /// it.
+    Debug,
+    /// A service TD may migrate the trust domain away (quote version 5 with a TD 1.5 body only).
+    ServiceTdBound,
+    /// The attester gives no bytes at all.
+    EmptyQuote,
+    /// One byte that is not zero follows the evidence.
+    TrailingByte,
+    /// The collateral brings a PCK certificate of its own: genuine, for the same key, but not the
+    /// one in the quote.
+    OtherPckChain,
+    /// TCB info gives the platform a status that no specification knows.
+    UnknownTcbStatus,
+    /// The VCEK was certified for another chip than the report names; nothing for a VLEK.
+    WrongChip,
+    /// The VCEK or VLEK was certified for another TCB than the report names.
+    WrongTcb,
+    /// The report was asked for by a program that is not the most privileged of its guest (VMPL 3).
+    LowPrivilege,
+    /// The guest may be migrated by an agent, which reads its memory (SNP only).
+    MigrationAgent,
 }
 
 /// Times, levels and lists that the issuers follow.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Plan {
-    pub(crate) collateral_from: u64,
-    pub(crate) crl_from: u64,
-    pub(crate) crl_number: u64,
+    pub(crate) edition: Edition,
     pub(crate) revoke_pck: bool,
     pub(crate) revoke_platform_ca: bool,
     pub(crate) level: Level,
+    pub(crate) unknown_status: bool,
     pub(crate) old_module: bool,
     pub(crate) foreign_fmspc: bool,
     pub(crate) foreign_qe: bool,
+    pub(crate) other_pck_chain: bool,
     pub(crate) unbound_key: bool,
     pub(crate) sept_ve_disable: bool,
+    pub(crate) debug: bool,
+    pub(crate) service_td: bool,
+    pub(crate) wrong_chip: bool,
+    pub(crate) wrong_tcb: bool,
+    pub(crate) low_privilege: bool,
+    pub(crate) migration_agent: bool,
+    pub(crate) empty: bool,
+    pub(crate) trailing: bool,
+}
+
+/// One list of revoked certificates.
+pub(crate) struct RevocationList {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) number: u64,
+    pub(crate) revoked: Vec<Vec<u8>>,
 }
 
 impl Plan {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
-        let mut plan = Self {
-            collateral_from: issued_at,
-            crl_from: issued_at,
-            // RFC 5280 section 5.2.3 wants numbers that only grow; seconds do.
-            crl_number: issued_at,
-            revoke_pck: false,
-            revoke_platform_ca: false,
-            level: Level::UpToDate,
-            old_module: false,
-            foreign_fmspc: false,
-            foreign_qe: false,
-            unbound_key: false,
-            sept_ve_disable: true,
-        };
-        match fault {
-            None => {}
-            Some(Fault::ExpiredCollateral) => {
-                plan.collateral_from -= 2 * COLLATERAL_DAYS * DAY;
-                plan.crl_from = plan.collateral_from;
-            }
-            Some(Fault::ExpiredCrl) => plan.crl_from -= 2 * COLLATERAL_DAYS * DAY,
-            Some(Fault::FutureCrl) => plan.crl_from += 10 * DAY,
-            Some(Fault::RolledBackCrl) => {
-                plan.crl_from -= 20 * DAY;
-                plan.crl_number = plan.crl_from;
-            }
-            Some(Fault::RevokedPck) => plan.revoke_pck = true,
-            Some(Fault::RevokedPlatformCa) => plan.revoke_platform_ca = true,
-            Some(Fault::SwHardeningNeeded) => plan.level = Level::SwHardeningNeeded,
-            Some(Fault::OutOfDate) => plan.level = Level::OutOfDate,
-            Some(Fault::RevokedTcb) => plan.level = Level::Revoked,
-            Some(Fault::OutOfDateModule) => plan.old_module = true,
-            Some(Fault::ForeignFmspc) => plan.foreign_fmspc = true,
-            Some(Fault::ForeignQuotingEnclave) => plan.foreign_qe = true,
-            Some(Fault::UnboundAttestationKey) => plan.unbound_key = true,
-            Some(Fault::SeptVeEnabled) => plan.sept_ve_disable = false,
+        let is = |wanted| fault == Some(wanted);
+        Self {
+            edition: edition(issued_at, fault),
+            revoke_pck: is(Fault::RevokedPck),
+            revoke_platform_ca: is(Fault::RevokedPlatformCa),
+            level: match fault {
+                Some(Fault::SwHardeningNeeded) => Level::SwHardeningNeeded,
+                Some(Fault::OutOfDate) => Level::OutOfDate,
+                Some(Fault::RevokedTcb) => Level::Revoked,
+                _ => Level::UpToDate,
+            },
+            unknown_status: is(Fault::UnknownTcbStatus),
+            old_module: is(Fault::OutOfDateModule),
+            foreign_fmspc: is(Fault::ForeignFmspc),
+            foreign_qe: is(Fault::ForeignQuotingEnclave),
+            other_pck_chain: is(Fault::OtherPckChain),
+            unbound_key: is(Fault::UnboundAttestationKey),
+            sept_ve_disable: !is(Fault::SeptVeEnabled),
+            debug: is(Fault::Debug),
+            service_td: is(Fault::ServiceTdBound),
+            wrong_chip: is(Fault::WrongChip),
+            wrong_tcb: is(Fault::WrongTcb),
+            low_privilege: is(Fault::LowPrivilege),
+            migration_agent: is(Fault::MigrationAgent),
+            empty: is(Fault::EmptyQuote),
+            trailing: is(Fault::TrailingByte),
         }
-        plan
     }
+}
+
+fn edition(issued_at: u64, fault: Option<Fault>) -> Edition {
+    let mut edition = Edition::at(issued_at);
+    match fault {
+        Some(Fault::ExpiredCollateral) => {
+            edition.issued_at -= 2 * COLLATERAL_DAYS * DAY;
+            edition.crl_issued_at = edition.issued_at;
+        }
+        Some(Fault::ExpiredCrl) => edition.crl_issued_at -= 2 * COLLATERAL_DAYS * DAY,
+        Some(Fault::FutureCrl) => edition.crl_issued_at += 10 * DAY,
+        Some(Fault::RolledBackCrl) => {
+            edition.crl_issued_at -= 20 * DAY;
+            edition.crl_number = edition.crl_issued_at;
+        }
+        _ => {}
+    }
+    edition
 }

@@ -15,8 +15,9 @@ pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
     let root = hex::encode(Sha256::digest(root));
     let debug = if options.debug { DEBUG } else { NO_DEBUG };
     let workload = match options.tee {
-        Tee::Tdx => trust_domain(),
+        Tee::Tdx | Tee::TdxV5 => trust_domain(),
         Tee::Sgx => enclave(),
+        Tee::Snp => guest(),
     };
     format!(
         r#"# SIMULATED: accepts evidence that software made under a test root. It protects nothing.
@@ -70,4 +71,8 @@ isv_prod_id = {WORKLOAD_PROD_ID}
 isv_svn_min = {WORKLOAD_SVN}
 "#
     )
+}
+
+fn guest() -> String {
+    String::new()
 }

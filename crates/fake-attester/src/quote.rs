@@ -1,6 +1,6 @@
 //! The bytes of a quote, little-endian throughout.
 //!
-//! v4 (TDX): Intel TDX DCAP Quoting Library API, appendix A.3. v3 (SGX): Intel SGX ECDSA
+//! v4 and v5 (TDX): Intel TDX DCAP Quoting Library API, appendix A.3. v3 (SGX): Intel SGX ECDSA
 //! QuoteLibReference DCAP API, appendix A. Everything that does not depend on the report data is
 //! laid out once, when the simulated quoting enclave starts, as the hardware's is.
 
@@ -8,10 +8,9 @@ use confide_evidence::ReportData;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Options, Tee,
+    Options, TdBody, Tee, Variant,
     keys::{Key, Role},
     measurements::{of_enclave, of_trust_domain},
-    pki::Pki,
     plan::Plan,
     tcb::{QuotingEnclave, tee_tcb_svn},
 };
@@ -49,29 +48,49 @@ const SGX_XFRM: u64 = 0xe7;
 /// Signs quotes with its attestation key.
 pub(crate) struct Quoter {
     attestation_key: Key,
-    /// Header and report with zero report data, which is the report's last field in both kinds.
+    /// Header and report with zero report data.
     unsigned: Vec<u8>,
+    report_data_at: usize,
     /// All that follows the signature.
     certification: Vec<u8>,
 }
 
 impl Quoter {
-    pub(crate) fn new(options: &Options, plan: &Plan, pki: &Pki) -> Self {
-        let attestation_key = Key::derive(&options.seed, Role::AttestationKey);
+    /// `chain` is the PCK certificate and its issuers, PEM.
+    pub(crate) fn new(
+        options: &Options,
+        variant: &Variant,
+        plan: &Plan,
+        pck: &Key,
+        chain: &str,
+    ) -> Self {
+        let attestation_key = Key::derive(&options.seed, Role::AttestationKey(variant.platform));
         let enclave = QuotingEnclave::running(options.tee, plan);
+        let debug = options.debug || plan.debug;
         let mut unsigned = header(options.tee, &enclave, plan);
-        match options.tee {
-            Tee::Tdx => unsigned.extend(trust_domain_report(options.debug, plan)),
-            Tee::Sgx => unsigned.extend(workload_report(options.debug, plan)),
+        let mut after_report_data = Vec::new();
+        match (options.tee, variant.td_body) {
+            (Tee::Sgx, _) => unsigned.extend(workload_report(debug, plan)),
+            (Tee::Tdx | Tee::Snp, _) => unsigned.extend(trust_domain_report(debug, plan)),
+            (Tee::TdxV5, body) => {
+                if body == TdBody::Td15 {
+                    after_report_data = trust_domain_15_fields(plan);
+                }
+                let report = trust_domain_report(debug, plan);
+                unsigned.extend(body_type(body).to_le_bytes());
+                unsigned.extend(length(report.len() + after_report_data.len()));
+                unsigned.extend(report);
+            }
         }
-        let certification = certify(options.tee, &attestation_key, &enclave, plan, pki);
-        Self { attestation_key, unsigned, certification }
+        let report_data_at = unsigned.len() - REPORT_DATA_BYTES;
+        unsigned.extend(after_report_data);
+        let certification = certify(options.tee, &attestation_key, &enclave, plan, pck, chain);
+        Self { attestation_key, unsigned, report_data_at, certification }
     }
 
     pub(crate) fn quote(&self, report_data: &ReportData) -> Vec<u8> {
         let mut quote = self.unsigned.clone();
-        let end = quote.len();
-        quote[end - REPORT_DATA_BYTES..].copy_from_slice(&report_data.0);
+        quote[self.report_data_at..][..REPORT_DATA_BYTES].copy_from_slice(&report_data.0);
         let signature = self.attestation_key.sign_raw(&quote);
         quote.extend(length(signature.len() + self.certification.len()));
         quote.extend(signature);
@@ -83,7 +102,8 @@ impl Quoter {
 /// 48 bytes. Version 3 holds the SVNs of QE and PCE where version 4 has reserved zeros.
 fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
     let (version, tee_type, qe_svn, pce_svn) = match tee {
-        Tee::Tdx => (4_u16, TEE_TDX, 0, 0),
+        Tee::Tdx | Tee::Snp => (4_u16, TEE_TDX, 0, 0),
+        Tee::TdxV5 => (5, TEE_TDX, 0, 0),
         Tee::Sgx => (3, TEE_SGX, enclave.isv_svn, plan.level.pce_svn()),
     };
     [
@@ -123,6 +143,19 @@ fn trust_domain_report(debug: bool, plan: &Plan) -> Vec<u8> {
     .concat()
 }
 
+fn body_type(body: TdBody) -> u16 {
+    match body {
+        TdBody::Td10 => 2,
+        TdBody::Td15 => 3,
+    }
+}
+
+/// What TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
+fn trust_domain_15_fields(plan: &Plan) -> Vec<u8> {
+    let service = if plan.service_td { of_trust_domain("service td") } else { [0; 48] };
+    [&tee_tcb_svn(plan)[..], &service].concat()
+}
+
 /// The report of the simulated application enclave.
 fn workload_report(debug: bool, plan: &Plan) -> Vec<u8> {
     let attributes = SGX_INIT | SGX_MODE64 | if debug { SGX_DEBUG } else { 0 };
@@ -147,7 +180,8 @@ fn certify(
     attestation_key: &Key,
     enclave: &QuotingEnclave,
     plan: &Plan,
-    pki: &Pki,
+    pck: &Key,
+    chain: &str,
 ) -> Vec<u8> {
     let mut vouched = Sha256::new().chain_update(attestation_key.point());
     if !plan.unbound_key {
@@ -163,10 +197,10 @@ fn certify(
         report_data: ReportData::from_digest(vouched.finalize().into()).0,
     });
     // Intel's chain ends with a zero byte that counts as part of it.
-    let chain = [pki.pck_pem.as_str(), &pki.platform_ca_pem, &pki.root_pem, "\0"].concat();
+    let chain = [chain, "\0"].concat();
     let qe_certification = [
         &report[..],
-        &pki.pck.sign_raw(&report),
+        &pck.sign_raw(&report),
         &short_length(QE_AUTHENTICATION_DATA.len()),
         QE_AUTHENTICATION_DATA,
         &CERTIFICATION_PCK_CHAIN.to_le_bytes(),
@@ -176,7 +210,7 @@ fn certify(
     .concat();
     match tee {
         Tee::Sgx => [attestation_key.point(), &qe_certification].concat(),
-        Tee::Tdx => [
+        Tee::Tdx | Tee::TdxV5 | Tee::Snp => [
             attestation_key.point(),
             &CERTIFICATION_QE_REPORT.to_le_bytes(),
             &length(qe_certification.len()),

@@ -9,12 +9,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{FakeError, Mode, Options, Tee};
+use crate::{FakeError, Mode, Options, Tee, Variant};
 
 /// Name of the state's file in that folder.
 pub const STATE_FILE: &str = "simulated-attester.json";
 
-/// The state is some 300 bytes; more than this is another file.
+/// The state is some 500 bytes; more than this is another file.
 const STATE_BYTES_MAX: u64 = 4096;
 
 const NOTE: &str = "SIMULATED: made by software, protects nothing; whoever reads the seed can sign";
@@ -28,6 +28,9 @@ struct State {
     debug: bool,
     issued_at: u64,
     mode: Mode,
+    /// Absent in states of older versions.
+    #[serde(default)]
+    variant: Variant,
     seed: String,
 }
 
@@ -37,7 +40,7 @@ impl Drop for State {
     }
 }
 
-pub(crate) fn save(dir: &Path, options: &Options) -> Result<(), FakeError> {
+pub(crate) fn save(dir: &Path, options: &Options, variant: &Variant) -> Result<(), FakeError> {
     let state = State {
         simulated: true,
         note: NOTE.into(),
@@ -45,6 +48,7 @@ pub(crate) fn save(dir: &Path, options: &Options) -> Result<(), FakeError> {
         debug: options.debug,
         issued_at: options.issued_at,
         mode: options.mode,
+        variant: *variant,
         seed: hex::encode(options.seed),
     };
     let text = Zeroizing::new(serde_json::to_string_pretty(&state)? + "\n");
@@ -56,7 +60,7 @@ pub(crate) fn save(dir: &Path, options: &Options) -> Result<(), FakeError> {
     })
 }
 
-pub(crate) fn load(dir: &Path) -> Result<Options, FakeError> {
+pub(crate) fn load(dir: &Path) -> Result<(Options, Variant), FakeError> {
     let path = dir.join(STATE_FILE);
     let mut text = Zeroizing::new(String::new());
     let read = fs::File::open(&path)
@@ -76,10 +80,10 @@ pub(crate) fn load(dir: &Path) -> Result<Options, FakeError> {
     let mut seed = [0; 32];
     hex::decode_to_slice(&state.seed, &mut seed)
         .map_err(|error| refuse(format!("seed: wanted 64 hexadecimal digits: {error}")))?;
-    let State { tee, debug, issued_at, mode, .. } = &state;
+    let State { tee, debug, issued_at, mode, variant, .. } = &state;
     let options = Options { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
     seed.zeroize();
-    Ok(options)
+    Ok((options, *variant))
 }
 
 /// Creates or replaces a file that only its owner may read.

@@ -5,11 +5,7 @@
 
 use serde::Serialize;
 
-use crate::{
-    FakeError, Tee, measurements,
-    plan::{COLLATERAL_DAYS, Plan},
-    time::{DAY, rfc3339},
-};
+use crate::{FakeError, Tee, measurements, plan::Plan, time::rfc3339};
 
 /// `SIM` in ASCII and zeros: no real family has this FMSPC.
 pub(crate) const FMSPC: [u8; 6] = *b"SIM\0\0\0";
@@ -122,8 +118,8 @@ impl QuotingEnclave {
     /// Product numbers and SVNs as Intel's QE and TD QE had them in 2025.
     pub(crate) fn of(tee: Tee) -> Self {
         let (id, isv_prod_id, isv_svn) = match tee {
-            Tee::Tdx => ("TD_QE", 2, 4),
             Tee::Sgx => ("QE", 1, 8),
+            Tee::Tdx | Tee::TdxV5 | Tee::Snp => ("TD_QE", 2, 4),
         };
         let mr_signer = measurements::of_enclave("quoting enclave mrsigner");
         Self { isv_prod_id, isv_svn, id, good_svn: isv_svn, mr_signer }
@@ -148,19 +144,19 @@ impl QuotingEnclave {
 
 /// The TCB info, exactly the bytes to sign.
 pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
-    let tdx = tee == Tee::Tdx;
+    let tdx = tee != Tee::Sgx;
     let info = TcbInfo {
         id: if tdx { "TDX" } else { "SGX" },
         version: 3,
-        issue_date: rfc3339(plan.collateral_from),
-        next_update: rfc3339(plan.collateral_from + COLLATERAL_DAYS * DAY),
+        issue_date: rfc3339(plan.edition.issued_at),
+        next_update: rfc3339(plan.edition.until()),
         fmspc: hex::encode_upper(if plan.foreign_fmspc { FOREIGN_FMSPC } else { FMSPC }),
         pce_id: hex::encode_upper(PCE_ID),
         tcb_type: 0,
-        tcb_evaluation_data_number: EVALUATION_NUMBER,
+        tcb_evaluation_data_number: plan.edition.evaluation_number,
         tdx_module: tdx.then(Module::intel),
         tdx_module_identities: tdx.then(module_identities),
-        tcb_levels: LEVELS.iter().map(|&level| platform_level(level, tdx)).collect(),
+        tcb_levels: platform_levels(tdx, plan),
     };
     Ok(serde_json::to_string(&info)?)
 }
@@ -172,9 +168,9 @@ pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
     let identity = QeIdentity {
         id: enclave.id,
         version: 2,
-        issue_date: rfc3339(plan.collateral_from),
-        next_update: rfc3339(plan.collateral_from + COLLATERAL_DAYS * DAY),
-        tcb_evaluation_data_number: EVALUATION_NUMBER,
+        issue_date: rfc3339(plan.edition.issued_at),
+        next_update: rfc3339(plan.edition.until()),
+        tcb_evaluation_data_number: plan.edition.evaluation_number,
         miscselect: "00000000",
         miscselect_mask: "FFFFFFFF",
         attributes: "11000000000000000000000000000000",
@@ -214,6 +210,14 @@ fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbL
         tcb_status: level.status(),
         advisory_ids: advisories,
     }
+}
+
+fn platform_levels(tdx: bool, plan: &Plan) -> Vec<TcbLevel<PlatformTcb>> {
+    let mut levels: Vec<_> = LEVELS.iter().map(|&level| platform_level(level, tdx)).collect();
+    if plan.unknown_status {
+        levels[0].tcb_status = "SimulatedUnknownStatus";
+    }
+    levels
 }
 
 fn platform_level(level: Level, tdx: bool) -> TcbLevel<PlatformTcb> {

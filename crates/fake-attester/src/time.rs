@@ -32,6 +32,12 @@ pub(crate) fn rfc3339(unix: u64) -> String {
     format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
 }
 
+/// `260127090145Z`, as certificates write dates before 2050.
+pub(crate) fn utc_time(unix: u64) -> String {
+    let digits = rfc3339(unix).replace(['-', ':', 'T'], "");
+    digits[2..].to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +45,7 @@ mod tests {
     #[test]
     fn dates_are_written_as_pcs_writes_them() {
         assert_eq!(rfc3339(1_769_504_505), "2026-01-27T09:01:45Z");
+        assert_eq!(utc_time(1_769_504_505), "260127090145Z");
         assert_eq!(rfc3339(ROOT_NOT_BEFORE), "2018-05-21T00:00:00Z");
         assert_eq!(rfc3339(ROOT_NOT_AFTER), "2049-12-31T23:59:59Z");
     }

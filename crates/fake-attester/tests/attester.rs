@@ -77,7 +77,7 @@ fn a_state_that_is_not_ours_is_refused() {
         good.replace("true", "false"),
         good.replace("\"seed\": \"", "\"seed\": \"zz"),
         good.replace("\"mode\"", "\"speed\""),
-        good.replace("\"tdx\"", "\"snp\""),
+        good.replace("\"tdx\"", "\"sev\""),
         good.clone() + &" ".repeat(5000),
     ] {
         std::fs::write(&path, bad).unwrap();

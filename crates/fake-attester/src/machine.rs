@@ -1,0 +1,108 @@
+//! What signs: a quoting enclave or a secure processor.
+
+use confide_evidence::ReportData;
+
+use crate::{
+    FakeEndorsements, Options, SnpTcb, Variant,
+    keys::{Key, numbered},
+    measurements::chip_id,
+    plan::Plan,
+    quote::Quoter,
+    snp::{ReportFields, Reporter},
+};
+
+/// One simulated machine.
+pub(crate) struct Machine {
+    signer: Signer,
+    empty: bool,
+    trailing: bool,
+}
+
+enum Signer {
+    QuotingEnclave(Quoter),
+    SecureProcessor(Box<Reporter>),
+}
+
+impl Machine {
+    pub(crate) fn dcap(
+        options: &Options,
+        variant: &Variant,
+        plan: &Plan,
+        pck: &Key,
+        chain: &str,
+    ) -> Self {
+        let quoter = Quoter::new(options, variant, plan, pck, chain);
+        Self::new(Signer::QuotingEnclave(quoter), plan)
+    }
+
+    pub(crate) fn snp(
+        vendors: &FakeEndorsements,
+        options: &Options,
+        variant: &Variant,
+        plan: &Plan,
+    ) -> Self {
+        let chip = Chip::new(options, variant);
+        let key = vendors.chip_key(variant.product, variant.signer, &chip.id, chip.tcb);
+        let fields = ReportFields {
+            version: variant.report_version,
+            product: variant.product,
+            signer: variant.signer,
+            chip_id: &chip.id,
+            tcb: chip.tcb,
+            debug: options.debug || plan.debug,
+            low_privilege: plan.low_privilege,
+            migration_agent: plan.migration_agent,
+        };
+        Self::new(Signer::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
+    }
+
+    /// The certificate of the key that [`Self::snp`] signs with.
+    pub(crate) fn endorsement_key(
+        vendors: &FakeEndorsements,
+        options: &Options,
+        variant: &Variant,
+        plan: &Plan,
+    ) -> Vec<u8> {
+        let Chip { mut id, mut tcb } = Chip::new(options, variant);
+        let key = vendors.chip_key(variant.product, variant.signer, &id, tcb);
+        if plan.wrong_chip {
+            id[0] ^= 1;
+        }
+        if plan.wrong_tcb {
+            tcb.microcode -= 1;
+        }
+        vendors.certify(variant.product, variant.signer, &key, &id, tcb)
+    }
+
+    pub(crate) fn quote(&self, report_data: &ReportData) -> Vec<u8> {
+        if self.empty {
+            return Vec::new();
+        }
+        let mut evidence = match &self.signer {
+            Signer::QuotingEnclave(quoter) => quoter.quote(report_data),
+            Signer::SecureProcessor(reporter) => reporter.report(report_data),
+        };
+        if self.trailing {
+            evidence.push(1);
+        }
+        evidence
+    }
+
+    fn new(signer: Signer, plan: &Plan) -> Self {
+        Self { signer, empty: plan.empty, trailing: plan.trailing }
+    }
+}
+
+/// Which chip it is and what it runs.
+struct Chip {
+    id: [u8; 64],
+    tcb: SnpTcb,
+}
+
+impl Chip {
+    fn new(options: &Options, variant: &Variant) -> Self {
+        let mut id = chip_id(&options.seed, &numbered("chip", variant.platform));
+        id[variant.product.chip_id_length()..].fill(0);
+        Self { id, tcb: variant.product.tcb() }
+    }
+}

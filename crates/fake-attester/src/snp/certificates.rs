@@ -1,0 +1,328 @@
+//! ARK, ASK and ASVK, the certificates of chip keys, and the ARK's revocation list.
+//!
+//! Written byte by byte, for AMD's have what no encoder writes: PSS parameters with the default
+//! trailer field spelled out (all but VLEK certificates), a key usage with a superfluous bit,
+//! serial number zero, and a chip identifier without a type inside its extension.
+//!
+//! The names are AMD's, as verifiers compare them; each has one attribute more, a description
+//! that says SIMULATED.
+
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use super::{ChipKey, Product, SnpSigner, SnpTcb};
+use crate::{
+    asn1::{
+        BOOLEAN_TRUE, IA5_STRING, OCTET_STRING, PRINTABLE_STRING, SET, UTC_TIME, UTF8_STRING,
+        algorithm, bit_string, context, element, integer, object, sequence,
+    },
+    pem,
+    plan::RevocationList,
+    rsa::RsaKey,
+    time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, utc_time},
+};
+
+/// What each name says beyond AMD's attributes.
+const DESCRIPTION: &str = "SIMULATED by confide, not Advanced Micro Devices";
+/// AMD's certificates of chip keys hold for seven years.
+const CHIP_KEY_DAYS: u64 = 7 * 365;
+
+/// AMD for one product line: root, intermediates and their keys, made when they are asked for.
+pub(crate) struct Amd {
+    product: Product,
+    seed: [u8; 32],
+    ark: Authority,
+    ask: OnceLock<Authority>,
+    asvk: OnceLock<Authority>,
+}
+
+struct Authority {
+    key: RsaKey,
+    name: Vec<u8>,
+    key_id: [u8; 20],
+    certificate: Vec<u8>,
+}
+
+impl Drop for Amd {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.seed);
+    }
+}
+
+impl Amd {
+    pub(crate) fn new(seed: &[u8; 32], product: Product) -> Self {
+        let ark = root(seed, product);
+        Self { product, seed: *seed, ark, ask: OnceLock::new(), asvk: OnceLock::new() }
+    }
+
+    pub(crate) fn root_der(&self) -> &[u8] {
+        &self.ark.certificate
+    }
+
+    /// ASK or ASVK, then ARK, as the Key Distribution Service gives them.
+    pub(crate) fn chain_pem(&self, signer: SnpSigner) -> String {
+        let certificates = [&self.intermediate(signer).certificate, &self.ark.certificate];
+        certificates.map(|der| pem::certificate(der)).concat()
+    }
+
+    /// Serial number of ASK or ASVK, big-endian.
+    pub(crate) fn intermediate_serial(&self, signer: SnpSigner) -> Vec<u8> {
+        let (first, last) = match self.product {
+            Product::Milan => (1, 1),
+            Product::Genoa => (2, 2),
+            Product::Turin => (3, 3),
+        };
+        match signer {
+            SnpSigner::Vcek => vec![first, 0, last],
+            SnpSigner::Vlek => vec![first, 1, last],
+        }
+    }
+
+    /// The certificate of a chip key.
+    pub(crate) fn certify(
+        &self,
+        signer: SnpSigner,
+        key: &ChipKey,
+        chip_id: &[u8; 64],
+        tcb: SnpTcb,
+        certified_at: u64,
+    ) -> Vec<u8> {
+        let issuer = self.intermediate(signer);
+        let (common_name, trailer) = match signer {
+            SnpSigner::Vcek => ("SEV-VCEK", true),
+            SnpSigner::Vlek => ("SEV-VLEK", false),
+        };
+        let end = (certified_at + CHIP_KEY_DAYS * DAY).min(ROOT_NOT_AFTER);
+        Certificate {
+            serial: &[0],
+            issuer: &issuer.name,
+            life: (certified_at - DAY, end),
+            subject: &name(common_name),
+            public_key_info: &key.public_key_info(),
+            extensions: &chip_extensions(self.product, signer, chip_id, tcb),
+        }
+        .sign(&issuer.key, trailer)
+    }
+
+    /// What the root says is revoked.
+    pub(crate) fn crl(&self, list: &RevocationList) -> Vec<u8> {
+        let date = |unix| element(UTC_TIME, &[utc_time(unix).as_bytes()]);
+        let entries: Vec<u8> = list
+            .revoked
+            .iter()
+            .flat_map(|serial| sequence(&[&integer(serial), &date(list.from)]))
+            .collect();
+        let entries = if entries.is_empty() { entries } else { sequence(&[&entries]) };
+        let number = extension("2.5.29.20", false, &integer(&list.number.to_be_bytes()));
+        let extensions = [authority_key_id(&self.ark.key_id), number].concat();
+        let signed = sequence(&[
+            &integer(&[1]),
+            &pss(true),
+            &self.ark.name,
+            &date(list.from),
+            &date(list.until),
+            &entries,
+            &context(0, &[&sequence(&[&extensions])]),
+        ]);
+        seal(&signed, &self.ark.key, true)
+    }
+
+    fn intermediate(&self, signer: SnpSigner) -> &Authority {
+        let slot = match signer {
+            SnpSigner::Vcek => &self.ask,
+            SnpSigner::Vlek => &self.asvk,
+        };
+        slot.get_or_init(|| {
+            let (label, common_name) = match signer {
+                SnpSigner::Vcek => ("ask", format!("SEV-{}", self.product.name())),
+                SnpSigner::Vlek => ("asvk", format!("SEV-VLEK-{}", self.product.name())),
+            };
+            let key = RsaKey::derive(&self.seed, &format!("{label} {}", self.product.name()));
+            let key_id = key_id(&key);
+            let extensions = [
+                subject_key_id(&key_id),
+                authority_key_id(&self.ark.key_id),
+                extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE, &integer(&[0])])),
+                // keyCertSign, and a zero bit that DER would leave out: AMD's bytes.
+                extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x04]),
+                distribution_point(self.product, signer),
+            ];
+            let name = name(&common_name);
+            let certificate = Certificate {
+                serial: &self.intermediate_serial(signer),
+                issuer: &self.ark.name,
+                life: (ROOT_NOT_BEFORE, ROOT_NOT_AFTER),
+                subject: &name,
+                public_key_info: &public_key_info(&key),
+                extensions: &extensions.concat(),
+            }
+            .sign(&self.ark.key, true);
+            Authority { key, name, key_id, certificate }
+        })
+    }
+}
+
+fn root(seed: &[u8; 32], product: Product) -> Authority {
+    let key = RsaKey::derive(seed, &format!("ark {}", product.name()));
+    let key_id = key_id(&key);
+    let extensions = [
+        extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x06]),
+        subject_key_id(&key_id),
+        extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE])),
+        distribution_point(product, SnpSigner::Vcek),
+    ];
+    let name = name(&format!("ARK-{}", product.name()));
+    let number = match product {
+        Product::Milan => 1,
+        Product::Genoa => 2,
+        Product::Turin => 3,
+    };
+    let certificate = Certificate {
+        serial: &[number, 0, 0],
+        issuer: &name,
+        life: (ROOT_NOT_BEFORE, ROOT_NOT_AFTER),
+        subject: &name,
+        public_key_info: &public_key_info(&key),
+        extensions: &extensions.concat(),
+    }
+    .sign(&key, true);
+    Authority { key, name, key_id, certificate }
+}
+
+struct Certificate<'a> {
+    serial: &'a [u8],
+    issuer: &'a [u8],
+    life: (u64, u64),
+    subject: &'a [u8],
+    public_key_info: &'a [u8],
+    extensions: &'a [u8],
+}
+
+impl Certificate<'_> {
+    fn sign(&self, key: &RsaKey, trailer: bool) -> Vec<u8> {
+        let date = |unix| element(UTC_TIME, &[utc_time(unix).as_bytes()]);
+        let (from, until) = self.life;
+        let signed = sequence(&[
+            &context(0, &[&integer(&[2])]),
+            &integer(self.serial),
+            &pss(trailer),
+            self.issuer,
+            &sequence(&[&date(from), &date(until)]),
+            self.subject,
+            self.public_key_info,
+            &context(3, &[&sequence(&[self.extensions])]),
+        ]);
+        seal(&signed, key, trailer)
+    }
+}
+
+fn seal(signed: &[u8], key: &RsaKey, trailer: bool) -> Vec<u8> {
+    sequence(&[signed, &pss(trailer), &bit_string(&key.sign_pss(signed))])
+}
+
+/// RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055 section 3.1). DER
+/// leaves out trailer field 1, which is the default; AMD writes it.
+fn pss(trailer: bool) -> Vec<u8> {
+    let sha384 = algorithm("2.16.840.1.101.3.4.2.2");
+    let mgf1 = sequence(&[&object("1.2.840.113549.1.1.8"), &sha384]);
+    let trailer = if trailer { context(3, &[&integer(&[1])]) } else { Vec::new() };
+    let parameters = sequence(&[
+        &context(0, &[&sha384]),
+        &context(1, &[&mgf1]),
+        &context(2, &[&integer(&[48])]),
+        &trailer,
+    ]);
+    sequence(&[&object("1.2.840.113549.1.1.10"), &parameters])
+}
+
+/// AMD's attributes in AMD's order, and the description.
+fn name(common_name: &str) -> Vec<u8> {
+    let attribute = |oid, tag, value: &str| {
+        let value = element(tag, &[value.as_bytes()]);
+        element(SET, &[&sequence(&[&object(oid), &value])])
+    };
+    sequence(&[
+        &attribute("2.5.4.11", UTF8_STRING, "Engineering"),
+        &attribute("2.5.4.6", PRINTABLE_STRING, "US"),
+        &attribute("2.5.4.7", UTF8_STRING, "Santa Clara"),
+        &attribute("2.5.4.8", UTF8_STRING, "CA"),
+        &attribute("2.5.4.10", UTF8_STRING, "Advanced Micro Devices"),
+        &attribute("2.5.4.3", UTF8_STRING, common_name),
+        &attribute("2.5.4.13", UTF8_STRING, DESCRIPTION),
+    ])
+}
+
+fn public_key_info(key: &RsaKey) -> Vec<u8> {
+    sequence(&[&algorithm("1.2.840.113549.1.1.1"), &bit_string(&key.public_key())])
+}
+
+/// RFC 7093 section 2, method 1.
+fn key_id(key: &RsaKey) -> [u8; 20] {
+    let hash = Sha256::digest(key.public_key());
+    std::array::from_fn(|i| hash[i])
+}
+
+fn subject_key_id(key_id: &[u8; 20]) -> Vec<u8> {
+    extension("2.5.29.14", false, &element(OCTET_STRING, &[key_id]))
+}
+
+fn authority_key_id(key_id: &[u8; 20]) -> Vec<u8> {
+    extension("2.5.29.35", false, &sequence(&[&element(0x80, &[key_id])]))
+}
+
+/// The path is that of the Key Distribution Service; the host cannot exist (RFC 2606).
+fn distribution_point(product: Product, signer: SnpSigner) -> Vec<u8> {
+    let kind = match signer {
+        SnpSigner::Vcek => "vcek",
+        SnpSigner::Vlek => "vlek",
+    };
+    let uri = format!("https://simulated.invalid/{kind}/v1/{}/crl", product.name());
+    let full_name = context(0, &[&context(0, &[&element(0x86, &[uri.as_bytes()])])]);
+    extension("2.5.29.31", false, &sequence(&[&sequence(&[&full_name])]))
+}
+
+/// Extensions below 1.3.6.1.4.1.3704.1, in the order of AMD's certificates.
+fn chip_extensions(
+    product: Product,
+    signer: SnpSigner,
+    chip_id: &[u8; 64],
+    tcb: SnpTcb,
+) -> Vec<u8> {
+    let amd =
+        |arcs: &str, value: &[u8]| extension(&format!("1.3.6.1.4.1.3704.1.{arcs}"), false, value);
+    let stepping = match (product, signer) {
+        (_, SnpSigner::Vlek) => "",
+        (Product::Milan, SnpSigner::Vcek) => "-B0",
+        (Product::Genoa | Product::Turin, SnpSigner::Vcek) => "-B1",
+    };
+    let product_name = [product.name(), stepping].concat();
+    let (struct_version, fmc) = match product {
+        Product::Milan | Product::Genoa => (0, Vec::new()),
+        Product::Turin => (1, amd("3.9", &integer(&[tcb.fmc]))),
+    };
+    let owner = match signer {
+        SnpSigner::Vcek => amd("4", &chip_id[..product.chip_id_length()]),
+        SnpSigner::Vlek => amd("5", &element(IA5_STRING, &[b"CN=simulated.invalid"])),
+    };
+    [
+        amd("1", &integer(&[struct_version])),
+        amd("2", &element(IA5_STRING, &[product_name.as_bytes()])),
+        amd("3.1", &integer(&[tcb.bootloader])),
+        amd("3.2", &integer(&[tcb.tee])),
+        amd("3.4", &integer(&[0])),
+        amd("3.5", &integer(&[0])),
+        amd("3.6", &integer(&[0])),
+        amd("3.7", &integer(&[0])),
+        amd("3.3", &integer(&[tcb.snp])),
+        amd("3.8", &integer(&[tcb.microcode])),
+        fmc,
+        owner,
+    ]
+    .concat()
+}
+
+fn extension(oid: &str, critical: bool, value: &[u8]) -> Vec<u8> {
+    let critical: &[u8] = if critical { &BOOLEAN_TRUE } else { &[] };
+    sequence(&[&object(oid), critical, &element(OCTET_STRING, &[value])])
+}
