@@ -69,6 +69,57 @@ impl<'a> Certificate<'a> {
 }
 
 fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
+    let mut sgx_extension = None;
+    let fields = Fields::read(bytes, |id, value| match id == SGX_EXTENSION {
+        true => once(&mut sgx_extension, value, "SGX extension"),
+        false => Ok(()),
+    })?;
+    let Fields { serial, issuer, subject, common_name, not_before, not_after, .. } = fields;
+    let Fields { key_usage, is_ca, has_other_critical_extension, .. } = fields;
+    Ok(Certificate {
+        serial,
+        issuer,
+        subject,
+        common_name,
+        not_before,
+        not_after,
+        public_key: public_key(fields.public_key_info)?,
+        key_usage,
+        is_ca,
+        has_other_critical_extension,
+        sgx_extension,
+    })
+}
+
+/// What all certificates have, whatever their key.
+pub(crate) struct Fields<'a> {
+    pub(crate) serial: &'a [u8],
+    pub(crate) issuer: &'a [u8],
+    pub(crate) subject: &'a [u8],
+    pub(crate) common_name: &'a str,
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+    pub(crate) public_key_info: AnyRef<'a>,
+    pub(crate) key_usage: Option<KeyUsage>,
+    pub(crate) is_ca: bool,
+    pub(crate) has_other_critical_extension: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Calls `visit` with identifier and content of each extension but KeyUsage and
+    /// BasicConstraints.
+    pub(crate) fn read(
+        bytes: &'a [u8],
+        visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), &'static str>,
+    ) -> Result<Self, &'static str> {
+        read_fields(bytes, visit)
+    }
+}
+
+fn read_fields<'a>(
+    bytes: &'a [u8],
+    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), &'static str>,
+) -> Result<Fields<'a>, &'static str> {
     let mut tbs = signed_part(bytes)?;
     tagged(&mut tbs, context_tag(0), "version")?;
     let serial = tagged(&mut tbs, Tag::Integer, "serial number")?.value();
@@ -78,19 +129,18 @@ fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
     let not_before = time(&mut validity, "notBefore")?;
     let not_after = time(&mut validity, "notAfter")?;
     let subject = tagged(&mut tbs, Tag::Sequence, "subject")?.value();
-    let public_key = public_key(tagged(&mut tbs, Tag::Sequence, "public key")?)?;
-    let mut certificate = Certificate {
+    let public_key_info = tagged(&mut tbs, Tag::Sequence, "public key")?;
+    let mut certificate = Fields {
         serial,
         issuer,
         subject,
         common_name: common_name(subject)?,
         not_before,
         not_after,
-        public_key,
+        public_key_info,
         key_usage: None,
         is_ca: false,
         has_other_critical_extension: false,
-        sgx_extension: None,
     };
     let mut has_basic_constraints = false;
     let list = tagged(&mut tbs, context_tag(3), "extensions")?;
@@ -105,9 +155,7 @@ fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
             has_basic_constraints = true;
             certificate.is_ca = says_ca(value)?;
         } else {
-            if id == SGX_EXTENSION {
-                once(&mut certificate.sgx_extension, value, "SGX extension")?;
-            }
+            visit(id, value)?;
             certificate.has_other_critical_extension |= critical;
         }
         Ok(())
@@ -198,16 +246,25 @@ pub(crate) fn once<T>(
 }
 
 fn public_key(spki: AnyRef<'_>) -> Result<&[u8; 65], &'static str> {
+    ec_point(spki, PRIME256V1, "public key (wanted P-256)")
+}
+
+/// A key on a curve as an uncompressed point; `wanted` says which curve.
+pub(crate) fn ec_point<'a, const N: usize>(
+    spki: AnyRef<'a>,
+    wanted_curve: &[u8],
+    wanted: &'static str,
+) -> Result<&'a [u8; N], &'static str> {
     const FIELD: &str = "public key";
     let mut spki = nested(spki, FIELD)?;
     let mut algorithm = nested(tagged(&mut spki, Tag::Sequence, FIELD)?, FIELD)?;
     let key_type = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
     let curve = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
-    if key_type != EC_PUBLIC_KEY || curve != PRIME256V1 {
-        return Err("public key (wanted P-256)");
+    if key_type != EC_PUBLIC_KEY || curve != wanted_curve {
+        return Err(wanted);
     }
     let point = BitStringRef::decode(&mut spki).map_err(|_| FIELD)?;
-    let point: Option<&[u8; 65]> = point.as_bytes().and_then(|bytes| bytes.try_into().ok());
+    let point: Option<&[u8; N]> = point.as_bytes().and_then(|bytes| bytes.try_into().ok());
     point.filter(|point| point[0] == 0x04).ok_or("public key (wanted an uncompressed point)")
 }
 

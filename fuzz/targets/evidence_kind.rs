@@ -1,0 +1,22 @@
+//! Evidence of whatever kind: what its parser takes, detection must have named.
+#![no_main]
+
+use confide_evidence::{Kind, detect, gpu::GpuEvidence, quote::Quote, snp::Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let kind = detect(data);
+    if let Ok(quote) = Quote::parse(data) {
+        let wanted = match quote.tee().as_str() {
+            "sgx" => Kind::SgxQuote,
+            _ => Kind::TdxQuote,
+        };
+        assert_eq!(kind, Some(wanted));
+    }
+    if Report::parse(data).is_ok() {
+        assert_eq!(kind, Some(Kind::SnpReport));
+    }
+    if GpuEvidence::is_container(data) {
+        assert_eq!(kind, Some(Kind::GpuEvidence));
+    }
+});
