@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "crates/client",
         &["appraiser", "channel", "evidence", "forward", "verifier", "verifier-aws-lc"],
     ),
-    ("crates/pccs", &["collateral", "evidence"]),
+    ("crates/pccs", &["collateral", "evidence", "forward"]),
     ("crates/gateway", &["channel", "evidence", "forward"]),
     ("crates/serve", &["engine", "forward"]),
     // top

@@ -1,0 +1,221 @@
+//! What goes over the wire: statuses, fields and bodies as the vendors send them.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, ETAG, RETRY_AFTER, WARNING},
+};
+use http_body::{Body, Frame, SizeHint};
+use sha2::{Digest, Sha256};
+
+use crate::{Document, Encoding, Kind, Refusal, kept::Freshness};
+
+/// An answer before it becomes a response.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn new(
+        status: StatusCode,
+        media_type: &'static str,
+        body: impl Into<Bytes>,
+    ) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        Self { status, headers, body: body.into() }
+    }
+
+    pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", text.into())
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        self
+    }
+
+    pub(crate) fn allow(mut self, methods: &'static str) -> Self {
+        self.headers.insert(ALLOW, HeaderValue::from_static(methods));
+        self
+    }
+
+    /// A document in the encoding that was asked for, or 304 where the client has it.
+    pub(crate) fn document(
+        document: &Document,
+        encoding: Option<Encoding>,
+        freshness: Freshness,
+        if_none_match: Option<&HeaderValue>,
+    ) -> Self {
+        let mut answer = Self::new(
+            StatusCode::OK,
+            media_type(document.kind, encoding),
+            written(document, encoding),
+        );
+        for (name, value) in &document.headers {
+            // What a database or a vendor gave may hold anything; a field that cannot be sent is
+            // left out.
+            if let (Ok(name), Ok(value)) =
+                (name.parse::<HeaderName>(), HeaderValue::from_str(value))
+            {
+                answer.headers.insert(name, value);
+            }
+        }
+        // RFC 9111 section 5.5, where a cache says what it does not know to be fresh.
+        let warning = match freshness {
+            Freshness::Fresh => None,
+            Freshness::Aged => Some("110 confide \"Response is Stale\""),
+            Freshness::Overdue => Some("111 confide \"Revalidation Failed\""),
+        };
+        if let Some(warning) = warning {
+            answer.headers.insert(WARNING, HeaderValue::from_static(warning));
+        }
+        let tag = answer.tag(document);
+        if if_none_match.is_some_and(|held| names(held, &tag)) {
+            answer.status = StatusCode::NOT_MODIFIED;
+            answer.body = Bytes::new();
+            answer.headers.remove(CONTENT_TYPE);
+        }
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            answer.headers.insert(ETAG, tag);
+        }
+        answer
+    }
+
+    /// A response; `truncated` ends its body in the middle.
+    pub(crate) fn response(self, truncated: bool) -> Response<Bytewise> {
+        let announced = self.body.len() as u64;
+        let kept = if truncated { self.body.slice(..self.body.len() / 2) } else { self.body };
+        let mut response = Response::new(Bytewise { left: Some(kept), announced, truncated });
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+
+    /// Changes with the body and with what is sent beside it.
+    fn tag(&self, document: &Document) -> String {
+        let mut hash = Sha256::new();
+        for (name, value) in &document.headers {
+            hash.update((name.len() as u64).to_be_bytes());
+            hash.update(name);
+            hash.update((value.len() as u64).to_be_bytes());
+            hash.update(value);
+        }
+        hash.update(&self.body);
+        format!("\"{}\"", hex::encode(&hash.finalize()[..16]))
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::NotFound => StatusCode::NOT_FOUND,
+            Refusal::Parameter { .. } => StatusCode::BAD_REQUEST,
+        };
+        Self::text(status, refusal.to_string())
+    }
+}
+
+fn written(document: &Document, encoding: Option<Encoding>) -> Bytes {
+    match encoding {
+        Some(Encoding::Hex) => hex::encode(&document.body).into(),
+        Some(Encoding::Pem) => list_in_pem(&document.body).into(),
+        Some(Encoding::Der) | None => document.body.clone().into(),
+    }
+}
+
+fn media_type(kind: Kind, encoding: Option<Encoding>) -> &'static str {
+    match (kind, encoding) {
+        (_, Some(Encoding::Pem)) => "application/x-pem-file",
+        (_, Some(_)) | (Kind::VcekCrl | Kind::VlekCrl, None) => "application/pkix-crl",
+        (Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain, None) => {
+            "application/x-pem-file"
+        }
+        (Kind::Vcek, None) => "application/octet-stream",
+        _ => "application/json",
+    }
+}
+
+/// RFC 7468 section 6: lines of 64 characters.
+fn list_in_pem(der: &[u8]) -> String {
+    let digits = STANDARD.encode(der);
+    let mut text = String::from("-----BEGIN X509 CRL-----\n");
+    for line in digits.as_bytes().chunks(64) {
+        text.extend(line.iter().map(|byte| char::from(*byte)));
+        text.push('\n');
+    }
+    text + "-----END X509 CRL-----\n"
+}
+
+/// `If-None-Match` compares weakly (RFC 9110 section 13.1.2).
+fn names(held: &HeaderValue, tag: &str) -> bool {
+    let Ok(held) = held.to_str() else { return false };
+    held.trim() == "*"
+        || held.split(',').any(|one| {
+            let one = one.trim();
+            one.strip_prefix("W/").unwrap_or(one) == tag
+        })
+}
+
+/// A body in one piece, or half of one that was announced whole.
+pub(crate) struct Bytewise {
+    left: Option<Bytes>,
+    announced: u64,
+    truncated: bool,
+}
+
+impl Body for Bytewise {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(bytes) = self.left.take().filter(|bytes| !bytes.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if std::mem::take(&mut self.truncated) {
+            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.truncated && self.left.as_ref().is_none_or(Bytes::is_empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.announced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_found_among_others() {
+        let held = |text: &'static str| names(&HeaderValue::from_static(text), "\"a\"");
+        assert!(held("\"a\"") && held("W/\"a\"") && held("\"b\", \"a\"") && held("*"));
+        assert!(!held("a") && !held("\"ab\"") && !held(""));
+    }
+
+    #[test]
+    fn a_list_is_written_in_lines() {
+        let text = list_in_pem(&[0; 100]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "-----BEGIN X509 CRL-----");
+        assert_eq!(lines[1].len(), 64);
+        assert_eq!(lines.last(), Some(&"-----END X509 CRL-----"));
+    }
+}

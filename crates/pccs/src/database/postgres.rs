@@ -1,0 +1,147 @@
+//! PostgreSQL, for several instances over one set of documents. The connection is dialled anew when
+//! it is lost. It is not encrypted: a local socket, or a network of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
+use crate::{Document, Kind};
+
+/// How long one call may take, a new connection included.
+const CALL_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a dial may take.
+const DIAL_WAIT: Duration = Duration::from_secs(5);
+
+/// Holds the lock under which one instance at a time changes the schema; any number will do that
+/// nobody else uses.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7108241690)";
+
+/// Documents in a PostgreSQL database.
+pub struct Postgres {
+    config: Config,
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+impl Postgres {
+    /// Connects to `postgres://user:password@host/database`.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn open(url: &str) -> Result<Self, DatabaseError> {
+        let mut config: Config = url.parse()?;
+        config.connect_timeout(DIAL_WAIT).application_name("confide-pccs");
+        let database = Self { config, client: Mutex::new(None) };
+        in_time(database.migrate()).await?;
+        Ok(database)
+    }
+
+    async fn client(&self) -> Result<Arc<Client>, DatabaseError> {
+        let mut held = self.client.lock().await;
+        if let Some(client) = held.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let (client, connection) = self.config.connect(NoTls).await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::warn!(%error, "the connection to PostgreSQL broke");
+            }
+        });
+        let client = Arc::new(client);
+        *held = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    async fn migrate(&self) -> Result<(), DatabaseError> {
+        // A connection of its own: a transaction needs the client for itself.
+        let (mut client, connection) = self.config.connect(NoTls).await?;
+        let driving = tokio::spawn(connection);
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(MIGRATION_LOCK).await?;
+        transaction.batch_execute(schema::VERSION_TABLE).await?;
+        let version: Option<i64> = transaction.query_one(schema::VERSION, &[]).await?.get(0);
+        for (step, (_, statements)) in super::missing(version)? {
+            transaction.batch_execute(statements).await?;
+            transaction.execute(schema::SET_VERSION, &[&step]).await?;
+        }
+        transaction.commit().await?;
+        drop(client);
+        let _ = driving.await;
+        Ok(())
+    }
+}
+
+impl Database for Postgres {
+    fn name(&self) -> &'static str {
+        "postgresql"
+    }
+
+    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+        let key = key.to_owned();
+        Box::pin(in_time(async move {
+            let client = self.client().await?;
+            let row = client.query_opt(schema::READ, &[&kind.name(), &key]).await?;
+            row.map(|row| read_row(&row)?.document()).transpose()
+        }))
+    }
+
+    fn write(&self, document: Document) -> Answering<'_, Written> {
+        let row = Row::new(document);
+        Box::pin(in_time(async move {
+            let client = self.client().await?;
+            let Row { kind, key, number, issued, until, headers, body, fetched_at } = &row;
+            let columns: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+                [kind, key, number, issued, until, headers, body, fetched_at];
+            if client.execute(schema::WRITE, &columns).await? > 0 {
+                return Ok(Written::Kept);
+            }
+            let row = client.query_one(schema::DATES, &[kind, key]).await?;
+            let kept = dates(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(Written::Older { kept })
+        }))
+    }
+
+    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Box::pin(in_time(async move {
+            let client = self.client().await?;
+            let rows = client.query(schema::DUE, &[&to_signed(fetched_before), &limit]).await?;
+            let mut due = Vec::new();
+            for row in rows {
+                let (kind, key): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+                due.extend(Kind::from_name(&kind).map(|kind| (kind, key)));
+            }
+            Ok(due)
+        }))
+    }
+
+    fn count(&self) -> Answering<'_, u64> {
+        Box::pin(in_time(async move {
+            let client = self.client().await?;
+            let count: i64 = client.query_one(schema::COUNT, &[]).await?.try_get(0)?;
+            Ok(super::to_unsigned(count))
+        }))
+    }
+}
+
+async fn in_time<T>(
+    work: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    let late = DatabaseError::Late { database: "PostgreSQL", limit_s: CALL_WAIT.as_secs() };
+    tokio::time::timeout(CALL_WAIT, work).await.unwrap_or(Err(late))
+}
+
+fn read_row(row: &tokio_postgres::Row) -> Result<Row, DatabaseError> {
+    Ok(Row {
+        kind: row.try_get(0)?,
+        key: row.try_get(1)?,
+        number: row.try_get(2)?,
+        issued: row.try_get(3)?,
+        until: row.try_get(4)?,
+        headers: row.try_get(5)?,
+        body: row.try_get(6)?,
+        fetched_at: row.try_get(7)?,
+    })
+}

@@ -1,0 +1,139 @@
+//! SQLite in a file, for one instance. Its calls block, so they run on the runtime's blocking
+//! threads, one at a time.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
+use crate::{Document, Kind};
+
+/// How long another process may hold the file.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Documents in a SQLite file.
+pub struct Sqlite(Arc<Mutex<Connection>>);
+
+impl Sqlite {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub async fn open(path: &Path) -> Result<Self, DatabaseError> {
+        let path = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || connect(&path)).await;
+        let connection = opened.map_err(|_| DatabaseError::Closed)??;
+        Ok(Self(Arc::new(Mutex::new(connection))))
+    }
+
+    fn on_a_blocking_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Answering<'_, T> {
+        let connection = Arc::clone(&self.0);
+        Box::pin(async move {
+            let working = tokio::task::spawn_blocking(move || {
+                // A transaction that a panic cut is rolled back when it is dropped.
+                work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
+            });
+            working.await.map_err(|_| DatabaseError::Closed)?
+        })
+    }
+}
+
+impl Database for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+        let key = key.to_owned();
+        self.on_a_blocking_thread(move |connection| {
+            let mut statement = connection.prepare_cached(schema::READ)?;
+            let row = statement.query_row(params![kind.name(), key], read_row).optional()?;
+            row.map(Row::document).transpose()
+        })
+    }
+
+    fn write(&self, document: Document) -> Answering<'_, Written> {
+        let row = Row::new(document);
+        self.on_a_blocking_thread(move |connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Row { kind, key, number, issued, until, headers, body, fetched_at } = row;
+            let changed = transaction
+                .prepare_cached(schema::WRITE)?
+                .execute(params![kind, key, number, issued, until, headers, body, fetched_at])?;
+            let written = if changed == 0 {
+                let kept = transaction.query_row(schema::DATES, params![kind, key], |row| {
+                    Ok(dates(row.get(0)?, row.get(1)?, row.get(2)?))
+                })?;
+                Written::Older { kept }
+            } else {
+                Written::Kept
+            };
+            transaction.commit()?;
+            Ok(written)
+        })
+    }
+
+    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.on_a_blocking_thread(move |connection| {
+            let mut statement = connection.prepare_cached(schema::DUE)?;
+            let rows = statement.query_map(params![to_signed(fetched_before), limit], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            let mut due = Vec::new();
+            for row in rows {
+                let (kind, key) = row?;
+                due.extend(Kind::from_name(&kind).map(|kind| (kind, key)));
+            }
+            Ok(due)
+        })
+    }
+
+    fn count(&self) -> Answering<'_, u64> {
+        self.on_a_blocking_thread(|connection| {
+            Ok(connection.query_row(schema::COUNT, [], |row| row.get(0))?)
+        })
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, DatabaseError> {
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    // Readers do not wait for the writer, and a crash at any byte leaves the last whole commit.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), DatabaseError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute(schema::VERSION_TABLE_SQLITE, [])?;
+    let version: Option<i64> = transaction.query_row(schema::VERSION, [], |row| row.get(0))?;
+    for (step, (statements, _)) in super::missing(version)? {
+        transaction.execute_batch(statements)?;
+        transaction.execute(schema::SET_VERSION, params![step])?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        kind: row.get(0)?,
+        key: row.get(1)?,
+        number: row.get(2)?,
+        issued: row.get(3)?,
+        until: row.get(4)?,
+        headers: row.get(5)?,
+        body: row.get(6)?,
+        fetched_at: row.get(7)?,
+    })
+}

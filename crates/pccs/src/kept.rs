@@ -1,0 +1,265 @@
+//! Documents in a database, fetched where they are missing or have aged.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::{
+    Database, DatabaseError, Document, Kind, Limits, Set, Upstream, UpstreamError, Wanted, Written,
+    edition,
+    metrics::{Metrics, count},
+};
+
+/// The kept documents of a fleet.
+pub struct Kept {
+    database: Arc<dyn Database>,
+    upstream: Option<Arc<dyn Upstream>>,
+    flights: Mutex<HashMap<(Kind, String), Flight>>,
+    failures: Mutex<HashMap<(Kind, String), Instant>>,
+    fetches: Semaphore,
+}
+
+type Flight = Arc<OnceCell<Result<Option<Document>, UpstreamError>>>;
+
+/// A document, and how it stands.
+pub(crate) struct Found {
+    pub(crate) document: Document,
+    pub(crate) freshness: Freshness,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    Fresh,
+    /// It is being fetched anew meanwhile.
+    Aged,
+    /// Its next edition is overdue and could not be had.
+    Overdue,
+}
+
+/// Why there is no document.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    Nowhere,
+    Upstream(UpstreamError),
+    Database(DatabaseError),
+}
+
+impl Kept {
+    /// Serves from `database`; what it lacks comes from `upstream`, where there is one.
+    pub fn new(
+        database: Arc<dyn Database>,
+        upstream: Option<Arc<dyn Upstream>>,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            database,
+            upstream,
+            flights: Mutex::default(),
+            failures: Mutex::default(),
+            fetches: Semaphore::new(limits.fetches),
+        }
+    }
+
+    pub(crate) fn database(&self) -> &dyn Database {
+        &*self.database
+    }
+}
+
+/// One request's way through: what it needs beside the documents.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: fn() -> u64,
+}
+
+impl Way {
+    pub(crate) async fn find(&self, wanted: &Wanted) -> Result<Found, Missing> {
+        let now = (self.clock)();
+        let Some(document) = self.read(wanted).await? else {
+            let fetched = self.fetch(wanted).await.map_err(Missing::Upstream)?;
+            let document = fetched.ok_or(Missing::Nowhere)?;
+            return Ok(Found { document, freshness: Freshness::Fresh });
+        };
+        let overdue = document.dates.is_over(now);
+        let aged = document.kind.is_reissued()
+            && now.saturating_sub(document.fetched_at) >= self.limits.refresh_after_s;
+        if self.kept.upstream.is_none() || !(overdue || aged) {
+            let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
+            return Ok(Found { document, freshness });
+        }
+        if !overdue {
+            let (way, wanted) = (self.clone(), wanted.clone());
+            tokio::spawn(async move { way.refresh(&wanted).await });
+            return Ok(Found { document, freshness: Freshness::Aged });
+        }
+        // What has ended is worth waiting for. The relying party judges the dates in any case.
+        match self.fetch(wanted).await {
+            Ok(Some(newer)) if !newer.dates.is_before(&document.dates) => {
+                let overdue = newer.dates.is_over(now);
+                let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
+                Ok(Found { document: newer, freshness })
+            }
+            _ => Ok(Found { document, freshness: Freshness::Overdue }),
+        }
+    }
+
+    /// Fetches anew what was fetched longest ago; called in turns.
+    pub(crate) async fn refresh_due(&self) {
+        let before = (self.clock)().saturating_sub(self.limits.refresh_after_s);
+        let due = match self.kept.database.due(before, self.limits.refresh_batch).await {
+            Ok(due) => due,
+            Err(error) => {
+                count(&self.metrics.database_errors);
+                tracing::warn!(%error, "cannot look for documents to fetch anew");
+                return;
+            }
+        };
+        for (kind, key) in due {
+            if let Some(wanted) = Wanted::from_kept(kind, &key) {
+                self.refresh(&wanted).await;
+            }
+        }
+    }
+
+    pub(crate) fn has_upstream(&self) -> bool {
+        self.kept.upstream.is_some()
+    }
+
+    async fn refresh(&self, wanted: &Wanted) {
+        if let Err(error) = self.fetch(wanted).await {
+            let (kind, key) = (wanted.kind().name(), wanted.key());
+            tracing::warn!(%error, kind, key, "the kept document stays");
+        }
+    }
+
+    async fn read(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
+        let exact = self.read_one(wanted).await?;
+        // An upstream knows better than a stand-in what an early set is.
+        let by_number = matches!(wanted.set(), Some(Set::Number(_)));
+        if exact.is_some() || (self.has_upstream() && !by_number) {
+            return Ok(exact);
+        }
+        for other in wanted.stand_ins() {
+            if let Some(document) = self.read_one(&other).await?.filter(|it| stands_in(wanted, it))
+            {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read_one(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
+        let read = self.kept.database.read(wanted.kind(), &wanted.key()).await;
+        read.map_err(|error| {
+            count(&self.metrics.database_errors);
+            Missing::Database(error)
+        })
+    }
+
+    /// Fetches and keeps; of many who want the same document one fetches. The fetch goes on when
+    /// who asked for it leaves.
+    async fn fetch(&self, wanted: &Wanted) -> Result<Option<Document>, UpstreamError> {
+        let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
+        let place = (wanted.kind(), wanted.key());
+        let rest = self.limits.retry_after;
+        if locked(&self.kept.failures).get(&place).is_some_and(|at| at.elapsed() < rest) {
+            return Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) });
+        }
+        let flight = {
+            let mut flights = locked(&self.kept.flights);
+            if flights.len() >= self.limits.fetches_waiting && !flights.contains_key(&place) {
+                return Err(UpstreamError::Busy);
+            }
+            Arc::clone(flights.entry(place.clone()).or_default())
+        };
+        let (way, wanted) = (self.clone(), wanted.clone());
+        let flying = tokio::spawn(async move {
+            let landed = flight.get_or_init(|| way.fly(&*upstream, &wanted)).await.clone();
+            way.landed(place, landed.is_err());
+            landed
+        });
+        flying.await.unwrap_or_else(|error| Err(UpstreamError::Failed(error.to_string())))
+    }
+
+    fn landed(&self, place: (Kind, String), failed: bool) {
+        locked(&self.kept.flights).remove(&place);
+        let mut failures = locked(&self.kept.failures);
+        let rest = self.limits.retry_after;
+        failures.retain(|_, at| at.elapsed() < rest);
+        if failed && failures.len() < self.limits.fetches_waiting {
+            failures.insert(place, Instant::now());
+        } else if !failed {
+            failures.remove(&place);
+        }
+    }
+
+    async fn fly(
+        &self,
+        upstream: &dyn Upstream,
+        wanted: &Wanted,
+    ) -> Result<Option<Document>, UpstreamError> {
+        let Ok(_place) = self.kept.fetches.acquire().await else { return Err(UpstreamError::Busy) };
+        let now = (self.clock)();
+        let fetching =
+            tokio::time::timeout(self.limits.answer_wait, upstream.fetch(wanted.clone(), now));
+        let fetched = match fetching.await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(UpstreamError::Failed("it took too long".into())),
+        };
+        let checked = fetched.and_then(|fetched| {
+            let Some(document) = fetched else { return Ok(None) };
+            edition::check(wanted, &document, now, self.limits.clock_skew_s)
+                .map_err(|error| UpstreamError::Unfit(error.to_string()))?;
+            Ok(Some(document))
+        });
+        match checked {
+            Ok(Some(document)) => {
+                count(&self.metrics.fetched);
+                self.keep(document).await
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                count(&self.metrics.fetches_failed);
+                Err(error)
+            }
+        }
+    }
+
+    async fn keep(&self, document: Document) -> Result<Option<Document>, UpstreamError> {
+        let (kind, key, got) = (document.kind.name(), document.key.clone(), document.dates);
+        match self.kept.database.write(document.clone()).await {
+            Ok(Written::Kept) => Ok(Some(document)),
+            Ok(Written::Older { kept }) => {
+                count(&self.metrics.rollbacks_refused);
+                tracing::warn!(kind, key, ?kept, ?got, "rollback refused: the vendor went back");
+                let error = format!("rollback: kept is {kept:?}, got {got:?}");
+                Err(UpstreamError::Unfit(error))
+            }
+            Err(error) => {
+                // It can be served though it cannot be kept; `find` compares it with what is kept.
+                count(&self.metrics.database_errors);
+                tracing::warn!(%error, kind, key, "cannot keep a fetched document");
+                Ok(Some(document))
+            }
+        }
+    }
+}
+
+/// Whether a document of another set answers: by number only the very number.
+pub(crate) fn stands_in(wanted: &Wanted, document: &Document) -> bool {
+    match wanted.set() {
+        Some(Set::Number(number)) => document.dates.number == u64::from(number),
+        _ => true,
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Maps of values that are whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

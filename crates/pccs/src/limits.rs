@@ -1,0 +1,66 @@
+use std::time::Duration;
+
+/// The bounds of every door of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once; more wait in the kernel's backlog.
+    pub connections: usize,
+    /// Streams at once on a connection of HTTP/2. A quote needs four documents.
+    pub streams: u32,
+    /// Longest head of a request. `encrypted_ppid` has 768 digits; PCS refuses heads over 16 KiB.
+    pub head_bytes: usize,
+    /// Most header fields in a request.
+    pub head_fields: usize,
+    /// Longest body; only `/simulate` reads one.
+    pub body_bytes: usize,
+    /// Longest wait for a request's head, and for the next request of a kept connection.
+    pub head_wait: Duration,
+    /// Longest wait for an answer from the database and the vendor together.
+    pub answer_wait: Duration,
+    /// Longest time in which a client takes no byte of an answer.
+    pub write_wait: Duration,
+    /// Longest life of a connection; after it, what runs ends and the client dials again. It bounds
+    /// what an idle HTTP/2 client can hold.
+    pub connection_age: Duration,
+    /// Longest drain after the service was asked to stop.
+    pub drain: Duration,
+    /// Fetches from vendors at once; AMD's service allows few.
+    pub fetches: usize,
+    /// Requests that may wait for a fetch; more get status 503.
+    pub fetches_waiting: usize,
+    /// After how many seconds a kept document is fetched anew while it is served.
+    pub refresh_after_s: u64,
+    /// How long a failed fetch is not tried again.
+    pub retry_after: Duration,
+    /// How often documents are looked through for those to fetch anew.
+    pub refresh_every: Duration,
+    /// Documents fetched anew in one such look.
+    pub refresh_batch: usize,
+    /// How many seconds a vendor's clock may be ahead of ours.
+    pub clock_skew_s: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            streams: 64,
+            head_bytes: 16 << 10,
+            head_fields: 64,
+            body_bytes: 4 << 10,
+            head_wait: Duration::from_secs(30),
+            answer_wait: Duration::from_secs(30),
+            write_wait: Duration::from_secs(30),
+            connection_age: Duration::from_secs(600),
+            drain: Duration::from_secs(10),
+            fetches: 8,
+            fetches_waiting: 256,
+            // Vendors re-issue daily at most; an hour bounds how late a revocation is seen.
+            refresh_after_s: 3600,
+            retry_after: Duration::from_secs(5),
+            refresh_every: Duration::from_secs(60),
+            refresh_batch: 64,
+            clock_skew_s: 300,
+        }
+    }
+}
