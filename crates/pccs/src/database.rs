@@ -140,6 +140,10 @@ impl Row {
     }
 }
 
+fn write_statement(kind: Kind) -> &'static str {
+    if kind.is_revocation_list() { schema::WRITE_LIST } else { schema::WRITE }
+}
+
 /// The migrations that a database of this version lacks, each with the version it leads to.
 fn missing(
     version: Option<i64>,

@@ -1,5 +1,9 @@
 //! What is kept and served: one document of one service.
 
+use confide_evidence::ParseError;
+
+use crate::{Wanted, edition, url_text};
+
 /// Which document of which service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -97,6 +101,11 @@ impl Kind {
         }
     }
 
+    /// Whether it lists what is revoked.
+    pub fn is_revocation_list(self) -> bool {
+        matches!(self, Kind::PckCrl | Kind::RootCrl | Kind::VcekCrl | Kind::VlekCrl)
+    }
+
     /// Whether the vendor issues it anew before it ends. Certificates of one chip stay.
     pub fn is_reissued(self) -> bool {
         !matches!(self, Kind::Vcek | Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain)
@@ -115,9 +124,17 @@ pub struct Dates {
 }
 
 impl Dates {
-    /// Whether this edition comes before `other`: serving it after that would be a rollback.
-    pub fn is_before(&self, other: &Dates) -> bool {
-        self.number < other.number || self.issued < other.issued
+    /// Whether this edition of a document comes before `other`: serving it after that would be a
+    /// rollback.
+    ///
+    /// A revocation list may fall back in neither number nor date (RFC 5280 section 5.2.3; Intel's
+    /// number stays at 1). A TCB recovery may have been signed on an earlier day than the last
+    /// edition of the one before it: the number decides, and the date within it.
+    pub fn is_before(&self, other: &Dates, kind: Kind) -> bool {
+        if kind.is_revocation_list() {
+            return self.number < other.number || self.issued < other.issued;
+        }
+        (self.number, self.issued) < (other.number, other.issued)
     }
 
     /// Whether the next edition is overdue at `now`.
@@ -142,4 +159,35 @@ pub struct Document {
     pub body: Vec<u8>,
     /// Unix seconds at which it was fetched, imported or made.
     pub fetched_at: u64,
+}
+
+impl Document {
+    /// What answers `wanted`: the body as [`Kind`] says, and its issuers in PEM where there are
+    /// any. Number and dates are read from the body.
+    ///
+    /// # Errors
+    /// [`ParseError`] where the body is not what its kind says.
+    pub fn new(
+        wanted: &Wanted,
+        chain: Option<&str>,
+        body: Vec<u8>,
+        fetched_at: u64,
+    ) -> Result<Self, ParseError> {
+        let kind = wanted.kind();
+        let field = kind.chain_header().zip(chain);
+        let headers = field.map(|(name, chain)| (name.into(), url_text::encode(chain)));
+        let dates = edition::dates(kind, &body)?;
+        let headers = headers.into_iter().collect();
+        Ok(Self { kind, key: wanted.key(), dates, headers, body, fetched_at })
+    }
+
+    /// What PCS answers with a signed document: the very bytes of `json` beside their signature.
+    pub fn signed_body(kind: Kind, json: &str, signature_hex: &str) -> Vec<u8> {
+        let name = match kind {
+            Kind::SgxTcb | Kind::TdxTcb => "tcbInfo",
+            Kind::SgxEvaluationNumbers | Kind::TdxEvaluationNumbers => "tcbEvaluationDataNumbers",
+            _ => "enclaveIdentity",
+        };
+        format!("{{\"{name}\":{json},\"signature\":\"{signature_hex}\"}}").into_bytes()
+    }
 }

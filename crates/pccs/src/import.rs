@@ -5,7 +5,7 @@ use confide_evidence::{
     tcb_info::TcbInfo,
 };
 
-use crate::{Document, Kind, Wanted, edition, request, url_text};
+use crate::{Document, Wanted, request};
 use request::{Ca, Encoding, Set};
 
 /// Why a file cannot be taken in.
@@ -44,58 +44,35 @@ pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError
 fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     let info = TcbInfo::parse(&collateral.tcb_info)?;
     let identity = QeIdentity::parse(&collateral.qe_identity)?;
-    let signed = |name: &str, text: &str, signature: &[u8]| {
-        format!("{{\"{name}\":{text},\"signature\":\"{}\"}}", hex::encode(signature)).into_bytes()
-    };
-    let tee = |tee| match tee {
-        confide_evidence::quote::Tee::Sgx => request::Tee::Sgx,
-        confide_evidence::quote::Tee::Tdx => request::Tee::Tdx,
+    let signed = |wanted: &Wanted, json: &str, signature: &[u8]| {
+        Document::signed_body(wanted.kind(), json, &hex::encode(signature))
     };
     let set = Set::Standard;
-    let parts = [
-        (
-            Wanted::Tcb { tee: tee(info.tee), fmspc: info.fmspc, set },
-            Some(collateral.tcb_info_issuer_chain.as_str()),
-            signed("tcbInfo", &collateral.tcb_info, &collateral.tcb_info_signature),
-        ),
-        (
-            Wanted::QeIdentity { tee: tee(identity.tee), set },
-            Some(collateral.qe_identity_issuer_chain.as_str()),
-            signed("enclaveIdentity", &collateral.qe_identity, &collateral.qe_identity_signature),
-        ),
-        (
-            Wanted::PckCrl {
-                ca: issuer(&collateral.pck_crl_issuer_chain)?,
-                encoding: Encoding::Der,
-            },
-            Some(collateral.pck_crl_issuer_chain.as_str()),
-            collateral.pck_crl.clone(),
-        ),
-        (Wanted::RootCrl { encoding: Encoding::Der }, None, collateral.root_ca_crl.clone()),
-    ];
-    let documents =
-        parts.into_iter().map(|(wanted, chain, body)| document(&wanted, chain, body, fetched_at));
+    let tcb = Wanted::Tcb { tee: tee(info.tee), fmspc: info.fmspc, set };
+    let tcb_body = signed(&tcb, &collateral.tcb_info, &collateral.tcb_info_signature);
+    let qe = Wanted::QeIdentity { tee: tee(identity.tee), set };
+    let qe_body = signed(&qe, &collateral.qe_identity, &collateral.qe_identity_signature);
+    let ca = issuer(&collateral.pck_crl_issuer_chain)?;
+    let pck_crl = Wanted::PckCrl { ca, encoding: Encoding::Der };
+    let root_crl = Wanted::RootCrl { encoding: Encoding::Der };
+    let chain = |chain: &String| Some(chain.clone());
+    let documents = [
+        (tcb, chain(&collateral.tcb_info_issuer_chain), tcb_body),
+        (qe, chain(&collateral.qe_identity_issuer_chain), qe_body),
+        (pck_crl, chain(&collateral.pck_crl_issuer_chain), collateral.pck_crl.clone()),
+        (root_crl, None, collateral.root_ca_crl.clone()),
+    ]
+    .into_iter()
+    .map(|(wanted, chain, body)| Document::new(&wanted, chain.as_deref(), body, fetched_at));
     Ok(documents.collect::<Result<_, _>>()?)
 }
 
-/// One document with its chain in PEM, as a service gave it.
-pub(crate) fn document(
-    wanted: &Wanted,
-    chain: Option<&str>,
-    body: Vec<u8>,
-    fetched_at: u64,
-) -> Result<Document, ParseError> {
-    let kind = wanted.kind();
-    let field = kind.chain_header().zip(chain);
-    let headers = field.map(|(name, chain)| (name.into(), url_text::encode(chain)));
-    Ok(Document {
-        kind,
-        key: wanted.key(),
-        dates: edition::dates(kind, &body)?,
-        headers: headers.into_iter().collect(),
-        body,
-        fetched_at,
-    })
+/// The document's own parser lets only Intel's two through.
+fn tee(tee: confide_evidence::quote::Tee) -> request::Tee {
+    match tee {
+        confide_evidence::quote::Tee::Tdx => request::Tee::Tdx,
+        _ => request::Tee::Sgx,
+    }
 }
 
 /// Which of Intel's CAs heads a chain, by the name that Intel gave it.
@@ -109,6 +86,6 @@ fn issuer(chain: &str) -> Result<Ca, ImportError> {
     } else if name.contains("Processor CA") {
         Ok(Ca::Processor)
     } else {
-        Err(ImportError::Issuer { got: confide_evidence::foreign_text(name).to_string() })
+        Err(ImportError::Issuer { got: confide_evidence::foreign_text(name) })
     }
 }

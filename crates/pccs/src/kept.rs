@@ -100,7 +100,7 @@ impl Way {
         }
         // What has ended is worth waiting for. The relying party judges the dates in any case.
         match self.fetch(wanted).await {
-            Ok(Some(newer)) if !newer.dates.is_before(&document.dates) => {
+            Ok(Some(newer)) if !newer.dates.is_before(&document.dates, document.kind) => {
                 let overdue = newer.dates.is_over(now);
                 let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
                 Ok(Found { document: newer, freshness })

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::{
@@ -13,34 +14,45 @@ use crate::{
 
 /// Makes the endorsements of a fake root. *Simulated*: they endorse nothing.
 pub trait Documents: Send + Sync + 'static {
-    /// All documents of an edition, as its vendor would issue them at `now` (unix seconds).
+    /// One document of an edition, as its vendor would issue it at `now` (unix seconds); `None` for
+    /// what this root does not endorse. Sets by number are looked for among the standard and the
+    /// early one, so only these have to be made.
     ///
     /// # Errors
     /// A text for the log.
-    fn documents(&self, edition: Edition, now: u64) -> Result<Vec<Document>, String>;
+    fn document(
+        &self,
+        wanted: &Wanted,
+        edition: Edition,
+        now: u64,
+    ) -> Result<Option<Document>, String>;
 }
 
 /// How long a simulated set is served before it is issued anew, in seconds.
 const REISSUE_AFTER_S: u64 = 86_400;
 
+/// Simulated documents held at once. Clients choose chip ids, and each has its certificate.
+const SHELF_MAX: usize = 1024;
+
 /// A simulated service.
 pub struct Simulation {
     documents: Arc<dyn Documents>,
     dice: Dice,
-    made: Mutex<Option<Made>>,
+    shelf: Mutex<Shelf>,
 }
 
-#[derive(Clone)]
-struct Made {
+/// What has been made of one edition, so that it stays the same from one request to the next.
+#[derive(Default)]
+struct Shelf {
     edition: Edition,
-    at: u64,
-    shelf: Arc<HashMap<(Kind, String), Document>>,
+    issued: u64,
+    made: HashMap<(Kind, String), Option<Document>>,
 }
 
 impl Simulation {
     /// Serves what `documents` makes, with these faults to begin with.
     pub fn new(documents: Arc<dyn Documents>, faults: Faults) -> Self {
-        Self { documents, dice: Dice::new(faults), made: Mutex::default() }
+        Self { documents, dice: Dice::new(faults), shelf: Mutex::default() }
     }
 
     /// The faults at present.
@@ -53,36 +65,41 @@ impl Simulation {
         self.dice.set(faults);
     }
 
-    pub(crate) fn next(&self) -> (std::time::Duration, Fate) {
+    pub(crate) fn next(&self) -> (Duration, Fate) {
         self.dice.next()
     }
 
-    /// `None` where the set has no such document. May sign; call it where that may take a while.
+    /// `None` where this root has no such document. May sign; call it where that may take a while.
     pub(crate) fn find(&self, wanted: &Wanted, now: u64) -> Result<Option<Document>, String> {
-        let shelf = self.shelf(now)?;
-        let on_shelf = |wanted: &Wanted| shelf.get(&(wanted.kind(), wanted.key()));
-        let exact = on_shelf(wanted).cloned();
-        let stand_in = || {
-            let others = wanted.stand_ins();
-            others.iter().filter_map(on_shelf).find(|document| stands_in(wanted, document)).cloned()
-        };
-        Ok(exact.or_else(stand_in))
+        let edition = self.dice.faults().edition;
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = (shelf.issued..shelf.issued.saturating_add(REISSUE_AFTER_S)).contains(&now);
+        if shelf.edition != edition || !holds {
+            *shelf = Shelf { edition, issued: now, made: HashMap::new() };
+        }
+        let exact = self.make(&mut shelf, wanted)?;
+        if exact.is_some() {
+            return Ok(exact);
+        }
+        for other in wanted.stand_ins() {
+            let found = self.make(&mut shelf, &other)?;
+            if let Some(document) = found.filter(|document| stands_in(wanted, document)) {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
     }
 
-    fn shelf(&self, now: u64) -> Result<Arc<HashMap<(Kind, String), Document>>, String> {
-        let edition = self.dice.faults().edition;
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |made: &&Made| {
-            made.edition == edition && (made.at..made.at + REISSUE_AFTER_S).contains(&now)
-        };
-        if let Some(made) = made.as_ref().filter(holds) {
-            return Ok(Arc::clone(&made.shelf));
+    fn make(&self, shelf: &mut Shelf, wanted: &Wanted) -> Result<Option<Document>, String> {
+        let place = (wanted.kind(), wanted.key());
+        if let Some(made) = shelf.made.get(&place) {
+            return Ok(made.clone());
         }
-        let documents = self.documents.documents(edition, now)?;
-        let shelf: HashMap<_, _> =
-            documents.into_iter().map(|it| ((it.kind, it.key.clone()), it)).collect();
-        let shelf = Arc::new(shelf);
-        *made = Some(Made { edition, at: now, shelf: Arc::clone(&shelf) });
-        Ok(shelf)
+        let document = self.documents.document(wanted, shelf.edition, shelf.issued)?;
+        if shelf.made.len() >= SHELF_MAX {
+            shelf.made.clear();
+        }
+        shelf.made.insert(place, document.clone());
+        Ok(document)
     }
 }

@@ -88,13 +88,14 @@ impl Database for Postgres {
     }
 
     fn write(&self, document: Document) -> Answering<'_, Written> {
+        let statement = super::write_statement(document.kind);
         let row = Row::new(document);
         Box::pin(in_time(async move {
             let client = self.client().await?;
             let Row { kind, key, number, issued, until, headers, body, fetched_at } = &row;
             let columns: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
                 [kind, key, number, issued, until, headers, body, fetched_at];
-            if client.execute(schema::WRITE, &columns).await? > 0 {
+            if client.execute(statement, &columns).await? > 0 {
                 return Ok(Written::Kept);
             }
             let row = client.query_one(schema::DATES, &[kind, key]).await?;

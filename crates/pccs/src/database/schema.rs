@@ -31,14 +31,24 @@ pub(super) const SET_VERSION: &str = "INSERT INTO confide_pccs_schema (version) 
 pub(super) const READ: &str = "SELECT kind, key, number, issued, until, headers, body, fetched_at \
      FROM documents WHERE kind = $1 AND key = $2";
 
-/// Changes nothing where an edition after this one is kept.
-pub(super) const WRITE: &str = "INSERT INTO documents \
+/// Changes nothing where an edition after this one is kept. For revocation lists neither number nor
+/// date may fall back.
+pub(super) const WRITE_LIST: &str = "INSERT INTO documents \
      (kind, key, number, issued, until, headers, body, fetched_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
      ON CONFLICT (kind, key) DO UPDATE SET number = excluded.number, issued = excluded.issued, \
      until = excluded.until, headers = excluded.headers, body = excluded.body, \
      fetched_at = excluded.fetched_at \
      WHERE documents.number <= excluded.number AND documents.issued <= excluded.issued";
+
+/// The same for all else: the number decides, and the date within it.
+pub(super) const WRITE: &str = "INSERT INTO documents \
+     (kind, key, number, issued, until, headers, body, fetched_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+     ON CONFLICT (kind, key) DO UPDATE SET number = excluded.number, issued = excluded.issued, \
+     until = excluded.until, headers = excluded.headers, body = excluded.body, \
+     fetched_at = excluded.fetched_at \
+     WHERE (documents.number, documents.issued) <= (excluded.number, excluded.issued)";
 
 pub(super) const DATES: &str =
     "SELECT number, issued, until FROM documents WHERE kind = $1 AND key = $2";

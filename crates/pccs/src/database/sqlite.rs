@@ -60,13 +60,14 @@ impl Database for Sqlite {
     }
 
     fn write(&self, document: Document) -> Answering<'_, Written> {
+        let statement = super::write_statement(document.kind);
         let row = Row::new(document);
         self.on_a_blocking_thread(move |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let Row { kind, key, number, issued, until, headers, body, fetched_at } = row;
             let changed = transaction
-                .prepare_cached(schema::WRITE)?
+                .prepare_cached(statement)?
                 .execute(params![kind, key, number, issued, until, headers, body, fetched_at])?;
             let written = if changed == 0 {
                 let kept = transaction.query_row(schema::DATES, params![kind, key], |row| {

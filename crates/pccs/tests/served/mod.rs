@@ -1,0 +1,152 @@
+//! A service on loopback, and a client for it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_pccs::{Document, Limits, Service, Source, import};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+/// When the simulated endorsements are issued, and the clock of the services.
+pub const ISSUED_AT: u64 = 1_780_272_000;
+
+pub fn clock() -> u64 {
+    ISSUED_AT + 60
+}
+
+pub fn options() -> Options {
+    let (seed, tee, mode) = ([7; 32], Tee::Tdx, Mode::Raw);
+    Options { seed, tee, debug: false, issued_at: ISSUED_AT, mode }
+}
+
+/// The collateral of an attester, with or without a fault.
+pub fn collateral(fault: Option<Fault>) -> Vec<u8> {
+    let attester = match fault {
+        Some(fault) => FakeAttester::with_fault(options(), fault),
+        None => FakeAttester::new(options()),
+    };
+    attester.unwrap().collateral_json().into_bytes()
+}
+
+pub fn documents(fault: Option<Fault>) -> Vec<Document> {
+    import(&collateral(fault), clock()).unwrap()
+}
+
+/// The simulated platform family.
+pub fn fmspc(documents: &[Document]) -> String {
+    let key = documents.iter().find_map(|document| document.key.strip_suffix("/standard"));
+    key.unwrap().to_owned()
+}
+
+pub struct Served {
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Result<(), confide_pccs::ServeError>>,
+}
+
+pub struct Got {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Got {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// Serves with short waits, so that tests of limits do not wait long.
+pub async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
+    let mut limits = Limits::default();
+    limits.drain = Duration::from_secs(5);
+    adjust(&mut limits);
+    let service = Service::new(confide_pccs::Options { source, limits, clock });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let serving = tokio::spawn(confide_pccs::serve(listener, Arc::new(service), async move {
+        let _ = stopped.await;
+    }));
+    Served { address, stop: Some(stop), serving }
+}
+
+impl Served {
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub async fn get(&self, path: &str) -> Got {
+        self.ask(Method::GET, path, &[], "").await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Got {
+        self.ask(Method::POST, path, &[], body).await.unwrap()
+    }
+
+    /// An error is a connection that broke, or a body that did not end.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Got, String> {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        self.ask_with(&client, method, path, fields, body).await
+    }
+
+    /// The same over HTTP/2, with prior knowledge.
+    pub async fn get_over_http2(&self, path: &str) -> Got {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        self.ask_with(&client, Method::GET, path, &[], "").await.unwrap()
+    }
+
+    async fn ask_with(
+        &self,
+        client: &Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>,
+        method: Method,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Got, String> {
+        let mut request = Request::builder().method(method).uri(self.url() + path);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        let response = client.request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Got { status: head.status, headers: head.headers, body })
+    }
+
+    /// Asks the service to stop, and waits until it has.
+    pub async fn stop(mut self) -> Result<(), confide_pccs::ServeError> {
+        let _ = self.stop.take().unwrap().send(());
+        self.serving.await.unwrap()
+    }
+}
+
+/// A folder of its own under the system's temporary one, removed at the end.
+pub struct Folder(pub std::path::PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let unique = format!("confide-pccs-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(unique);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
