@@ -46,7 +46,7 @@ const BODY_TD_1_5: usize = 3;
 const BODY_TD_1_5_EX: usize = 4;
 
 /// Which kind of trusted execution environment the evidence speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tee {
     /// An SGX enclave.
     Sgx,

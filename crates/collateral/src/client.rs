@@ -1,0 +1,237 @@
+//! Fetches single documents from the services that issue or cache them.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use crate::{
+    Base, CollateralError, Document, DocumentKey,
+    counts::Counters,
+    http::{Answer, Ask, Deadlines, Http},
+    kds,
+    limits::KDS_INTERVAL,
+    pcs::{self, Fault},
+    platform::identifier,
+    rim,
+};
+
+/// Intel's own service.
+const INTEL_HOST: &str = "api.trustedservices.intel.com";
+/// Where Intel publishes its root's revocations: its own service has no route for them.
+const INTEL_CERTIFICATES: &str = "https://certificates.trustedservices.intel.com";
+const INTEL_ROOT_CRL: &str = "/IntelSGXRootCA.der";
+const AMD_HOST: &str = "kdsintf.amd.com";
+
+/// Where documents come from; what is not named is not asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Services {
+    /// Intel PCS or any PCCS.
+    pub pcs: Option<Base>,
+    /// AMD KDS or a service with its routes.
+    pub kds: Option<Base>,
+    /// NVIDIA's RIM service.
+    pub rim: Option<Base>,
+    /// An OCSP responder.
+    pub ocsp: Option<Base>,
+    /// Root certificates for TLS (DER) beside the system's.
+    pub tls_roots: Vec<Vec<u8>>,
+    /// Least time between two VCEKs; without it [`KDS_INTERVAL`] for AMD's own service, else none.
+    pub kds_interval: Option<Duration>,
+    /// Longest time for one document, retries included; without it `REQUEST_DEADLINE`.
+    pub deadline: Option<Duration>,
+}
+
+impl Services {
+    /// The vendors' own services.
+    pub fn vendors() -> Result<Self, CollateralError> {
+        let base = |url: &str| Base::parse(url, false).map(Some);
+        Ok(Self {
+            pcs: base(&format!("https://{INTEL_HOST}"))?,
+            kds: base(&format!("https://{AMD_HOST}"))?,
+            rim: base("https://rim.attestation.nvidia.com")?,
+            ocsp: base("https://ocsp.ndis.nvidia.com")?,
+            ..Self::default()
+        })
+    }
+
+    /// One service that speaks for all vendors, such as `confide collateral serve`.
+    pub fn one(base: &Base) -> Self {
+        let base = Some(base.clone());
+        Self {
+            pcs: base.clone(),
+            kds: base.clone(),
+            rim: base.clone(),
+            ocsp: base,
+            ..Self::default()
+        }
+    }
+
+    /// The service that gives a document.
+    pub(crate) fn of(&self, key: &DocumentKey) -> Result<&Base, CollateralError> {
+        let base = match key {
+            DocumentKey::AmdKey(_) | DocumentKey::AmdChain { .. } | DocumentKey::AmdCrl { .. } => {
+                &self.kds
+            }
+            _ => &self.pcs,
+        };
+        base.as_ref().ok_or_else(|| CollateralError::NoService { subject: key.to_string() })
+    }
+
+    fn use_tls(&self) -> bool {
+        let bases = [&self.pcs, &self.kds, &self.rim, &self.ocsp];
+        bases.into_iter().flatten().any(Base::is_tls)
+    }
+}
+
+/// Fetches documents, each with deadlines, retries and single flight; it keeps nothing but the
+/// answers that came with an ETag.
+#[derive(Clone)]
+pub struct Client {
+    services: Arc<Services>,
+    http: Arc<Http>,
+}
+
+/// What a PCK certificate is asked for with.
+#[derive(Clone, Debug)]
+pub struct PckRequest {
+    /// The platform's identifier, encrypted for Intel.
+    pub encrypted_ppid: Vec<u8>,
+    /// Identifier of the quoting enclave.
+    pub qe_id: [u8; 16],
+    /// Raw CPUSVN.
+    pub cpu_svn: [u8; 16],
+    /// Version of the provisioning certification enclave.
+    pub pce_svn: u16,
+    /// The provisioning certification enclave.
+    pub pce_id: [u8; 2],
+}
+
+/// A PCK certificate and the issuers above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PckCertificate {
+    /// PEM: the PCK certificate, its CA, the root.
+    pub chain: String,
+}
+
+impl Client {
+    /// A client of these services. It works on the runtime that calls it.
+    pub fn new(services: Services) -> Result<Self, CollateralError> {
+        Self::counted(services, Arc::default())
+    }
+
+    pub(crate) fn counted(
+        services: Services,
+        counters: Arc<Counters>,
+    ) -> Result<Self, CollateralError> {
+        let mut deadlines = Deadlines::default();
+        if let Some(request) = services.deadline {
+            deadlines.request = request;
+        }
+        let http = Http::new(services.use_tls(), &services.tls_roots, deadlines, counters)?;
+        Ok(Self { services: Arc::new(services), http: Arc::new(http) })
+    }
+
+    /// Where documents come from.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The document as its service gives it now; `now` is kept as the time at which it came.
+    ///
+    /// It is read and compared with what was asked for. Signatures and dates are not judged.
+    pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
+        let base = self.services.of(key)?;
+        let address = match (pcs::path(key), kds::path(key)) {
+            (Some(_), _) if is_intel_root_crl(key, base) => {
+                Base::parse(INTEL_CERTIFICATES, false)?.join(INTEL_ROOT_CRL)?
+            }
+            (Some(path), _) | (_, Some(path)) => base.join(&path)?,
+            _ => return Err(CollateralError::NoService { subject: key.to_string() }),
+        };
+        let interval = match key {
+            DocumentKey::AmdKey(_) => self.kds_interval(base),
+            _ => Duration::ZERO,
+        };
+        let ask = Ask { subject: key.to_string(), body: None, interval };
+        let answer = self.http.ask(&address, ask).await?;
+        let read = match pcs::path(key) {
+            Some(_) => pcs::read(key, &answer),
+            None => kds::read(key, &answer.body),
+        };
+        let document = read.map_err(|fault| unreadable(key.to_string(), &answer, fault))?;
+        Ok(Document { service: base.url(), fetched_at: now, ..document })
+    }
+
+    /// A PCK certificate, for quotes that come without one.
+    pub async fn pck_certificate(
+        &self,
+        request: &PckRequest,
+    ) -> Result<PckCertificate, CollateralError> {
+        let subject = "PCK certificate".to_owned();
+        let base = self.services.pcs.as_ref();
+        let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
+        let address = base.join(&format!(
+            "/sgx/certification/v4/pckcert?qeid={}&encrypted_ppid={}&cpusvn={}&pcesvn={}&pceid={}",
+            hex::encode_upper(request.qe_id),
+            hex::encode_upper(&request.encrypted_ppid),
+            hex::encode_upper(request.cpu_svn),
+            hex::encode_upper(request.pce_svn.to_le_bytes()),
+            hex::encode_upper(request.pce_id),
+        ))?;
+        let ask = Ask { subject: subject.clone(), body: None, interval: Duration::ZERO };
+        let answer = self.http.ask(&address, ask).await?;
+        let read = || {
+            let issuers = pcs::issuer_chain(&answer.headers, pcs::PCK_CHAIN)?;
+            let leaf = std::str::from_utf8(&answer.body).map_err(pcs::shape)?;
+            let chain = format!("{}\n{issuers}", leaf.trim_end());
+            let certificates = confide_evidence::pem::decode_chain("PCK chain", chain.as_bytes());
+            certificates.map_err(pcs::shape)?;
+            Ok(PckCertificate { chain })
+        };
+        read().map_err(|fault| unreadable(subject, &answer, fault))
+    }
+
+    /// A reference integrity manifest of NVIDIA's, by its identifier: XML, signed in itself.
+    pub async fn rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
+        let subject = format!("RIM {}", identifier(id)?);
+        let base = self.services.rim.as_ref();
+        let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
+        let address = base.join(&format!("/v1/rim/{id}"))?;
+        let ask = Ask { subject: subject.clone(), body: None, interval: Duration::ZERO };
+        let answer = self.http.ask(&address, ask).await?;
+        rim::read(id, &answer.body)
+            .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))
+    }
+
+    /// An OCSP answer (DER) to a request (DER); its signature is the verifier's to check.
+    pub async fn ocsp(&self, request: Vec<u8>) -> Result<Vec<u8>, CollateralError> {
+        let subject = "OCSP answer".to_owned();
+        let base = self.services.ocsp.as_ref();
+        let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
+        let body = Some(("application/ocsp-request", Bytes::from(request)));
+        let ask = Ask { subject: subject.clone(), body, interval: Duration::ZERO };
+        let answer = self.http.ask(&base.join("/")?, ask).await?;
+        rim::check_ocsp(&answer.body)
+            .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))?;
+        Ok(answer.body.to_vec())
+    }
+
+    fn kds_interval(&self, base: &Base) -> Duration {
+        let own = if base.host() == AMD_HOST { KDS_INTERVAL } else { Duration::ZERO };
+        self.services.kds_interval.unwrap_or(own)
+    }
+}
+
+fn is_intel_root_crl(key: &DocumentKey, base: &Base) -> bool {
+    *key == DocumentKey::IntelRootCrl && base.host() == INTEL_HOST
+}
+
+fn unreadable(subject: String, answer: &Answer, fault: Fault) -> CollateralError {
+    match fault {
+        Fault::Shape(reason) => {
+            let reason = confide_evidence::foreign_text(&reason);
+            CollateralError::Answer { subject, url: answer.url.clone(), reason }
+        }
+        Fault::Foreign { wanted, got } => CollateralError::Foreign { subject, wanted, got },
+    }
+}

@@ -1,0 +1,321 @@
+//! One signed document: what it is, when it holds, how it is numbered.
+
+use std::{fmt, str::FromStr};
+
+use confide_evidence::quote::Tee;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{AmdKey, Ca, CollateralError, Product, Signer, platform::identifier};
+
+/// Which of Intel's TCB recoveries documents are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evaluation {
+    /// The one that Intel enforces now.
+    #[default]
+    Standard,
+    /// The newest that is published.
+    Early,
+    /// One by its number.
+    Number(u32),
+}
+
+/// The name of a document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DocumentKey {
+    /// Revocations by Intel's root.
+    IntelRootCrl,
+    /// Revocations by one of Intel's CAs for PCK certificates.
+    IntelPckCrl(Ca),
+    /// Security versions of a processor family.
+    TcbInfo {
+        /// SGX or TDX.
+        tee: Tee,
+        /// The family.
+        fmspc: [u8; 6],
+        /// Which TCB recovery.
+        evaluation: Evaluation,
+    },
+    /// What the quoting enclave must be.
+    QeIdentity {
+        /// SGX or TDX.
+        tee: Tee,
+        /// Which TCB recovery.
+        evaluation: Evaluation,
+    },
+    /// A VCEK or VLEK certificate.
+    AmdKey(AmdKey),
+    /// The certificates above it: ASK or ASVK, then ARK.
+    AmdChain {
+        /// The product line.
+        product: Product,
+        /// ASVK instead of ASK.
+        vlek: bool,
+    },
+    /// Revocations by AMD's root.
+    AmdCrl {
+        /// The product line.
+        product: Product,
+        /// The list that goes with VLEKs.
+        vlek: bool,
+    },
+}
+
+/// A document with what was read from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its name.
+    pub key: DocumentKey,
+    /// The service that it came from.
+    pub service: String,
+    /// JSON, DER or PEM, exactly as signed.
+    pub content: Vec<u8>,
+    /// PEM of the issuers, signer first; empty where the format has none.
+    pub chain: String,
+    /// Signature in hex: r, then s; empty where the content holds it.
+    pub signature: String,
+    /// Unix seconds from which it holds.
+    pub issued: u64,
+    /// The last Unix second at which it holds.
+    pub until: u64,
+    /// CRL number or TCB evaluation data number; 0 where there is none.
+    pub number: u64,
+    /// Unix seconds of the clock when it came.
+    pub fetched_at: u64,
+}
+
+/// How new a document is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rank {
+    pub(crate) number: u64,
+    pub(crate) issued: u64,
+}
+
+impl Document {
+    pub(crate) fn holds_at(&self, now: u64) -> bool {
+        (self.issued..=self.until).contains(&now)
+    }
+
+    pub(crate) fn rank(&self) -> Rank {
+        Rank { number: self.number, issued: self.issued }
+    }
+
+    /// SHA-256 of the root that it names, where it names one.
+    pub(crate) fn root(&self) -> Option<[u8; 32]> {
+        let chain = match &self.key {
+            DocumentKey::AmdChain { .. } => &self.content[..],
+            _ => self.chain.as_bytes(),
+        };
+        let chain = confide_evidence::pem::decode_chain("issuer chain", chain).ok()?;
+        Some(Sha256::digest(chain.last()?).into())
+    }
+
+    /// The bytes of a file in the store.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(&Wire {
+            name: self.key.to_string(),
+            service: self.service.clone(),
+            content: hex::encode(&self.content),
+            chain: self.chain.clone(),
+            signature: self.signature.clone(),
+            issued: self.issued,
+            until: self.until,
+            number: self.number,
+            fetched_at: self.fetched_at,
+        })
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let wire: Wire = serde_json::from_slice(bytes).ok()?;
+        Some(Self {
+            key: wire.name.parse().ok()?,
+            service: wire.service,
+            content: hex::decode(wire.content).ok()?,
+            chain: wire.chain,
+            signature: wire.signature,
+            issued: wire.issued,
+            until: wire.until,
+            number: wire.number,
+            fetched_at: wire.fetched_at,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    name: String,
+    service: String,
+    content: String,
+    chain: String,
+    signature: String,
+    issued: u64,
+    until: u64,
+    number: u64,
+    fetched_at: u64,
+}
+
+impl DocumentKey {
+    /// Whether an older one may be told from a newer one: everything but AMD's certificates, which
+    /// stay the same.
+    pub(crate) fn is_ranked(&self) -> bool {
+        !matches!(self, Self::AmdKey(_) | Self::AmdChain { .. })
+    }
+
+    /// Whether `got` is older than `seen`.
+    ///
+    /// A CRL must fall back in neither number nor date (RFC 5280 section 5.2.3; Intel's number
+    /// stays 1). Of TCB documents a new recovery may have been signed on an earlier day than the
+    /// last one: the number decides, and the date within it.
+    pub(crate) fn is_older(&self, got: Rank, seen: Rank) -> bool {
+        match self {
+            Self::TcbInfo { .. } | Self::QeIdentity { .. } => {
+                (got.number, got.issued) < (seen.number, seen.issued)
+            }
+            _ => got.number < seen.number || got.issued < seen.issued,
+        }
+    }
+}
+
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standard => f.write_str("standard"),
+            Self::Early => f.write_str("early"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Evaluation {
+    type Err = CollateralError;
+
+    fn from_str(text: &str) -> Result<Self, CollateralError> {
+        match text {
+            "standard" => Ok(Self::Standard),
+            "early" => Ok(Self::Early),
+            number => number.parse().map(Self::Number).map_err(|_| CollateralError::Platform {
+                wanted: "standard, early or a TCB evaluation data number",
+                got: confide_evidence::foreign_text(text),
+            }),
+        }
+    }
+}
+
+/// The name is also that of a file: lower case, digits and dashes, and dots in identifiers.
+impl fmt::Display for DocumentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IntelRootCrl => f.write_str("intel-root-crl"),
+            Self::IntelPckCrl(ca) => write!(f, "intel-pck-crl-{}", ca.as_str()),
+            Self::TcbInfo { tee, fmspc, evaluation } => {
+                write!(f, "intel-tcb-info-{}-{}-{evaluation}", tee_name(*tee), hex::encode(fmspc))
+            }
+            Self::QeIdentity { tee, evaluation } => {
+                write!(f, "intel-qe-identity-{}-{evaluation}", tee_name(*tee))
+            }
+            Self::AmdKey(AmdKey { product, signer, tcb }) => {
+                let (product, tcb) = (product_name(*product), hex::encode(tcb));
+                match signer {
+                    Signer::Vcek(chip) => {
+                        write!(f, "amd-vcek-{product}-{}-{tcb}", hex::encode(chip))
+                    }
+                    Signer::Vlek(provider) => write!(f, "amd-vlek-{product}-{provider}-{tcb}"),
+                }
+            }
+            Self::AmdChain { product, vlek } => {
+                write!(f, "amd-chain-{}-{}", kind_name(*vlek), product_name(*product))
+            }
+            Self::AmdCrl { product, vlek } => {
+                write!(f, "amd-crl-{}-{}", kind_name(*vlek), product_name(*product))
+            }
+        }
+    }
+}
+
+impl FromStr for DocumentKey {
+    type Err = CollateralError;
+
+    fn from_str(text: &str) -> Result<Self, CollateralError> {
+        let got = || CollateralError::Name { got: confide_evidence::foreign_text(text) };
+        let parts: Vec<&str> = text.split('-').collect();
+        let key = match parts.as_slice() {
+            ["intel", "root", "crl"] => Self::IntelRootCrl,
+            ["intel", "pck", "crl", ca] => Self::IntelPckCrl(ca.parse()?),
+            ["intel", "tcb", "info", tee, fmspc, evaluation] => Self::TcbInfo {
+                tee: tee_of(tee).ok_or_else(got)?,
+                fmspc: bytes(fmspc).ok_or_else(got)?,
+                evaluation: evaluation.parse()?,
+            },
+            ["intel", "qe", "identity", tee, evaluation] => Self::QeIdentity {
+                tee: tee_of(tee).ok_or_else(got)?,
+                evaluation: evaluation.parse()?,
+            },
+            ["amd", "vcek", product, chip, tcb] => Self::AmdKey(AmdKey {
+                product: product.parse()?,
+                signer: Signer::Vcek(chip_of(chip).ok_or_else(got)?),
+                tcb: bytes(tcb).ok_or_else(got)?,
+            }),
+            ["amd", "vlek", product, provider, tcb] => Self::AmdKey(AmdKey {
+                product: product.parse()?,
+                signer: Signer::Vlek(identifier(provider)?.to_owned()),
+                tcb: bytes(tcb).ok_or_else(got)?,
+            }),
+            ["amd", "chain", kind, product] => {
+                Self::AmdChain { product: product.parse()?, vlek: vlek_of(kind).ok_or_else(got)? }
+            }
+            ["amd", "crl", kind, product] => {
+                Self::AmdCrl { product: product.parse()?, vlek: vlek_of(kind).ok_or_else(got)? }
+            }
+            _ => return Err(got()),
+        };
+        // One spelling for each: a name is a file.
+        if key.to_string() == text { Ok(key) } else { Err(got()) }
+    }
+}
+
+fn tee_name(tee: Tee) -> &'static str {
+    match tee {
+        Tee::Sgx => "sgx",
+        Tee::Tdx => "tdx",
+    }
+}
+
+fn tee_of(text: &str) -> Option<Tee> {
+    match text {
+        "sgx" => Some(Tee::Sgx),
+        "tdx" => Some(Tee::Tdx),
+        _ => None,
+    }
+}
+
+fn product_name(product: Product) -> &'static str {
+    match product {
+        Product::Milan => "milan",
+        Product::Genoa => "genoa",
+        Product::Turin => "turin",
+    }
+}
+
+fn kind_name(vlek: bool) -> &'static str {
+    if vlek { "vlek" } else { "vcek" }
+}
+
+fn vlek_of(text: &str) -> Option<bool> {
+    match text {
+        "vcek" => Some(false),
+        "vlek" => Some(true),
+        _ => None,
+    }
+}
+
+fn chip_of(text: &str) -> Option<Vec<u8>> {
+    hex::decode(text).ok().filter(|chip| matches!(chip.len(), 8 | 64))
+}
+
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,135 @@
+//! AMD's Key Distribution Service.
+
+use confide_evidence::{crl::CrlDates, pem::decode_chain};
+
+use crate::{
+    AmdKey, Document, DocumentKey, Product, Signer,
+    pcs::{Fault, shape},
+};
+
+/// Path and query below the base, of AMD's documents.
+pub(crate) fn path(key: &DocumentKey) -> Option<String> {
+    let kind = |vlek: bool| if vlek { "vlek" } else { "vcek" };
+    Some(match key {
+        DocumentKey::AmdKey(key) => {
+            let (product, spl) = (key.product.as_str(), security_versions(key));
+            match &key.signer {
+                Signer::Vcek(chip) => format!("/vcek/v1/{product}/{}?{spl}", hex::encode(chip)),
+                Signer::Vlek(provider) => format!("/vlek/v1/{product}/{provider}?{spl}"),
+            }
+        }
+        DocumentKey::AmdChain { product, vlek } => {
+            format!("/{}/v1/{}/cert_chain", kind(*vlek), product.as_str())
+        }
+        DocumentKey::AmdCrl { product, vlek } => {
+            format!("/{}/v1/{}/crl", kind(*vlek), product.as_str())
+        }
+        _ => return None,
+    })
+}
+
+/// AMD 56860, table 3 (TCB_VERSION), and table 4 for Turin, which begins with the FMC.
+fn security_versions(key: &AmdKey) -> String {
+    let tcb = &key.tcb;
+    match key.product {
+        Product::Milan | Product::Genoa => {
+            format!("blSPL={}&teeSPL={}&snpSPL={}&ucodeSPL={}", tcb[0], tcb[1], tcb[6], tcb[7])
+        }
+        Product::Turin => format!(
+            "fmcSPL={}&blSPL={}&teeSPL={}&snpSPL={}&ucodeSPL={}",
+            tcb[0], tcb[1], tcb[2], tcb[3], tcb[7]
+        ),
+    }
+}
+
+/// Reads one of AMD's documents; the error says what it is not. For fuzzing.
+pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
+    read(key, body).map_err(|fault| format!("{fault:?}"))
+}
+
+pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
+    let (issued, until, number) = match key {
+        DocumentKey::AmdKey(_) => {
+            let length = der_length(body).ok_or_else(|| shape("no DER certificate"))?;
+            if length != body.len() {
+                return Err(shape("bytes after the certificate"));
+            }
+            // Its dates are read, and its contents compared with the report, at appraisal.
+            (0, u64::MAX, 0)
+        }
+        DocumentKey::AmdChain { .. } => {
+            let chain = decode_chain("AMD chain", body).map_err(shape)?;
+            if chain.len() != 2 {
+                return Err(shape("wanted two certificates, ASK or ASVK and ARK"));
+            }
+            (0, u64::MAX, 0)
+        }
+        DocumentKey::AmdCrl { .. } => {
+            let dates = CrlDates::parse("revocation list", body).map_err(shape)?;
+            (dates.this_update, dates.next_update.saturating_sub(1), dates.number)
+        }
+        _ => return Err(shape("none of AMD's")),
+    };
+    Ok(Document {
+        key: key.clone(),
+        service: String::new(),
+        content: body.to_vec(),
+        chain: String::new(),
+        signature: String::new(),
+        issued,
+        until,
+        number,
+        fetched_at: 0,
+    })
+}
+
+/// The whole length of the DER SEQUENCE that `bytes` begins with.
+pub(crate) fn der_length(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0x30, short @ 0..=0x7f, ..] => Some(2 + usize::from(*short)),
+        [0x30, 0x81, length @ 0x80..=0xff, ..] => Some(3 + usize::from(*length)),
+        [0x30, 0x82, high @ 1..=0xff, low, ..] => {
+            Some(4 + usize::from(u16::from_be_bytes([*high, *low])))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_vcek_names_chip_and_versions_as_its_product_orders_them() {
+        let key = |product| {
+            DocumentKey::AmdKey(AmdKey {
+                product,
+                signer: Signer::Vcek(vec![0xab; 8]),
+                tcb: [1, 2, 3, 4, 5, 6, 7, 8],
+            })
+        };
+        let (milan, turin) = (path(&key(Product::Milan)), path(&key(Product::Turin)));
+        assert_eq!(
+            milan.unwrap(),
+            "/vcek/v1/Milan/abababababababab?blSPL=1&teeSPL=2&snpSPL=7&ucodeSPL=8"
+        );
+        assert_eq!(
+            turin.unwrap(),
+            "/vcek/v1/Turin/abababababababab?fmcSPL=1&blSPL=2&teeSPL=3&snpSPL=4&ucodeSPL=8"
+        );
+    }
+
+    #[test]
+    fn a_page_in_place_of_a_certificate_is_refused() {
+        let key = DocumentKey::AmdChain { product: Product::Milan, vlek: false };
+        assert!(read(&key, b"<html>sign in to the network</html>").is_err());
+        let key = DocumentKey::AmdKey(AmdKey {
+            product: Product::Milan,
+            signer: Signer::Vcek(vec![0; 64]),
+            tcb: [0; 8],
+        });
+        assert!(read(&key, b"<html>").is_err());
+        assert!(read(&key, &[0x30, 2, 5, 0]).is_ok());
+        assert!(read(&key, &[0x30, 2, 5, 0, 0]).is_err());
+    }
+}

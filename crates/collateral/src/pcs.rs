@@ -1,0 +1,305 @@
+//! Intel's Provisioning Certification Service, version 4, and any PCCS that speaks like it.
+
+use confide_evidence::{
+    crl::CrlDates, foreign_text, pem::decode_chain, qe_identity::QeIdentity, quote::Tee,
+    tcb_info::TcbInfo,
+};
+use http::HeaderMap;
+use serde::de::IgnoredAny;
+
+use crate::{Ca, Document, DocumentKey, Evaluation, http::Answer};
+
+/// The headers that hold the issuers; Intel renamed the first one between versions.
+const TCB_INFO_CHAIN: &[&str] = &["TCB-Info-Issuer-Chain", "SGX-TCB-Info-Issuer-Chain"];
+const QE_IDENTITY_CHAIN: &[&str] = &["SGX-Enclave-Identity-Issuer-Chain"];
+const PCK_CRL_CHAIN: &[&str] = &["SGX-PCK-CRL-Issuer-Chain"];
+pub(crate) const PCK_CHAIN: &[&str] = &["SGX-PCK-Certificate-Issuer-Chain"];
+
+/// Path and query below the base, of Intel's documents.
+pub(crate) fn path(key: &DocumentKey) -> Option<String> {
+    let tee = |tee: Tee| if tee == Tee::Sgx { "sgx" } else { "tdx" };
+    Some(match key {
+        DocumentKey::IntelRootCrl => "/sgx/certification/v4/rootcacrl".to_owned(),
+        DocumentKey::IntelPckCrl(ca) => {
+            format!("/sgx/certification/v4/pckcrl?ca={}&encoding=der", ca.as_str())
+        }
+        DocumentKey::TcbInfo { tee: of, fmspc, evaluation } => {
+            let (tee, fmspc) = (tee(*of), hex::encode_upper(fmspc));
+            format!("/{tee}/certification/v4/tcb?fmspc={fmspc}&{}", selector(*evaluation))
+        }
+        DocumentKey::QeIdentity { tee: of, evaluation } => {
+            format!("/{}/certification/v4/qe/identity?{}", tee(*of), selector(*evaluation))
+        }
+        _ => return None,
+    })
+}
+
+fn selector(evaluation: Evaluation) -> String {
+    match evaluation {
+        Evaluation::Number(number) => format!("tcbEvaluationDataNumber={number}"),
+        other => format!("update={other}"),
+    }
+}
+
+/// Reads one of Intel's documents; the error is what the answer is not.
+pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault> {
+    match key {
+        DocumentKey::IntelRootCrl => crl(key, answer, String::new()),
+        DocumentKey::IntelPckCrl(ca) => {
+            let chain = issuer_chain(&answer.headers, PCK_CRL_CHAIN)?;
+            let document = crl(key, answer, chain)?;
+            check_issuer(*ca, &document.content)?;
+            Ok(document)
+        }
+        DocumentKey::TcbInfo { tee, fmspc, evaluation } => {
+            let signed = split_signed(&answer.body, "tcbInfo").map_err(Fault::Shape)?;
+            let info = TcbInfo::parse(signed.document).map_err(shape)?;
+            let (wanted, got) = ((*tee, *fmspc), (info.tee, info.fmspc));
+            if wanted != got {
+                return Err(Fault::foreign(
+                    format!("{} {}", wanted.0.as_str(), hex::encode(wanted.1)),
+                    format!("{} {}", got.0.as_str(), hex::encode(got.1)),
+                ));
+            }
+            let number = info.tcb_evaluation_data_number;
+            check_number(*evaluation, number)?;
+            let chain = issuer_chain(&answer.headers, TCB_INFO_CHAIN)?;
+            let times = (info.issue_date, info.next_update, u64::from(number));
+            Ok(document(key, signed, chain, times))
+        }
+        DocumentKey::QeIdentity { tee, evaluation } => {
+            let signed = split_signed(&answer.body, "enclaveIdentity").map_err(Fault::Shape)?;
+            let identity = QeIdentity::parse(signed.document).map_err(shape)?;
+            if identity.tee != *tee {
+                return Err(Fault::foreign(tee.as_str().into(), identity.tee.as_str().into()));
+            }
+            let number = identity.tcb_evaluation_data_number;
+            check_number(*evaluation, number)?;
+            let chain = issuer_chain(&answer.headers, QE_IDENTITY_CHAIN)?;
+            let times = (identity.issue_date, identity.next_update, u64::from(number));
+            Ok(document(key, signed, chain, times))
+        }
+        _ => Err(Fault::Shape("none of Intel's".into())),
+    }
+}
+
+/// What is wrong with an answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// It cannot be read.
+    Shape(String),
+    /// It speaks of something else than was asked for.
+    Foreign { wanted: String, got: String },
+}
+
+impl Fault {
+    pub(crate) fn foreign(wanted: String, got: String) -> Self {
+        Self::Foreign { wanted, got }
+    }
+}
+
+/// A signed JSON document and its signature, as they stand in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signed<'a> {
+    /// The document: exactly the bytes that were signed.
+    pub document: &'a str,
+    /// Its signature: 128 hexadecimal digits.
+    pub signature: &'a str,
+}
+
+/// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document anew: the signature
+/// covers its bytes.
+pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String> {
+    let text = std::str::from_utf8(body).map_err(|_| "text that is not UTF-8".to_owned())?;
+    let mut rest = text.trim_ascii().strip_prefix('{').ok_or("no JSON object")?;
+    let (mut document, mut signature) = (None, None);
+    loop {
+        let (key, after) = value(rest)?;
+        let after = after.trim_ascii_start().strip_prefix(':').ok_or("a key without a value")?;
+        let (value, after) = value(after)?;
+        let slot = match key.strip_prefix('"').and_then(|key| key.strip_suffix('"')) {
+            Some("signature") => &mut signature,
+            Some(key) if key == name => &mut document,
+            _ => return Err(format!("a key other than {name} and signature")),
+        };
+        if slot.replace(value).is_some() {
+            return Err("the same key twice".into());
+        }
+        match after.trim_ascii_start().as_bytes() {
+            [b'}'] => break,
+            [b',', ..] => rest = &after.trim_ascii_start()[1..],
+            _ => return Err("something after a value".into()),
+        }
+    }
+    let document = document.filter(|text| text.starts_with('{')).ok_or("no document")?;
+    let signature = signature.and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+    let signature = signature.ok_or("no signature")?;
+    if signature.len() != 128 || !signature.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err("a signature that is not 128 hexadecimal digits".into());
+    }
+    Ok(Signed { document, signature })
+}
+
+/// The text of the next JSON value and what follows it.
+fn value(text: &str) -> Result<(&str, &str), String> {
+    let text = text.trim_ascii_start();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match values.next() {
+        Some(Ok(_)) => Ok(text.split_at(values.byte_offset())),
+        Some(Err(error)) => Err(foreign_text(&error.to_string())),
+        None => Err("an end inside the object".into()),
+    }
+}
+
+/// The issuers from a header: PEM, percent-encoded.
+pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String, Fault> {
+    let missing = || Fault::Shape(format!("no header {}", names[0]));
+    let value = names.iter().find_map(|name| headers.get(*name)).ok_or_else(missing)?;
+    let decoded = percent_decode(value.as_bytes())
+        .ok_or_else(|| Fault::Shape(format!("header {}: not percent-encoded", names[0])))?;
+    let chain = decode_chain("issuer chain", decoded.as_bytes()).map_err(shape)?;
+    if chain.len() < 2 {
+        return Err(Fault::Shape(format!("header {}: wanted signer and root", names[0])));
+    }
+    Ok(decoded)
+}
+
+/// RFC 3986 section 2.1. A plus sign stays one: base64 has it.
+fn percent_decode(text: &[u8]) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let mut byte = [0];
+                hex::decode_to_slice([*high, *low], &mut byte).ok()?;
+                decoded.push(byte[0]);
+                rest = after;
+            }
+            (b'%', _) => return None,
+            _ => {
+                decoded.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// Intel gives DER, a PCCS may give it in hex.
+fn crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, Fault> {
+    let content = match answer.body.first() {
+        Some(0x30) if !answer.body.iter().all(u8::is_ascii_hexdigit) => answer.body.to_vec(),
+        _ => hex::decode(answer.body.trim_ascii())
+            .map_err(|_| Fault::Shape("neither DER nor hexadecimal".into()))?,
+    };
+    let dates = CrlDates::parse("revocation list", &content).map_err(shape)?;
+    Ok(Document {
+        key: key.clone(),
+        service: String::new(),
+        issued: dates.this_update,
+        // A list ends before its nextUpdate.
+        until: dates.next_update.saturating_sub(1),
+        number: dates.number,
+        content,
+        chain,
+        signature: String::new(),
+        fetched_at: 0,
+    })
+}
+
+fn check_issuer(ca: Ca, list: &[u8]) -> Result<(), Fault> {
+    let dates = CrlDates::parse("revocation list", list).map_err(shape)?;
+    let wanted: &[u8] = match ca {
+        Ca::Platform => b"PCK Platform CA",
+        Ca::Processor => b"PCK Processor CA",
+    };
+    match dates.issuer.windows(wanted.len()).any(|part| part == wanted) {
+        true => Ok(()),
+        false => Err(Fault::foreign(String::from_utf8_lossy(wanted).into(), "another CA".into())),
+    }
+}
+
+fn check_number(evaluation: Evaluation, got: u32) -> Result<(), Fault> {
+    match evaluation {
+        Evaluation::Number(wanted) if wanted != got => {
+            Err(Fault::foreign(format!("TCB recovery {wanted}"), got.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn document(
+    key: &DocumentKey,
+    signed: Signed<'_>,
+    chain: String,
+    (issued, until, number): (u64, u64, u64),
+) -> Document {
+    Document {
+        key: key.clone(),
+        service: String::new(),
+        content: signed.document.as_bytes().to_vec(),
+        chain,
+        signature: signed.signature.to_owned(),
+        issued,
+        until,
+        number,
+        fetched_at: 0,
+    }
+}
+
+pub(crate) fn shape(error: impl ToString) -> Fault {
+    Fault::Shape(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(document: &str, signature: &str) -> String {
+        format!("{{\"tcbInfo\":{document},\"signature\":\"{signature}\"}}")
+    }
+
+    #[test]
+    fn a_document_keeps_its_very_bytes() {
+        let document = "{ \"a\" : [1 ,2.50, \"}\\\"\"],\n\"b\":{} }";
+        let signature = "0a".repeat(64);
+        let body = answer(document, &signature);
+        let signed = split_signed(body.as_bytes(), "tcbInfo").unwrap();
+        assert_eq!((signed.document, signed.signature), (document, &*signature));
+        let spaced =
+            format!("\n {{ \"signature\" : \"{signature}\" , \"tcbInfo\" : {document} }} ");
+        assert_eq!(split_signed(spaced.as_bytes(), "tcbInfo").unwrap(), signed);
+    }
+
+    #[test]
+    fn answers_of_another_shape_are_refused() {
+        let good = "0a".repeat(64);
+        let object = answer("{}", &good);
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "{\"tcbInfo\":{}}",
+            &answer("[]", &good),
+            &answer("{}", "0a"),
+            &answer("{}", &"zz".repeat(64)),
+            &answer("{", &good),
+            &format!("{object}x"),
+            &object.replace('}', ",\"tcbInfo\":{}}"),
+            &object.replace("tcbInfo", "enclaveIdentity"),
+            &object.replace("\"signature\"", "\"signatur\\u0065\""),
+            &object[..object.len() - 1],
+        ] {
+            assert!(split_signed(bad.as_bytes(), "tcbInfo").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percent_signs_need_two_digits_and_a_plus_stays() {
+        assert_eq!(percent_decode(b"a%20b+c%0A").as_deref(), Some("a b+c\n"));
+        assert_eq!(percent_decode(b"%2"), None);
+        assert_eq!(percent_decode(b"%zz"), None);
+        assert_eq!(percent_decode(b"%ff"), None);
+    }
+}

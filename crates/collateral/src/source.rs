@@ -1,0 +1,169 @@
+//! What a program holds: endorsements at hand, and a thread that keeps them so.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    Client, CollateralError, Counts, Endorsed, Evaluation, Platform, Services, Store, cache::Cache,
+    counts::Counters, flights::landed,
+};
+
+/// Gives Unix seconds.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The program's own judgement of a set (platform, JSON, now) before it is kept: that its
+/// signatures hold under the roots that the program trusts. The error is said in the log.
+pub type Check = Arc<dyn Fn(&Platform, &[u8], u64) -> Result<(), String> + Send + Sync>;
+
+/// How endorsements are fetched and kept.
+pub struct Options {
+    /// Where they come from.
+    pub services: Services,
+    /// Where they are kept beside memory.
+    pub store: Option<Store>,
+    /// The wall clock.
+    pub clock: Clock,
+    /// See [`Check`]. Without one, only appraisal finds out what a service made up.
+    pub check: Option<Check>,
+    /// Which of Intel's TCB recoveries is asked for.
+    pub evaluation: Evaluation,
+    /// A document is fetched anew after this time, however long it holds: revocations come between.
+    pub refresh_every: Duration,
+    /// And this long before it ends, at the latest.
+    pub refresh_lead: Duration,
+    /// How often sets in use are looked through for those that are due.
+    pub look_every: Duration,
+}
+
+impl Options {
+    /// Four hours between refreshes, three days before the end of a document.
+    pub fn new(services: Services, clock: Clock) -> Self {
+        Self {
+            services,
+            store: None,
+            clock,
+            check: None,
+            evaluation: Evaluation::Standard,
+            refresh_every: Duration::from_secs(4 * 3600),
+            refresh_lead: Duration::from_secs(3 * 24 * 3600),
+            look_every: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Endorsements by platform: at once where they are at hand, fetched where not, refreshed behind
+/// the caller's back while they still hold.
+///
+/// All fetching is done on a thread of its own with a runtime of its own. A caller may therefore
+/// wait in any way, in or out of a runtime, without a deadlock.
+pub struct Source {
+    cache: Arc<Cache>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Source {
+    /// Reads the store and starts the thread.
+    pub fn start(options: Options) -> Result<Self, CollateralError> {
+        let failed = |error: std::io::Error| CollateralError::Thread { reason: error.to_string() };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let counters = Arc::<Counters>::default();
+        let client = Client::counted(options.services.clone(), counters.clone())?;
+        let look_every = options.look_every;
+        let cache = Cache::open(options, client, counters, runtime.handle().clone());
+        let (end, ended) = oneshot::channel::<()>();
+        let keeper = cache.clone();
+        let thread = thread::Builder::new()
+            .name("collateral".into())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    tokio::select! {
+                        _ = ended => {}
+                        () = keeper.keep_fresh(look_every) => {}
+                    }
+                });
+                runtime.shutdown_background();
+            })
+            .map_err(failed)?;
+        Ok(Self { cache, end: Some(end), thread: Some(thread) })
+    }
+
+    /// The endorsements that are at hand and hold now. It takes no lock and waits for nothing;
+    /// where they are due, a refresh begins in the background.
+    pub fn current(&self, platform: &Platform) -> Option<Arc<Endorsed>> {
+        self.cache.current(platform)
+    }
+
+    /// Begins to fetch what is not at hand, and does not wait.
+    pub fn request(&self, platform: &Platform) {
+        drop(self.cache.begin(platform));
+    }
+
+    /// The endorsements, fetched where they are not at hand or hold no more. Whoever asks for the
+    /// same platform at the same time shares the work.
+    pub async fn ensure(&self, platform: &Platform) -> Result<Arc<Endorsed>, CollateralError> {
+        if let Some(set) = self.current(platform) {
+            return Ok(set);
+        }
+        let aborted = CollateralError::Aborted { subject: platform.to_string() };
+        landed(self.cache.begin(platform)?).await.unwrap_or(Err(aborted))
+    }
+
+    /// The same for a caller without a runtime, or one that may block; `deadline` bounds the wait.
+    pub fn ensure_blocking(
+        &self,
+        platform: &Platform,
+        deadline: Duration,
+    ) -> Result<Arc<Endorsed>, CollateralError> {
+        if let Some(set) = self.current(platform) {
+            return Ok(set);
+        }
+        let flight = self.cache.begin(platform)?;
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.cache.runtime().spawn(async move {
+            let _ = answer.send(landed(flight).await);
+        });
+        let aborted = || CollateralError::Aborted { subject: platform.to_string() };
+        match answered.recv_timeout(deadline) {
+            Ok(outcome) => outcome.unwrap_or_else(|| Err(aborted())),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                Err(CollateralError::NotAtHand { subject: platform.to_string() })
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(aborted()),
+        }
+    }
+
+    /// Grows whenever a set is replaced; whoever prepared one can look here whether it is the last.
+    pub fn generation(&self) -> u64 {
+        self.cache.generation()
+    }
+
+    /// The same, to wait on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.cache.changes()
+    }
+
+    /// What was asked, answered and refused since the start.
+    pub fn counts(&self) -> Counts {
+        self.cache.counts()
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            let _ = end.send(());
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}

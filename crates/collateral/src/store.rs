@@ -1,0 +1,362 @@
+//! Documents on disk, whole or not at all.
+//!
+//! A file is written under another name, synchronised, renamed over the old one, and then the
+//! folder is synchronised: whenever the power goes, the old or the new document is there. Each
+//! file begins with a magic, the length and the SHA-256 of what follows, so that whatever else a
+//! disk does is recognised, and the file ignored. Writers of all processes take turns by a lock
+//! on a file; readers need none.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant, SystemTime},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    CollateralError, Document, DocumentKey,
+    limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
+    memory::Memory,
+};
+
+const MAGIC: &[u8; 8] = b"CFDSTR01";
+/// Magic, length, SHA-256.
+const HEADER_LENGTH: usize = 8 + 8 + 32;
+/// A document in hex, its chain, and what stands around them.
+const FILE_LENGTH_MAX: usize = 3 * ANSWER_LENGTH_MAX;
+/// Between two tries for the lock.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// The memory is kept twice, so that losing one file loses nothing.
+const MEMORY_FILES: [&str; 2] = ["seen.a", "seen.b"];
+const DOCUMENT_SUFFIX: &str = ".doc";
+const UNFINISHED_SUFFIX: &str = ".tmp";
+const LOCK_FILE: &str = "lock";
+
+/// The part of a file behind its header, where header and part agree.
+pub fn read_record(bytes: &[u8]) -> Result<&[u8], &'static str> {
+    let (header, rest) = bytes.split_at_checked(HEADER_LENGTH).ok_or("no header")?;
+    if &header[..8] != MAGIC {
+        return Err("another magic");
+    }
+    let mut length = [0; 8];
+    length.copy_from_slice(&header[8..16]);
+    if u64::from_le_bytes(length) != rest.len() as u64 {
+        return Err("another length than its header says");
+    }
+    if Sha256::digest(rest)[..] != header[16..] {
+        return Err("another SHA-256 than its header says");
+    }
+    Ok(rest)
+}
+
+fn record(content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_LENGTH + content.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&Sha256::digest(content));
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// How much a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreLimits {
+    /// Documents.
+    pub documents_max: usize,
+    /// Bytes of all documents together.
+    pub bytes_max: u64,
+}
+
+impl Default for StoreLimits {
+    /// A fleet of four thousand AMD chips, each with a certificate of its own in hex, and all of
+    /// Intel's families.
+    fn default() -> Self {
+        Self { documents_max: 8192, bytes_max: 64 << 20 }
+    }
+}
+
+/// A folder of documents, shared by any number of processes.
+pub struct Store {
+    folder: PathBuf,
+    limits: StoreLimits,
+    files: Box<dyn Files>,
+}
+
+/// What a store asks of a file system; tests put a failing one here.
+pub trait Files: Send + Sync {
+    /// Makes a file that is there for its owner only, writes it and synchronises it.
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Puts one file in place of another.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Synchronises the names in a folder.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The operating system's.
+pub struct SystemFiles;
+
+impl Files for SystemFiles {
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+/// A file that is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFault {
+    /// Its name in the folder.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Store {
+    /// Opens the folder, which is made for its owner only where it is missing.
+    pub fn open(folder: &Path, limits: StoreLimits) -> Result<Self, CollateralError> {
+        Self::with_files(folder, limits, Box::new(SystemFiles))
+    }
+
+    /// The same over another file system.
+    pub fn with_files(
+        folder: &Path,
+        limits: StoreLimits,
+        files: Box<dyn Files>,
+    ) -> Result<Self, CollateralError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| CollateralError::store("make the folder", folder, &error))?;
+        let about = fs::metadata(folder)
+            .map_err(|error| CollateralError::store("read the folder", folder, &error))?;
+        if about.mode() & 0o022 != 0 {
+            // Who may write there may put old revocation lists back.
+            let error = io::Error::other("others than its owner may write there");
+            return Err(CollateralError::store("trust the folder", folder, &error));
+        }
+        Ok(Self { folder: folder.to_owned(), limits, files })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A document, if it is there and whole.
+    pub fn find(&self, key: &DocumentKey) -> Option<Document> {
+        match self.read_document(&file_name(key)) {
+            Ok(document) => document,
+            Err(fault) => {
+                let StoredFault { name, reason } = fault;
+                tracing::warn!(name, reason, "a stored document is ignored");
+                None
+            }
+        }
+    }
+
+    /// All whole documents in the order of their names, and the files that are not.
+    pub fn list(&self) -> Result<(Vec<Document>, Vec<StoredFault>), CollateralError> {
+        let (mut documents, mut faults) = (Vec::new(), Vec::new());
+        for entry in self.entries()? {
+            match self.read_document(&entry.name) {
+                Ok(Some(document)) => documents.push(document),
+                Ok(None) => {}
+                Err(fault) => faults.push(fault),
+            }
+        }
+        documents.sort_by(|a, b| a.key.cmp(&b.key));
+        faults.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((documents, faults))
+    }
+
+    /// Puts a document in place of the one of its name, unless that is newer: then the newer one
+    /// is the answer. On failure the old one is still there.
+    pub fn put(&self, document: &Document) -> Result<Option<Document>, CollateralError> {
+        let _lock = self.lock()?;
+        let name = file_name(&document.key);
+        if let Ok(Some(there)) = self.read_document(&name)
+            && there.service == document.service
+            && there.root() == document.root()
+            && document.key.is_ranked()
+            && document.key.is_older(document.rank(), there.rank())
+        {
+            return Ok(Some(there));
+        }
+        let content = document.encode().map_err(|error| {
+            CollateralError::store("encode", &self.folder.join(&name), &error.into())
+        })?;
+        let bytes = record(&content);
+        self.make_room(&name, bytes.len() as u64)?;
+        self.replace(&name, &bytes)?;
+        Ok(None)
+    }
+
+    /// What was seen, from both files.
+    pub(crate) fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for name in MEMORY_FILES {
+            if let Some(kept) = self.read_memory(name) {
+                memory.merge(&kept);
+            }
+        }
+        memory
+    }
+
+    /// Adds to what was seen; what other processes have seen is kept.
+    pub(crate) fn remember(&self, seen: &Memory) -> Result<(), CollateralError> {
+        let _lock = self.lock()?;
+        let kept = MEMORY_FILES.map(|name| self.read_memory(name));
+        let mut memory = seen.clone();
+        kept.iter().flatten().for_each(|kept| memory.merge(kept));
+        if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
+            return Ok(());
+        }
+        // One file after the other: whichever is torn, the other one is whole.
+        for name in MEMORY_FILES {
+            let content = memory.encode().map_err(|error| {
+                CollateralError::store("encode", &self.folder.join(name), &error.into())
+            })?;
+            self.replace(name, &record(&content))?;
+        }
+        Ok(())
+    }
+
+    fn read_memory(&self, name: &str) -> Option<Memory> {
+        let bytes = read_bounded(&self.folder.join(name)).ok()?;
+        let read = read_record(&bytes).ok().and_then(Memory::decode);
+        if read.is_none() {
+            tracing::warn!(name, "a stored memory is ignored: it is not whole");
+        }
+        read
+    }
+
+    fn read_document(&self, name: &str) -> Result<Option<Document>, StoredFault> {
+        let fault = |reason: String| StoredFault { name: name.to_owned(), reason };
+        let bytes = match read_bounded(&self.folder.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| fault(error.to_string()))?,
+        };
+        let content = read_record(&bytes).map_err(|reason| fault(reason.to_owned()))?;
+        let document = Document::decode(content);
+        let document = document.ok_or_else(|| fault("not a document".to_owned()))?;
+        // A file under another name would be found as something that it is not.
+        if file_name(&document.key) != name {
+            return Err(fault(format!("the document {}", document.key)));
+        }
+        Ok(Some(document))
+    }
+
+    /// Only under the lock.
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), CollateralError> {
+        let path = self.folder.join(name);
+        let unfinished = self.folder.join(format!("{name}{UNFINISHED_SUFFIX}"));
+        let written = self
+            .files
+            .write_new(&unfinished, bytes)
+            .and_then(|()| self.files.rename(&unfinished, &path));
+        if let Err(error) = written {
+            // Where that fails too, the next writer removes it.
+            let _ = fs::remove_file(&unfinished);
+            return Err(CollateralError::store("write", &path, &error));
+        }
+        self.files
+            .sync_folder(&self.folder)
+            .map_err(|error| CollateralError::store("synchronise", &self.folder, &error))
+    }
+
+    /// Removes the documents that were written first, until one more of `length` fits.
+    fn make_room(&self, name: &str, length: u64) -> Result<(), CollateralError> {
+        let mut others = self.entries()?;
+        others.retain(|entry| entry.name != name);
+        others.sort_by_key(|entry| entry.written);
+        let mut bytes = others.iter().map(|entry| entry.length).sum::<u64>() + length;
+        let mut count = others.len() + 1;
+        for entry in &others {
+            if count <= self.limits.documents_max && bytes <= self.limits.bytes_max {
+                break;
+            }
+            let path = self.folder.join(&entry.name);
+            fs::remove_file(&path)
+                .map_err(|error| CollateralError::store("make room", &path, &error))?;
+            tracing::info!(name = entry.name, "the store is full: an old document went");
+            (count, bytes) = (count - 1, bytes - entry.length);
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, CollateralError> {
+        let failed = |error: io::Error| CollateralError::store("list", &self.folder, &error);
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if !name.ends_with(DOCUMENT_SUFFIX) {
+                continue;
+            }
+            // It may have gone since: another process made room.
+            let Ok(about) = entry.metadata() else { continue };
+            let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            entries.push(Entry { name, length: about.len(), written });
+        }
+        Ok(entries)
+    }
+
+    /// The turn to write; whatever an earlier writer left unfinished is removed.
+    fn lock(&self) -> Result<File, CollateralError> {
+        let path = self.folder.join(LOCK_FILE);
+        let failed = |error: io::Error| CollateralError::store("lock", &path, &error);
+        let open =
+            || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open().map_err(failed)?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_DEADLINE => {
+                    return Err(failed(io::Error::other("another process holds it")));
+                }
+                Err(TryLockError::WouldBlock) => sleep(LOCK_RETRY),
+            }
+        }
+        for entry in fs::read_dir(&self.folder).map_err(failed)?.flatten() {
+            if entry.file_name().to_string_lossy().ends_with(UNFINISHED_SUFFIX) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(file)
+    }
+}
+
+struct Entry {
+    name: String,
+    length: u64,
+    written: SystemTime,
+}
+
+fn file_name(key: &DocumentKey) -> String {
+    format!("{key}{DOCUMENT_SUFFIX}")
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_LENGTH_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > FILE_LENGTH_MAX {
+        return Err(io::Error::other("longer than any document"));
+    }
+    Ok(bytes)
+}
