@@ -210,10 +210,10 @@ impl fmt::Display for DocumentKey {
             Self::IntelRootCrl => f.write_str("intel-root-crl"),
             Self::IntelPckCrl(ca) => write!(f, "intel-pck-crl-{}", ca.as_str()),
             Self::TcbInfo { tee, fmspc, evaluation } => {
-                write!(f, "intel-tcb-info-{}-{}-{evaluation}", tee_name(*tee), hex::encode(fmspc))
+                write!(f, "intel-tcb-info-{}-{}-{evaluation}", tee.as_str(), hex::encode(fmspc))
             }
             Self::QeIdentity { tee, evaluation } => {
-                write!(f, "intel-qe-identity-{}-{evaluation}", tee_name(*tee))
+                write!(f, "intel-qe-identity-{}-{evaluation}", tee.as_str())
             }
             Self::AmdKey(AmdKey { product, signer, tcb }) => {
                 let (product, tcb) = (product_name(*product), hex::encode(tcb));
@@ -272,13 +272,6 @@ impl FromStr for DocumentKey {
         };
         // One spelling for each: a name is a file.
         if key.to_string() == text { Ok(key) } else { Err(got()) }
-    }
-}
-
-fn tee_name(tee: Tee) -> &'static str {
-    match tee {
-        Tee::Sgx => "sgx",
-        Tee::Tdx => "tdx",
     }
 }
 

@@ -17,18 +17,19 @@ pub(crate) const PCK_CHAIN: &[&str] = &["SGX-PCK-Certificate-Issuer-Chain"];
 
 /// Path and query below the base, of Intel's documents.
 pub(crate) fn path(key: &DocumentKey) -> Option<String> {
-    let tee = |tee: Tee| if tee == Tee::Sgx { "sgx" } else { "tdx" };
     Some(match key {
+        DocumentKey::TcbInfo { tee: Tee::Snp, .. }
+        | DocumentKey::QeIdentity { tee: Tee::Snp, .. } => return None,
         DocumentKey::IntelRootCrl => "/sgx/certification/v4/rootcacrl".to_owned(),
         DocumentKey::IntelPckCrl(ca) => {
             format!("/sgx/certification/v4/pckcrl?ca={}&encoding=der", ca.as_str())
         }
-        DocumentKey::TcbInfo { tee: of, fmspc, evaluation } => {
-            let (tee, fmspc) = (tee(*of), hex::encode_upper(fmspc));
+        DocumentKey::TcbInfo { tee, fmspc, evaluation } => {
+            let (tee, fmspc) = (tee.as_str(), hex::encode_upper(fmspc));
             format!("/{tee}/certification/v4/tcb?fmspc={fmspc}&{}", selector(*evaluation))
         }
-        DocumentKey::QeIdentity { tee: of, evaluation } => {
-            format!("/{}/certification/v4/qe/identity?{}", tee(*of), selector(*evaluation))
+        DocumentKey::QeIdentity { tee, evaluation } => {
+            format!("/{}/certification/v4/qe/identity?{}", tee.as_str(), selector(*evaluation))
         }
         _ => return None,
     })

@@ -1,6 +1,9 @@
 //! A small HTTP/1.1 service on loopback whose answers a test writes, and the documents of the
 //! simulated attester behind Intel's routes.
 
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
