@@ -19,7 +19,10 @@ use confide_evidence::{
     Attest, AttestError, ReportData,
     batch::{BATCH_MAX, BatchPath, BatchTree, Leaf, SALT_BYTES},
 };
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
 
 use crate::{ChannelError, own_evidence};
 
@@ -72,6 +75,10 @@ impl Default for BatchLimits {
     }
 }
 
+/// How many sessions ask for GPU evidence at once: a driver answers one after the other, so more
+/// would only hold threads. The others wait, each until its own deadline.
+const GPU_IN_FLIGHT_MAX: usize = 8;
+
 /// Obtains quotes for many sessions from one device. Clones share the queue: every server of a
 /// device should have a clone of one.
 #[derive(Clone)]
@@ -120,7 +127,7 @@ pub enum BatchError {
     /// The attester gave something that no peer would read.
     #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
     OwnEvidence {
-        /// `quote` or `collateral`.
+        /// `quote`, `collateral` or `GPU evidence`.
         part: &'static str,
         /// The limit in bytes.
         wanted: usize,
@@ -192,6 +199,19 @@ impl Batcher {
         &self.0.attester
     }
 
+    /// Evidence of the attester's GPU over one session's `nonce`, where it has one. A GPU signs for
+    /// each session on its own: its nonce has no room for a tree, as a relying party reckons it.
+    pub(crate) async fn gpu(&self, nonce: [u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
+        let turn = self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::Ended)?;
+        let attester = self.0.attester.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            // Held to the end of the work, also where the session has given up on it.
+            let _turn = turn;
+            own_evidence::gpu(&*attester, &nonce)
+        });
+        task.await.map_err(|_| BatchError::Ended)?
+    }
+
     /// What it has done so far.
     pub fn counts(&self) -> BatchCounts {
         let queue = self.0.queue();
@@ -200,7 +220,8 @@ impl Batcher {
     }
 
     fn unchecked(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
-        Self(Arc::new(Shared { attester, limits, queue: Mutex::new(Queue::default()) }))
+        let gpu_turns = Arc::new(Semaphore::new(GPU_IN_FLIGHT_MAX));
+        Self(Arc::new(Shared { attester, gpu_turns, limits, queue: Mutex::default() }))
     }
 
     async fn wait(self, binder: ReportData, lane: Lane) -> Result<Batched, BatchError> {
@@ -252,6 +273,7 @@ impl std::fmt::Debug for Batcher {
 
 struct Shared {
     attester: Arc<dyn Attest>,
+    gpu_turns: Arc<Semaphore>,
     limits: BatchLimits,
     queue: Mutex<Queue>,
 }

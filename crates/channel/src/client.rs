@@ -140,7 +140,8 @@ impl<A: Appraise> Client<A> {
         let expected = key_report_data(tagged.claims);
         let peer = certificate.spki_hash()?;
         let kind = BindingKind::TlsSpki;
-        let appraised = session::appraise(&*self.appraiser, kind, &evidence, peer, None, expected)?;
+        let appraised =
+            session::appraise(&*self.appraiser, (kind, expected), &evidence, None, peer, None)?;
         let appraisal = began.elapsed();
         let appraised = Some(appraised);
         Ok(Outcome { appraised, appraisal, round_trips: 0, ..Outcome::new() })

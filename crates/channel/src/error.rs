@@ -118,7 +118,7 @@ pub enum ChannelError {
     /// This end's attester gave something that no peer would read.
     #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
     OwnEvidence {
-        /// `quote` or `collateral`.
+        /// `quote`, `collateral` or `GPU evidence`.
         part: &'static str,
         /// The limit in bytes.
         wanted: usize,
@@ -201,6 +201,15 @@ pub enum ChannelError {
         claims: [u8; 32],
         /// The hash of the connection's key.
         connection: [u8; 32],
+    },
+    /// The claims are about other evidence of a GPU than the one that came: one of both is
+    /// missing, or the hash is another.
+    #[error("claims name {}, wanted {}, as it came", gpu_text(claims), gpu_text(evidence))]
+    GpuEvidence {
+        /// `gpu-evidence-hash` in the claims.
+        claims: Option<[u8; 32]>,
+        /// SHA-256 of the GPU evidence.
+        evidence: Option<[u8; 32]>,
     },
     /// The evidence is this end's own, sent back.
     #[error("peer sent back this end's own evidence")]
@@ -374,6 +383,10 @@ impl From<BatchError> for ChannelError {
             BatchError::Randomness => Self::Identity { reason: "no random bytes".into() },
         }
     }
+}
+
+fn gpu_text(hash: &Option<[u8; 32]>) -> String {
+    hash.as_ref().map_or("no GPU evidence".into(), |hash| format!("GPU evidence {}", hex(hash)))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -86,6 +86,7 @@ pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
         | ChannelError::BatchPath(_)
         | ChannelError::Claims(_)
         | ChannelError::KeyMismatch { .. }
+        | ChannelError::GpuEvidence { .. }
         | ChannelError::Reflected => Some(Refusal::EvidenceRejected),
         _ => None,
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use confide_evidence::{
     Attest, ReportData,
+    gpu::GPU_EVIDENCE_BYTES_MAX,
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
@@ -26,6 +27,15 @@ pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, Batch
         check("collateral", collateral, COLLATERAL_BYTES_MAX)?;
     }
     Ok(collateral)
+}
+
+/// Asks for evidence of the GPU over `nonce`: blocks for as long as that takes.
+pub(crate) fn gpu(attester: &dyn Attest, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
+    let gpu = attester.gpu(nonce).map_err(|error| BatchError::Attester(Arc::new(error)))?;
+    if let Some(gpu) = &gpu {
+        check("GPU evidence", gpu, GPU_EVIDENCE_BYTES_MAX)?;
+    }
+    Ok(gpu)
 }
 
 fn check(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), BatchError> {

@@ -9,16 +9,19 @@
 //! ```
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::rand;
+use aws_lc_rs::{digest, rand};
 use confide_evidence::{
-    Appraise, BindingKind, Presented, ReportData,
+    Appraise, BindingKind, GpuPresented, Presented, ReportData,
     batch::BatchPath,
-    binder::{CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_report_data},
+    binder::{
+        CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_gpu_nonce, session_report_data,
+    },
     claims::Claims,
     session_message::{SessionEvidence, SessionMessage},
 };
@@ -143,11 +146,11 @@ impl Appraise for Nobody {
 /// Gives a peer's evidence to the appraiser, once it is clear that it is the peer's own.
 pub(crate) fn appraise<A: Appraise>(
     appraiser: &A,
-    binding: BindingKind,
+    (binding, expected_report_data): (BindingKind, ReportData),
     evidence: &SessionEvidence<'_>,
+    gpu: Option<GpuPresented<'_>>,
     peer: [u8; 32],
     mine: Option<[u8; 32]>,
-    expected_report_data: ReportData,
 ) -> Result<A::Appraised, ChannelError> {
     let claims = Claims::decode(evidence.claims)?;
     if mine == Some(claims.pubkey_hash) {
@@ -156,12 +159,17 @@ pub(crate) fn appraise<A: Appraise>(
     if claims.pubkey_hash != peer {
         return Err(ChannelError::KeyMismatch { claims: claims.pubkey_hash, connection: peer });
     }
+    let shown = gpu.map(|gpu| sha256(gpu.evidence));
+    if claims.gpu_evidence_hash != shown {
+        let claims = claims.gpu_evidence_hash;
+        return Err(ChannelError::GpuEvidence { claims, evidence: shown });
+    }
     let presented = Presented {
         binding,
         claims: evidence.claims,
         collateral: evidence.collateral,
         expected_report_data,
-        gpu: None,
+        gpu,
         quote: evidence.quote,
     };
     appraiser.appraise(&presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))
@@ -244,7 +252,9 @@ fn judge<S: Handshaken, A: Appraise>(
     // The binder is this end's own reckoning, so a path of another session leads elsewhere.
     let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
     let kind = BindingKind::TlsExporter;
-    outcome.appraised = Some(appraise(appraiser, kind, &evidence, peer, mine, expected)?);
+    let nonce = session_gpu_nonce(role, &peer, &exporter);
+    let gpu = evidence.gpu.map(|evidence| GpuPresented { evidence, nonce });
+    outcome.appraised = Some(appraise(appraiser, (kind, expected), &evidence, gpu, peer, mine)?);
     outcome.count(role, path.map_or(1, |path| path.size()));
     outcome.appraisal = began.elapsed();
     Ok(())
@@ -265,7 +275,8 @@ async fn show<S: Handshaken, T>(
 
 struct Obtained<'a> {
     batched: Batched,
-    claims: &'a [u8],
+    claims: Cow<'a, [u8]>,
+    gpu: Option<Vec<u8>>,
     path: Option<Vec<u8>>,
 }
 
@@ -276,10 +287,10 @@ impl Obtained<'_> {
     ) -> Vec<u8> {
         let evidence = SessionEvidence {
             quote: &self.batched.quote,
-            claims: self.claims,
+            claims: &self.claims,
             collateral: self.batched.collateral.as_deref(),
             batch: self.path.as_deref(),
-            gpu: None,
+            gpu: self.gpu.as_deref(),
         };
         message(evidence).encode()
     }
@@ -298,16 +309,37 @@ async fn obtain<'a, S: Handshaken, T>(
     let began = Instant::now();
     let exporter = export(stream, context)?;
     let Identity { claims, spki_hash, .. } = &*attesting.identity;
-    let binder = session_report_data(role, spki_hash, &exporter, claims);
     let batcher = &attesting.batcher;
-    let batched = match stream.is_version_2() {
-        true => deadline.keep(Phase::Quote, batcher.attest(binder)).await??,
-        false => deadline.keep(Phase::Quote, batcher.attest_alone(binder)).await??,
+    let mut claims = Cow::Borrowed(claims.as_slice());
+    let mut gpu = None;
+    let batched = if stream.is_version_2() {
+        let nonce = session_gpu_nonce(role, spki_hash, &exporter);
+        gpu = deadline.keep(Phase::Quote, batcher.gpu(nonce)).await??;
+        if let Some(evidence) = &gpu {
+            claims = Cow::Owned(claims_with_gpu(&claims, evidence)?);
+        }
+        let binder = session_report_data(role, spki_hash, &exporter, &claims);
+        deadline.keep(Phase::Quote, batcher.attest(binder)).await??
+    } else {
+        let binder = session_report_data(role, spki_hash, &exporter, &claims);
+        deadline.keep(Phase::Quote, batcher.attest_alone(binder)).await??
     };
     outcome.count(role, batched.sessions());
     outcome.quote += began.elapsed();
     let path = batched.path.as_ref().map(BatchPath::encode);
-    Ok(Obtained { batched, claims, path })
+    Ok(Obtained { batched, claims, gpu, path })
+}
+
+/// This end's claims for one session, which the quote ties to the GPU's evidence.
+fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelError> {
+    let claims = Claims::decode(claims).map_err(ChannelError::OwnClaims)?;
+    Ok(Claims { gpu_evidence_hash: Some(sha256(evidence)), ..claims }.encode())
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    hash
 }
 
 /// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.

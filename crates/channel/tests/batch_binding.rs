@@ -162,7 +162,7 @@ async fn a_path_in_a_session_of_version_1_is_refused() {
         let own = own_binder(cheat, exporter, context);
         let batch = batch(own, 0, 2);
         let quote = quote(&batch.tree.report_data());
-        Said { batch: Some(batch.path(0)), claims: cheat.claims(), quote }
+        Said { batch: Some(batch.path(0)), ..(quote, cheat.claims()).into() }
     });
     let error = error.await;
     let phase = Phase::Evidence;
@@ -241,7 +241,7 @@ async fn cheat_saying(
     let client = client(Binding::Session);
     let answer = Cheat::version_2().try_answer(client, |cheat, exporter, context| {
         let (quote, batch) = says(own_binder(cheat, exporter, context));
-        Said { batch, claims: cheat.claims(), quote }
+        Said { batch, ..(quote, cheat.claims()).into() }
     });
     answer.await
 }

@@ -34,12 +34,13 @@ pub(crate) struct Cheat {
 pub(crate) struct Said {
     pub(crate) batch: Option<Vec<u8>>,
     pub(crate) claims: Vec<u8>,
+    pub(crate) gpu: Option<Vec<u8>>,
     pub(crate) quote: Vec<u8>,
 }
 
 impl From<(Vec<u8>, Vec<u8>)> for Said {
     fn from((quote, claims): (Vec<u8>, Vec<u8>)) -> Self {
-        Self { batch: None, claims, quote }
+        Self { batch: None, claims, gpu: None, quote }
     }
 }
 
@@ -90,10 +91,10 @@ impl Cheat {
             let exporter = |context: &[u8; 32]| {
                 session.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).unwrap()
             };
-            let Said { batch, claims, quote } = says(&self, &exporter, context).into();
-            let batch = batch.as_deref();
+            let Said { batch, claims, gpu, quote } = says(&self, &exporter, context).into();
+            let (batch, gpu) = (batch.as_deref(), gpu.as_deref());
             let evidence =
-                SessionEvidence { quote: &quote, claims: &claims, batch, ..Default::default() };
+                SessionEvidence { quote: &quote, claims: &claims, collateral: None, batch, gpu };
             let reply = SessionMessage::Reply { context: None, evidence: Some(evidence) };
             send(&mut stream, &reply).await;
             stream
@@ -144,6 +145,12 @@ pub(crate) async fn raw_client_with(
     config.alpn_protocols = vec![cheat.alpn.into()];
     let name = "localhost".try_into().unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, io).await.unwrap()
+}
+
+/// The same claims with the hash of a GPU's evidence.
+pub(crate) fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Vec<u8> {
+    let claims = Claims::decode(claims).unwrap();
+    Claims { gpu_evidence_hash: Some(sha256(evidence)), ..claims }.encode()
 }
 
 pub(crate) fn claims(pubkey_hash: [u8; 32]) -> Vec<u8> {

@@ -34,6 +34,8 @@ pub(crate) struct FakeAttester {
     pub(crate) collateral: Option<Vec<u8>>,
     pub(crate) empty: bool,
     pub(crate) failing: AtomicBool,
+    /// Bytes that its GPU says before the nonce, if it has one.
+    pub(crate) gpu: Option<Vec<u8>>,
     pub(crate) made: AtomicU64,
     pub(crate) panicking: AtomicBool,
     pub(crate) takes: Duration,
@@ -53,6 +55,10 @@ impl Attest for FakeAttester {
 
     fn collateral(&self) -> Option<Vec<u8>> {
         self.collateral.clone()
+    }
+
+    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        Ok(self.gpu.as_ref().map(|says| [says.as_slice(), nonce].concat()))
     }
 
     fn simulated(&self) -> bool {
@@ -127,10 +133,13 @@ pub(crate) struct FakeAppraiser {
 pub(crate) struct FakeAppraised {
     pub(crate) claims: Claims,
     pub(crate) collateral: Option<Vec<u8>>,
+    pub(crate) gpu: Option<Vec<u8>>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FakeRejection {
+    #[error("gpu")]
+    Gpu,
     #[error("report data")]
     ReportData,
     #[error("validity")]
@@ -146,11 +155,16 @@ impl Appraise for FakeAppraiser {
         if presented.quote != quote(&presented.expected_report_data) {
             return Err(FakeRejection::ReportData);
         }
+        let gpu = presented.gpu;
+        if gpu.is_some_and(|gpu| !gpu.evidence.ends_with(&gpu.nonce)) {
+            return Err(FakeRejection::Gpu);
+        }
         let claims = Claims::decode(presented.claims).expect("the channel has read the claims");
         if !(claims.not_before..claims.not_after).contains(&self.now.unwrap_or(NOW)) {
             return Err(FakeRejection::Validity);
         }
-        Ok(FakeAppraised { claims, collateral: presented.collateral.map(<[u8]>::to_vec) })
+        let collateral = presented.collateral.map(<[u8]>::to_vec);
+        Ok(FakeAppraised { claims, collateral, gpu: gpu.map(|gpu| gpu.evidence.to_vec()) })
     }
 }
 
