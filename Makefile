@@ -63,7 +63,7 @@ walk: build  ## does what the README says, command by command
 
 long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
-	for suite in verify generate nested chat; do \
+	for suite in verify generate batch nested chat; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 
 $(VENV)/ready: tests/python/requirements.txt

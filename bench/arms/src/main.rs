@@ -3,6 +3,7 @@
 //! An arm speaks `bench/PROTOCOL.md` on standard input and output. It is a client or a component
 //! of the product in a process of its own, so that a peer can stand in its place.
 
+mod batch;
 mod chat;
 mod conversation;
 mod generate;
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Arm {
+    /// Evidence for many waiting sessions from one simulated device.
+    Batch(batch::Args),
     /// Chat completions over plain or attested TLS, directly or through a tunnel.
     Chat(chat::Args),
     /// Quote generation by the simulated attester.
@@ -37,6 +40,7 @@ enum Arm {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
+        Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
         Arm::Generate(args) => generate::run(args),
         Arm::Nested(args) => nested::run(args),

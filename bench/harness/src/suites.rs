@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::BenchError;
 
 const EMBEDDED: &[(&str, &str)] = &[
+    ("batch", include_str!("../../suites/batch.toml")),
     ("chat", include_str!("../../suites/chat.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
     ("main", include_str!("../../suites/main.toml")),

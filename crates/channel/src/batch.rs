@@ -199,8 +199,8 @@ impl Batcher {
         &self.0.attester
     }
 
-    /// Evidence of the attester's GPU over one session's `nonce`, where it has one. A GPU signs for
-    /// each session on its own: its nonce has no room for a tree, as a relying party reckons it.
+    /// Evidence of the attester's GPU over one session's `nonce`, where it has one. It is not
+    /// shared: a relying party reckons the nonce from its own session.
     pub(crate) async fn gpu(&self, nonce: [u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
         let turn = self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::Ended)?;
         let attester = self.0.attester.clone();

@@ -27,6 +27,7 @@ impl Door for confide_channel::Server {
         tracing::debug!(
             handshake_us = accepted.timings.handshake.as_micros() as u64,
             quote_us = accepted.timings.quote.as_micros() as u64,
+            sessions_under_quote = accepted.timings.batch,
             "channel opened"
         );
         Ok(accepted.stream)

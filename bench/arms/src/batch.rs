@@ -1,0 +1,233 @@
+//! Evidence for many waiting sessions from one *simulated* device: one lock, 39 ms a quote.
+//!
+//! A request is one burst: so many sessions come at once, each wants its binder signed, and the
+//! burst is over when the last of them has its quote and path. Every path is checked after the
+//! clock has stopped. With `--handshakes` a session is a whole TLS session in memory, both of
+//! whose ends run in this process, up to the appraised evidence.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_channel::{
+    BatchLimits, Batched, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
+};
+use confide_evidence::{Appraise, Presented, ReportData};
+use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use serde_json::json;
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use crate::Outcome;
+
+/// The channel's own bound on a batch.
+const SESSIONS_MAX: u64 = 1024;
+
+/// Longer than 1,024 quotes one after the other take: the slow arm is to be measured, not cut.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// In memory, so that a session never waits for buffer space.
+const WIRE_BYTES: usize = 256 * 1024;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// `together` (one quote for all that wait), `window` (the same, and an idle device collects
+    /// for 1 ms) or `apart` (a quote for each session).
+    #[arg(long, default_value = "together")]
+    mode: String,
+    /// Whole TLS sessions instead of binders.
+    #[arg(long)]
+    handshakes: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let arm = BatchArm::new(&args)?;
+    let unit = if args.handshakes { "TLS sessions in memory" } else { "session binders" };
+    let hello = Hello {
+        arm: format!("{unit}, {}", args.mode),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: true,
+        guarantee: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
+    };
+    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+}
+
+struct BatchArm {
+    batcher: Batcher,
+    /// Whether each session gets a quote of its own.
+    apart: bool,
+    runtime: Runtime,
+    tls: Option<(Arc<Client<Bound>>, Arc<Server>)>,
+}
+
+impl BatchArm {
+    fn new(args: &Args) -> Outcome<Self> {
+        let issued_at = unix_now();
+        let mode = Mode::Device;
+        let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
+        let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
+        let attester = Arc::new(attester);
+        let defaults = BatchLimits { wait: WAIT, ..BatchLimits::default() };
+        let limits = match args.mode.as_str() {
+            "together" => defaults,
+            "window" => BatchLimits { window: Duration::from_millis(1), ..defaults },
+            "apart" => BatchLimits { sessions: 1, ..defaults },
+            other => return Err(format!("--mode {other}: wanted together, window or apart")),
+        };
+        let batcher = Batcher::with_limits(attester.clone(), limits);
+        let batcher = batcher.map_err(|error| error.to_string())?;
+        let tls = match args.handshakes {
+            true => Some(ends(attester, &batcher).map_err(|error| error.to_string())?),
+            false => None,
+        };
+        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        Ok(Self { batcher, apart: args.mode == "apart", runtime, tls })
+    }
+
+    fn answer(&self, order: &Run) -> Outcome<Report> {
+        order.knows_only(&["sessions"])?;
+        let sessions = order.number("sessions", 1)?;
+        if sessions == 0 || sessions > SESSIONS_MAX {
+            return Err(format!("param sessions: wanted 1 to {SESSIONS_MAX}, got {sessions}"));
+        }
+        let watch = Stopwatch::start();
+        let mut report = Report::default();
+        let mut bursts_s = 0.0;
+        for burst in 0..order.requests {
+            let before = self.batcher.counts().quotes;
+            let (took, failed) = match &self.tls {
+                Some((client, server)) => self.runtime.block_on(shake(client, server, sessions)),
+                None => self.bind(order.seed, burst, sessions),
+            };
+            bursts_s += took.as_secs_f64();
+            let quotes = self.batcher.counts().quotes - before;
+            let mut sample = Sample { error: failed, ..Sample::default() };
+            sample.metrics.insert("all_bound_ms".into(), json!(took.as_secs_f64() * 1e3));
+            let share = sessions as f64 / quotes.max(1) as f64;
+            sample.metrics.insert("sessions_per_quote_ratio".into(), json!(share));
+            report.samples.push(sample);
+        }
+        let bound = sessions * order.requests;
+        report.answer = json!({ "bound": bound });
+        // Over the bursts alone: what lies between them is checking.
+        report.metrics.insert("rate_per_s".into(), json!(bound as f64 / bursts_s));
+        (report.wall_s, report.cpu_s) = watch.stop();
+        Ok(report)
+    }
+
+    /// One burst of binders, and why one of them is not bound, if so.
+    fn bind(&self, seed: u64, burst: u64, sessions: u64) -> (Duration, Option<String>) {
+        let binders: Vec<ReportData> = (0..sessions).map(|n| binder(seed, burst, n)).collect();
+        let began = Instant::now();
+        let shares = self.runtime.block_on(async {
+            let ask = |binder: &ReportData| tokio::spawn(self.batcher.attest(*binder));
+            let asked: Vec<_> = binders.iter().map(ask).collect();
+            let mut shares = Vec::with_capacity(asked.len());
+            for share in asked {
+                shares.push(share.await);
+            }
+            shares
+        });
+        let took = began.elapsed();
+        let bound = binders.iter().zip(shares).try_for_each(|(binder, share)| {
+            let share = share.map_err(|error| error.to_string())?;
+            self.check(binder, &share.map_err(|error| error.to_string())?)
+        });
+        (took, bound.err())
+    }
+
+    fn check(&self, binder: &ReportData, share: &Batched) -> Outcome {
+        let signed = share.path.as_ref().map_or(*binder, |path| path.root_report_data(binder));
+        if self.apart && share.path.is_some() {
+            return Err("a session apart has a path".into());
+        }
+        match share.quote.windows(64).any(|window| window == signed.0) {
+            true => Ok(()),
+            false => Err("the path does not lead to the quote's report data".into()),
+        }
+    }
+}
+
+/// One burst of TLS sessions: from the first byte to the last appraised evidence.
+async fn shake(
+    client: &Arc<Client<Bound>>,
+    server: &Arc<Server>,
+    sessions: u64,
+) -> (Duration, Option<String>) {
+    let began = Instant::now();
+    let mut opening = JoinSet::new();
+    for _ in 0..sessions {
+        let (near, far) = tokio::io::duplex(WIRE_BYTES);
+        let (client, server) = (client.clone(), server.clone());
+        opening.spawn(async move { client.connect("localhost", near).await.map(drop) });
+        opening.spawn(async move { server.accept(far).await.map(drop) });
+    }
+    let mut failed = None;
+    while let Some(opened) = opening.join_next().await {
+        match opened {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failed = Some(error.to_string()),
+            Err(error) => failed = Some(error.to_string()),
+        }
+    }
+    (began.elapsed(), failed)
+}
+
+/// Accepts a quote that holds the expected report data: what is timed here is the attesting end.
+struct Bound;
+
+#[derive(Debug)]
+struct NotBound;
+
+impl std::fmt::Display for NotBound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the quote does not hold the expected report data")
+    }
+}
+
+impl std::error::Error for NotBound {}
+
+impl Appraise for Bound {
+    type Appraised = ();
+    type Rejection = NotBound;
+
+    fn appraise(&self, presented: &Presented<'_>) -> Result<(), NotBound> {
+        let wanted = presented.expected_report_data.0;
+        let holds = presented.quote.windows(64).any(|window| window == wanted);
+        if holds { Ok(()) } else { Err(NotBound) }
+    }
+}
+
+type Ends = (Arc<Client<Bound>>, Arc<Server>);
+
+fn ends(
+    attester: Arc<FakeAttester>,
+    batcher: &Batcher,
+) -> Result<Ends, confide_channel::ChannelError> {
+    let options = ServerOptions {
+        binding: Binding::Session,
+        config_digest: [0; 32],
+        guarantee: "nobody: simulated evidence".into(),
+        key_validity: Duration::from_secs(3600),
+        deadline: WAIT,
+        names: vec!["localhost".into()],
+    };
+    let server = Server::new(options, Some(attester), unix_now)?.batched_by(batcher.clone())?;
+    let options = ClientOptions { binding: Binding::Session, deadline: WAIT };
+    Ok((Arc::new(Client::new(options, Arc::new(Bound))?), Arc::new(server)))
+}
+
+fn binder(seed: u64, burst: u64, number: u64) -> ReportData {
+    let mut binder = ReportData::ZERO;
+    for (at, part) in [seed, burst, number].into_iter().enumerate() {
+        binder.0[at * 8..(at + 1) * 8].copy_from_slice(&part.to_le_bytes());
+    }
+    binder
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
