@@ -45,4 +45,18 @@ pub enum FakeError {
         /// What was wrong with it.
         reason: String,
     },
+    /// No guest gives such evidence through configfs-tsm.
+    #[error("simulated configfs-tsm tree: wanted evidence of a guest, got {got}")]
+    Tree {
+        /// The kind of evidence.
+        got: &'static str,
+    },
+    /// The simulated tree could not be mounted or taken away.
+    #[error("cannot mount the simulated tree at {}: {source}", path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
 }

@@ -34,6 +34,7 @@ mod snp;
 mod state;
 mod tcb;
 mod time;
+mod tsm;
 mod variant;
 
 pub use attester::FakeAttester;
@@ -48,4 +49,5 @@ pub use options::{Mode, Options, Tee};
 pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};
 pub use state::STATE_FILE;
+pub use tsm::{MountedTsm, TsmFault, TsmProvider, TsmTree};
 pub use variant::{PckCa, ReportVersion, TdBody, Variant};

@@ -17,12 +17,13 @@ import (
 	"github.com/google/go-configfs-tsm/configfs/configfsi"
 	"github.com/google/go-configfs-tsm/configfs/linuxtsm"
 	"github.com/google/go-configfs-tsm/report"
+	"github.com/google/go-sev-guest/abi"
 )
 
 func main() {
 	root := flag.String("root", "", "another tree than "+configfsi.TsmPrefix)
 	data := flag.String("report-data", strings.Repeat("00", 64), "what is signed, in hexadecimal")
-	aux := flag.Bool("aux", false, "read the certificate table too")
+	aux := flag.Bool("aux", false, "read the certificate table of an SNP host too")
 	flag.Parse()
 	if err := run(*root, *data, *aux); err != nil {
 		fmt.Fprintln(os.Stderr, "tsm:", err)
@@ -43,11 +44,21 @@ func run(root, data string, aux bool) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string]string{
+	printed := map[string]string{
 		"provider": strings.TrimSpace(response.Provider),
 		"outblob":  hex.EncodeToString(response.OutBlob),
-		"auxblob":  hex.EncodeToString(response.AuxBlob),
-	})
+	}
+	if aux {
+		var table abi.CertTable
+		if err := table.Unmarshal(response.AuxBlob); err != nil {
+			return err
+		}
+		chain := table.Proto()
+		printed["vcek"] = hex.EncodeToString(chain.VcekCert)
+		printed["ask"] = hex.EncodeToString(chain.AskCert)
+		printed["ark"] = hex.EncodeToString(chain.ArkCert)
+	}
+	return json.NewEncoder(os.Stdout).Encode(printed)
 }
 
 func client(root string) (configfsi.Client, error) {

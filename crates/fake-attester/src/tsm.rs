@@ -1,0 +1,174 @@
+//! A *simulated* configfs-tsm tree: a file system over a simulated attester.
+//!
+//! It behaves as the kernel's does (Linux, `drivers/virt/coco/guest/report.c`, `fs/configfs`,
+//! `Documentation/ABI/testing/configfs-tsm`): entries by `mkdir`, `inblob` taken over when the
+//! file is closed, `outblob` made when it is read and kept until the next write, one lock over
+//! all, the same errors for the same mistakes. So the code that asks a device runs as it is.
+//!
+//! Not imitated: services (`service_provider`), which no simulated attester answers.
+
+mod cert_table;
+mod entry;
+mod filesystem;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use confide_evidence::ReportData;
+use fuser::{BackgroundSession, Config, MountOption};
+
+use crate::{FakeAttester, FakeError, Tee};
+use entry::Reports;
+use filesystem::TreeFilesystem;
+
+/// Requests wait for the tree's lock, so a few threads serve any number of callers; more than one,
+/// so that a stopped report does not keep a caller from giving up.
+const THREADS: usize = 4;
+
+/// Which guest the tree pretends to be part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TsmProvider {
+    /// `tdx_guest`.
+    Tdx,
+    /// `sev_guest`.
+    Sev,
+}
+
+/// A thing that goes wrong in the tree, for tests of what reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TsmFault {
+    /// The next reads of a new report answer EBUSY, this many times.
+    Busy(u32),
+    /// Reports are longer than the kernel allows: EFBIG.
+    TooBig,
+    /// Reports are read successfully and hold nothing.
+    Empty,
+    /// Reports lose their last byte.
+    Short,
+    /// Before the next reads of a new report, this many times, another writer writes its inblob.
+    Race(u32),
+    /// Reports sign other bytes than were asked, and no counter says so.
+    ForeignReportData,
+    /// A report takes this much longer.
+    Slow(Duration),
+    /// The provider has this name.
+    Provider(String),
+    /// The provider has gone: ENXIO.
+    Unloaded,
+}
+
+/// Makes a report; called with the lock of the tree held, as the kernel does.
+type MakeReport = Box<dyn Fn(&ReportData) -> Vec<u8> + Send + Sync>;
+
+/// A simulated tree that is not mounted yet.
+pub struct TsmTree {
+    provider: TsmProvider,
+    report: MakeReport,
+    auxblob: Vec<u8>,
+    services: bool,
+}
+
+impl TsmTree {
+    /// The tree of a guest whose reports `attester` makes.
+    pub fn new(attester: Arc<FakeAttester>) -> Result<Self, FakeError> {
+        let provider = match attester.tee() {
+            Tee::Tdx | Tee::TdxV5 => TsmProvider::Tdx,
+            Tee::Snp => TsmProvider::Sev,
+            Tee::Sgx => return Err(FakeError::Tree { got: "sgx" }),
+        };
+        let auxblob = cert_table::of(&attester);
+        Ok(Self::with_reports(provider, move |data| attester.quote(data)).auxblob(auxblob))
+    }
+
+    /// A tree whose reports come from anywhere.
+    pub fn with_reports(
+        provider: TsmProvider,
+        report: impl Fn(&ReportData) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let report = Box::new(report);
+        Self { provider, report, auxblob: Vec::new(), services: false }
+    }
+
+    /// The same tree with this certificate table beside each report (`sev_guest` only).
+    pub fn auxblob(mut self, bytes: Vec<u8>) -> Self {
+        self.auxblob = bytes;
+        self
+    }
+
+    /// The same tree with the attributes that an SVSM brings (`sev_guest` only).
+    pub fn services(mut self) -> Self {
+        self.services = true;
+        self
+    }
+
+    /// Mounts the tree; it shows the folder `report`, as `/sys/kernel/config/tsm` does.
+    ///
+    /// Needs `/dev/fuse` and the privilege to mount (root in a user namespace will do). A mount
+    /// lives until it is dropped; that of a killed process stays as a dead folder, which
+    /// `umount` removes.
+    pub fn mount(self, mountpoint: &Path) -> Result<MountedTsm, FakeError> {
+        let reports = Arc::new(Mutex::new(Reports::new(self)));
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("simulated-tsm".into()),
+            MountOption::Subtype("simulated".into()),
+            MountOption::NoDev,
+            MountOption::NoExec,
+            MountOption::NoSuid,
+        ];
+        config.n_threads = Some(THREADS);
+        let filesystem = TreeFilesystem::new(Arc::clone(&reports));
+        let session = fuser::spawn_mount(filesystem, mountpoint, &config);
+        let session =
+            session.map_err(|source| FakeError::Mount { path: mountpoint.into(), source })?;
+        Ok(MountedTsm { mountpoint: mountpoint.into(), reports, session: Some(session) })
+    }
+}
+
+/// A mounted tree; dropping it takes it away again.
+pub struct MountedTsm {
+    mountpoint: PathBuf,
+    reports: Arc<Mutex<Reports>>,
+    session: Option<BackgroundSession>,
+}
+
+impl MountedTsm {
+    /// Where it shows; what reads it takes this for `/sys/kernel/config/tsm`.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Lets something go wrong from now on; none makes all well again.
+    pub fn inject(&self, fault: Option<TsmFault>) {
+        lock(&self.reports).fault = fault;
+    }
+
+    /// How many entries there are now.
+    pub fn entries(&self) -> usize {
+        lock(&self.reports).count()
+    }
+
+    /// Takes the tree away, and says when that did not work.
+    pub fn unmount(mut self) -> Result<(), FakeError> {
+        self.end().map_err(|source| FakeError::Mount { path: self.mountpoint.clone(), source })
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+    }
+}
+
+impl Drop for MountedTsm {
+    fn drop(&mut self) {
+        // Nobody is left to tell; a busy tree is detached by the kernel when its users have gone.
+        let _ = self.end();
+    }
+}
+
+fn lock(reports: &Mutex<Reports>) -> MutexGuard<'_, Reports> {
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
+}
