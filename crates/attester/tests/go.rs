@@ -120,8 +120,7 @@ fn kernels_place() -> Option<PathBuf> {
 }
 
 fn simulated(tee: Tee) -> FakeAttester {
-    let options =
-        Options { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+    let options = Options { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
     FakeAttester::new(options).unwrap()
 }
 

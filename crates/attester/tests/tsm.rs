@@ -7,7 +7,8 @@ use std::{fs, path::Path, sync::Arc, thread, time::Duration};
 use confide_attester::{AttesterError, Device, Provider, Tsm, TsmOptions, detect_with_tsm};
 use confide_evidence::{Attest, ReportData, quote::Quote};
 use confide_fake_attester::{
-    FakeAttester, Mode, MountedTsm, Options, SnpSigner, Tee, TsmFault, TsmProvider, TsmTree, Variant,
+    FakeAttester, Mode, MountedTsm, Options, SnpSigner, Tee, TsmFault, TsmProvider, TsmTree,
+    Variant,
 };
 use confide_verifier::{Endorsements, Evidence, Policy, UnixTime, appraise};
 use confide_verifier_aws_lc::AwsLc;

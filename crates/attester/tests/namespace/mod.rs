@@ -10,7 +10,7 @@ const INSIDE: &str = "CONFIDE_TEST_NAMESPACE";
 
 /// Runs `body` with an empty folder to mount at, in a process of its own whose mounts nobody else
 /// sees. `test` is the test's name; without FUSE or the privilege it is skipped by name.
-pub fn with_private_mounts(test: &str, body: impl FnOnce(&Path)) {
+pub(crate) fn with_private_mounts(test: &str, body: impl FnOnce(&Path)) {
     if std::env::var_os(INSIDE).is_some() {
         let folder = std::env::temp_dir().join(format!("confide-{}-{test}", std::process::id()));
         fs::create_dir(&folder).expect("a new folder");
