@@ -1,8 +1,8 @@
 //! Appraisal of one quote, again and again.
 //!
 //! By default from bytes to verdict with nothing kept in between, parsing of the collateral's JSON
-//! included. `--keep parsed` keeps the parsed endorsements, `--keep verified` also the outcome of
-//! their own five signatures, as a relying party with cached collateral does.
+//! included. `--keep parsed` keeps the parsed endorsements, `--keep prepared` also the outcome of
+//! all their own signatures, as a relying party with cached collateral does.
 
 use std::{
     path::PathBuf,
@@ -15,7 +15,8 @@ use aws_lc_rs::{
 };
 use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use confide_verifier::{
-    Appraised, Crypto, Endorsements, Evidence, Policy, Rejection, RootKind, UnixTime, appraise,
+    Appraised, Crypto, Endorsements, Evidence, Nothing, Policy, Rejection, RootKind, UnixTime,
+    appraise,
 };
 use confide_verifier_aws_lc::AwsLc;
 use serde_json::json;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// A policy; without it, the default policy of the platform.
     #[arg(long)]
     policy: Option<PathBuf>,
-    /// What is kept from one appraisal to the next: nothing, parsed or verified.
+    /// What is kept from one appraisal to the next: nothing, parsed or prepared.
     #[arg(long, default_value = "nothing")]
     keep: String,
 }
@@ -72,8 +73,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         note: Some(format!("evidence: {}", args.quote.display())),
     };
     let endorsements = Endorsements::parse(&input.collateral).map_err(|error| error.to_string())?;
-    let verified = endorsements
-        .verify(&input.policy.roots, input.at, &AwsLc)
+    let prepared = endorsements
+        .clone()
+        .prepare(&input.policy.roots, input.at, &AwsLc)
         .map_err(|error| error.to_string())?;
     speak(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, || input.appraise_bytes()),
@@ -83,10 +85,12 @@ pub(crate) fn run(args: Args) -> Outcome {
                 appraise(&input.evidence(), &endorsements, &input.policy, input.at, crypto);
             said(appraised)
         }),
-        "verified" => measure(order, || {
-            said(verified.appraise(&input.evidence(), &input.policy, input.at, &AwsLc))
+        "prepared" => measure(order, || {
+            let (evidence, policy) = (input.evidence(), &input.policy);
+            let appraised = prepared.appraise(&evidence, policy, input.at, &AwsLc, &Nothing);
+            said(appraised.map(|(appraised, _)| appraised))
         }),
-        other => Err(format!("--keep {other}: wanted nothing, parsed or verified")),
+        other => Err(format!("--keep {other}: wanted nothing, parsed or prepared")),
     })
     .map_err(|error| error.to_string())
 }

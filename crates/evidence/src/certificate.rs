@@ -13,6 +13,8 @@ use crate::ParseError;
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 pub(crate) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
 pub(crate) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
+const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 30];
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
 /// 1.2.840.113741.1.13.1
 const SGX_EXTENSION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 /// 1.2.840.10045.2.1
@@ -46,6 +48,9 @@ pub struct Certificate<'a> {
     pub is_ca: bool,
     /// Whether a critical extension other than KeyUsage and BasicConstraints is present.
     pub has_other_critical_extension: bool,
+    /// Whether NameConstraints or ExtendedKeyUsage is present, critical or not: either narrows what
+    /// the certificate is good for.
+    pub is_narrowed: bool,
     /// The content of Intel's SGX extension, where present.
     pub sgx_extension: Option<&'a [u8]>,
 }
@@ -68,6 +73,38 @@ impl<'a> Certificate<'a> {
     }
 }
 
+/// The three parts of a certificate or revocation list: what is signed, how, and the signature.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedParts<'a> {
+    /// The DER that the signature covers, tag and length included.
+    pub signed: &'a [u8],
+    /// The content of the outer AlgorithmIdentifier.
+    pub algorithm: &'a [u8],
+    /// The content of the signature's BIT STRING.
+    pub signature: &'a [u8],
+}
+
+impl<'a> SignedParts<'a> {
+    /// Splits DER into its parts. That the inner AlgorithmIdentifier is the same is a chain
+    /// verifier's work.
+    pub fn of(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
+        split(bytes).map_err(|field| ParseError::Der { subject, field })
+    }
+}
+
+fn split(bytes: &[u8]) -> Result<SignedParts<'_>, &'static str> {
+    let whole = AnyRef::from_der(bytes).map_err(|_| "outer sequence")?;
+    if whole.tag() != Tag::Sequence {
+        return Err("outer sequence");
+    }
+    let mut outer = nested(whole, "outer sequence")?;
+    let signed = outer.tlv_bytes().map_err(|_| "signed part")?;
+    let algorithm = tagged(&mut outer, Tag::Sequence, "signature algorithm")?.value();
+    let signature = BitStringRef::decode(&mut outer).map_err(|_| "signature")?;
+    let signature = signature.as_bytes().filter(|_| outer.is_finished()).ok_or("signature")?;
+    Ok(SignedParts { signed, algorithm, signature })
+}
+
 fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
     let mut sgx_extension = None;
     let fields = Fields::read(bytes, |id, value| match id == SGX_EXTENSION {
@@ -75,7 +112,7 @@ fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
         false => Ok(()),
     })?;
     let Fields { serial, issuer, subject, common_name, not_before, not_after, .. } = fields;
-    let Fields { key_usage, is_ca, has_other_critical_extension, .. } = fields;
+    let Fields { key_usage, is_ca, has_other_critical_extension, is_narrowed, .. } = fields;
     Ok(Certificate {
         serial,
         issuer,
@@ -87,6 +124,7 @@ fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
         key_usage,
         is_ca,
         has_other_critical_extension,
+        is_narrowed,
         sgx_extension,
     })
 }
@@ -103,6 +141,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) key_usage: Option<KeyUsage>,
     pub(crate) is_ca: bool,
     pub(crate) has_other_critical_extension: bool,
+    pub(crate) is_narrowed: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -141,6 +180,7 @@ fn read_fields<'a>(
         key_usage: None,
         is_ca: false,
         has_other_critical_extension: false,
+        is_narrowed: false,
     };
     let mut has_basic_constraints = false;
     let list = tagged(&mut tbs, context_tag(3), "extensions")?;
@@ -157,6 +197,7 @@ fn read_fields<'a>(
         } else {
             visit(id, value)?;
             certificate.has_other_critical_extension |= critical;
+            certificate.is_narrowed |= id == NAME_CONSTRAINTS || id == EXTENDED_KEY_USAGE;
         }
         Ok(())
     })?;
@@ -309,5 +350,9 @@ pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
     if fields.is_finished() {
         return Ok(false);
     }
-    bool::decode(&mut fields).map_err(|_| FIELD)
+    let is_ca = bool::decode(&mut fields).map_err(|_| FIELD)?;
+    if !fields.is_finished() {
+        u8::decode(&mut fields).map_err(|_| FIELD)?;
+    }
+    if fields.is_finished() { Ok(is_ca) } else { Err(FIELD) }
 }

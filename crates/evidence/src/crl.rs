@@ -9,6 +9,8 @@ use crate::{
 
 /// Object identifier 2.5.29.20, as the content of its DER.
 const CRL_NUMBER: &[u8] = &[0x55, 0x1d, 20];
+/// Object identifier 2.5.29.28, likewise.
+const ISSUING_DISTRIBUTION_POINT: &[u8] = &[0x55, 0x1d, 28];
 
 /// When a revocation list was issued and how it is numbered.
 ///
@@ -48,6 +50,10 @@ fn read(bytes: &[u8]) -> Result<CrlDates<'_>, &'static str> {
     each_extension(extensions, |id, critical, value| {
         if critical {
             return Err("extensions (wanted none critical)");
+        }
+        // It must be critical, but where it is not it narrows the list all the same.
+        if id == ISSUING_DISTRIBUTION_POINT {
+            return Err("extensions (wanted no issuing distribution point)");
         }
         if id != CRL_NUMBER {
             return Ok(());

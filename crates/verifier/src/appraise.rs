@@ -1,21 +1,22 @@
 //! The one way to a yes.
 
-use alloc::{format, string::String, sync::Arc};
+use alloc::{string::String, sync::Arc};
 
 use confide_evidence::{
     GpuPresented, ReportData,
     claims::Claims,
+    qe_identity::QeIdentity,
     quote::{Body, Quote},
-    tcb_info::TcbStatus,
+    tcb_info::{TcbInfo, TcbStatus},
 };
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Anchor, Appraised, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection,
-    Root, Scope, VerifiedEndorsements, attributes, chain,
+    Appraised, CrlSeen, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection,
+    Root, Scope, attributes,
     checks::{Checks, Step},
     measurements,
-    platform::Platform,
+    platform::{Platform, Walk},
     result::{Accepted, Refused},
 };
 
@@ -37,6 +38,9 @@ pub struct Evidence<'a> {
 /// Decides whether a quote is believed, under one policy and at one time.
 ///
 /// Reads nothing but its arguments. The first check that fails ends it.
+///
+/// All nine signatures are verified each time: this is the reference that the prepared path
+/// ([`crate::Prepared`]) is held against.
 pub fn appraise(
     evidence: &Evidence<'_>,
     endorsements: &Endorsements,
@@ -48,52 +52,26 @@ pub fn appraise(
     let outcome = read_quote(&mut found, evidence).and_then(|quote| {
         let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
-        Case { evidence, quote, endorsements: &verified, policy, now, crypto }.judge(&mut found)
+        let case = Case { evidence, quote, grounds: verified.grounds(), policy, now, crypto };
+        case.judge(&mut found, &mut Walk(&verified))
     });
     found.close(outcome)
 }
 
-impl VerifiedEndorsements<'_> {
-    /// Decides as [`appraise`] does, with endorsements that are verified already.
-    pub fn appraise(
-        &self,
-        evidence: &Evidence<'_>,
-        policy: &Policy,
-        now: UnixTime,
-        crypto: &dyn Crypto,
-    ) -> Result<Appraised, Rejection> {
-        let mut found = Found::new(self.checks.clone().unwrap_or_else(Checks::new::<Step>));
-        let outcome = read_quote(&mut found, evidence).and_then(|quote| {
-            found.checks.run(Step::Root, || {
-                let Root { sha256, .. } = self.root;
-                let Some(kind) = policy.roots.find(Anchor::Intel, &sha256) else {
-                    let got = hex::encode(sha256);
-                    return Err(Reason::UntrustedRoot { wanted: format!("{}", policy.roots), got });
-                };
-                chain::inside("verified endorsements", self.life.from, self.life.until, now)?;
-                Ok(((), kind.detail(&sha256)))
-            })?;
-            found.root = Some(self.root);
-            Case { evidence, quote, endorsements: self, policy, now, crypto }.judge(&mut found)
-        });
-        found.close(outcome)
-    }
-}
-
 /// What is known so far; all that a rejection may tell.
-struct Found {
-    checks: Checks,
-    root: Option<Root>,
+pub(crate) struct Found {
+    pub(crate) checks: Checks,
+    pub(crate) root: Option<Root>,
     tcb_status: Option<TcbStatus>,
     advisories: Arc<[String]>,
 }
 
 impl Found {
-    fn new(checks: Checks) -> Self {
+    pub(crate) fn new(checks: Checks) -> Self {
         Self { checks, root: None, tcb_status: None, advisories: Arc::default() }
     }
 
-    fn close(self, outcome: Result<Judged, Reason>) -> Result<Appraised, Rejection> {
+    pub(crate) fn close(self, outcome: Result<Judged, Reason>) -> Result<Appraised, Rejection> {
         let Self { checks, root, tcb_status, advisories } = self;
         match (outcome, root, tcb_status) {
             (Ok(judged), Some(root), Some(_)) => Ok(Accepted {
@@ -117,28 +95,61 @@ impl Found {
     }
 }
 
-struct Judged {
+pub(crate) struct Judged {
     scope: Scope,
     platform: PlatformClaims,
     claims: Option<Claims>,
+}
+
+/// What the endorsements say, however they were verified.
+#[derive(Clone, Copy)]
+pub(crate) struct Grounds<'a> {
+    pub(crate) tcb_info: &'a TcbInfo,
+    pub(crate) qe_identity: &'a QeIdentity,
+    pub(crate) root_crl: CrlSeen,
+    pub(crate) pck_crl: CrlSeen,
+}
+
+/// The way from the root to the quote's signature. There are two: [`crate::appraise`] walks all of
+/// it each time, [`crate::Prepared`] leaves out what it knows.
+pub(crate) trait Signatures {
+    /// The PCK chain: who the platform is.
+    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason>;
+
+    /// The quoting enclave's report by the PCK, and the attestation key in it.
+    fn enclave(
+        &mut self,
+        checks: &mut Checks,
+        case: &Case<'_>,
+        platform: &Platform,
+    ) -> Result<(), Reason>;
+
+    /// The quote by the attestation key.
+    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason>;
 }
 
 /// One quote before its judge.
 pub(crate) struct Case<'a> {
     pub(crate) evidence: &'a Evidence<'a>,
     pub(crate) quote: Quote<'a>,
-    pub(crate) endorsements: &'a VerifiedEndorsements<'a>,
+    pub(crate) grounds: Grounds<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) now: UnixTime,
     pub(crate) crypto: &'a dyn Crypto,
 }
 
 impl Case<'_> {
-    fn judge(&self, found: &mut Found) -> Result<Judged, Reason> {
+    pub(crate) fn judge(
+        &self,
+        found: &mut Found,
+        signatures: &mut impl Signatures,
+    ) -> Result<Judged, Reason> {
         self.root_crl(&mut found.checks)?;
-        let platform = self.pck(&mut found.checks)?;
+        let platform = signatures.pck(&mut found.checks, self)?;
+        self.is_endorsed(&mut found.checks, &platform)?;
         self.pck_crl(&mut found.checks)?;
-        self.quoting_enclave_signed(&mut found.checks, &platform)?;
+        signatures.enclave(&mut found.checks, self, &platform)?;
+        signatures.quote(&mut found.checks, self)?;
         let verdict = self.tcb(&mut found.checks, &platform)?;
         found.tcb_status = Some(verdict.status);
         found.advisories.clone_from(&verdict.advisories);
@@ -158,8 +169,8 @@ impl Case<'_> {
     }
 
     pub(crate) fn evaluation_number(&self) -> u32 {
-        let info = self.endorsements.tcb_info().tcb_evaluation_data_number;
-        info.min(self.endorsements.qe_identity().tcb_evaluation_data_number)
+        let Grounds { tcb_info, qe_identity, .. } = self.grounds;
+        tcb_info.tcb_evaluation_data_number.min(qe_identity.tcb_evaluation_data_number)
     }
 
     fn platform_claims(&self, platform: &Platform) -> PlatformClaims {
@@ -170,14 +181,17 @@ impl Case<'_> {
             measurements: measurements::of(&self.quote),
             fmspc: platform.pck.fmspc,
             tcb_evaluation_data_number: self.evaluation_number(),
-            root_crl: (&self.endorsements.root_crl).into(),
-            pck_crl: (&self.endorsements.pck_crl).into(),
+            root_crl: self.grounds.root_crl,
+            pck_crl: self.grounds.pck_crl,
             valid_until: platform.life.until,
         }
     }
 }
 
-fn read_quote<'a>(found: &mut Found, evidence: &Evidence<'a>) -> Result<Quote<'a>, Reason> {
+pub(crate) fn read_quote<'a>(
+    found: &mut Found,
+    evidence: &Evidence<'a>,
+) -> Result<Quote<'a>, Reason> {
     found.checks.run(Step::QuoteFormat, || {
         let quote = Quote::parse(evidence.quote)?;
         let version = quote.header.version();

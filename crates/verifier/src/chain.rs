@@ -3,11 +3,16 @@
 
 use alloc::{format, string::ToString, vec::Vec};
 
-use confide_evidence::{certificate::Certificate, crl::CrlDates, foreign_text};
+use confide_evidence::{
+    certificate::{Certificate, SignedParts},
+    crl::CrlDates,
+    foreign_text,
+};
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{
-    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
-    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy, anchor_from_trusted_cert,
+    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, Error, ExpirationPolicy,
+    KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+    anchor_from_trusted_cert,
 };
 
 use crate::{Crypto, Reason};
@@ -60,6 +65,11 @@ pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<
     }
     if certificate.has_other_critical_extension {
         let wanted = "no critical extension but key usage and basic constraints";
+        return Err(Reason::CertificateUse { subject, wanted });
+    }
+    // Intel's have neither; a chain verifier would have to see to what they take away.
+    if certificate.is_narrowed {
+        let wanted = "no extended key usage and no name constraints";
         return Err(Reason::CertificateUse { subject, wanted });
     }
     let Some(usage) = certificate.key_usage else {
@@ -139,6 +149,72 @@ impl<'a> Crl<'a> {
     }
 }
 
+/// Verifies a CA that the root issued, and that CA's revocation list: one signature each.
+///
+/// [`verify`] does the same each time on the way from a leaf; this is for a CA that is held. Both
+/// certificates have been [`read`], which has checked names, usages, dates and that nothing narrows
+/// them; the list has been [`Crl::read`]. What is left of a chain verifier's work is that the inner
+/// and outer algorithms agree (webpki, when it reads them), that the names chain, and the
+/// signatures. No CA is below this one, so that no path length can be exceeded.
+pub(crate) fn verify_ca(
+    der: &[u8],
+    fields: &Certificate<'_>,
+    root: &[u8],
+    list: (&Crl<'_>, &[u8]),
+    crypto: &dyn Crypto,
+) -> Result<(), Reason> {
+    let chain = Role::Pck.subject();
+    let (list, list_der) = list;
+    let (ca, root) = (CertificateDer::from(der), CertificateDer::from(root));
+    let ca = EndEntityCert::try_from(&ca).map_err(|error| refused(chain, error))?;
+    let root = EndEntityCert::try_from(&root).map_err(|error| refused(chain, error))?;
+    if ca.issuer() != root.subject() {
+        return Err(refused(chain, Error::UnknownIssuer));
+    }
+    if list.dates.issuer != fields.subject {
+        return Err(refused(chain, Error::UnknownRevocationStatus));
+    }
+    let parts = SignedParts::of(Role::PckCa.subject(), der)?;
+    signed_by(&root, parts, crypto).map_err(|error| refused(chain, error))?;
+    let parts = SignedParts::of(list.subject, list_der)?;
+    signed_by(&ca, parts, crypto).map_err(|error| match error {
+        Error::InvalidSignatureForPublicKey => {
+            refused(chain, Error::InvalidCrlSignatureForPublicKey)
+        }
+        other => refused(chain, other),
+    })
+}
+
+fn signed_by(
+    issuer: &EndEntityCert<'_>,
+    parts: SignedParts<'_>,
+    crypto: &dyn Crypto,
+) -> Result<(), Error> {
+    let algorithm = crypto.certificate_algorithm();
+    if parts.algorithm != algorithm.signature_alg_id().as_ref() {
+        return Err(Error::InvalidSignatureForPublicKey);
+    }
+    issuer.verify_signature(algorithm, parts.signed, parts.signature)
+}
+
+/// Verifies a leaf under a CA that is held as an anchor: one signature. Whether it is revoked is
+/// for the caller to look up.
+pub(crate) fn verify_leaf(
+    leaf: &[u8],
+    ca: &TrustAnchor<'_>,
+    now: UnixTime,
+    crypto: &dyn Crypto,
+) -> Result<(), Reason> {
+    let chain = Role::Pck.subject();
+    let leaf = CertificateDer::from(leaf);
+    let leaf = EndEntityCert::try_from(&leaf).map_err(|error| refused(chain, error))?;
+    let algorithms = [crypto.certificate_algorithm()];
+    let usage = KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE);
+    leaf.verify_for_usage(&algorithms, core::slice::from_ref(ca), &[], now, usage, None, None)
+        .map(|_| ())
+        .map_err(|error| refused(chain, error))
+}
+
 /// The root as a trust anchor.
 pub(crate) fn anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAnchor<'a>, Reason> {
     anchor_from_trusted_cert(root).map_err(|error| refused("root certificate", error))
@@ -183,7 +259,7 @@ pub(crate) fn verify(
     match path {
         Ok(path) if path.intermediate_certificates().count() == intermediates.len() => Ok(()),
         Ok(_) => Err(Reason::Chain { chain, reason: "a certificate is not on the path".into() }),
-        Err(webpki::Error::CertRevoked) => Err(Reason::CertificateRevoked { subject: chain }),
+        Err(Error::CertRevoked) => Err(Reason::CertificateRevoked { subject: chain }),
         Err(error) => Err(refused(chain, error)),
     }
 }
@@ -192,7 +268,7 @@ pub(crate) fn verify(
 /// which nobody assigns (it is the identifier of Intel's SGX extension).
 const NO_EXTENDED_KEY_USAGE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 
-fn refused(chain: &'static str, error: webpki::Error) -> Reason {
+pub(crate) fn refused(chain: &'static str, error: webpki::Error) -> Reason {
     Reason::Chain { chain, reason: format!("{error}") }
 }
 

@@ -132,6 +132,15 @@ impl Checks {
         self.set(step, Outcome::NotEvaluated, detail.into());
     }
 
+    /// Notes a failure, and forgets the outcome of every check after it.
+    pub(crate) fn fail(&mut self, step: impl Steps, reason: Reason) -> Reason {
+        self.set(step, Outcome::Failed, reason.to_string().into());
+        for check in &mut self.0[step.index() + 1..] {
+            *check = unreached(check.name);
+        }
+        reason
+    }
+
     /// Whether a check has passed.
     pub(crate) fn passed(&self, step: impl Steps) -> bool {
         self.0[step.index()].outcome == Outcome::Passed

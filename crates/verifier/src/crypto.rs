@@ -1,5 +1,8 @@
 //! The one trait through which signature checks come in.
 
+use alloc::boxed::Box;
+use core::fmt;
+
 use rustls_pki_types::SignatureVerificationAlgorithm;
 
 /// Cryptography that appraisal needs; everything it is given is public.
@@ -11,6 +14,12 @@ pub trait Crypto: Send + Sync {
     ///
     /// High-s signatures are genuine: quoting enclaves make them.
     fn verify_p256(&self, public_key: &[u8; 65], message: &[u8], signature: &[u8; 64]) -> bool;
+
+    /// A P-256 key read once, for more than one signature; `None` where the point is not on the
+    /// curve, or where this implementation gains nothing by it (the default).
+    fn prepare_p256(&self, _public_key: &[u8; 65]) -> Option<Box<dyn P256Key>> {
+        None
+    }
 
     /// Whether `signature` (r, then s, 48 bytes each, big-endian) is an ECDSA P-384 signature with
     /// SHA-384 over `message` by `public_key` (0x04, x, y).
@@ -28,4 +37,10 @@ pub trait Crypto: Send + Sync {
     /// ECDSA P-384 with SHA-384 as X.509 uses it; the only algorithm accepted in the certificates
     /// of GPUs and of those who vouch for them.
     fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm;
+}
+
+/// A P-256 key that [`Crypto::prepare_p256`] has read.
+pub trait P256Key: fmt::Debug + Send + Sync {
+    /// As [`Crypto::verify_p256`], with this key.
+    fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool;
 }

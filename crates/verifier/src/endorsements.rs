@@ -1,6 +1,6 @@
 //! The endorsements of one platform: read, then verified down from the root.
 
-use alloc::{format, vec::Vec};
+use alloc::{format, vec, vec::Vec};
 
 use confide_evidence::{
     ParseError, certificate::Certificate, collateral::Collateral, pem, qe_identity::QeIdentity,
@@ -9,23 +9,26 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
-    Anchor, Crypto, Detail, Reason, Rejection, Root, Roots,
+    Anchor, Crypto, Detail, Reason, Root, Roots,
+    appraise::Grounds,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
     result::CrlSeen,
 };
 
 /// Endorsements as they came: read as a whole, believed in nothing.
+///
+/// [`crate::appraise`] verifies them each time, [`Endorsements::prepare`] once.
 #[derive(Clone, Debug)]
 pub struct Endorsements {
-    collateral: Collateral,
-    tcb_info: TcbInfo,
-    qe_identity: QeIdentity,
-    tcb_chain: Vec<Vec<u8>>,
+    pub(crate) collateral: Collateral,
+    pub(crate) tcb_info: TcbInfo,
+    pub(crate) qe_identity: QeIdentity,
+    pub(crate) tcb_chain: Vec<Vec<u8>>,
     /// `None` where it is the same text as that of TCB info.
-    qe_chain: Option<Vec<Vec<u8>>>,
-    pck_crl_chain: Vec<Vec<u8>>,
-    pck_chain: Option<Vec<Vec<u8>>>,
+    pub(crate) qe_chain: Option<Vec<Vec<u8>>>,
+    pub(crate) pck_crl_chain: Vec<Vec<u8>>,
+    pub(crate) pck_chain: Option<Vec<Vec<u8>>>,
 }
 
 impl Endorsements {
@@ -54,24 +57,6 @@ impl Endorsements {
     }
 
     /// Verifies what does not depend on a quote: root, root CRL, TCB signer, TCB info, QE identity.
-    ///
-    /// The result can judge any number of quotes of the same platform while it holds.
-    pub fn verify(
-        &self,
-        roots: &Roots,
-        now: UnixTime,
-        crypto: &dyn Crypto,
-    ) -> Result<VerifiedEndorsements<'_>, Rejection> {
-        let mut checks = Checks::new::<Step>();
-        match self.verify_into(&mut checks, roots, now, crypto) {
-            Ok(mut verified) => {
-                verified.checks = Some(checks);
-                Ok(verified)
-            }
-            Err(reason) => Err(Rejection::after(reason, checks)),
-        }
-    }
-
     pub(crate) fn verify_into(
         &self,
         checks: &mut Checks,
@@ -122,12 +107,10 @@ impl Endorsements {
             Ok((crl, "".into()))
         })?;
         checks.skip(Step::PckCrl, SIGNATURE_NOT_REACHED);
-        let life = [&root_certificate, &signer, &qe_signer]
+        let windows = self.windows(&root_certificate, &signer, &qe_signer, &root_crl, &pck_crl);
+        let life = windows
             .iter()
-            .fold(self.documents_life(), |life, each| life.and(each.not_before, each.not_after))
-            .and(root_crl.dates.this_update, root_crl.until)
-            .and(pck_crl.dates.this_update, pck_crl.until);
-        let checks = None;
+            .fold(Life::EVER, |life, window| life.and(window.life.from, window.life.until));
         Ok(VerifiedEndorsements {
             endorsements: self,
             root,
@@ -135,8 +118,46 @@ impl Endorsements {
             root_crl,
             pck_crl,
             life,
-            checks,
+            windows,
         })
+    }
+
+    fn windows(
+        &self,
+        root: &Certificate<'_>,
+        signer: &Certificate<'_>,
+        qe_signer: &Certificate<'_>,
+        root_crl: &Crl<'_>,
+        pck_crl: &Crl<'_>,
+    ) -> Vec<Window> {
+        let certificate = |step, role: Role, it: &Certificate<'_>| Window {
+            step,
+            subject: role.subject(),
+            life: Life { from: it.not_before, until: it.not_after },
+        };
+        let list = |step, it: &Crl<'_>| Window {
+            step,
+            subject: it.subject,
+            life: Life { from: it.dates.this_update, until: it.until },
+        };
+        let (info, identity) = (&self.tcb_info, &self.qe_identity);
+        vec![
+            certificate(Step::Root, Role::Root, root),
+            list(Step::RootCrl, root_crl),
+            certificate(Step::TcbSigner, Role::TcbSigner, signer),
+            Window {
+                step: Step::TcbInfo,
+                subject: "TCB info",
+                life: Life { from: info.issue_date, until: info.next_update },
+            },
+            certificate(Step::QeIdentity, Role::TcbSigner, qe_signer),
+            Window {
+                step: Step::QeIdentity,
+                subject: "QE identity",
+                life: Life { from: identity.issue_date, until: identity.next_update },
+            },
+            list(Step::PckCrl, pck_crl),
+        ]
     }
 
     /// The root is the last certificate of the TCB info chain, when its hash is trusted.
@@ -154,11 +175,6 @@ impl Endorsements {
         };
         let certificate = chain::read(Role::Root, der, now)?;
         Ok((RootFound { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
-    }
-
-    fn documents_life(&self) -> Life {
-        Life { from: self.tcb_info.issue_date, until: self.tcb_info.next_update }
-            .and(self.qe_identity.issue_date, self.qe_identity.next_update)
     }
 }
 
@@ -193,36 +209,37 @@ impl Issuer<'_> {
     }
 }
 
-/// Endorsements whose signatures have been verified down from a trusted root.
+/// Endorsements whose own signatures have been verified down from a trusted root.
 ///
 /// What depends on the quote (PCK chain with its CRL, and everything below) comes after.
-pub struct VerifiedEndorsements<'e> {
-    pub(crate) endorsements: &'e Endorsements,
+pub(crate) struct VerifiedEndorsements<'e> {
+    endorsements: &'e Endorsements,
     pub(crate) root: Root,
     pub(crate) root_der: &'e [u8],
     pub(crate) root_crl: Crl<'e>,
     pub(crate) pck_crl: Crl<'e>,
+    /// All but the PCK CA and what the quote brings.
     pub(crate) life: Life,
-    pub(crate) checks: Option<Checks>,
+    /// The same, one by one, in the order in which they are looked at.
+    pub(crate) windows: Vec<Window>,
+}
+
+/// The life of one certificate, list or document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) step: Step,
+    pub(crate) subject: &'static str,
+    pub(crate) life: Life,
 }
 
 impl<'e> VerifiedEndorsements<'e> {
-    /// The root that the endorsements were verified under.
-    pub fn root(&self) -> Root {
-        self.root
-    }
-
-    /// Unix seconds until which all of them hold.
-    pub fn valid_until(&self) -> u64 {
-        self.life.until
-    }
-
-    pub(crate) fn tcb_info(&self) -> &'e TcbInfo {
-        &self.endorsements.tcb_info
-    }
-
-    pub(crate) fn qe_identity(&self) -> &'e QeIdentity {
-        &self.endorsements.qe_identity
+    pub(crate) fn grounds(&self) -> Grounds<'_> {
+        Grounds {
+            tcb_info: &self.endorsements.tcb_info,
+            qe_identity: &self.endorsements.qe_identity,
+            root_crl: (&self.root_crl).into(),
+            pck_crl: (&self.pck_crl).into(),
+        }
     }
 
     /// The CA that issued the PCK CRL, DER.
@@ -244,6 +261,12 @@ pub(crate) struct Life {
 }
 
 impl Life {
+    pub(crate) const EVER: Self = Self { from: 0, until: u64::MAX };
+
+    pub(crate) fn holds(self, now: UnixTime) -> bool {
+        (self.from..=self.until).contains(&now.as_secs())
+    }
+
     pub(crate) fn and(self, from: u64, until: u64) -> Self {
         Self { from: self.from.max(from), until: self.until.min(until) }
     }

@@ -44,6 +44,7 @@ impl Policy {
             config_digest,
             key_validity_s_max,
             evidence_age_s_max,
+            cache_lifetime_s,
             workload,
         } = self;
         let mut words = Words::default();
@@ -89,6 +90,10 @@ impl Policy {
                 words.unchecked("evidence_age_s_max", text.into());
             }
         }
+        words.checked(
+            "cache_lifetime_s",
+            format!("a verdict on a platform's keys is used {} at most", span(*cache_lifetime_s)),
+        );
         words.workload(workload.as_ref());
         words.0
     }

@@ -19,9 +19,12 @@ mod detail;
 mod endorsements;
 mod expect;
 mod explain;
+mod known;
+mod learning;
 mod measurements;
 mod platform;
 mod policy;
+mod prepared;
 mod reason;
 mod result;
 mod roots;
@@ -29,15 +32,17 @@ mod tcb;
 
 pub use appraise::{Evidence, appraise};
 pub use checks::{Check, Outcome};
-pub use crypto::Crypto;
+pub use crypto::{Crypto, P256Key};
 pub use detail::Detail;
-pub use endorsements::{Endorsements, VerifiedEndorsements};
+pub use endorsements::Endorsements;
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explain::{Sentence, Stance};
+pub use known::{Known, KnownEnclave, KnownPck, Learned, Nothing, Recall, Secret, Tag};
 pub use policy::{
-    CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload,
-    TdxWorkload, Workload,
+    CACHE_LIFETIME_DEFAULT_S, CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy,
+    PolicyError, SgxWorkload, TdxWorkload, Workload,
 };
+pub use prepared::{Generation, Prepared};
 pub use reason::Reason;
 pub use result::{
     Appraised, CrlSeen, EnclaveMeasurements, Measurements, PlatformClaims, Rejection, Scope,

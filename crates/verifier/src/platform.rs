@@ -1,9 +1,10 @@
 //! From the PCK chain to Intel's verdict on the platform, and the policy's on that.
 
-use alloc::{format, string::ToString};
+use alloc::{format, string::ToString, vec::Vec};
 
 use confide_evidence::{
     ReportData,
+    certificate::Certificate,
     pck::PckExtension,
     pem,
     quote::{Body, Quote, Tee},
@@ -12,11 +13,11 @@ use confide_evidence::{
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    CrlMinimum, CrlSeen, Detail, Policy, Reason,
-    appraise::Case,
-    chain::{self, Crl, Role},
+    CrlMinimum, CrlSeen, Crypto, Detail, Policy, Reason,
+    appraise::{Case, Signatures},
+    chain::{self, Role},
     checks::{Checks, Step},
-    endorsements::Life,
+    endorsements::{Life, VerifiedEndorsements},
     tcb::{self, Verdict},
 };
 
@@ -24,109 +25,165 @@ use crate::{
 pub(crate) struct Platform {
     pub(crate) pck: PckExtension,
     pub(crate) life: Life,
-    public_key: [u8; 65],
+    pub(crate) public_key: [u8; 65],
 }
 
-impl Case<'_> {
-    /// The root's list against its minimum; its signature is verified with the endorsements.
-    pub(crate) fn root_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
-        revocation_list(checks, Step::RootCrl, &self.endorsements.root_crl, self.policy.root_crl)
-    }
+/// The whole way, each time: PCK chain (three signatures: leaf, its CA, the CA's revocation list),
+/// quoting enclave, quote.
+pub(crate) struct Walk<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
-    /// The PCK CA's list against its minimum; its signature is verified with the PCK chain.
-    pub(crate) fn pck_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
-        revocation_list(checks, Step::PckCrl, &self.endorsements.pck_crl, self.policy.pck_crl)
-    }
-
-    /// PCK chain: three signatures (leaf, its CA, the CA's revocation list).
-    pub(crate) fn pck(&self, checks: &mut Checks) -> Result<Platform, Reason> {
-        let endorsements = self.endorsements;
-        let platform = checks.run(Step::PckChain, || {
-            const CHAIN: &str = "PCK chain of the quote";
-            let list = pem::decode_chain(CHAIN, self.quote.pck_chain)?;
-            let [leaf_der, ca_der, root_der] = list.as_slice() else {
-                return Err(Reason::ChainShape {
-                    chain: CHAIN,
-                    wanted: "leaf, CA and root",
-                    got: format!("{} certificates", list.len()),
-                });
-            };
-            if root_der != endorsements.root_der {
-                return Err(differs("root of the quote", "the trusted root"));
-            }
-            if endorsements.pck_ca() != Some(ca_der) {
-                return Err(differs("PCK CA of the quote", "the issuer of the PCK CRL"));
-            }
-            if endorsements.pck_chain().is_some_and(|repeated| repeated != list) {
-                return Err(differs("PCK chain of the collateral", CHAIN));
-            }
-            let leaf = chain::read(Role::Pck, leaf_der, self.now)?;
-            let ca = chain::read(Role::PckCa, ca_der, self.now)?;
-            let anchor_der = CertificateDer::from(root_der.as_slice());
+impl Signatures for Walk<'_> {
+    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason> {
+        let endorsements = self.0;
+        checks.run(Step::PckChain, || {
+            let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
+            let (leaf_der, ca_der, root_der) = three(&list)?;
+            let repeated = endorsements.pck_chain();
+            same_chain(&list, endorsements.root_der, endorsements.pck_ca(), repeated)?;
+            let leaf = chain::read(Role::Pck, leaf_der, case.now)?;
+            let ca = chain::read(Role::PckCa, ca_der, case.now)?;
+            let anchor_der = CertificateDer::from(root_der);
             let anchor = chain::anchor(&anchor_der)?;
-            let (now, crypto) = (self.now, self.crypto);
             let crl = &endorsements.pck_crl;
-            chain::verify(Role::Pck, leaf_der, &[ca_der], &anchor, crl, now, crypto)?;
+            chain::verify(Role::Pck, leaf_der, &[ca_der], &anchor, crl, case.now, case.crypto)?;
             endorsements.root_crl.lacks(Role::PckCa.subject(), &ca)?;
-            let Some(extension) = leaf.sgx_extension else {
-                let subject = Role::Pck.subject();
-                return Err(Reason::CertificateUse { subject, wanted: "Intel's SGX extension" });
-            };
             let platform = Platform {
-                pck: PckExtension::parse(extension)?,
+                pck: sgx_extension(&leaf)?,
                 public_key: *leaf.public_key,
                 life: endorsements
                     .life
                     .and(leaf.not_before, leaf.not_after)
                     .and(ca.not_before, ca.not_after),
             };
-            Ok((platform, "leaf, CA, root; neither leaf nor CA revoked".into()))
-        })?;
+            Ok((platform, PCK_CHAIN_PASSED))
+        })
+    }
+
+    fn enclave(
+        &mut self,
+        checks: &mut Checks,
+        case: &Case<'_>,
+        platform: &Platform,
+    ) -> Result<(), Reason> {
+        checks.run(Step::QeReport, || {
+            let quote = &case.quote;
+            enclave_signed(quote, case.crypto, |report, signature| {
+                case.crypto.verify_p256(&platform.public_key, report, signature)
+            })?;
+            Ok(((), QE_REPORT_PASSED))
+        })
+    }
+
+    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason> {
+        checks.run(Step::QuoteSignature, || {
+            let mut key = [4; 65];
+            key[1..].copy_from_slice(case.quote.attestation_key);
+            match case.crypto.verify_p256(&key, case.quote.signed, case.quote.signature) {
+                true => Ok(((), QUOTE_SIGNATURE_PASSED)),
+                false => Err(Reason::Signature { subject: "quote" }),
+            }
+        })
+    }
+}
+
+pub(crate) const QUOTE_CHAIN: &str = "PCK chain of the quote";
+pub(crate) const PCK_CHAIN_PASSED: Detail =
+    Detail::text("leaf, CA, root; neither leaf nor CA revoked");
+pub(crate) const QE_REPORT_PASSED: Detail =
+    Detail::text("signed by the PCK; binds the attestation key");
+pub(crate) const QUOTE_SIGNATURE_PASSED: Detail = Detail::text("signed by the attestation key");
+
+/// Leaf, CA and root.
+pub(crate) fn three(list: &[Vec<u8>]) -> Result<(&[u8], &[u8], &[u8]), Reason> {
+    match list {
+        [leaf, ca, root] => Ok((leaf, ca, root)),
+        other => Err(Reason::ChainShape {
+            chain: QUOTE_CHAIN,
+            wanted: "leaf, CA and root",
+            got: format!("{} certificates", other.len()),
+        }),
+    }
+}
+
+/// That the quote's chain is the one that the endorsements are about.
+pub(crate) fn same_chain(
+    list: &[Vec<u8>],
+    root: &[u8],
+    ca: Option<&[u8]>,
+    repeated: Option<&[Vec<u8>]>,
+) -> Result<(), Reason> {
+    let (_, list_ca, list_root) = three(list)?;
+    if list_root != root {
+        return Err(differs("root of the quote", "the trusted root"));
+    }
+    if ca != Some(list_ca) {
+        return Err(differs("PCK CA of the quote", "the issuer of the PCK CRL"));
+    }
+    if repeated.is_some_and(|repeated| repeated != list) {
+        return Err(differs("PCK chain of the collateral", QUOTE_CHAIN));
+    }
+    Ok(())
+}
+
+pub(crate) fn sgx_extension(leaf: &Certificate<'_>) -> Result<PckExtension, Reason> {
+    let Some(extension) = leaf.sgx_extension else {
+        let subject = Role::Pck.subject();
+        return Err(Reason::CertificateUse { subject, wanted: "Intel's SGX extension" });
+    };
+    Ok(PckExtension::parse(extension)?)
+}
+
+/// One signature and one hash: QE report by the PCK, attestation key in the report.
+pub(crate) fn enclave_signed(
+    quote: &Quote<'_>,
+    crypto: &dyn Crypto,
+    verify: impl FnOnce(&[u8; 384], &[u8; 64]) -> bool,
+) -> Result<(), Reason> {
+    let Quote { qe_report, qe_report_signature, qe_auth_data, attestation_key, .. } = *quote;
+    if !verify(qe_report.bytes(), qe_report_signature) {
+        return Err(Reason::Signature { subject: "QE report" });
+    }
+    let bound = crypto.sha256(&[attestation_key, qe_auth_data]);
+    if *qe_report.report_data() != ReportData::from_digest(bound).0 {
+        return Err(Reason::AttestationKey);
+    }
+    Ok(())
+}
+
+impl Case<'_> {
+    /// The root's list against its minimum; its signature is verified with the endorsements.
+    pub(crate) fn root_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let (seen, minimum) = (self.grounds.root_crl, self.policy.root_crl);
+        revocation_list(checks, Step::RootCrl, "root CRL", seen, minimum)
+    }
+
+    /// The PCK CA's list against its minimum; its signature is verified with the PCK chain.
+    pub(crate) fn pck_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let (seen, minimum) = (self.grounds.pck_crl, self.policy.pck_crl);
+        revocation_list(checks, Step::PckCrl, "PCK CRL", seen, minimum)
+    }
+
+    /// That the endorsements speak of this platform.
+    pub(crate) fn is_endorsed(
+        &self,
+        checks: &mut Checks,
+        platform: &Platform,
+    ) -> Result<(), Reason> {
         checks.run(Step::Platform, || {
-            let info = endorsements.tcb_info();
+            let info = self.grounds.tcb_info;
             same_tee("TCB info", self.quote.tee(), info.tee)?;
             same_bytes("FMSPC", &info.fmspc, &platform.pck.fmspc)?;
             same_bytes("PCE-ID", &info.pce_id, &platform.pck.pce_id)?;
             let [a, b, c, d, e, g] = info.fmspc;
             let number = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
             Ok(((), Detail::numbers([number], |[fmspc, ..], f| write!(f, "FMSPC {fmspc:012x}"))))
-        })?;
-        Ok(platform)
-    }
-
-    /// Two signatures: QE report by the PCK, quote by the attestation key.
-    pub(crate) fn quoting_enclave_signed(
-        &self,
-        checks: &mut Checks,
-        platform: &Platform,
-    ) -> Result<(), Reason> {
-        let Quote { qe_report, qe_report_signature, qe_auth_data, attestation_key, .. } =
-            self.quote;
-        checks.run(Step::QeReport, || {
-            let key = &platform.public_key;
-            if !self.crypto.verify_p256(key, qe_report.bytes(), qe_report_signature) {
-                return Err(Reason::Signature { subject: "QE report" });
-            }
-            let bound = self.crypto.sha256(&[attestation_key, qe_auth_data]);
-            if *qe_report.report_data() != ReportData::from_digest(bound).0 {
-                return Err(Reason::AttestationKey);
-            }
-            Ok(((), "signed by the PCK; binds the attestation key".into()))
-        })?;
-        checks.run(Step::QuoteSignature, || {
-            let mut key = [4; 65];
-            key[1..].copy_from_slice(attestation_key);
-            match self.crypto.verify_p256(&key, self.quote.signed, self.quote.signature) {
-                true => Ok(((), "signed by the attestation key".into())),
-                false => Err(Reason::Signature { subject: "quote" }),
-            }
         })
     }
 
     pub(crate) fn tcb(&self, checks: &mut Checks, platform: &Platform) -> Result<Verdict, Reason> {
-        let info = self.endorsements.tcb_info();
+        let info = self.grounds.tcb_info;
         let qe_level = checks.run(Step::QeEnclave, || {
-            let identity = self.endorsements.qe_identity();
+            let identity = self.grounds.qe_identity;
             same_tee("QE identity", self.quote.tee(), identity.tee)?;
             let level = tcb::qe_level(identity, self.quote.qe_report)?;
             Ok((level, level.tcb_status.as_str().into()))
@@ -205,31 +262,24 @@ impl Case<'_> {
 fn revocation_list(
     checks: &mut Checks,
     step: Step,
-    crl: &Crl<'_>,
+    subject: &'static str,
+    seen: CrlSeen,
     minimum: CrlMinimum,
 ) -> Result<(), Reason> {
     checks.run(step, || {
-        newer(crl, minimum)?;
-        let CrlSeen { number, issued } = crl.into();
+        let CrlSeen { number, issued } = seen;
+        for (field, wanted, got) in
+            [("number", minimum.number_min, number), ("issue date", minimum.issued_min, issued)]
+        {
+            if got < wanted {
+                return Err(Reason::RolledBack { subject, field, wanted, got });
+            }
+        }
         let detail = Detail::numbers([number, issued], |[number, issued, ..], f| {
             write!(f, "number {number}, issued {issued}")
         });
         Ok(((), detail))
     })
-}
-
-fn newer(crl: &Crl<'_>, minimum: CrlMinimum) -> Result<(), Reason> {
-    let CrlSeen { number, issued } = crl.into();
-    let subject = crl.subject;
-    if number < minimum.number_min {
-        let wanted = minimum.number_min;
-        return Err(Reason::RolledBack { subject, field: "number", wanted, got: number });
-    }
-    if issued < minimum.issued_min {
-        let wanted = minimum.issued_min;
-        return Err(Reason::RolledBack { subject, field: "issue date", wanted, got: issued });
-    }
-    Ok(())
 }
 
 fn same_tee(subject: &'static str, wanted: Tee, got: Tee) -> Result<(), Reason> {

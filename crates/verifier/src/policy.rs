@@ -17,6 +17,11 @@ pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
 /// a leaked key does not live for ever.
 pub const KEY_VALIDITY_DEFAULT_S: u64 = 24 * 60 * 60;
 
+/// How long a learnt verdict is used unless the policy says otherwise: one hour. Dates, revocation
+/// and security versions are looked at each time; this only bounds how long a mistake in memory
+/// could live.
+pub const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
+
 /// Reference values and limits for one kind of peer.
 ///
 /// The default trusts Intel's production root, accepts `UpToDate` without advisories, refuses
@@ -47,6 +52,9 @@ pub struct Policy {
     pub key_validity_s_max: u64,
     /// Longest time since `not-before` of the claims, in seconds.
     pub evidence_age_s_max: Option<u64>,
+    /// How long the verdict on a PCK certificate or a quoting enclave may be used again, in
+    /// seconds.
+    pub cache_lifetime_s: u64,
     /// Reference values of the attested program; absent: the platform only.
     pub workload: Option<Workload>,
 }
@@ -75,6 +83,7 @@ impl Default for Policy {
             config_digest: None,
             key_validity_s_max: KEY_VALIDITY_DEFAULT_S,
             evidence_age_s_max: None,
+            cache_lifetime_s: CACHE_LIFETIME_DEFAULT_S,
             workload: None,
         }
     }

@@ -1,17 +1,18 @@
 //! What a chain verifier leaves to its caller, one spoiled thing at a time.
 
 mod own_pki;
+mod ways;
 
 use std::time::Duration;
 
 use confide_evidence::tcb_info::TcbStatus;
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, Roots, UnixTime,
-    appraise,
 };
 use confide_verifier_aws_lc::AwsLc;
 use own_pki::{Made, NOW, Recipe};
 use rcgen::KeyUsagePurpose;
+use ways::appraise;
 
 #[test]
 fn evidence_with_nothing_spoiled_is_accepted() {
@@ -67,27 +68,6 @@ fn a_revocation_list_does_not_pass_before_its_signature_is_verified() {
     assert_eq!(outcome(&no, "root_crl"), Outcome::Passed);
     assert_eq!(outcome(&no, "pck_crl"), Outcome::NotEvaluated);
     assert_eq!(outcome(&no, "pck_chain"), Outcome::Failed);
-}
-
-#[test]
-fn every_document_ends_at_the_same_second_for_both_ways_to_appraise() {
-    let short = ((2026, 5, 20), (2026, 6, 10));
-    let made = Recipe { crl_life: short, ..Recipe::default() }.make();
-    let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let (policy, evidence) = (policy(&made), evidence(&made));
-    let verified = endorsements.verify(&policy.roots, at(NOW), &AwsLc).unwrap();
-    // A list has ended at its nextUpdate: from then on there is a newer one.
-    let last = verified.valid_until();
-    assert_eq!(last, 1_781_049_600 - 1);
-    let one = verified.appraise(&evidence, &policy, at(last), &AwsLc).unwrap();
-    assert_eq!(one.platform().valid_until, last);
-    appraise(&evidence, &endorsements, &policy, at(last), &AwsLc).unwrap();
-    for late in [
-        verified.appraise(&evidence, &policy, at(last + 1), &AwsLc).unwrap_err(),
-        appraise(&evidence, &endorsements, &policy, at(last + 1), &AwsLc).unwrap_err(),
-    ] {
-        assert!(matches!(late.reason(), Reason::OutsideWindow { .. }), "{late}");
-    }
 }
 
 #[test]
@@ -371,20 +351,6 @@ fn trust_domain_attributes_that_no_production_domain_has_are_refused() {
         assert!(matches!(reason, Reason::Debug(_)), "{td_attributes:#x}: {reason}");
     }
     judge(&Recipe { td_attributes: GOOD | 1 << 30, ..Recipe::default() }).unwrap();
-}
-
-#[test]
-fn endorsements_verified_once_judge_as_those_verified_each_time() {
-    let made = Recipe::default().make();
-    let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let policy = policy(&made);
-    let verified = endorsements.verify(&policy.roots, at(NOW), &AwsLc).unwrap();
-    let evidence = evidence(&made);
-    let one = verified.appraise(&evidence, &policy, at(NOW), &AwsLc).unwrap();
-    let other = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
-    assert_eq!(one.checks(), other.checks());
-    let production = verified.appraise(&evidence, &Policy::default(), at(NOW), &AwsLc);
-    assert!(matches!(production.unwrap_err().reason(), Reason::UntrustedRoot { .. }));
 }
 
 fn outcome(no: &Rejection, name: &str) -> Outcome {

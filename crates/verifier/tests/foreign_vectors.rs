@@ -1,6 +1,7 @@
 //! Real quotes and collateral of other projects, with dcap-qvl's verdicts (`../shared/vectors`).
 
 mod foreign;
+mod ways;
 
 use confide_evidence::tcb_info::TcbStatus;
 use confide_verifier::{Appraised, Expect, INTEL_ROOT_DER, Outcome, Policy, Reason, Roots};

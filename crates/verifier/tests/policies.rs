@@ -1,16 +1,18 @@
 //! What a policy can say, and what its yes then speaks of.
 
 mod own_pki;
+mod ways;
 
 use std::time::Duration;
 
 use confide_evidence::{ReportData, claims::Claims};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Expect, Outcome, Policy, PolicyError, Reason, Roots, Scope,
-    TdxWorkload, UnixTime, appraise,
+    TdxWorkload, UnixTime,
 };
 use confide_verifier_aws_lc::AwsLc;
 use own_pki::{NOW, Recipe};
+use ways::appraise;
 
 #[test]
 fn an_empty_policy_is_the_default_and_speaks_of_the_platform() {

@@ -306,9 +306,11 @@ impl<'a> SignatureData<'a> {
 
 fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     let rest = bytes.get(end..).unwrap_or_default();
-    let zeros = rest.iter().take(PADDING_LENGTH_MAX).take_while(|byte| **byte == 0).count();
-    match zeros == rest.len() {
-        true => Ok(zeros),
-        false => Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros }),
+    // Without a branch at each byte: 3 KB of zeros are common and read in every appraisal.
+    let bits = rest.iter().fold(0, |bits, byte| bits | byte);
+    if bits == 0 && rest.len() <= PADDING_LENGTH_MAX {
+        return Ok(rest.len());
     }
+    let zeros = rest.iter().take(PADDING_LENGTH_MAX).take_while(|byte| **byte == 0).count();
+    Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros })
 }

@@ -28,7 +28,7 @@ pub(crate) fn appraise(case: &Case, policy: &Policy) -> Result<Appraised, Reject
     let endorsements = Endorsements::parse(&case.collateral)
         .map_err(|error| Rejection::unchecked(Reason::Malformed(error)))?;
     let evidence = Evidence { quote: &case.quote, claims: None, report_data: None, gpu: None };
-    confide_verifier::appraise(&evidence, &endorsements, policy, at(case.now), &AwsLc)
+    crate::ways::appraise(&evidence, &endorsements, policy, at(case.now), &AwsLc)
 }
 
 pub(crate) fn at(unix: u64) -> UnixTime {

@@ -1,0 +1,242 @@
+//! What may be kept of an appraisal for the next: values without time, lock or place of their own.
+//!
+//! A PCK certificate's verdict and a quoting enclave's are the same in every quote of a platform.
+//! Whoever keeps them implements [`Recall`]; [`crate::Prepared::appraise`] asks it, and hands out
+//! what it found anew as [`Learned`]. Nothing is kept of the quote itself: a verdict on quote bytes
+//! would be a replay.
+
+use alloc::{boxed::Box, sync::Arc};
+use core::hash::Hasher;
+
+use confide_evidence::{pck::PckExtension, quote::Quote};
+use rustls_pki_types::UnixTime;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::{Crypto, P256Key, prepared::Generation};
+
+/// The name of some certification bytes under one generation of endorsements.
+///
+/// It is SipHash-2-4 with 128 bits of output, keyed with a [`Secret`]. To have a false leaf taken
+/// for a known one, an attacker would have to find bytes whose tag is that of an entry. SipHash is
+/// a pseudo-random function: without its key, which never leaves the process, and without its
+/// outputs, which are never shown either, every try succeeds with a chance of 2^-128 for each entry
+/// that is held, and each try costs a connection. There is nothing to search offline. A hash with
+/// public outputs would have to withstand that, and would take several times as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(u128);
+
+impl Tag {
+    /// Of what nobody keeps.
+    pub(crate) const UNNAMED: Self = Self(0);
+
+    /// The tag as a number, evenly distributed: a table may take its low bits for a hash.
+    pub fn number(self) -> u128 {
+        self.0
+    }
+}
+
+/// The key of the tags of one process: drawn at random when it starts, never shown.
+#[derive(Clone)]
+pub struct Secret(SipHasher24);
+
+impl Secret {
+    /// Takes 16 bytes from the system's random number generator.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(SipHasher24::new_with_key(&random))
+    }
+}
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A memory of platforms, asked by tag.
+///
+/// It need not be exact: a value that was learnt from other bytes, under another generation or
+/// too long ago is refused and learnt again.
+pub trait Recall {
+    /// The key of its tags; `None` where it holds nothing and keeps nothing.
+    fn secret(&self) -> Option<&Secret>;
+
+    /// What is known of a quoting enclave.
+    fn enclave(&self, tag: Tag) -> Option<Arc<KnownEnclave>>;
+
+    /// What is known of a PCK certificate.
+    fn pck(&self, tag: Tag) -> Option<Arc<KnownPck>>;
+}
+
+/// A memory that holds nothing and keeps nothing: three signatures each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Recall for Nothing {
+    fn secret(&self) -> Option<&Secret> {
+        None
+    }
+
+    fn enclave(&self, _tag: Tag) -> Option<Arc<KnownEnclave>> {
+        None
+    }
+
+    fn pck(&self, _tag: Tag) -> Option<Arc<KnownPck>> {
+        None
+    }
+}
+
+/// At most one platform: what the last appraisal learnt.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The key of the tags.
+    pub secret: Secret,
+    /// A PCK certificate.
+    pub pck: Option<Arc<KnownPck>>,
+    /// A quoting enclave.
+    pub enclave: Option<Arc<KnownEnclave>>,
+}
+
+impl Recall for Known {
+    fn secret(&self) -> Option<&Secret> {
+        Some(&self.secret)
+    }
+
+    fn enclave(&self, _tag: Tag) -> Option<Arc<KnownEnclave>> {
+        self.enclave.clone()
+    }
+
+    fn pck(&self, _tag: Tag) -> Option<Arc<KnownPck>> {
+        self.pck.clone()
+    }
+}
+
+/// What an accepted appraisal found that the memory did not have. A rejected one teaches nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Learned {
+    /// The verdict on the PCK certificate.
+    pub pck: Option<Arc<KnownPck>>,
+    /// The verdict on the quoting enclave.
+    pub enclave: Option<Arc<KnownEnclave>>,
+}
+
+/// A PCK certificate that was verified down from the root under one generation.
+#[derive(Debug)]
+pub struct KnownPck {
+    pub(crate) tag: Tag,
+    pub(crate) learnt_at: u64,
+    pub(crate) pck: PckExtension,
+    pub(crate) public_key: [u8; 65],
+    pub(crate) serial: Box<[u8]>,
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+}
+
+impl KnownPck {
+    /// The tag of the bytes that it was learnt from.
+    pub fn tag(&self) -> Tag {
+        self.tag
+    }
+}
+
+/// A quoting enclave whose report its PCK has signed, and the attestation key that it binds.
+#[derive(Debug)]
+pub struct KnownEnclave {
+    pub(crate) tag: Tag,
+    pub(crate) learnt_at: u64,
+    pub(crate) pck: Arc<KnownPck>,
+    pub(crate) attestation_key: AttestationKey,
+}
+
+impl KnownEnclave {
+    /// The tag of the bytes that it was learnt from.
+    pub fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// The PCK certificate that it was learnt with.
+    pub fn pck(&self) -> &Arc<KnownPck> {
+        &self.pck
+    }
+}
+
+/// A key that signs quotes; kept read where the cryptography can.
+#[derive(Debug)]
+pub(crate) enum AttestationKey {
+    Read(Box<dyn P256Key>),
+    Raw(Box<[u8; 65]>),
+}
+
+impl AttestationKey {
+    pub(crate) fn new(quote: &Quote<'_>, crypto: &dyn Crypto) -> Self {
+        let mut key = [4; 65];
+        key[1..].copy_from_slice(quote.attestation_key);
+        match crypto.prepare_p256(&key) {
+            Some(read) => Self::Read(read),
+            None => Self::Raw(Box::new(key)),
+        }
+    }
+
+    pub(crate) fn signed(&self, quote: &Quote<'_>, crypto: &dyn Crypto) -> bool {
+        match self {
+            Self::Read(key) => key.verify(quote.signed, quote.signature),
+            Self::Raw(key) => crypto.verify_p256(key, quote.signed, quote.signature),
+        }
+    }
+}
+
+/// The tags of one quote.
+#[derive(Clone, Copy)]
+pub(crate) struct Tags {
+    pub(crate) pck: Tag,
+    pub(crate) enclave: Tag,
+}
+
+/// Which bytes stand for the PCK chain in a tag.
+#[derive(Clone, Copy)]
+pub(crate) enum Certification<'a> {
+    /// The text of the leaf: what follows is byte for byte the text that is held.
+    Leaf(&'a [u8]),
+    /// The whole text: its CA and root are laid out in another way.
+    Whole(&'a [u8]),
+}
+
+impl Tags {
+    pub(crate) fn of(
+        secret: &Secret,
+        generation: &Generation,
+        certification: Certification<'_>,
+        quote: &Quote<'_>,
+    ) -> Self {
+        // Each part is of a fixed length, or its length precedes it: no two inputs run together.
+        let (kind, text) = match certification {
+            Certification::Leaf(text) => (1, text),
+            Certification::Whole(text) => (2, text),
+        };
+        let mut hasher = secret.0;
+        hasher.write(&generation.0);
+        hasher.write(&words([kind, text.len() as u64]));
+        hasher.write(text);
+        let pck = Tag(hasher.finish128().into());
+        let mut hasher = secret.0;
+        hasher.write(&generation.0);
+        hasher.write(&words([3, quote.qe_auth_data.len() as u64]));
+        hasher.write(&pck.0.to_le_bytes());
+        hasher.write(quote.attestation_key);
+        hasher.write(quote.qe_report_signature);
+        hasher.write(quote.qe_report.bytes());
+        hasher.write(quote.qe_auth_data);
+        Self { pck, enclave: Tag(hasher.finish128().into()) }
+    }
+}
+
+/// Whether something learnt then may still be used now. A clock that went back learns anew.
+pub(crate) fn is_fresh(learnt_at: u64, lifetime_s: u64, now: UnixTime) -> bool {
+    now.as_secs().checked_sub(learnt_at).is_some_and(|age| age <= lifetime_s)
+}
+
+fn words(words: [u64; 2]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+    bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+    bytes
+}

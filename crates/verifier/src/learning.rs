@@ -1,0 +1,218 @@
+//! The short way to a quote's signature: what is remembered is not verified again.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use confide_evidence::{pem, quote::Quote};
+
+use crate::{
+    KnownEnclave, KnownPck, Learned, Prepared, Reason, Recall, Tag,
+    appraise::{Case, Signatures},
+    chain::{self, Role},
+    checks::{Checks, Step},
+    known::{AttestationKey, Certification, Tags, is_fresh},
+    platform::{
+        PCK_CHAIN_PASSED, Platform, QE_REPORT_PASSED, QUOTE_CHAIN, QUOTE_SIGNATURE_PASSED,
+        enclave_signed, same_chain, sgx_extension, three,
+    },
+};
+
+/// One appraisal under prepared endorsements, asking a memory and noting what it lacked.
+pub(crate) struct Learning<'p> {
+    prepared: &'p Prepared,
+    memory: &'p dyn Recall,
+    tags: Option<Tags>,
+    pck: Option<Arc<KnownPck>>,
+    /// Known before.
+    enclave: Option<Arc<KnownEnclave>>,
+    /// Verified just now; it is learnt when all else has passed.
+    attestation_key: Option<AttestationKey>,
+    learned: Learned,
+}
+
+impl<'p> Learning<'p> {
+    pub(crate) fn new(prepared: &'p Prepared, memory: &'p dyn Recall) -> Self {
+        Self {
+            prepared,
+            memory,
+            tags: None,
+            pck: None,
+            enclave: None,
+            attestation_key: None,
+            learned: Learned::default(),
+        }
+    }
+
+    /// What was found anew, to be called after a yes.
+    pub(crate) fn learned(self) -> Learned {
+        self.learned
+    }
+}
+
+impl Signatures for Learning<'_> {
+    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason> {
+        checks.run(Step::PckChain, || {
+            let certification = self.prepared.certification(&case.quote);
+            self.recall(case, certification);
+            let known = match self.pck.clone() {
+                Some(known) => {
+                    self.prepared.still_good(&known, case)?;
+                    known
+                }
+                None => {
+                    let tag = self.tags.map(|tags| tags.pck);
+                    let known = Arc::new(self.prepared.verify_pck(case, certification, tag)?);
+                    self.learned.pck = tag.map(|_| known.clone());
+                    known
+                }
+            };
+            let ca = self.prepared.ca_life;
+            let platform = Platform {
+                pck: known.pck,
+                public_key: known.public_key,
+                life: self
+                    .prepared
+                    .life
+                    .and(known.not_before, known.not_after)
+                    .and(ca.from, ca.until),
+            };
+            self.pck = Some(known);
+            Ok((platform, PCK_CHAIN_PASSED))
+        })
+    }
+
+    fn enclave(
+        &mut self,
+        checks: &mut Checks,
+        case: &Case<'_>,
+        platform: &Platform,
+    ) -> Result<(), Reason> {
+        checks.run(Step::QeReport, || {
+            if self.enclave.is_none() {
+                enclave_signed(&case.quote, case.crypto, |report, signature| {
+                    case.crypto.verify_p256(&platform.public_key, report, signature)
+                })?;
+                self.attestation_key = Some(AttestationKey::new(&case.quote, case.crypto));
+            }
+            Ok(((), QE_REPORT_PASSED))
+        })
+    }
+
+    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason> {
+        checks.run(Step::QuoteSignature, || {
+            let known = self.enclave.as_ref().map(|known| &known.attestation_key);
+            let key = known.or(self.attestation_key.as_ref());
+            if !key.is_some_and(|key| key.signed(&case.quote, case.crypto)) {
+                return Err(Reason::Signature { subject: "quote" });
+            }
+            if let (Some(attestation_key), Some(tags), Some(pck)) =
+                (self.attestation_key.take(), self.tags, &self.pck)
+            {
+                self.learned.enclave = Some(Arc::new(KnownEnclave {
+                    tag: tags.enclave,
+                    learnt_at: case.now.as_secs(),
+                    pck: pck.clone(),
+                    attestation_key,
+                }));
+            }
+            Ok(((), QUOTE_SIGNATURE_PASSED))
+        })
+    }
+}
+
+impl Learning<'_> {
+    /// Asks the memory, and believes it only where the tag is that of these bytes under this
+    /// generation and the verdict is not too old for the policy.
+    fn recall(&mut self, case: &Case<'_>, certification: Certification<'_>) {
+        let Some(secret) = self.memory.secret() else { return };
+        let generation = &self.prepared.generation;
+        let tags = Tags::of(secret, generation, certification, &case.quote);
+        self.tags = Some(tags);
+        let is_usable = |tag: Tag, wanted: Tag, learnt_at: u64| {
+            tag == wanted && is_fresh(learnt_at, case.policy.cache_lifetime_s, case.now)
+        };
+        let pck_is_usable = |known: &Arc<KnownPck>| is_usable(known.tag, tags.pck, known.learnt_at);
+        self.enclave = self.memory.enclave(tags.enclave).filter(|known| {
+            is_usable(known.tag, tags.enclave, known.learnt_at) && pck_is_usable(&known.pck)
+        });
+        self.pck = match &self.enclave {
+            Some(known) => Some(known.pck.clone()),
+            None => self.memory.pck(tags.pck).filter(pck_is_usable),
+        };
+    }
+}
+
+impl Prepared {
+    /// The part of the quote's chain that is not known: the leaf, where CA and root follow it in
+    /// the very text that is held.
+    ///
+    /// [`pem::decode_chain`] drops zero bytes at the end of a whole chain; one before the CA would
+    /// be an error there, so such a text is not taken apart.
+    fn certification<'q>(&self, quote: &Quote<'q>) -> Certification<'q> {
+        let text = quote.pck_chain;
+        let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        match text[..end].trim_ascii_end().strip_suffix(self.ca_and_root_pem.as_slice()) {
+            Some(leaf) if leaf.last() != Some(&0) => Certification::Leaf(leaf),
+            _ => Certification::Whole(text),
+        }
+    }
+
+    /// What can change about a known PCK certificate: the time, and (with the generation) whether
+    /// it is revoked.
+    fn still_good(&self, known: &KnownPck, case: &Case<'_>) -> Result<(), Reason> {
+        let subject = Role::Pck.subject();
+        chain::inside(subject, known.not_before, known.not_after, case.now)?;
+        self.ca_holds(case)?;
+        self.is_not_revoked(&known.serial)
+    }
+
+    fn ca_holds(&self, case: &Case<'_>) -> Result<(), Reason> {
+        let Self { ca_life, .. } = self;
+        chain::inside(Role::PckCa.subject(), ca_life.from, ca_life.until, case.now)
+    }
+
+    fn is_not_revoked(&self, serial: &[u8]) -> Result<(), Reason> {
+        let subject = Role::Pck.subject();
+        match self.revoked.contains(serial) {
+            false => Ok(()),
+            true => Err(Reason::CertificateRevoked { subject }),
+        }
+    }
+
+    /// One signature: the leaf by the CA that is held.
+    fn verify_pck(
+        &self,
+        case: &Case<'_>,
+        certification: Certification<'_>,
+        tag: Option<Tag>,
+    ) -> Result<KnownPck, Reason> {
+        let leaf_only = match certification {
+            Certification::Leaf(text) => pem::decode_chain(QUOTE_CHAIN, text).ok(),
+            Certification::Whole(_) => None,
+        };
+        let repeated = self.endorsements.pck_chain.as_deref();
+        let list = match leaf_only {
+            Some(list) if list.len() == 1 && repeated.is_none() => list,
+            // Taken as a whole, so that a wrong shape is named as the reference names it.
+            _ => {
+                let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
+                three(&list)?;
+                same_chain(&list, &self.root_der, Some(&self.ca_der), repeated)?;
+                list
+            }
+        };
+        let leaf_der = list.first().map(Vec::as_slice).unwrap_or_default();
+        let leaf = chain::read(Role::Pck, leaf_der, case.now)?;
+        self.ca_holds(case)?;
+        chain::verify_leaf(leaf_der, &self.ca_anchor, case.now, case.crypto)?;
+        self.is_not_revoked(leaf.serial)?;
+        Ok(KnownPck {
+            tag: tag.unwrap_or(Tag::UNNAMED),
+            learnt_at: case.now.as_secs(),
+            pck: sgx_extension(&leaf)?,
+            public_key: *leaf.public_key,
+            serial: leaf.serial.into(),
+            not_before: leaf.not_before,
+            not_after: leaf.not_after,
+        })
+    }
+}
