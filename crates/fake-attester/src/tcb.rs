@@ -150,7 +150,8 @@ pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
         version: 3,
         issue_date: rfc3339(plan.edition.issued_at),
         next_update: rfc3339(plan.edition.until()),
-        fmspc: hex::encode_upper(if plan.foreign_fmspc { FOREIGN_FMSPC } else { FMSPC }),
+        // Intel's service writes both cases; go-tdx-guest compares with small letters.
+        fmspc: hex::encode(if plan.foreign_fmspc { FOREIGN_FMSPC } else { FMSPC }),
         pce_id: hex::encode_upper(PCE_ID),
         tcb_type: 0,
         tcb_evaluation_data_number: plan.edition.evaluation_number,

@@ -1,0 +1,205 @@
+//! Simulated evidence before Google's Go verifiers, built from `tests/go/quotes` and run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use confide_evidence::ReportData;
+use confide_fake_attester::{
+    Edition, FakeAttester, FakeEndorsements, Fault, Mode, Options, PckCa, Product, ReportVersion,
+    SnpSigner, Tee, Variant,
+};
+
+/// 2026-06-01.
+const NOW: u64 = 1_780_272_000;
+const SEED: [u8; 32] = [1; 32];
+
+static VENDORS: LazyLock<FakeEndorsements> =
+    LazyLock::new(|| FakeEndorsements::new(SEED, NOW).unwrap());
+static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(build);
+
+#[test]
+fn go_tdx_guest_accepts_quotes_of_both_cas_and_refuses_a_flipped_byte() {
+    let Some(program) = PROGRAM.as_deref() else { return };
+    for pck_ca in [PckCa::Platform, PckCa::Processor] {
+        let variant = Variant { pck_ca, ..Variant::default() };
+        let dir = tdx_folder(variant, None);
+        verdict(program, "tdx", &dir, &[]).unwrap_or_else(|said| panic!("{variant:?}: {said}"));
+        // User data, TD attributes, report data, signature, QE report, PCK chain.
+        for offset in [30, 170, 600, 640, 800, 2000] {
+            let refused = with_flipped_byte(&dir, offset, || verdict(program, "tdx", &dir, &[]));
+            assert!(refused.is_err(), "{variant:?}, byte {offset}");
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
+fn go_tdx_guest_refuses_what_is_revoked_expired_or_out_of_date() {
+    let Some(program) = PROGRAM.as_deref() else { return };
+    for fault in [
+        Fault::RevokedPck,
+        Fault::RevokedPlatformCa,
+        Fault::ExpiredCollateral,
+        Fault::ExpiredCrl,
+        Fault::OutOfDate,
+        Fault::OutOfDateModule,
+        Fault::ForeignFmspc,
+        Fault::ForeignQuotingEnclave,
+        Fault::UnboundAttestationKey,
+        Fault::UnknownTcbStatus,
+    ] {
+        let dir = tdx_folder(Variant::default(), Some(fault));
+        assert!(verdict(program, "tdx", &dir, &[]).is_err(), "{fault:?}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
+fn go_sev_guest_accepts_milan_and_genoa_and_refuses_a_flipped_byte() {
+    let Some(program) = PROGRAM.as_deref() else { return };
+    // Release 0.15 knows neither the chip identifiers of Turin nor its FMC version.
+    for product in [Product::Milan, Product::Genoa] {
+        for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
+            for report_version in [ReportVersion::V2, ReportVersion::V3, ReportVersion::V5] {
+                let variant = Variant { product, signer, report_version, ..Variant::default() };
+                let dir = snp_folder(variant, None);
+                let arguments = [product.name()];
+                verdict(program, "snp", &dir, &arguments)
+                    .unwrap_or_else(|said| panic!("{variant:?}: {said}"));
+                for offset in [0x04, 0x50, 0x90, 0x180, 0x2a0, 0x2e8] {
+                    let refused = with_flipped_byte(&dir, offset, || {
+                        verdict(program, "snp", &dir, &arguments)
+                    });
+                    assert!(refused.is_err(), "{variant:?}, byte {offset:#x}");
+                }
+                fs::remove_dir_all(dir).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
+    let Some(program) = PROGRAM.as_deref() else { return };
+    let dir = snp_folder(Variant::default(), Some(Fault::RevokedPlatformCa));
+    let said = verdict(program, "snp", &dir, &["Milan"]).unwrap_err();
+    assert!(said.contains("revoked"), "{said}");
+    fs::remove_dir_all(dir).unwrap();
+    let dir = snp_folder(Variant::default(), None);
+    let other = FakeEndorsements::new([2; 32], NOW).unwrap();
+    let chain = other.amd(Product::Milan, &Edition::at(NOW)).vcek_chain;
+    fs::write(dir.join("vcek-chain.pem"), chain).unwrap();
+    assert!(verdict(program, "snp", &dir, &["Milan"]).is_err());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// Evidence and the answers of Intel's service.
+fn tdx_folder(variant: Variant, fault: Option<Fault>) -> PathBuf {
+    let attester = attester(Tee::Tdx, variant, fault);
+    let dir = scratch();
+    let collateral: serde_json::Value = serde_json::from_str(&attester.collateral_json()).unwrap();
+    let field = |name: &str| collateral[name].as_str().unwrap().to_owned();
+    let signed = |name: &str, field_name: &str| {
+        let (json, signature) = (field(field_name), field(&format!("{field_name}_signature")));
+        format!(r#"{{"{name}":{json},"signature":"{signature}"}}"#)
+    };
+    let ca = variant.pck_ca.name();
+    let file = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
+    file("evidence.bin", &attester.quote(&ReportData([3; 64])));
+    file("root.der", attester.root_der());
+    file("tcb.json", signed("tcbInfo", "tcb_info").as_bytes());
+    file("qe-identity.json", signed("enclaveIdentity", "qe_identity").as_bytes());
+    file("tcb-signing.pem", field("tcb_info_issuer_chain").as_bytes());
+    file(&format!("pck-issuers-{ca}.pem"), field("pck_crl_issuer_chain").as_bytes());
+    file(&format!("pck-crl-{ca}.der"), &hex::decode(field("pck_crl")).unwrap());
+    file("root-crl.der", &hex::decode(field("root_ca_crl")).unwrap());
+    dir
+}
+
+/// Evidence and the answers of AMD's service.
+fn snp_folder(variant: Variant, fault: Option<Fault>) -> PathBuf {
+    let attester = attester(Tee::Snp, variant, fault);
+    let dir = scratch();
+    let amd = VENDORS.amd(variant.product, &Edition::at(NOW));
+    let file = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
+    file("evidence.bin", &attester.quote(&ReportData([3; 64])));
+    file("endorsement-key.der", attester.endorsement_key_der().unwrap());
+    file("vcek-chain.pem", amd.vcek_chain.as_bytes());
+    file("vlek-chain.pem", amd.vlek_chain.as_bytes());
+    file("crl.der", attester.crl_der().unwrap());
+    dir
+}
+
+fn attester(tee: Tee, variant: Variant, fault: Option<Fault>) -> FakeAttester {
+    let options = Options { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+    FakeAttester::under(&VENDORS, options, variant, fault).unwrap()
+}
+
+fn with_flipped_byte<T>(dir: &Path, offset: usize, ask: impl FnOnce() -> T) -> T {
+    let path = dir.join("evidence.bin");
+    let good = fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad[offset] ^= 1;
+    fs::write(&path, bad).unwrap();
+    let answer = ask();
+    fs::write(&path, good).unwrap();
+    answer
+}
+
+/// What the Go program says where it refuses.
+fn verdict(program: &Path, kind: &str, dir: &Path, more: &[&str]) -> Result<(), String> {
+    // A minute later, for certificates that begin at this second.
+    let now = (NOW + 60).to_string();
+    let output = Command::new(program)
+        .arg(kind)
+        .arg(dir)
+        .arg(now)
+        .args(more)
+        .output()
+        .expect("the Go program runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(said),
+        status => panic!("status {status:?}: {said}"),
+    }
+}
+
+fn scratch() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("go-quotes-{}-{number}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// The Go program, or none where Go or its modules are missing.
+fn build() -> Option<PathBuf> {
+    let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
+        Command::new(go).arg("version").output().is_ok_and(|output| output.status.success())
+    });
+    let Some(go) = go else {
+        println!("skipped: no Go");
+        return None;
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/go");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-quotes");
+    let go = |arguments: &[&str]| {
+        let mut command = Command::new(go);
+        command.args(arguments).current_dir(&source).env("GOFLAGS", "-mod=readonly");
+        command.output().expect("Go runs")
+    };
+    if !go(&["mod", "download"]).status.success() {
+        println!("skipped: no Go modules");
+        return None;
+    }
+    let built = go(&["build", "-o", &program.display().to_string(), "./quotes"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
