@@ -40,8 +40,12 @@ pub(crate) struct Args {
 enum SimulatedTee {
     /// A TDX quote, version 4
     Tdx,
+    /// A TDX quote, version 5
+    TdxV5,
     /// An SGX quote, version 3
     Sgx,
+    /// An SEV-SNP report
+    Snp,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -74,7 +78,9 @@ fn options(args: &Args, tee: SimulatedTee) -> Result<Options, CliError> {
         seed: args.seed.map_or_else(Options::random_seed, Ok).map_err(CliError::new)?,
         tee: match tee {
             SimulatedTee::Tdx => Tee::Tdx,
+            SimulatedTee::TdxV5 => Tee::TdxV5,
             SimulatedTee::Sgx => Tee::Sgx,
+            SimulatedTee::Snp => Tee::Snp,
         },
         debug: args.debug,
         issued_at: unix_now(),
@@ -97,33 +103,57 @@ fn cannot_write(error: FakeError) -> CliError {
 fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize) -> String {
     let kind = match tee {
         SimulatedTee::Tdx => "TDX quote, version 4",
+        SimulatedTee::TdxV5 => "TDX quote, version 5",
         SimulatedTee::Sgx => "SGX quote, version 3",
+        SimulatedTee::Snp => "SEV-SNP report, version 3",
     };
     let debug = if args.debug { "on" } else { "off" };
     let days = (attester.collateral_until() + 1 - attester.issued_at()) / 86_400;
-    let files = [
+    let mut files = vec![
         ("evidence.bin", format!("{kind}, {bytes} bytes, debug {debug}")),
         ("collateral.json", format!("simulated endorsements, good for {days} days")),
         ("root.der", "the simulated root certificate".into()),
         ("policy.toml", "accepts this simulated attester and no other".into()),
         (STATE_FILE, "the simulated attester itself: whoever reads it can sign".into()),
     ];
+    if attester.endorsement_key_der().is_some() {
+        files.push(("endorsement-key.der", "certificate of the chip's or the loaded key".into()));
+        files.push(("chain.pem", "who certified it, up to the root".into()));
+        files.push(("crl.der", "what the root has revoked".into()));
+    }
     let dir = shown(&args.out);
     let mut text = format!("simulated evidence in {dir}: made by software, it protects nothing\n");
     for (name, what) in files {
         text += &format!("  {name:24} {what}\n");
     }
-    let file = |name: &str| shown(&args.out.join(name));
+    text += &next(args, tee, attester);
     text += &format!(
-        "next: confide verify quote {} --collateral {} --policy {} --report-data {} --at {}\n\
-         or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n",
-        file("evidence.bin"),
-        file("collateral.json"),
-        file("policy.toml"),
-        signed(args),
-        attester.issued_at(),
+        "or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n"
     );
     text
+}
+
+/// The command that verifies what was written.
+fn next(args: &Args, tee: SimulatedTee, attester: &FakeAttester) -> String {
+    let file = |name: &str| shown(&args.out.join(name));
+    let (evidence, at) = (file("evidence.bin"), attester.issued_at());
+    match tee {
+        SimulatedTee::Snp => format!(
+            "next: confide verify evidence {evidence} --endorsement-key {} --chain {} --crl {} \
+             --root {} --at {at}\n",
+            file("endorsement-key.der"),
+            file("chain.pem"),
+            file("crl.der"),
+            file("root.der"),
+        ),
+        SimulatedTee::Tdx | SimulatedTee::TdxV5 | SimulatedTee::Sgx => format!(
+            "next: confide verify quote {evidence} --collateral {} --policy {} --report-data {} \
+             --at {at}\n",
+            file("collateral.json"),
+            file("policy.toml"),
+            signed(args),
+        ),
+    }
 }
 
 /// A path as a shell takes it.

@@ -1,7 +1,7 @@
 //! Simulated evidence before the project's own verifier, under the policy that comes with it.
 
 use confide_evidence::{ReportData, tcb_info::TcbStatus};
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, Fault, Mode, Options, PckCa, TdBody, Tee, Variant};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Expect, Policy, Reason, RootKind, Scope, SgxWorkload,
     UnixTime, appraise,
@@ -9,11 +9,11 @@ use confide_verifier::{
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
-const BOTH: [Tee; 2] = [Tee::Tdx, Tee::Sgx];
+const ALL: [Tee; 3] = [Tee::Tdx, Tee::TdxV5, Tee::Sgx];
 
 #[test]
 fn honest_evidence_is_accepted_under_its_own_policy() {
-    for tee in BOTH {
+    for tee in ALL {
         let attester = honest(tee);
         let yes = ask(&attester, &policy(&attester), NOW).unwrap();
         assert_eq!(yes.scope(), Scope::Workload);
@@ -32,7 +32,7 @@ fn collateral_issued_later_is_accepted_under_the_same_policy() {
 
 #[test]
 fn collateral_holds_until_its_last_second() {
-    for tee in BOTH {
+    for tee in ALL {
         let attester = honest(tee);
         let (policy, last) = (policy(&attester), attester.collateral_until());
         let yes = ask(&attester, &policy, last).unwrap();
@@ -44,7 +44,7 @@ fn collateral_holds_until_its_last_second() {
 
 #[test]
 fn a_production_policy_refuses_a_simulated_root() {
-    for tee in BOTH {
+    for tee in ALL {
         let reason = ask(&honest(tee), &Policy::default(), NOW).unwrap_err();
         assert!(matches!(reason, Reason::UntrustedRoot { .. }), "{reason}");
     }
@@ -59,7 +59,7 @@ fn the_policy_of_one_seed_refuses_another() {
 
 #[test]
 fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
-    for tee in BOTH {
+    for tee in ALL {
         let debug = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
         assert!(ask(&debug, &policy(&debug), NOW).unwrap().is_debug());
         let reason = ask(&debug, &policy(&honest(tee)), NOW).unwrap_err();
@@ -70,7 +70,7 @@ fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
 #[test]
 fn every_fault_is_refused_for_its_own_reason() {
     type Wanted = fn(&Reason) -> bool;
-    let faults: [(Fault, Wanted); 14] = [
+    let faults: [(Fault, Wanted); 20] = [
         (Fault::ExpiredCollateral, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::ExpiredCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::FutureCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
@@ -85,19 +85,37 @@ fn every_fault_is_refused_for_its_own_reason() {
         (Fault::ForeignQuotingEnclave, |r| matches!(r, Reason::Value { .. })),
         (Fault::UnboundAttestationKey, |r| matches!(r, Reason::AttestationKey)),
         (Fault::SeptVeEnabled, |r| matches!(r, Reason::TdAttributes { .. })),
+        (Fault::Debug, |r| matches!(r, Reason::Debug(_))),
+        (Fault::ServiceTdBound, |r| matches!(r, Reason::Value { .. })),
+        (Fault::EmptyQuote, |r| matches!(r, Reason::Malformed(_))),
+        (Fault::TrailingByte, |r| matches!(r, Reason::Malformed(_))),
+        (Fault::OtherPckChain, |r| matches!(r, Reason::Differs { .. })),
+        (Fault::UnknownTcbStatus, |r| matches!(r, Reason::Malformed(_))),
     ];
-    for tee in BOTH {
+    for tee in ALL {
         let mut policy = policy(&honest(tee));
         policy.pck_crl.number_min = NOW;
         assert!(ask(&honest(tee), &policy, NOW).is_ok());
         for (fault, wanted) in faults {
-            if tee == Tee::Sgx && fault == Fault::SeptVeEnabled {
+            let concerns_tds = matches!(fault, Fault::SeptVeEnabled | Fault::ServiceTdBound);
+            let concerns_15 = fault == Fault::ServiceTdBound;
+            if tee == Tee::Sgx && concerns_tds || tee == Tee::Tdx && concerns_15 {
                 continue;
             }
             let faulty = FakeAttester::with_fault(options(tee), fault).unwrap();
             let reason = ask(&faulty, &policy, NOW).unwrap_err();
             assert!(wanted(&reason), "{tee:?} {fault:?}: {reason}");
         }
+    }
+}
+
+#[test]
+fn both_bodies_of_version_5_and_both_cas_are_accepted() {
+    for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
+        let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
+        let attester = FakeAttester::with(options(Tee::TdxV5), variant, None).unwrap();
+        let yes = ask(&attester, &policy(&attester), NOW).unwrap();
+        assert_eq!(yes.scope(), Scope::Workload, "{variant:?}");
     }
 }
 
@@ -145,7 +163,7 @@ fn ask(attester: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, 
     let wanted = ReportData([7; 64]);
     let quote = attester.quote(&wanted);
     let evidence = Evidence { quote: &quote, claims: None, report_data: Some(wanted), gpu: None };
-    let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
+    let endorsements = Endorsements::parse(attester.collateral_json().as_bytes())?;
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
     appraise(&evidence, &endorsements, policy, now, &confide_verifier_aws_lc::AwsLc)
         .map_err(|rejection| rejection.reason().clone())

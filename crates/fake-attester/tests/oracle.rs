@@ -2,7 +2,9 @@
 //! with the simulated root in place of Intel's.
 
 use confide_evidence::{Attest, ReportData};
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{
+    Edition, FakeAttester, Fault, Mode, Options, PckCa, TdBody, Tee, Variant,
+};
 use dcap_qvl::{
     QuoteCollateralV3,
     policy::{QuoteClaims, QuotePolicy},
@@ -12,11 +14,11 @@ use dcap_qvl::{
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
-const BOTH: [Tee; 2] = [Tee::Tdx, Tee::Sgx];
+const ALL: [Tee; 3] = [Tee::Tdx, Tee::TdxV5, Tee::Sgx];
 
 #[test]
 fn honest_evidence_is_accepted_as_up_to_date() {
-    for tee in BOTH {
+    for tee in ALL {
         for now in [NOW, NOW + 29 * 86_400] {
             let report = verify(&honest(tee), now).unwrap();
             assert_eq!(report.status, "UpToDate", "{tee:?}");
@@ -26,8 +28,45 @@ fn honest_evidence_is_accepted_as_up_to_date() {
 }
 
 #[test]
+fn both_bodies_of_version_5_and_both_cas_are_accepted() {
+    for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
+        let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
+        let attester = FakeAttester::with(options(Tee::TdxV5), variant, None).unwrap();
+        assert_eq!(verify(&attester, NOW).unwrap().status, "UpToDate", "{variant:?}");
+    }
+}
+
+#[test]
+fn a_bound_service_td_is_rejected() {
+    assert!(verify(&faulty(Tee::TdxV5, Fault::ServiceTdBound), NOW).is_err());
+}
+
+#[test]
+fn an_edition_is_accepted_beside_the_quote_of_another() {
+    for tee in ALL {
+        let attester = honest(tee);
+        let later = NOW + 40 * 86_400;
+        let mut edition = Edition::at(later);
+        edition.evaluation_number += 1;
+        let intel = attester.endorsements().intel(&edition).unwrap();
+        let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();
+        let collateral: QuoteCollateralV3 = serde_json::from_str(&collateral).unwrap();
+        let quote = attester.quote(&ReportData::ZERO);
+        let verifier = QuoteVerifier::new(attester.root_der().to_vec());
+        assert!(verifier.verify(&quote, &collateral, later).is_ok(), "{tee:?}");
+        assert!(verifier.verify(&quote, &collateral, NOW).is_err(), "{tee:?}");
+        let pck = attester.endorsements().pck_certificate(&attester.variant()).unwrap();
+        edition.revoked_pck = vec![pck.serial];
+        let intel = attester.endorsements().intel(&edition).unwrap();
+        let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();
+        let collateral: QuoteCollateralV3 = serde_json::from_str(&collateral).unwrap();
+        assert!(verifier.verify(&quote, &collateral, later).is_err(), "{tee:?}");
+    }
+}
+
+#[test]
 fn honest_evidence_passes_the_strictest_policy() {
-    for tee in BOTH {
+    for tee in ALL {
         let claims = claims(&honest(tee), NOW).unwrap();
         assert_eq!(claims.platform.pck_crl_num, NOW as u32);
         assert_eq!(claims.platform.root_ca_crl_num, NOW as u32);
@@ -38,7 +77,7 @@ fn honest_evidence_passes_the_strictest_policy() {
 
 #[test]
 fn evidence_of_a_simulation_is_rejected_under_the_production_root() {
-    for tee in BOTH {
+    for tee in ALL {
         let attester = honest(tee);
         let verifier = QuoteVerifier::new_prod();
         let quote = attester.quote(&ReportData::ZERO);
@@ -56,7 +95,7 @@ fn evidence_under_another_seed_is_rejected() {
 
 #[test]
 fn collateral_that_has_ended_is_rejected() {
-    for tee in BOTH {
+    for tee in ALL {
         assert!(verify(&honest(tee), NOW + 31 * 86_400).is_err());
         assert!(verify(&honest(tee), NOW - 1).is_err());
     }
@@ -64,7 +103,7 @@ fn collateral_that_has_ended_is_rejected() {
 
 #[test]
 fn faults_that_no_policy_can_allow_are_rejected() {
-    for tee in BOTH {
+    for tee in ALL {
         for fault in [
             Fault::ExpiredCollateral,
             Fault::ExpiredCrl,
@@ -119,7 +158,7 @@ fn levels_below_the_best_come_with_their_status_and_advisories() {
 /// webpki, which dcap-qvl uses, does not look at thisUpdate: a verifier has to do so itself.
 #[test]
 fn the_crl_faults_that_dcap_qvl_lets_pass_are_visible_in_its_claims() {
-    for tee in BOTH {
+    for tee in ALL {
         let future = claims(&faulty(tee, Fault::FutureCrl), NOW).unwrap();
         assert!(future.latest_issue_date > NOW);
         let rolled_back = claims(&faulty(tee, Fault::RolledBackCrl), NOW).unwrap();
@@ -130,7 +169,7 @@ fn the_crl_faults_that_dcap_qvl_lets_pass_are_visible_in_its_claims() {
 
 #[test]
 fn debug_mode_shows_in_the_evidence() {
-    for tee in BOTH {
+    for tee in ALL {
         let attester = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
         assert!(verify(&attester, NOW).is_err());
         let verifier = QuoteVerifier::new(attester.root_der().to_vec()).allow_debug(true);
@@ -147,7 +186,7 @@ fn debug_mode_shows_in_the_evidence() {
 #[test]
 fn the_report_data_asked_for_is_in_the_quote() {
     let wanted = ReportData(std::array::from_fn(|i| i as u8 ^ 0xa5));
-    for tee in BOTH {
+    for tee in ALL {
         let attester = honest(tee);
         let quote = attester.attest(&wanted).unwrap();
         let verifier = QuoteVerifier::new(attester.root_der().to_vec());
@@ -163,7 +202,7 @@ fn the_report_data_asked_for_is_in_the_quote() {
 
 #[test]
 fn a_flipped_bit_in_the_signed_part_is_rejected() {
-    for tee in BOTH {
+    for tee in ALL {
         let attester = honest(tee);
         let verifier = QuoteVerifier::new(attester.root_der().to_vec());
         for offset in [30, 60, 200, 400] {
