@@ -6,7 +6,10 @@ use confide_evidence::quote::Tee;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{AmdKey, Ca, CollateralError, Product, Signer, platform::identifier};
+use crate::{
+    AmdKey, Ca, CollateralError, Product, Signer,
+    platform::{identifier, product_of},
+};
 
 /// Which of Intel's TCB recoveries documents are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -253,20 +256,21 @@ impl FromStr for DocumentKey {
                 evaluation: evaluation.parse()?,
             },
             ["amd", "vcek", product, chip, tcb] => Self::AmdKey(AmdKey {
-                product: product.parse()?,
+                product: product_of(product)?,
                 signer: Signer::Vcek(chip_of(chip).ok_or_else(got)?),
                 tcb: bytes(tcb).ok_or_else(got)?,
             }),
             ["amd", "vlek", product, provider, tcb] => Self::AmdKey(AmdKey {
-                product: product.parse()?,
+                product: product_of(product)?,
                 signer: Signer::Vlek(identifier(provider)?.to_owned()),
                 tcb: bytes(tcb).ok_or_else(got)?,
             }),
-            ["amd", "chain", kind, product] => {
-                Self::AmdChain { product: product.parse()?, vlek: vlek_of(kind).ok_or_else(got)? }
-            }
+            ["amd", "chain", kind, product] => Self::AmdChain {
+                product: product_of(product)?,
+                vlek: vlek_of(kind).ok_or_else(got)?,
+            },
             ["amd", "crl", kind, product] => {
-                Self::AmdCrl { product: product.parse()?, vlek: vlek_of(kind).ok_or_else(got)? }
+                Self::AmdCrl { product: product_of(product)?, vlek: vlek_of(kind).ok_or_else(got)? }
             }
             _ => return Err(got()),
         };

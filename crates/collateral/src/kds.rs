@@ -1,9 +1,13 @@
 //! AMD's Key Distribution Service.
 
-use confide_evidence::{crl::CrlDates, pem::decode_chain};
+use confide_evidence::{
+    crl::CrlDates,
+    pem::decode_chain,
+    snp::{AmdCertificate, Tcb},
+};
 
 use crate::{
-    AmdKey, Document, DocumentKey, Product, Signer,
+    AmdKey, Document, DocumentKey, Signer,
     pcs::{Fault, shape},
 };
 
@@ -28,18 +32,11 @@ pub(crate) fn path(key: &DocumentKey) -> Option<String> {
     })
 }
 
-/// AMD 56860, table 3 (TCB_VERSION), and table 4 for Turin, which begins with the FMC.
+/// AMD 57230, section 4.1.
 fn security_versions(key: &AmdKey) -> String {
-    let tcb = &key.tcb;
-    match key.product {
-        Product::Milan | Product::Genoa => {
-            format!("blSPL={}&teeSPL={}&snpSPL={}&ucodeSPL={}", tcb[0], tcb[1], tcb[6], tcb[7])
-        }
-        Product::Turin => format!(
-            "fmcSPL={}&blSPL={}&teeSPL={}&snpSPL={}&ucodeSPL={}",
-            tcb[0], tcb[1], tcb[2], tcb[3], tcb[7]
-        ),
-    }
+    let Tcb { fmc, bootloader, tee, snp, microcode } = key.product.tcb(&key.tcb);
+    let fmc = fmc.map(|fmc| format!("fmcSPL={fmc}&")).unwrap_or_default();
+    format!("{fmc}blSPL={bootloader}&teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}")
 }
 
 /// Reads one of AMD's documents; the error says what it is not. For fuzzing.
@@ -49,20 +46,16 @@ pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
 
 pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
     let (issued, until, number) = match key {
-        DocumentKey::AmdKey(_) => {
-            let length = der_length(body).ok_or_else(|| shape("no DER certificate"))?;
-            if length != body.len() {
-                return Err(shape("bytes after the certificate"));
-            }
-            // Its dates are read, and its contents compared with the report, at appraisal.
-            (0, u64::MAX, 0)
-        }
+        DocumentKey::AmdKey(key) => endorsement_key(key, body)?,
         DocumentKey::AmdChain { .. } => {
             let chain = decode_chain("AMD chain", body).map_err(shape)?;
-            if chain.len() != 2 {
+            let [intermediate, root] = chain.as_slice() else {
                 return Err(shape("wanted two certificates, ASK or ASVK and ARK"));
-            }
-            (0, u64::MAX, 0)
+            };
+            let intermediate = AmdCertificate::parse("ASK", intermediate).map_err(shape)?;
+            let root = AmdCertificate::parse("ARK", root).map_err(shape)?;
+            let from = intermediate.not_before.max(root.not_before);
+            (from, intermediate.not_after.min(root.not_after), 0)
         }
         DocumentKey::AmdCrl { .. } => {
             let dates = CrlDates::parse("revocation list", body).map_err(shape)?;
@@ -83,6 +76,27 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
     })
 }
 
+/// The certificate of another chip or of other versions would not fit the report: it is refused
+/// here already, so that it is not kept.
+fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<(u64, u64, u64), Fault> {
+    if der_length(body) != Some(body.len()) {
+        return Err(shape("wanted one DER certificate"));
+    }
+    let certificate = AmdCertificate::parse("endorsement key", body).map_err(shape)?;
+    let extensions = &certificate.extensions;
+    if let Signer::Vcek(chip) = &key.signer
+        && extensions.hwid != Some(chip.as_slice())
+    {
+        let got = extensions.hwid.map_or("none".to_owned(), hex::encode);
+        return Err(Fault::foreign(format!("chip {}", hex::encode(chip)), got));
+    }
+    if extensions.tcb(key.product) != Some(key.tcb) {
+        let got = extensions.tcb(key.product).map_or("none".to_owned(), hex::encode);
+        return Err(Fault::foreign(format!("TCB {}", hex::encode(key.tcb)), got));
+    }
+    Ok((certificate.not_before, certificate.not_after, 0))
+}
+
 /// The whole length of the DER SEQUENCE that `bytes` begins with.
 pub(crate) fn der_length(bytes: &[u8]) -> Option<usize> {
     match bytes {
@@ -97,6 +111,8 @@ pub(crate) fn der_length(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use confide_evidence::snp::Product;
+
     use super::*;
 
     #[test]
@@ -129,7 +145,6 @@ mod tests {
             tcb: [0; 8],
         });
         assert!(read(&key, b"<html>").is_err());
-        assert!(read(&key, &[0x30, 2, 5, 0]).is_ok());
-        assert!(read(&key, &[0x30, 2, 5, 0, 0]).is_err());
+        assert!(read(&key, &[0x30, 2, 5, 0]).is_err());
     }
 }

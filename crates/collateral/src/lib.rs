@@ -34,13 +34,14 @@ mod store;
 
 pub use address::{Address, Base};
 pub use client::{Client, PckCertificate, PckRequest, Services};
+pub use confide_evidence::snp::Product;
 pub use counts::{Counts, HostCounts};
 pub use document::{Document, DocumentKey, Evaluation};
 pub use error::CollateralError;
 pub use kds::parse as parse_kds;
 pub use limits::*;
 pub use pcs::{Signed, split_signed};
-pub use platform::{AmdKey, Ca, Platform, Product, Signer};
+pub use platform::{AmdKey, Ca, Platform, Signer, product_of};
 pub use set::Endorsed;
 pub use source::{Check, Clock, Options, Source};
 pub use store::{Files, Store, StoreLimits, StoredFault, SystemFiles, read_record};

@@ -3,17 +3,16 @@
 use std::{fmt, str::FromStr};
 
 use confide_evidence::{
-    ParseError,
+    Kind, ParseError,
     certificate::Certificate,
+    detect,
     pck::PckExtension,
     pem::decode_chain,
     quote::{Quote, Tee},
+    snp::{Product, Report, SigningKey},
 };
 
 use crate::{CollateralError, DocumentKey, Evaluation, limits::IDENTIFIER_LENGTH_MAX};
-
-/// An SEV-SNP attestation report (AMD 56860, table 22) has one length.
-const SNP_REPORT_LENGTH: usize = 1184;
 
 /// What endorsements belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,24 +59,13 @@ pub enum Ca {
     Processor,
 }
 
-/// AMD's product lines, by the name that KDS uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Product {
-    /// Third generation.
-    Milan,
-    /// Fourth generation, with Bergamo and Siena.
-    Genoa,
-    /// Fifth generation.
-    Turin,
-}
-
 impl Platform {
     /// The platform that the evidence names, and nothing about whether the evidence is genuine.
     ///
     /// Reports before version 3 do not say which product made them: `product` does then.
     pub fn of_evidence(evidence: &[u8], product: Option<Product>) -> Result<Self, CollateralError> {
-        if evidence.len() == SNP_REPORT_LENGTH && evidence.get(1..4) == Some(&[0, 0, 0]) {
-            return of_report(evidence, product).map(Self::Snp);
+        if detect(evidence) == Some(Kind::SnpReport) {
+            return of_report(Report::parse(evidence)?, product).map(Self::Snp);
         }
         let quote = Quote::parse(evidence)?;
         let chain = decode_chain("PCK chain", quote.pck_chain)?;
@@ -116,37 +104,13 @@ impl Signer {
     }
 }
 
-impl Product {
-    /// The name that KDS uses.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Milan => "Milan",
-            Self::Genoa => "Genoa",
-            Self::Turin => "Turin",
-        }
-    }
-
-    /// By the family and model of a report (AMD 57230, section 3).
-    fn of_cpu(family: u8, model: u8) -> Option<Self> {
-        match (family, model) {
-            (0x19, 0x00..=0x0f) => Some(Self::Milan),
-            (0x19, 0x10..=0x1f | 0xa0..=0xaf) => Some(Self::Genoa),
-            (0x1a, 0x00..=0x1f) => Some(Self::Turin),
-            _ => None,
-        }
-    }
-}
-
-impl FromStr for Product {
-    type Err = CollateralError;
-
-    fn from_str(text: &str) -> Result<Self, CollateralError> {
-        match text.to_ascii_lowercase().as_str() {
-            "milan" => Ok(Self::Milan),
-            "genoa" | "bergamo" | "siena" => Ok(Self::Genoa),
-            "turin" => Ok(Self::Turin),
-            other => Err(unknown("milan, genoa or turin", other.to_owned())),
-        }
+/// A product line by its name or by that of a processor in it, in any case.
+pub fn product_of(name: &str) -> Result<Product, CollateralError> {
+    match name.to_ascii_lowercase().as_str() {
+        "milan" => Ok(Product::Milan),
+        "genoa" | "bergamo" | "siena" => Ok(Product::Genoa),
+        "turin" => Ok(Product::Turin),
+        other => Err(unknown("milan, genoa or turin", confide_evidence::foreign_text(other))),
     }
 }
 
@@ -196,36 +160,27 @@ impl fmt::Display for AmdKey {
     }
 }
 
-/// Offsets: AMD 56860, table 22.
-fn of_report(report: &[u8], product: Option<Product>) -> Result<AmdKey, CollateralError> {
-    let byte = |at: usize| report.get(at).copied().unwrap_or(0);
-    let product = match byte(0) {
-        0..=2 => product.ok_or_else(|| {
-            unknown(
-                "the product by name, as a report before version 3 does not say it",
-                "none".into(),
-            )
+fn of_report(report: Report<'_>, named: Option<Product>) -> Result<AmdKey, CollateralError> {
+    let product = match report.cpuid() {
+        None => named.ok_or_else(|| {
+            let wanted = "the product by name: a report before version 3 does not say it";
+            unknown(wanted, "none".into())
         })?,
-        _ => Product::of_cpu(byte(0x188), byte(0x189)).ok_or_else(|| {
-            let got = format!("family {:#x} model {:#x}", byte(0x188), byte(0x189));
+        Some(cpu) => Product::from_cpuid(cpu.family, cpu.model).ok_or_else(|| {
+            let got = format!("family {:#x} model {:#x}", cpu.family, cpu.model);
             unknown("Milan, Genoa or Turin", got)
         })?,
     };
-    let mut tcb = [0; 8];
-    tcb.copy_from_slice(&report[0x180..0x188]);
-    // Signing key: bits 2 to 4 of the flags, 0 for VCEK and 1 for VLEK.
-    match byte(0x48) >> 2 & 7 {
-        0 => {
-            let id = &report[0x1a0..0x1e0];
-            let id = if product == Product::Turin { &id[..8] } else { id };
-            if id.iter().all(|byte| *byte == 0) {
-                return Err(unknown("a chip identifier", "a masked one".into()));
-            }
-            Ok(AmdKey { product, signer: Signer::Vcek(id.to_vec()), tcb })
-        }
-        1 => Err(unknown("a VLEK stapled: AMD gives it to the cloud provider only", "none".into())),
-        other => Err(unknown("VCEK or VLEK as signing key", format!("{other}"))),
+    if report.signing_key() != SigningKey::Vcek {
+        let wanted = "a VCEK as signing key: AMD gives VLEKs to the cloud provider only";
+        return Err(unknown(wanted, report.signing_key().to_string()));
     }
+    let chip = &report.chip_id()[..product.chip_id_length()];
+    if chip.iter().all(|byte| *byte == 0) {
+        return Err(unknown("a chip identifier", "a masked one".into()));
+    }
+    let tcb = *report.reported_tcb();
+    Ok(AmdKey { product, signer: Signer::Vcek(chip.to_vec()), tcb })
 }
 
 fn ca_of(issuer: &[u8]) -> Result<Ca, CollateralError> {

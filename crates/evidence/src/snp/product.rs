@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// A line of processors; each has a root of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Product {
     /// EPYC 7003.
     Milan,
