@@ -12,10 +12,10 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, CrlSeen, Crypto, Detail, Endorsements, PlatformClaims, Policy, Reason, Rejection,
-    Root, Scope, attributes,
+    Appraised, CrlSeen, Crypto, Detail, Endorsements, GpuAppraised, PlatformClaims, Policy, Reason,
+    Rejection, Root, Scope, attributes,
     checks::{Checks, Step},
-    measurements,
+    gpu, measurements,
     platform::{Platform, Walk},
     result::{Accepted, Refused},
 };
@@ -81,6 +81,7 @@ impl Found {
                 advisories,
                 platform: judged.platform,
                 claims: judged.claims,
+                gpu: judged.gpu,
                 checks: checks.into_vec(),
             }
             .into()),
@@ -99,6 +100,7 @@ pub(crate) struct Judged {
     scope: Scope,
     platform: PlatformClaims,
     claims: Option<Claims>,
+    gpu: Option<GpuAppraised>,
 }
 
 /// What the endorsements say, however they were verified.
@@ -157,6 +159,9 @@ impl Case<'_> {
         attributes::check(&mut found.checks, &self.quote, self.policy)?;
         let names_program = self.workload(&mut found.checks)?;
         let claims = self.claims(&mut found.checks)?;
+        let Self { evidence, policy, now, crypto, .. } = *self;
+        let (checks, covered) = (&mut found.checks, claims.as_ref());
+        let gpu = gpu::judge_attached(evidence, covered, policy, now, crypto, checks, Step::Gpu)?;
         let bound = found.checks.passed(Step::ReportData);
         let configured = claims.is_none() || found.checks.passed(Step::ConfigDigest);
         // Whoever can write the memory runs there what he likes, whatever was measured.
@@ -165,7 +170,7 @@ impl Case<'_> {
             true => Scope::Workload,
             false => Scope::Platform,
         };
-        Ok(Judged { scope, platform: self.platform_claims(&platform), claims })
+        Ok(Judged { scope, platform: self.platform_claims(&platform), claims, gpu })
     }
 
     pub(crate) fn evaluation_number(&self) -> u32 {

@@ -97,6 +97,7 @@ steps! {
     ConfigDigest = "config_digest",
     KeyValidity = "key_validity",
     EvidenceAge = "evidence_age",
+    Gpu = "gpu",
 }
 
 /// The list while it is being filled.

@@ -2,7 +2,9 @@
 
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
-use crate::{CrlMinimum, Expect, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload};
+use crate::{
+    CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
+};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl Policy {
             key_validity_s_max,
             evidence_age_s_max,
             cache_lifetime_s,
+            gpu,
             workload,
         } = self;
         let mut words = Words::default();
@@ -94,6 +97,7 @@ impl Policy {
             "cache_lifetime_s",
             format!("a verdict on a platform's keys is used {} at most", span(*cache_lifetime_s)),
         );
+        words.gpu(gpu);
         words.workload(workload.as_ref());
         words.0
     }
@@ -161,6 +165,67 @@ impl Words {
                     "{subject} has number {number_min} or higher, issued {issued_min} or later"
                 ),
             ),
+        }
+    }
+
+    fn gpu(&mut self, wanted: &GpuPolicy) {
+        let GpuPolicy {
+            required,
+            driver,
+            vbios,
+            rim_sha256,
+            dangerous_accept_rim_not_evaluated,
+            dangerous_accept_debug,
+            dangerous_accept_revocation_not_evaluated,
+            dangerous_accept_protected_pcie,
+        } = wanted;
+        match required {
+            true => self.checked("gpu.required", "a GPU attests as well".into()),
+            false => self.unchecked("gpu.required", "a GPU may be there or not".into()),
+        }
+        for (name, subject, version) in [
+            ("driver", "the GPU's driver version", driver),
+            ("vbios", "the GPU's VBIOS version", vbios),
+        ] {
+            match version {
+                Some(version) => self.expect(format!("gpu.{name}"), subject, version),
+                None => self.unchecked(format!("gpu.{name}"), format!("{subject} may be any")),
+            }
+        }
+        match rim_sha256 {
+            Some(wanted) => self.expect("gpu.rim_sha256", "each reference manifest", wanted),
+            None => {
+                let text = "any reference manifest that NVIDIA or another trusted root signed";
+                self.unchecked("gpu.rim_sha256", text.into());
+            }
+        }
+        let lifted = [
+            (
+                dangerous_accept_rim_not_evaluated,
+                "gpu.dangerous_accept_rim_not_evaluated",
+                "the GPU's measurements may be uncompared",
+            ),
+            (
+                dangerous_accept_debug,
+                "gpu.dangerous_accept_debug",
+                "nobody may know whether the GPU is in debug mode",
+            ),
+            (
+                dangerous_accept_revocation_not_evaluated,
+                "gpu.dangerous_accept_revocation_not_evaluated",
+                "nobody may know whether the GPU's certificates are revoked",
+            ),
+            (
+                dangerous_accept_protected_pcie,
+                "gpu.dangerous_accept_protected_pcie",
+                "traffic between GPUs may be in clear",
+            ),
+        ];
+        for (is_lifted, field, text) in lifted {
+            match is_lifted {
+                true => self.dangerous(field, text.into()),
+                false => self.checked(field, format!("not lifted: that {text}")),
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod detail;
 mod endorsements;
 mod expect;
 mod explain;
+mod gpu;
 mod known;
 mod learning;
 mod measurements;
@@ -37,6 +38,7 @@ pub use detail::Detail;
 pub use endorsements::Endorsements;
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explain::{Sentence, Stance};
+pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
 pub use known::{Known, KnownEnclave, KnownPck, Learned, Nothing, Recall, Secret, Tag};
 pub use policy::{
     CACHE_LIFETIME_DEFAULT_S, CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy,

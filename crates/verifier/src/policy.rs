@@ -9,7 +9,7 @@ use alloc::{
 use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{Expect, roots::Roots};
+use crate::{Expect, GpuPolicy, roots::Roots};
 
 /// Longest policy text that is read.
 pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
@@ -55,6 +55,8 @@ pub struct Policy {
     /// How long the verdict on a PCK certificate or a quoting enclave may be used again, in
     /// seconds.
     pub cache_lifetime_s: u64,
+    /// What a GPU beside the CPU has to be.
+    pub gpu: GpuPolicy,
     /// Reference values of the attested program; absent: the platform only.
     pub workload: Option<Workload>,
 }
@@ -84,6 +86,7 @@ impl Default for Policy {
             key_validity_s_max: KEY_VALIDITY_DEFAULT_S,
             evidence_age_s_max: None,
             cache_lifetime_s: CACHE_LIFETIME_DEFAULT_S,
+            gpu: GpuPolicy::default(),
             workload: None,
         }
     }

@@ -2,7 +2,9 @@
 
 use alloc::string::String;
 
-use confide_evidence::{ParseError, claims::ClaimsError, quote::Tee, tcb_info::TcbStatus};
+use confide_evidence::{
+    ParseError, claims::ClaimsError, gpu::GpuEvidenceError, quote::Tee, tcb_info::TcbStatus,
+};
 
 /// The first check that failed: subject, wanted, got.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,6 +169,32 @@ pub enum Reason {
         /// The field of the policy.
         field: &'static str,
     },
+    /// The container of a GPU's evidence could not be read.
+    #[error(transparent)]
+    GpuEvidence(GpuEvidenceError),
+    /// A GPU is required by the policy or named by the claims, and no evidence of one came.
+    #[error("evidence of a GPU is missing: the policy requires it or the claims name it")]
+    GpuMissing,
+    /// What a policy demands of a GPU was not evaluated.
+    #[error("{what} was not evaluated, and the policy demands it")]
+    GpuNotEvaluated {
+        /// What was not evaluated.
+        what: &'static str,
+    },
+    /// A GPU measures otherwise than its reference manifest says.
+    #[error(
+        "GPU measurement {index} ({component} RIM) is not as wanted: wanted {wanted}, got {got}"
+    )]
+    GpuMeasurement {
+        /// Whose manifest.
+        component: &'static str,
+        /// The index in the report, from 1.
+        index: u8,
+        /// The reference values, hexadecimal.
+        wanted: String,
+        /// The value found, hexadecimal.
+        got: String,
+    },
     /// Claims hold for longer than the policy allows, or were made too long ago.
     #[error("{field} is too long: wanted at most {wanted} s, got {got} s")]
     TooOld {
@@ -184,7 +212,7 @@ impl Reason {
     pub fn is_unjudged(&self) -> bool {
         match self {
             Reason::Malformed(ParseError::TrailingBytes { .. }) => false,
-            Reason::Malformed(_) => true,
+            Reason::Malformed(_) | Reason::GpuEvidence(_) => true,
             _ => false,
         }
     }

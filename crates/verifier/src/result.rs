@@ -11,7 +11,7 @@ use confide_evidence::{ReportData, claims::Claims, quote::Tee, tcb_info::TcbStat
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Check, Reason, Root,
+    Check, GpuAppraised, Reason, Root,
     checks::{Checks, Step},
 };
 
@@ -46,6 +46,7 @@ pub(crate) struct Accepted {
     pub(crate) advisories: Arc<[String]>,
     pub(crate) platform: PlatformClaims,
     pub(crate) claims: Option<Claims>,
+    pub(crate) gpu: Option<GpuAppraised>,
     pub(crate) checks: Vec<Check>,
 }
 
@@ -81,6 +82,11 @@ impl Appraised {
         self.0.claims.as_ref()
     }
 
+    /// The GPU that came with it; `None` where none came.
+    pub fn gpu(&self) -> Option<&GpuAppraised> {
+        self.0.gpu.as_ref()
+    }
+
     /// Whether the host can read the TEE's memory (only under `dangerous_accept_debug`).
     pub fn is_debug(&self) -> bool {
         self.0.platform.debug
@@ -93,7 +99,8 @@ impl Appraised {
 
     /// The verdict as `confide verify --json` prints it.
     pub fn to_json(&self) -> Value {
-        let Accepted { scope, root, tcb_status, advisories, platform, claims, checks } = &*self.0;
+        let Accepted { scope, root, tcb_status, advisories, platform, claims, gpu, checks } =
+            &*self.0;
         json!({
             "outcome": "accepted",
             "scope": scope.as_str(),
@@ -101,6 +108,7 @@ impl Appraised {
             "tcb_status": tcb_status.map(TcbStatus::as_str),
             "advisories": **advisories,
             "claims": platform.to_json(claims.as_ref()),
+            "gpu": gpu.as_ref().map(GpuAppraised::part_json),
             "checks": checks_json(checks),
             "reason": null,
         })
@@ -293,11 +301,11 @@ impl Rejection {
     }
 }
 
-fn root_json(root: Root) -> Value {
+pub(crate) fn root_json(root: Root) -> Value {
     json!({ "kind": root.kind.as_str(), "sha256": hex::encode(root.sha256) })
 }
 
-fn checks_json(checks: &[Check]) -> Value {
+pub(crate) fn checks_json(checks: &[Check]) -> Value {
     let line = |check: &Check| {
         let Check { name, outcome, detail } = check;
         json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() })

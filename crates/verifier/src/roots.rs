@@ -88,6 +88,11 @@ impl Roots {
         Ok(Self(roots))
     }
 
+    /// SHA-256 of a certificate's DER, by which it is known here.
+    pub(crate) fn fingerprint_of(der: &[u8]) -> [u8; 32] {
+        Sha256::digest(der).into()
+    }
+
     /// What the root with this hash is to the policy, if anything.
     ///
     /// A vendor's root counts for what it is for; a root named by its hash for everything.

@@ -1,0 +1,150 @@
+//! Revocation answers (OCSP): who is not revoked, and what nobody said.
+
+use alloc::{format, vec::Vec};
+
+use confide_evidence::gpu::{
+    CertificateId, CertificateStatus, DeviceCertificate, HashAlgorithm, OcspResponse,
+    SingleResponse,
+};
+
+use super::{GpuStep, Judge, chain::VerifiedChain, manifests::Manifests};
+use crate::{Reason, chain::inside, checks::Checks};
+
+/// How long an answer without nextUpdate counts, in seconds: one day.
+const ANSWER_AGE_MAX_S: u64 = 24 * 60 * 60;
+/// A responder's answer is refused where its clock is ahead by more.
+const SUBJECT: &str = "revocation answer";
+
+impl Judge<'_> {
+    /// Looks every certificate that `asked` names (by its place, root never) up in the answers.
+    ///
+    /// `Ok(true)`: each is known not to be revoked.
+    pub(super) fn revocation(
+        &self,
+        checks: &mut Checks,
+        step: GpuStep,
+        chains: &[&VerifiedChain<'_>],
+        asked: impl Fn(usize) -> bool,
+    ) -> Result<bool, Reason> {
+        if self.answers.is_empty() {
+            checks.skip(step, "no revocation answer was given");
+            return Ok(false);
+        }
+        let (mut known, mut wanted) = (0, 0);
+        let looked_up = self.look_up(chains, asked, &mut known, &mut wanted);
+        match looked_up {
+            Ok(()) if known < wanted => {
+                checks.skip(step, format!("answers for {known} of {wanted} certificates"));
+                Ok(false)
+            }
+            outcome => checks.run(step, || {
+                outcome.map(|()| (true, format!("{known} certificates are not revoked").into()))
+            }),
+        }
+    }
+
+    /// The same for the chains of the manifests.
+    pub(super) fn manifest_revocation(
+        &self,
+        checks: &mut Checks,
+        manifests: &Manifests,
+    ) -> Result<bool, Reason> {
+        if manifests.is_empty() {
+            checks.skip(GpuStep::ManifestRevocation, "no reference manifest was given");
+            // The demand for manifests is a demand of its own.
+            return Ok(true);
+        }
+        let chains = manifests.chains(self)?;
+        let chains: Vec<_> = chains.iter().collect();
+        self.revocation(checks, GpuStep::ManifestRevocation, &chains, |_| true)
+    }
+
+    fn look_up(
+        &self,
+        chains: &[&VerifiedChain<'_>],
+        asked: impl Fn(usize) -> bool,
+        known: &mut usize,
+        wanted: &mut usize,
+    ) -> Result<(), Reason> {
+        for chain in chains {
+            let pairs = chain.certificates.windows(2).enumerate();
+            for (at, pair) in pairs.filter(|(at, _)| asked(*at)) {
+                *wanted += 1;
+                for bytes in self.answers {
+                    let answer = OcspResponse::parse(bytes)?;
+                    let said = answer
+                        .statuses
+                        .iter()
+                        .find(|single| self.names(&single.certificate, &pair[0], &pair[1]));
+                    if let Some(said) = said {
+                        self.signed(&answer, chain, at)?;
+                        self.good(said)?;
+                        *known += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn names(
+        &self,
+        id: &CertificateId<'_>,
+        certificate: &DeviceCertificate<'_>,
+        issuer: &DeviceCertificate<'_>,
+    ) -> bool {
+        let issuer_name = issuer.subject_der();
+        let is_hash_of = |bytes: &[u8], hash: &[u8]| match id.algorithm {
+            HashAlgorithm::Sha256 => self.crypto.sha256(&[bytes]) == hash,
+            HashAlgorithm::Sha384 => self.crypto.sha384(&[bytes]) == hash,
+            // Nobody here asks with it; an answer by it counts for nothing.
+            HashAlgorithm::Sha1 => false,
+        };
+        id.serial == certificate.serial
+            && is_hash_of(&issuer_name, id.issuer_name)
+            && is_hash_of(issuer.public_key, id.issuer_key)
+    }
+
+    /// That the issuer of `chain[at]`, or a responder that a CA above it named, signed the answer.
+    fn signed(
+        &self,
+        answer: &OcspResponse<'_>,
+        chain: &VerifiedChain<'_>,
+        at: usize,
+    ) -> Result<(), Reason> {
+        let key = match answer.certificates.first() {
+            None => chain.certificates[at + 1].public_key,
+            Some(der) => {
+                let subject = "revocation responder";
+                let responder = DeviceCertificate::parse(subject, der)?;
+                if responder.is_ca || !responder.signs_ocsp {
+                    let wanted = "extended key usage to sign revocation answers, and no CA";
+                    return Err(Reason::CertificateUse { subject, wanted });
+                }
+                inside(subject, responder.not_before, responder.not_after, self.now)?;
+                chain.issued_responder(der, at, self.now, self.crypto)?;
+                responder.public_key
+            }
+        };
+        let algorithm = self.crypto.p384_certificate_algorithm();
+        let verified = algorithm.verify_signature(key, answer.signed, answer.signature);
+        verified.map_err(|_| Reason::Signature { subject: SUBJECT })
+    }
+
+    fn good(&self, said: &SingleResponse<'_>) -> Result<(), Reason> {
+        let last = said.next_update.unwrap_or(said.this_update.saturating_add(ANSWER_AGE_MAX_S));
+        inside(SUBJECT, said.this_update, last, self.now)?;
+        match said.status {
+            CertificateStatus::Good => Ok(()),
+            CertificateStatus::Revoked => Err(Reason::CertificateRevoked {
+                subject: "certificate of the GPU or its manifest",
+            }),
+            CertificateStatus::Unknown => Err(Reason::Value {
+                field: "revocation status",
+                wanted: "good".into(),
+                got: "unknown".into(),
+            }),
+        }
+    }
+}
