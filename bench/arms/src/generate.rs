@@ -2,36 +2,55 @@
 //!
 //! This reproduces the shape of the report `004`, whose real device is serial. The figure says how
 //! a serial device behaves under concurrency, not how fast this machine makes quotes.
+//!
+//! The modes `tsm-raw` and `tsm-device` ask the same simulated attester through the attester for
+//! real devices and a simulated configfs-tsm tree (FUSE): the file system's part of a quote.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    env, fs,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_attester::{Tsm, TsmOptions};
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, Mode, MountedTsm, Options, Tee, TsmTree};
 use serde_json::json;
 
 use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// `device` (one lock, 39 ms a quote) or `raw` (signatures only).
+    /// `device` (one lock, 39 ms a quote) or `raw` (signatures only); `tsm-device` and `tsm-raw`:
+    /// the same through a configfs-tsm tree.
     #[arg(long, default_value = "device")]
     mode: String,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mode = match args.mode.as_str() {
-        "device" => Mode::Device,
-        "raw" => Mode::Raw,
-        other => return Err(format!("--mode {other}: wanted device or raw")),
+        "device" | "tsm-device" => Mode::Device,
+        "raw" | "tsm-raw" => Mode::Raw,
+        other => {
+            return Err(format!("--mode {other}: wanted device, raw, tsm-device or tsm-raw"));
+        }
     };
+    let through_tree = args.mode.starts_with("tsm");
+    if through_tree {
+        hide_mounts();
+    }
     let issued_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
     let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
+    let source = if through_tree { Source::tree(attester)? } else { Source::Itself(attester) };
     let hello = Hello {
         arm: format!("simulated quoting enclave, {} mode", args.mode),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
@@ -40,10 +59,74 @@ pub(crate) fn run(args: Args) -> Outcome {
         threads: 128,
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
     };
-    speak(&hello, |order| generate(&attester, order)).map_err(|error| error.to_string())
+    speak(&hello, |order| generate(&source, order)).map_err(|error| error.to_string())
 }
 
-fn generate(attester: &FakeAttester, order: &Run) -> Outcome<Report> {
+/// Whom a caller asks.
+enum Source {
+    Itself(FakeAttester),
+    Tree(MountedAttester),
+}
+
+/// The attester for real devices before a tree that is served in this process.
+struct MountedAttester {
+    tsm: Tsm,
+    tree: Option<MountedTsm>,
+    folder: PathBuf,
+}
+
+impl Source {
+    fn tree(attester: FakeAttester) -> Outcome<Self> {
+        let folder = env::temp_dir().join(format!("confide-arm-{}", std::process::id()));
+        fs::create_dir(&folder)
+            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let mounted = TsmTree::new(Arc::new(attester)).and_then(|tree| tree.mount(&folder));
+        let tree = mounted.map_err(|error| error.to_string())?;
+        let options = TsmOptions { root: folder.clone(), ..TsmOptions::default() };
+        let tsm = Tsm::open(options).map_err(|error| error.to_string())?;
+        Ok(Self::Tree(MountedAttester { tsm, tree: Some(tree), folder }))
+    }
+
+    fn quote(&self, report_data: &ReportData) -> Outcome<Vec<u8>> {
+        match self {
+            Self::Itself(attester) => Ok(attester.quote(report_data)),
+            Self::Tree(attester) => {
+                let report = attester.tsm.report(report_data).map_err(|error| error.to_string())?;
+                Ok(report.evidence)
+            }
+        }
+    }
+}
+
+impl Drop for MountedAttester {
+    fn drop(&mut self) {
+        self.tree.take();
+        // An empty folder that stays behind costs nothing.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Starts this program anew with mounts of its own, where that is allowed: an arm that is killed
+/// then leaves no dead tree behind.
+fn hide_mounts() {
+    const HIDDEN: &str = "CONFIDE_ARM_MOUNTS";
+    let allowed = || {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if env::var_os(HIDDEN).is_none()
+        && allowed()
+        && let Ok(program) = env::current_exe()
+    {
+        let mut command = Command::new("unshare");
+        command.arg("-m").arg(program).args(env::args_os().skip(1)).env(HIDDEN, "1");
+        // Only a failure comes back from here, and then the mounts are seen by all.
+        let _ = command.exec();
+    }
+}
+
+fn generate(source: &Source, order: &Run) -> Outcome<Report> {
     order.knows_only(&["concurrency"])?;
     let concurrency = order.number("concurrency", 1)?;
     if concurrency == 0 || concurrency > CALLERS_MAX {
@@ -54,7 +137,7 @@ fn generate(attester: &FakeAttester, order: &Run) -> Outcome<Report> {
     let start = Instant::now();
     let samples: Outcome<Vec<Vec<Sample>>> = thread::scope(|scope| {
         let callers: Vec<_> =
-            (0..concurrency).map(|_| scope.spawn(|| call(attester, order, &next, start))).collect();
+            (0..concurrency).map(|_| scope.spawn(|| call(source, order, &next, start))).collect();
         callers
             .into_iter()
             .map(|caller| caller.join().map_err(|_| "a caller died".to_string()))
@@ -73,7 +156,7 @@ fn generate(attester: &FakeAttester, order: &Run) -> Outcome<Report> {
 const CALLERS_MAX: u64 = 512;
 
 /// One closed-loop caller: asks for a quote as soon as it has the last one.
-fn call(attester: &FakeAttester, order: &Run, next: &AtomicU64, start: Instant) -> Vec<Sample> {
+fn call(source: &Source, order: &Run, next: &AtomicU64, start: Instant) -> Vec<Sample> {
     let mut samples = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -84,13 +167,15 @@ fn call(attester: &FakeAttester, order: &Run, next: &AtomicU64, start: Instant) 
         report_data.0[..8].copy_from_slice(&order.seed.to_le_bytes());
         report_data.0[8..16].copy_from_slice(&number.to_le_bytes());
         let asked = Instant::now();
-        let quote = attester.quote(&report_data);
+        let quote = source.quote(&report_data);
         let mut sample = Sample { at_s: Some((asked - start).as_secs_f64()), ..Sample::default() };
         let quote_ms = asked.elapsed().as_secs_f64() * 1e3;
         sample.metrics.insert("quote_ms".into(), json!(quote_ms));
-        if !quote.windows(64).any(|window| window == report_data.0) {
-            sample.error = Some("the quote does not hold the report data".into());
-        }
+        sample.error = match quote {
+            Ok(quote) if quote.windows(64).any(|window| window == report_data.0) => None,
+            Ok(_) => Some("the quote does not hold the report data".into()),
+            Err(error) => Some(error),
+        };
         samples.push(sample);
     }
 }

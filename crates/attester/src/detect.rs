@@ -128,6 +128,7 @@ fn sev_guest(root: &Path) -> Detected {
     if path.exists() {
         because.push("its reports are taken through configfs-tsm, not through this device".into());
     }
+    because.extend(flag(root, "sev_snp"));
     because.extend(platform(root));
     Detected { device: Device::SevGuest, present: path.exists(), because }
 }
@@ -156,7 +157,7 @@ fn nvidia_gpu(root: &Path) -> Detected {
 }
 
 fn guest_flags(root: &Path) -> Vec<String> {
-    ["tdx_guest", "sev_guest"].iter().filter_map(|name| flag(root, name)).collect()
+    ["tdx_guest", "sev_snp"].iter().filter_map(|name| flag(root, name)).collect()
 }
 
 /// Whether the kernel counts `name` among the processor's flags.

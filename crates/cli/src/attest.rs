@@ -1,8 +1,11 @@
-//! `confide attest`: evidence of this machine; in this version only *simulated* evidence.
+//! `confide attest`: evidence of this machine, or *simulated* evidence.
+
+mod detect;
+pub(crate) mod device;
+mod tree;
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,7 +14,11 @@ use clap::ValueEnum;
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeError, Mode, Options, STATE_FILE, Tee};
 
-use crate::{error::CliError, process::unix_now};
+use crate::{
+    error::CliError,
+    process::{print_whole, unix_now},
+};
+use device::{DeviceArgs, Opened};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -20,8 +27,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEE")]
     simulate: Option<SimulatedTee>,
     /// Where evidence, collateral, root, policy and the attester's state are written
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "detect")]
+    out: Option<PathBuf>,
     /// What the quote signs: at most 64 bytes in hexadecimal, zeros are added at the end
     #[arg(long, value_name = "HEX", value_parser = report_data)]
     report_data: Option<ReportData>,
@@ -34,6 +41,17 @@ pub(crate) struct Args {
     /// Where the keys come from: 32 bytes in hexadecimal; the same seed gives the same root
     #[arg(long, value_name = "HEX", value_parser = seed, requires = "simulate")]
     seed: Option<[u8; 32]>,
+    /// Then serve a simulated configfs-tsm tree in this folder until told to stop (FUSE)
+    #[arg(long, value_name = "MOUNTPOINT", requires = "simulate")]
+    tsm: Option<PathBuf>,
+    /// Say which devices this machine has, how that is known, and what is absent
+    #[arg(long, conflicts_with_all = ["simulate", "report_data", "out"])]
+    detect: bool,
+    /// Say it as JSON
+    #[arg(long, requires = "detect")]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,7 +62,7 @@ enum SimulatedTee {
     TdxV5,
     /// An SGX quote, version 3
     Sgx,
-    /// An SEV-SNP report
+    /// An AMD SEV-SNP report
     Snp,
 }
 
@@ -57,20 +75,51 @@ enum SimulatedMode {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Some(tee) = args.simulate else {
-        return Err(CliError::new("attest needs --simulate: this version talks to no device")
-            .hint("try `confide attest --simulate tdx --out DIR`; real devices come later"));
-    };
-    let attester = FakeAttester::new(options(&args, tee)?).map_err(CliError::new)?;
-    let evidence = attester.quote(&signed(&args));
-    attester.save(&args.out).map_err(cannot_write)?;
-    let path = args.out.join("evidence.bin");
-    fs::write(&path, &evidence)
-        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
-    io::stdout()
-        .write_all(summary(&args, tee, &attester, evidence.len()).as_bytes())
-        .map_err(|error| CliError::new(format!("cannot say what was written: {error}")))?;
+    match (&args.out, args.simulate) {
+        (Some(out), Some(tee)) => simulate(&args, tee, out)?,
+        (Some(out), None) => ask_device(&args, out)?,
+        (None, _) => detect::print(Path::new("/"), &args.device.tsm_root(), args.json)?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn simulate(args: &Args, tee: SimulatedTee, out: &Path) -> Result<(), CliError> {
+    let attester = FakeAttester::new(options(args, tee)?).map_err(CliError::new)?;
+    let evidence = attester.quote(&signed(args));
+    attester.save(out).map_err(cannot_write)?;
+    write(out, "evidence.bin", &evidence)?;
+    match &args.tsm {
+        None => print_whole(&simulated_summary(args, tee, out, &attester, evidence.len())),
+        Some(mountpoint) => tree::serve(attester, mountpoint),
+    }
+}
+
+fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
+    let Opened { attester, kind, way } = args.device.open()?;
+    let evidence = attester.attest(&signed(args)).map_err(CliError::new)?;
+    fs::create_dir_all(out)
+        .map_err(|error| CliError::new(format!("cannot make {}: {error}", out.display())))?;
+    write(out, "evidence.bin", &evidence)?;
+    let collateral = attester.collateral();
+    if let Some(collateral) = &collateral {
+        write(out, "collateral.json", collateral)?;
+    }
+    let mut text = format!("evidence of this machine in {}, from {way}\n", shown(out));
+    if attester.simulated() {
+        text += "simulated: that is not the kernel's own tree, so this protects nothing\n";
+    }
+    let file = |name: &str, what: &str| format!("  {name:24} {what}\n");
+    text += &file("evidence.bin", &format!("{kind}, {} bytes", evidence.len()));
+    if collateral.is_some() {
+        text += &file("collateral.json", "the endorsements that the host gave with it");
+    }
+    print_whole(&text)
+}
+
+fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), CliError> {
+    let path = dir.join(name);
+    fs::write(&path, bytes)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
 }
 
 fn options(args: &Args, tee: SimulatedTee) -> Result<Options, CliError> {
@@ -100,7 +149,13 @@ fn cannot_write(error: FakeError) -> CliError {
     CliError::new(error).hint("--out names a folder; it is made where it is missing")
 }
 
-fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize) -> String {
+fn simulated_summary(
+    args: &Args,
+    tee: SimulatedTee,
+    out: &Path,
+    attester: &FakeAttester,
+    bytes: usize,
+) -> String {
     let kind = match tee {
         SimulatedTee::Tdx => "TDX quote, version 4",
         SimulatedTee::TdxV5 => "TDX quote, version 5",
@@ -117,43 +172,40 @@ fn summary(args: &Args, tee: SimulatedTee, attester: &FakeAttester, bytes: usize
         (STATE_FILE, "the simulated attester itself: whoever reads it can sign".into()),
     ];
     if attester.endorsement_key_der().is_some() {
-        files.push(("endorsement-key.der", "certificate of the chip's or the loaded key".into()));
-        files.push(("chain.pem", "who certified it, up to the root".into()));
-        files.push(("crl.der", "what the root has revoked".into()));
+        files.push(("endorsement-key.der", "the simulated endorsement key's certificate".into()));
+        files.push(("chain.pem", "the simulated signing key and root above it".into()));
+        files.push(("crl.der", "the simulated root's revocation list".into()));
     }
-    let dir = shown(&args.out);
+    let dir = shown(out);
     let mut text = format!("simulated evidence in {dir}: made by software, it protects nothing\n");
     for (name, what) in files {
         text += &format!("  {name:24} {what}\n");
     }
-    text += &next(args, tee, attester);
     text += &format!(
-        "or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n"
+        "next: {}\n\
+         or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n",
+        verification(args, out, attester),
     );
     text
 }
 
-/// The command that verifies what was written.
-fn next(args: &Args, tee: SimulatedTee, attester: &FakeAttester) -> String {
-    let file = |name: &str| shown(&args.out.join(name));
+/// The command that verifies what was simulated.
+fn verification(args: &Args, out: &Path, attester: &FakeAttester) -> String {
+    let file = |name: &str| shown(&out.join(name));
     let (evidence, at) = (file("evidence.bin"), attester.issued_at());
-    match tee {
-        SimulatedTee::Snp => format!(
-            "next: confide verify evidence {evidence} --endorsement-key {} --chain {} --crl {} \
-             --root {} --at {at}\n",
-            file("endorsement-key.der"),
-            file("chain.pem"),
-            file("crl.der"),
-            file("root.der"),
-        ),
-        SimulatedTee::Tdx | SimulatedTee::TdxV5 | SimulatedTee::Sgx => format!(
-            "next: confide verify quote {evidence} --collateral {} --policy {} --report-data {} \
-             --at {at}\n",
-            file("collateral.json"),
-            file("policy.toml"),
-            signed(args),
-        ),
+    if attester.endorsement_key_der().is_some() {
+        let (key, chain) = (file("endorsement-key.der"), file("chain.pem"));
+        let (crl, root) = (file("crl.der"), file("root.der"));
+        return format!(
+            "confide verify evidence {evidence} --endorsement-key {key} --chain {chain} \
+             --crl {crl} --root {root} --at {at}"
+        );
     }
+    let (collateral, policy, signed) = (file("collateral.json"), file("policy.toml"), signed(args));
+    format!(
+        "confide verify quote {evidence} --collateral {collateral} --policy {policy} \
+         --report-data {signed} --at {at}"
+    )
 }
 
 /// A path as a shell takes it.

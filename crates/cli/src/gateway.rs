@@ -18,6 +18,7 @@ use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream
 use serde_json::{Map, Value, json};
 
 use crate::{
+    attest::device::DeviceArgs,
     error::{CliError, read_file},
     process,
 };
@@ -50,6 +51,11 @@ pub(crate) struct Args {
     /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
     #[arg(long, value_name = "DIR")]
     simulate: Option<PathBuf>,
+    /// Where evidence comes from; `simulated` needs --simulate, which says so by itself
+    #[arg(long, value_enum, value_name = "ATTESTER")]
+    attester: Option<AttesterName>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
@@ -65,6 +71,14 @@ pub(crate) struct Args {
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum AttesterName {
+    /// A device of this machine
+    Device,
+    /// The simulated attester in a folder
+    Simulated,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -165,20 +179,24 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     if args.binding == BindingName::None {
         return Ok(None);
     }
-    let Some(folder) = &args.simulate else {
-        return Err(CliError::new(
-            "this gateway has no attester: it talks to no device in this version",
-        )
-        .hint(
-            "make a simulated one with `confide attest --simulate tdx --out DIR` and give \
-             --simulate DIR, or give --binding none for ordinary TLS",
-        ));
+    let attester = match (&args.simulate, args.attester) {
+        (Some(folder), None | Some(AttesterName::Simulated)) => simulated(folder)?,
+        (None, Some(AttesterName::Device)) => args.device.open()?.attester,
+        (None, None) if args.device.any() => args.device.open()?.attester,
+        (Some(_), Some(AttesterName::Device)) => {
+            return Err(CliError::new("wanted one attester, got --attester device and --simulate")
+                .hint("leave one of them out"));
+        }
+        (None, _) => {
+            return Err(CliError::new("this gateway has no attester").hint(
+                "on a machine with a device give --attester device; else make a simulated one \
+                 with `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give \
+                 --binding none for ordinary TLS",
+            ));
+        }
     };
-    let attester = FakeAttester::load(folder).map_err(|error| {
-        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
-    })?;
     match &args.collateral {
-        None => Ok(Some(Arc::new(attester))),
+        None => Ok(Some(attester)),
         Some(path) => {
             let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
             Ok(Some(Arc::new(Stapling { attester, collateral })))
@@ -186,19 +204,30 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     }
 }
 
+fn simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
+    let attester = FakeAttester::load(folder).map_err(|error| {
+        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
+    })?;
+    Ok(Arc::new(attester))
+}
+
 /// An attester whose collateral was given by the operator.
-struct Stapling<A> {
-    attester: A,
+struct Stapling {
+    attester: Arc<dyn Attest>,
     collateral: Vec<u8>,
 }
 
-impl<A: Attest> Attest for Stapling<A> {
+impl Attest for Stapling {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         self.attester.attest(report_data)
     }
 
     fn collateral(&self) -> Option<Vec<u8>> {
         Some(self.collateral.clone())
+    }
+
+    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        self.attester.gpu(nonce)
     }
 
     fn simulated(&self) -> bool {

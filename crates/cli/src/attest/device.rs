@@ -1,0 +1,133 @@
+//! Which real device is asked, and how: arguments that `attest` and `gateway` share.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::ValueEnum;
+use confide_attester::{
+    AttesterError, DEADLINE_DEFAULT, Provider, TSM_ROOT, TdxGuest, TdxGuestOptions, Tsm, TsmOptions,
+};
+use confide_evidence::Attest;
+
+use crate::error::CliError;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct DeviceArgs {
+    /// The device to ask; without it, the first of these that this machine has
+    #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "simulate")]
+    device: Option<DeviceName>,
+    /// A configfs-tsm tree in another place than the kernel's; its evidence counts as simulated
+    /// unless its file system is configfs
+    #[arg(long, value_name = "DIR", conflicts_with = "simulate")]
+    tsm_root: Option<PathBuf>,
+    /// The privilege level to sign for (SNP: VMPL 0 to 3); else the guest's own
+    #[arg(long, value_name = "N", conflicts_with = "simulate",
+          value_parser = clap::value_parser!(u32).range(0..=3))]
+    privlevel: Option<u32>,
+    /// How long the device may take, in seconds
+    #[arg(long, value_name = "N", default_value_t = DEADLINE_DEFAULT.as_secs(),
+          value_parser = clap::value_parser!(u64).range(1..=600))]
+    device_deadline_s: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum DeviceName {
+    /// The kernel's configfs-tsm: TDX and SEV-SNP guests, Linux 6.7 or newer
+    Tsm,
+    /// /dev/tdx_guest and the quote generation service of the host: older TDX guests
+    TdxGuest,
+}
+
+/// A device that answered.
+pub(crate) struct Opened {
+    pub(crate) attester: Arc<dyn Attest>,
+    /// What it gives, in words.
+    pub(crate) kind: &'static str,
+    /// How it is reached, in words.
+    pub(crate) way: String,
+}
+
+impl DeviceArgs {
+    /// Whether one of them was given.
+    pub(crate) fn any(&self) -> bool {
+        self.device.is_some() || self.tsm_root.is_some() || self.privlevel.is_some()
+    }
+
+    /// The tree that is looked at, for `--detect`.
+    pub(crate) fn tsm_root(&self) -> PathBuf {
+        self.tsm_root.clone().unwrap_or_else(|| TSM_ROOT.into())
+    }
+
+    /// Opens the device that was named, or the first that is there.
+    pub(crate) fn open(&self) -> Result<Opened, CliError> {
+        let opened = match self.device {
+            Some(DeviceName::Tsm) => self.tsm(),
+            Some(DeviceName::TdxGuest) => self.tdx_guest(),
+            None => self.first_there(),
+        };
+        opened.map_err(cannot)
+    }
+
+    /// Only absence leads on: a device that fails is not stepped over.
+    fn first_there(&self) -> Result<Opened, AttesterError> {
+        match self.tsm() {
+            Err(absent @ AttesterError::Absent { .. }) if self.tsm_root.is_none() => {
+                match self.tdx_guest() {
+                    Err(AttesterError::Absent { .. }) => Err(absent),
+                    outcome => outcome,
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn tsm(&self) -> Result<Opened, AttesterError> {
+        let root = self.tsm_root();
+        let way = format!("configfs-tsm at {}", root.display());
+        let (privlevel, deadline) = (self.privlevel, self.deadline());
+        let tsm = Tsm::open(TsmOptions { root, privlevel, deadline })?;
+        let kind = match tsm.provider() {
+            Provider::TdxGuest => "TDX quote",
+            Provider::SevGuest => "SEV-SNP report",
+        };
+        Ok(Opened { attester: Arc::new(tsm), kind, way })
+    }
+
+    fn tdx_guest(&self) -> Result<Opened, AttesterError> {
+        let options = TdxGuestOptions { deadline: self.deadline(), ..Default::default() };
+        let way = format!("{} and the host's quote generation service", options.device.display());
+        let device = TdxGuest::open(options)?;
+        Ok(Opened { attester: Arc::new(device), kind: "TDX quote", way })
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(self.device_deadline_s)
+    }
+}
+
+/// The failure with what to try next.
+pub(crate) fn cannot(error: AttesterError) -> CliError {
+    let hint = match &error {
+        AttesterError::Absent { .. } => {
+            "`confide attest --detect` says what this machine has; without a device, \
+             `confide attest --simulate tdx --out DIR` makes evidence to try things with"
+        }
+        AttesterError::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            "the device belongs to root: run as root, or give this user the folder"
+        }
+        AttesterError::Busy { .. } | AttesterError::QueueFull { .. } => {
+            "the host limits how many reports it makes: ask more rarely, or let sessions share a \
+             report"
+        }
+        AttesterError::Deadline { .. } | AttesterError::Service { .. } => {
+            "is the host's quote generation service running? --device-deadline-s N waits longer"
+        }
+        AttesterError::Empty { .. } => {
+            "the kernel's log says more; a host without a quote generation service often does this"
+        }
+        _ => return CliError::new(error),
+    };
+    CliError::new(error).hint(hint)
+}

@@ -1,0 +1,149 @@
+//! The real program on a machine whose configfs-tsm tree is *simulated*: one process serves the
+//! tree, others attest through it.
+
+#[path = "../../attester/tests/namespace/mod.rs"]
+mod namespace;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use namespace::with_private_mounts;
+use serde_json::Value;
+
+#[test]
+fn evidence_comes_through_the_served_tree_and_is_verified() {
+    with_private_mounts("evidence_comes_through_the_served_tree_and_is_verified", |folder| {
+        let asked = "abcd".repeat(32);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
+        let tree = folder.with_extension("tree");
+        let (sim, dev) = (folder.with_extension("sim"), folder.with_extension("dev"));
+        let serve = Serving::start(&[
+            "attest",
+            "--simulate",
+            "tdx",
+            "--tsm",
+            text(&tree),
+            "--out",
+            text(&sim),
+        ]);
+        assert_eq!(serve.ready["simulated"], true);
+        let attest = run(&[
+            "attest",
+            "--tsm-root",
+            text(&tree),
+            "--report-data",
+            &asked,
+            "--out",
+            text(&dev),
+        ]);
+        assert!(attest.status.success(), "{}", said(&attest));
+        assert!(said(&attest).contains("simulated"), "{}", said(&attest));
+        let (evidence, policy) = (dev.join("evidence.bin"), sim.join("policy.toml"));
+        let verified = run(&[
+            "verify",
+            "quote",
+            text(&evidence),
+            "--policy",
+            text(&policy),
+            "--collateral",
+            text(&sim.join("collateral.json")),
+            "--report-data",
+            &asked,
+            "--at",
+            &now,
+        ]);
+        assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+        let detected = run(&["attest", "--detect", "--json", "--tsm-root", text(&tree)]);
+        let detected: Value = serde_json::from_slice(&detected.stdout).unwrap();
+        assert_eq!(detected["devices"][0]["device"], "configfs-tsm");
+        assert_eq!(detected["devices"][0]["present"], true);
+        let gateway = Serving::start(&[
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+            "--upstream",
+            "http://127.0.0.1:9",
+            "--upstream-wait-s",
+            "0",
+            "--attester",
+            "device",
+            "--tsm-root",
+            text(&tree),
+            "--collateral",
+            text(&sim.join("collateral.json")),
+        ]);
+        assert_eq!(gateway.ready["guarantee"], "none (simulated)");
+        gateway.end();
+        serve.end();
+        assert!(!tree.join("report").exists(), "the tree was left mounted");
+        for folder in [tree, sim, dev] {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_machine_without_a_device_is_told_what_to_try() {
+    let nowhere = std::env::temp_dir().join("confide-nowhere");
+    let attest = run(&["attest", "--tsm-root", text(&nowhere), "--out", text(&nowhere)]);
+    assert_eq!(attest.status.code(), Some(2));
+    let said = said(&attest);
+    assert!(said.contains("no device") && said.contains("hint: "), "{said}");
+    let detected = run(&["attest", "--detect", "--tsm-root", text(&nowhere)]);
+    assert!(detected.status.success());
+    let text = String::from_utf8(detected.stdout).unwrap();
+    assert!(text.starts_with("configfs-tsm   absent\n"), "{text}");
+}
+
+/// A long-running command, ended when it is dropped.
+struct Serving {
+    child: Child,
+    ready: Value,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = confide(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
+        Self { child, ready }
+    }
+
+    fn end(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().is_ok_and(|status| status.success()));
+        assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    confide(arguments).output().expect("it runs")
+}
+
+fn confide(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
+    command.args(arguments);
+    command
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of the test is text")
+}
