@@ -15,10 +15,12 @@ use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
 use confide_fake_attester::FakeAttester;
 use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
+use confide_verifier::Roots;
 use serde_json::{Map, Value, json};
 
 use crate::{
     attest::device::DeviceArgs,
+    collateral::{fetching::FetchingAttester, service::ServiceArgs},
     error::{CliError, read_file},
     process,
 };
@@ -30,6 +32,9 @@ const MODELS_DEADLINE: Duration = Duration::from_secs(3);
 const UPSTREAM_WAIT_S: u64 = 10;
 /// Between two tries: short beside what loading takes.
 const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
+
+/// A root certificate is about 700 bytes.
+const ROOT_BYTES_MAX: u64 = 16 * 1024;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -59,6 +64,8 @@ pub(crate) struct Args {
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
+    #[command(flatten)]
+    service: ServiceArgs,
     /// How long a key lives before a new one takes its place, in seconds
     #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(60..=604_800))]
     key_validity_s: u64,
@@ -195,12 +202,22 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
             ));
         }
     };
-    match &args.collateral {
+    if let Some(path) = &args.collateral {
+        let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
+        return Ok(Some(Arc::new(Stapling { attester, collateral })));
+    }
+    match args.service.start(&endorsement_roots(args)?)? {
         None => Ok(Some(attester)),
-        Some(path) => {
-            let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-            Ok(Some(Arc::new(Stapling { attester, collateral })))
-        }
+        Some(source) => Ok(Some(Arc::new(FetchingAttester::new(attester, source)?))),
+    }
+}
+
+/// The roots under which fetched endorsements must verify before they are kept. Whether they are
+/// believed is for the peers to judge.
+fn endorsement_roots(args: &Args) -> Result<Roots, CliError> {
+    match &args.simulate {
+        None => Ok(Roots::production()),
+        Some(folder) => Ok(Roots::custom(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?)),
     }
 }
 

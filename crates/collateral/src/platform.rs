@@ -76,8 +76,8 @@ impl Platform {
         Ok(Self::Dcap { fmspc: extension.fmspc, ca: ca_of(leaf.issuer)?, tee: quote.tee() })
     }
 
-    /// The documents that make its set.
-    pub(crate) fn documents(&self, evaluation: Evaluation) -> Vec<DocumentKey> {
+    /// The documents that make its set, in the order in which they are put together.
+    pub fn documents(&self, evaluation: Evaluation) -> Vec<DocumentKey> {
         match self {
             Self::Dcap { fmspc, ca, tee } => vec![
                 DocumentKey::IntelRootCrl,

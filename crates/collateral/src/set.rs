@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use serde::Serialize;
 
-use crate::{CollateralError, Document, DocumentKey, Platform};
+use crate::{CollateralError, Document, DocumentKey, Evaluation, Platform, Store};
 
 /// The endorsements of one platform as one JSON object, and how long they hold.
 ///
@@ -30,6 +30,26 @@ pub struct Endorsed {
 }
 
 impl Endorsed {
+    /// Puts a set together from a store, whoever the documents came from, without asking anybody
+    /// and without looking at the time.
+    pub fn from_store(
+        store: &Store,
+        platform: &Platform,
+        evaluation: Evaluation,
+    ) -> Result<Self, CollateralError> {
+        let keys = platform.documents(evaluation);
+        let documents: Option<Vec<_>> =
+            keys.iter().map(|key| store.find(key).map(Arc::new)).collect();
+        let missing = || CollateralError::NotAtHand { subject: platform.to_string() };
+        let frame = Frame {
+            platform: platform.clone(),
+            refresh_at: 0,
+            generation: 0,
+            used: Arc::default(),
+        };
+        assemble(frame, documents.ok_or_else(missing)?)
+    }
+
     /// What they belong to.
     pub fn platform(&self) -> &Platform {
         &self.platform

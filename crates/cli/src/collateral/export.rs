@@ -1,0 +1,62 @@
+//! `confide collateral export`: one file for `confide verify`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use confide_collateral::Endorsed;
+use confide_evidence::snp_endorsements::SnpEndorsements;
+
+use super::{platform::PlatformArgs, service::open};
+use crate::{error::CliError, process::unix_now};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to write the endorsements, as `confide verify --collateral` reads them
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The store
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// AMD: write endorsement-key.der, chain.pem and crl.der into this folder as well
+    #[arg(long, value_name = "DIR")]
+    parts: Option<PathBuf>,
+    #[command(flatten)]
+    platform: PlatformArgs,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let (platform, evaluation) = (args.platform.platform()?, args.platform.evaluation()?);
+    let store = open(&args.store)?;
+    let set = Endorsed::from_store(&store, &platform, evaluation).map_err(|error| {
+        CliError::new(error).hint("`confide collateral fetch --store DIR` brings them there")
+    })?;
+    write(&args.out, set.json())?;
+    if let Some(folder) = &args.parts {
+        let parts = SnpEndorsements::parse(set.json()).map_err(|error| {
+            CliError::new(format!("--parts is for AMD's endorsements: {error}"))
+        })?;
+        fs::create_dir_all(folder)
+            .map_err(|error| CliError::new(format!("cannot make {}: {error}", folder.display())))?;
+        write(&folder.join("endorsement-key.der"), &parts.endorsement_key)?;
+        write(&folder.join("chain.pem"), parts.chain.as_bytes())?;
+        if let Some(crl) = &parts.crl {
+            write(&folder.join("crl.der"), crl)?;
+        }
+    }
+    let (from, until) = set.life();
+    let now = unix_now();
+    if !set.holds_at(now) {
+        eprintln!("note: they hold from {from} to {until}, now is {now}");
+    }
+    println!("{platform}: holds until {until}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    fs::write(path, bytes)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
+}

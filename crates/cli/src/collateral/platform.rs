@@ -1,0 +1,89 @@
+//! Which platform is meant: by evidence, or by name.
+
+use std::path::PathBuf;
+
+use confide_collateral::{AmdKey, Ca, Evaluation, Platform, Product, Signer, product_of};
+use confide_evidence::quote::{QUOTE_LENGTH_MAX, Tee};
+
+use crate::error::{CliError, read_file};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct PlatformArgs {
+    /// A quote or SNP report of the platform
+    #[arg(value_name = "EVIDENCE", conflicts_with_all = ["fmspc", "chip_id"])]
+    evidence: Option<PathBuf>,
+    /// Intel: the platform's family, 12 hexadecimal digits
+    #[arg(long, value_name = "HEX", conflicts_with = "chip_id")]
+    fmspc: Option<String>,
+    /// Intel: the CA of the PCK certificate, platform or processor
+    #[arg(long, value_name = "CA", default_value = "platform")]
+    ca: String,
+    /// Intel: sgx or tdx
+    #[arg(long, value_name = "TEE", default_value = "tdx")]
+    tee: String,
+    /// AMD: milan, genoa or turin; also for reports before version 3, which do not say it
+    #[arg(long, value_name = "NAME")]
+    product: Option<String>,
+    /// AMD: the chip's identifier in hexadecimal
+    #[arg(long, value_name = "HEX", requires = "product", requires = "tcb")]
+    chip_id: Option<String>,
+    /// AMD: the reported TCB, 16 hexadecimal digits as the report has them
+    #[arg(long, value_name = "HEX")]
+    tcb: Option<String>,
+    /// Intel: which TCB recovery: standard, early, or its number
+    #[arg(long, value_name = "SET", default_value = "standard")]
+    update: String,
+}
+
+impl PlatformArgs {
+    pub(crate) fn platform(&self) -> Result<Platform, CliError> {
+        let product = self.product.as_deref().map(product_of).transpose();
+        let product = product.map_err(CliError::new)?;
+        match (&self.evidence, &self.fmspc, &self.chip_id) {
+            (Some(path), ..) => {
+                let evidence = read_file(path, QUOTE_LENGTH_MAX as u64)?;
+                Platform::of_evidence(&evidence, product)
+                    .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
+            }
+            (_, Some(fmspc), _) => Ok(Platform::Dcap {
+                fmspc: bytes("--fmspc", fmspc)?,
+                ca: self.ca.parse::<Ca>().map_err(CliError::new)?,
+                tee: tee(&self.tee)?,
+            }),
+            (.., Some(chip)) => self.chip(product, chip),
+            _ => Err(CliError::new("no platform is named")
+                .hint("give a quote or report, or --fmspc, or --product with --chip-id and --tcb")),
+        }
+    }
+
+    pub(crate) fn evaluation(&self) -> Result<Evaluation, CliError> {
+        self.update.parse().map_err(CliError::new)
+    }
+
+    fn chip(&self, product: Option<Product>, chip: &str) -> Result<Platform, CliError> {
+        let product = product.ok_or_else(|| CliError::new("--chip-id needs --product"))?;
+        let length = product.chip_id_length();
+        let id = hex::decode(chip).ok().filter(|id| id.len() == length).ok_or_else(|| {
+            let digits = 2 * length;
+            CliError::new(format!("--chip-id of {product}: wanted {digits} hexadecimal digits"))
+        })?;
+        let tcb = bytes("--tcb", self.tcb.as_deref().unwrap_or_default())?;
+        Ok(Platform::Snp(AmdKey { product, signer: Signer::Vcek(id), tcb }))
+    }
+}
+
+fn tee(name: &str) -> Result<Tee, CliError> {
+    match name {
+        "sgx" => Ok(Tee::Sgx),
+        "tdx" => Ok(Tee::Tdx),
+        other => Err(CliError::new(format!("--tee: wanted sgx or tdx, got {other}"))),
+    }
+}
+
+fn bytes<const N: usize>(name: &str, text: &str) -> Result<[u8; N], CliError> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes)
+        .map_err(|_| CliError::new(format!("{name}: wanted {} hexadecimal digits", 2 * N)))?;
+    Ok(bytes)
+}

@@ -1,0 +1,84 @@
+//! `confide collateral show`: what a store holds.
+
+use std::{fmt::Write, path::PathBuf, process::ExitCode};
+
+use confide_collateral::Document;
+use serde_json::{Value, json};
+
+use super::service::open;
+use crate::{error::CliError, process::unix_now};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// The time to judge at, in Unix seconds, instead of now
+    #[arg(long, value_name = "UNIX")]
+    at: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    if !args.store.is_dir() {
+        return Err(CliError::new(format!("{} is no folder", args.store.display()))
+            .hint("`confide collateral fetch --store DIR` makes one"));
+    }
+    let (documents, faults) = open(&args.store)?.list().map_err(CliError::new)?;
+    let now = args.at.unwrap_or_else(unix_now);
+    if args.json {
+        let faults: Vec<Value> = faults
+            .iter()
+            .map(|fault| json!({ "file": fault.name, "reason": fault.reason }))
+            .collect();
+        println!("{}", json!({ "documents": rows(&documents, now), "not_whole": faults }));
+    } else {
+        print!("{}", table(&documents, now));
+        for fault in &faults {
+            println!("not whole: {}: {}", fault.name, fault.reason);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One object for each document.
+pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
+    let row = |document: &Document| {
+        json!({
+            "document": document.key.to_string(),
+            "service": document.service,
+            "number": document.number,
+            "issued": document.issued,
+            "until": document.until,
+            "holds": (document.issued..=document.until).contains(&now),
+            "left_s": document.until.saturating_sub(now),
+            "fetched_at": document.fetched_at,
+            "bytes": document.content.len(),
+        })
+    };
+    documents.iter().map(row).collect()
+}
+
+/// One line for each document; the number is that of the list or of the TCB recovery.
+pub(super) fn table(documents: &[Document], now: u64) -> String {
+    let mut text = format!(
+        "{:<44} {:>10} {:>11} {:>11}  {}\n",
+        "document", "number", "issued", "until", "holds"
+    );
+    for document in documents {
+        let name: String = document.key.to_string().chars().take(44).collect();
+        let Document { number, issued, until, .. } = document;
+        let holds = if now < *issued {
+            "not yet".to_owned()
+        } else if now > *until {
+            "no more".to_owned()
+        } else {
+            format!("{} days", (until - now) / 86_400)
+        };
+        let _ = writeln!(text, "{name:<44} {number:>10} {issued:>11} {until:>11}  {holds}");
+    }
+    text
+}
