@@ -1,5 +1,7 @@
 //! Signature checks of `confide-verifier` through aws-lc-rs, for servers and clients with std.
 
+mod amd;
+
 use std::fmt;
 
 use aws_lc_rs::{
@@ -8,7 +10,7 @@ use aws_lc_rs::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, UnparsedPublicKey,
     },
 };
-use confide_verifier::{Crypto, P256Key, SignatureVerificationAlgorithm};
+use confide_verifier::{Crypto, P256Key, P384Key, SignatureVerificationAlgorithm};
 
 /// The aws-lc-rs provider.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +32,11 @@ impl Crypto for AwsLc {
         UnparsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, public_key)
             .verify(message, signature)
             .is_ok()
+    }
+
+    fn prepare_p384(&self, public_key: &[u8; 97]) -> Option<Box<dyn P384Key>> {
+        let key = ParsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, public_key).ok()?;
+        Some(Box::new(Key(key)))
     }
 
     fn sha256(&self, parts: &[&[u8]]) -> [u8; 32] {
@@ -59,6 +66,10 @@ impl Crypto for AwsLc {
     fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
         webpki::aws_lc_rs::ECDSA_P384_SHA384
     }
+
+    fn amd_certificate_algorithms(&self) -> [&'static dyn SignatureVerificationAlgorithm; 2] {
+        [&amd::WITH_TRAILER, &amd::WITHOUT_TRAILER]
+    }
 }
 
 /// A key that has been parsed and found on the curve; saves one microsecond a signature.
@@ -70,8 +81,14 @@ impl P256Key for Key {
     }
 }
 
+impl P384Key for Key {
+    fn verify(&self, message: &[u8], signature: &[u8; 96]) -> bool {
+        self.0.verify_sig(message, signature).is_ok()
+    }
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(P-256)")
+        f.write_str("Key")
     }
 }

@@ -12,8 +12,8 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, CrlSeen, Crypto, Detail, Endorsements, GpuAppraised, PlatformClaims, Policy, Reason,
-    Rejection, Root, Scope, attributes,
+    Appraised, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
+    PlatformClaims, Policy, Reason, Rejection, Root, Scope, attributes,
     checks::{Checks, Step},
     gpu, measurements,
     platform::{Platform, Walk},
@@ -184,10 +184,12 @@ impl Case<'_> {
             report_data: self.quote.report_data(),
             debug: attributes::is_debug(&self.quote),
             measurements: measurements::of(&self.quote),
-            fmspc: platform.pck.fmspc,
-            tcb_evaluation_data_number: self.evaluation_number(),
-            root_crl: self.grounds.root_crl,
-            pck_crl: self.grounds.pck_crl,
+            endorsed: Endorsed::Intel(IntelClaims {
+                fmspc: platform.pck.fmspc,
+                tcb_evaluation_data_number: self.evaluation_number(),
+                root_crl: self.grounds.root_crl,
+                pck_crl: self.grounds.pck_crl,
+            }),
             valid_until: platform.life.until,
         }
     }

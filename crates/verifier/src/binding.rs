@@ -6,18 +6,35 @@ use confide_evidence::{ReportData, claims::Claims};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Detail, Policy, Reason,
+    Crypto, Detail, Evidence, Policy, Reason,
     appraise::Case,
     chain::inside,
-    checks::{Checks, Step},
+    checks::{Checks, Step, Steps},
     expect::Expect,
     measurements,
 };
 
+/// The checks of report data and claims, which every kind of evidence with report data has.
+pub(crate) trait BindingSteps: Steps {
+    const REPORT_DATA: Self;
+    const CLAIMS: Self;
+    const CONFIG_DIGEST: Self;
+    const KEY_VALIDITY: Self;
+    const EVIDENCE_AGE: Self;
+}
+
+impl BindingSteps for Step {
+    const REPORT_DATA: Self = Step::ReportData;
+    const CLAIMS: Self = Step::Claims;
+    const CONFIG_DIGEST: Self = Step::ConfigDigest;
+    const KEY_VALIDITY: Self = Step::KeyValidity;
+    const EVIDENCE_AGE: Self = Step::EvidenceAge;
+}
+
 impl Case<'_> {
     /// Report data and measurements; whether they name a program.
     pub(crate) fn workload(&self, checks: &mut Checks) -> Result<bool, Reason> {
-        self.report_data(checks)?;
+        self.binding().report_data::<Step>(checks)?;
         let Some(workload) = &self.policy.workload else {
             checks.skip(Step::Measurements, "the policy names no workload");
             return Ok(false);
@@ -28,8 +45,29 @@ impl Case<'_> {
         })
     }
 
-    fn report_data(&self, checks: &mut Checks) -> Result<(), Reason> {
-        let got = self.quote.report_data();
+    pub(crate) fn claims(&self, checks: &mut Checks) -> Result<Option<Claims>, Reason> {
+        self.binding().claims::<Step>(checks)
+    }
+
+    fn binding(&self) -> Binding<'_> {
+        let Self { evidence, policy, now, crypto, .. } = *self;
+        Binding { evidence, report_data: self.quote.report_data(), policy, now, crypto }
+    }
+}
+
+/// The report data of some evidence, and what speaks of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Binding<'a> {
+    pub(crate) evidence: &'a Evidence<'a>,
+    pub(crate) report_data: ReportData,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: UnixTime,
+    pub(crate) crypto: &'a dyn Crypto,
+}
+
+impl Binding<'_> {
+    pub(crate) fn report_data<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let got = self.report_data;
         let from_claims = self
             .evidence
             .claims
@@ -37,10 +75,10 @@ impl Case<'_> {
         let expected = self.evidence.report_data.or(from_claims);
         let by_policy = self.policy.report_data.as_ref().filter(|wanted| wanted.is_evaluated());
         if expected.is_none() && by_policy.is_none() {
-            checks.skip(Step::ReportData, "nothing to compare it with was given");
+            checks.skip(S::REPORT_DATA, "nothing to compare it with was given");
             return Ok(());
         }
-        checks.run(Step::ReportData, || {
+        checks.run(S::REPORT_DATA, || {
             let refused = |wanted: String| {
                 Err(Reason::Value { field: "report data", wanted, got: got.to_string() })
             };
@@ -52,11 +90,14 @@ impl Case<'_> {
         })
     }
 
-    pub(crate) fn claims(&self, checks: &mut Checks) -> Result<Option<Claims>, Reason> {
+    pub(crate) fn claims<S: BindingSteps>(
+        &self,
+        checks: &mut Checks,
+    ) -> Result<Option<Claims>, Reason> {
         let Some(bytes) = self.evidence.claims else {
-            return self.no_claims(checks).map(|()| None);
+            return self.no_claims::<S>(checks).map(|()| None);
         };
-        let claims = checks.run(Step::Claims, || {
+        let claims = checks.run(S::CLAIMS, || {
             let claims = Claims::decode(bytes).map_err(Reason::Claims)?;
             let detail = match self.evidence.report_data {
                 None => "covered by the report data",
@@ -65,11 +106,11 @@ impl Case<'_> {
             Ok((claims, detail.into()))
         })?;
         match &self.policy.config_digest {
-            None => checks.skip(Step::ConfigDigest, "the policy names none"),
+            None => checks.skip(S::CONFIG_DIGEST, "the policy names none"),
             Some(Expect::DangerousAny) => {
-                checks.skip(Step::ConfigDigest, "the policy says dangerous-any");
+                checks.skip(S::CONFIG_DIGEST, "the policy says dangerous-any");
             }
-            Some(wanted) => checks.run(Step::ConfigDigest, || {
+            Some(wanted) => checks.run(S::CONFIG_DIGEST, || {
                 if !wanted.accepts(&claims.config_digest) {
                     return Err(Reason::Value {
                         field: "configuration digest",
@@ -80,17 +121,17 @@ impl Case<'_> {
                 Ok(((), "as wanted".into()))
             })?,
         }
-        ages(checks, &claims, self.policy, self.now)?;
+        ages::<S>(checks, &claims, self.policy, self.now)?;
         Ok(Some(claims))
     }
 
     /// Without claims, a policy that speaks of them is not met.
-    fn no_claims(&self, checks: &mut Checks) -> Result<(), Reason> {
-        checks.skip(Step::Claims, "the evidence has none");
+    fn no_claims<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
+        checks.skip(S::CLAIMS, "the evidence has none");
         let digest = self.policy.config_digest.as_ref();
         let demanded = [
-            (Step::ConfigDigest, digest.is_some_and(Expect::is_evaluated), "config_digest"),
-            (Step::EvidenceAge, self.policy.evidence_age_s_max.is_some(), "evidence_age_s_max"),
+            (S::CONFIG_DIGEST, digest.is_some_and(Expect::is_evaluated), "config_digest"),
+            (S::EVIDENCE_AGE, self.policy.evidence_age_s_max.is_some(), "evidence_age_s_max"),
         ];
         for (step, is_demanded, field) in demanded {
             if is_demanded {
@@ -98,20 +139,20 @@ impl Case<'_> {
             }
             checks.skip(step, "the evidence has no claims");
         }
-        checks.skip(Step::KeyValidity, "the evidence has no claims");
+        checks.skip(S::KEY_VALIDITY, "the evidence has no claims");
         Ok(())
     }
 }
 
 /// How long the claims hold, whether they hold now, and how old they are.
-fn ages(
+fn ages<S: BindingSteps>(
     checks: &mut Checks,
     claims: &Claims,
     policy: &Policy,
     now: UnixTime,
 ) -> Result<(), Reason> {
     let Claims { not_before, not_after, .. } = *claims;
-    checks.run(Step::KeyValidity, || {
+    checks.run(S::KEY_VALIDITY, || {
         inside("bound key", not_before, not_after, now)?;
         let (wanted, got) = (policy.key_validity_s_max, not_after.saturating_sub(not_before));
         if got > wanted {
@@ -123,10 +164,10 @@ fn ages(
         Ok(((), detail))
     })?;
     let Some(wanted) = policy.evidence_age_s_max else {
-        checks.skip(Step::EvidenceAge, "the policy sets no limit");
+        checks.skip(S::EVIDENCE_AGE, "the policy sets no limit");
         return Ok(());
     };
-    checks.run(Step::EvidenceAge, || {
+    checks.run(S::EVIDENCE_AGE, || {
         let got = now.as_secs().saturating_sub(not_before);
         if got > wanted {
             return Err(Reason::TooOld { field: "evidence_age_s_max", wanted, got });

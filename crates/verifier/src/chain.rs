@@ -272,7 +272,7 @@ pub(crate) fn refused(chain: &'static str, error: webpki::Error) -> Reason {
     Reason::Chain { chain, reason: format!("{error}") }
 }
 
-fn is_named(common_name: &str, role: &str) -> bool {
+pub(crate) fn is_named(common_name: &str, role: &str) -> bool {
     match common_name.strip_suffix(role) {
         Some(before) => before.is_empty() || before.ends_with(' '),
         None => false,

@@ -25,6 +25,11 @@ pub trait Crypto: Send + Sync {
     /// SHA-384 over `message` by `public_key` (0x04, x, y).
     fn verify_p384(&self, public_key: &[u8; 97], message: &[u8], signature: &[u8; 96]) -> bool;
 
+    /// A P-384 key read once, as [`Self::prepare_p256`].
+    fn prepare_p384(&self, _public_key: &[u8; 97]) -> Option<Box<dyn P384Key>> {
+        None
+    }
+
     /// SHA-256 over the parts, one after the other.
     fn sha256(&self, parts: &[&[u8]]) -> [u8; 32];
 
@@ -37,6 +42,17 @@ pub trait Crypto: Send + Sync {
     /// ECDSA P-384 with SHA-384 as X.509 uses it; the only algorithm accepted in the certificates
     /// of GPUs and of those who vouch for them.
     fn p384_certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm;
+
+    /// RSA PSS with SHA-384 and 48 bytes of salt, as AMD's certificates use it; the only
+    /// algorithms accepted in them. There are two because VLEK certificates leave out the trailer
+    /// field, which all others write although it is the default.
+    fn amd_certificate_algorithms(&self) -> [&'static dyn SignatureVerificationAlgorithm; 2];
+}
+
+/// A P-384 key that [`Crypto::prepare_p384`] has read.
+pub trait P384Key: fmt::Debug + Send + Sync {
+    /// As [`Crypto::verify_p384`], with this key.
+    fn verify(&self, message: &[u8], signature: &[u8; 96]) -> bool;
 }
 
 /// A P-256 key that [`Crypto::prepare_p256`] has read.

@@ -48,6 +48,8 @@ impl Policy {
             evidence_age_s_max,
             cache_lifetime_s,
             gpu,
+            dangerous_skip_revocation,
+            snp,
             workload,
         } = self;
         let mut words = Words::default();
@@ -98,28 +100,33 @@ impl Policy {
             format!("a verdict on a platform's keys is used {} at most", span(*cache_lifetime_s)),
         );
         words.gpu(gpu);
+        if *dangerous_skip_revocation {
+            let text = "a chip key may be revoked where no revocation list came (SEV-SNP)";
+            words.dangerous("dangerous_skip_revocation", text.into());
+        }
+        snp.explain(&mut words);
         words.workload(workload.as_ref());
         words.0
     }
 }
 
 #[derive(Default)]
-struct Words(Vec<Sentence>);
+pub(crate) struct Words(Vec<Sentence>);
 
 impl Words {
-    fn checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+    pub(crate) fn checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
         self.0.push(Sentence { field: field.into(), stance: Stance::Checked, text });
     }
 
-    fn unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+    pub(crate) fn unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
         self.0.push(Sentence { field: field.into(), stance: Stance::Unchecked, text });
     }
 
-    fn dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+    pub(crate) fn dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
         self.0.push(Sentence { field: field.into(), stance: Stance::Dangerous, text });
     }
 
-    fn expect<T: ReferenceValue>(
+    pub(crate) fn expect<T: ReferenceValue>(
         &mut self,
         field: impl Into<Cow<'static, str>>,
         subject: &str,
@@ -148,14 +155,19 @@ impl Words {
         }
     }
 
-    fn least(&mut self, field: &'static str, subject: &str, least: u64) {
+    pub(crate) fn least(&mut self, field: &'static str, subject: &str, least: u64) {
         match least {
             0 => self.unchecked(field, format!("{subject} may be any")),
             _ => self.checked(field, format!("{subject} is at least {least}")),
         }
     }
 
-    fn revocation_list(&mut self, field: &'static str, subject: &str, minimum: CrlMinimum) {
+    pub(crate) fn revocation_list(
+        &mut self,
+        field: &'static str,
+        subject: &str,
+        minimum: CrlMinimum,
+    ) {
         let CrlMinimum { number_min, issued_min } = minimum;
         match (number_min, issued_min) {
             (0, 0) => self.unchecked(field, format!("{subject} may be any that holds now")),
@@ -230,7 +242,7 @@ impl Words {
     }
 
     fn workload(&mut self, workload: Option<&Workload>) {
-        let Some(Workload { tdx, sgx }) = workload else {
+        let Some(Workload { tdx, sgx, snp }) = workload else {
             let text = "any program: a yes speaks of the platform only";
             self.unchecked("workload", text.into());
             return;
@@ -242,6 +254,10 @@ impl Words {
         match sgx {
             Some(sgx) => self.enclave(sgx),
             None => self.checked("workload.sgx", "evidence of an enclave is refused".into()),
+        }
+        match snp {
+            Some(snp) => snp.explain(self),
+            None => self.checked("workload.snp", "evidence of a SEV-SNP guest is refused".into()),
         }
     }
 

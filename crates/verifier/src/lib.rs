@@ -29,11 +29,12 @@ mod prepared;
 mod reason;
 mod result;
 mod roots;
+pub mod snp;
 mod tcb;
 
 pub use appraise::{Evidence, appraise};
 pub use checks::{Check, Outcome};
-pub use crypto::{Crypto, P256Key};
+pub use crypto::{Crypto, P256Key, P384Key};
 pub use detail::Detail;
 pub use endorsements::Endorsements;
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
@@ -47,12 +48,13 @@ pub use policy::{
 pub use prepared::{Generation, Prepared};
 pub use reason::Reason;
 pub use result::{
-    Appraised, CrlSeen, EnclaveMeasurements, Measurements, PlatformClaims, Rejection, Scope,
-    TdMeasurements,
+    AmdClaims, Appraised, CrlSeen, EnclaveMeasurements, Endorsed, GuestMeasurements, IntelClaims,
+    Measurements, PlatformClaims, Rejection, Scope, TdMeasurements,
 };
 pub use roots::{
-    Anchor, INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256, NVIDIA_DEVICE_ROOT_DER,
-    NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_DER, NVIDIA_RIM_ROOT_SHA256,
-    Root, RootKind, Roots,
+    AMD_PRODUCTION, AMD_ROOTS_SHA256, Anchor, INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256,
+    NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_DER,
+    NVIDIA_RIM_ROOT_SHA256, Root, RootKind, Roots,
 };
 pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};
+pub use snp::{SnpPlatform, SnpWorkload, TcbMinimum};

@@ -76,7 +76,7 @@ fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, 
             got: report.isv_svn().to_string(),
         });
     }
-    fields.compared |= fields.bit("isv_svn");
+    fields.took("isv_svn");
     let by_signer = wanted.mrsigner.is_evaluated() && wanted.isv_prod_id.is_evaluated();
     Ok(fields.done(wanted.mrenclave.is_evaluated() || by_signer))
 }
@@ -120,6 +120,11 @@ impl Fields {
             false => self.left |= self.bit(field),
         }
         Ok(())
+    }
+
+    /// Notes a field that was compared in another way.
+    pub(crate) fn took(&mut self, field: &'static str) {
+        self.compared |= self.bit(field);
     }
 
     pub(crate) fn bit(&self, field: &'static str) -> u32 {

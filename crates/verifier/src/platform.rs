@@ -16,7 +16,7 @@ use crate::{
     CrlMinimum, CrlSeen, Crypto, Detail, Policy, Reason,
     appraise::{Case, Signatures},
     chain::{self, Role},
-    checks::{Checks, Step},
+    checks::{Checks, Step, Steps},
     endorsements::{Life, VerifiedEndorsements},
     tcb::{self, Verdict},
 };
@@ -259,9 +259,9 @@ impl Case<'_> {
     }
 }
 
-fn revocation_list(
+pub(crate) fn revocation_list(
     checks: &mut Checks,
-    step: Step,
+    step: impl Steps,
     subject: &'static str,
     seen: CrlSeen,
     minimum: CrlMinimum,

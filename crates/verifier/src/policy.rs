@@ -9,7 +9,11 @@ use alloc::{
 use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{Expect, GpuPolicy, roots::Roots};
+use crate::{
+    Expect, GpuPolicy,
+    roots::Roots,
+    snp::{SnpPlatform, SnpWorkload},
+};
 
 /// Longest policy text that is read.
 pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
@@ -57,6 +61,10 @@ pub struct Policy {
     pub cache_lifetime_s: u64,
     /// What a GPU beside the CPU has to be.
     pub gpu: GpuPolicy,
+    /// Leaves revocation unevaluated where evidence comes without a revocation list (SEV-SNP).
+    pub dangerous_skip_revocation: bool,
+    /// What a SEV-SNP platform has to be.
+    pub snp: SnpPlatform,
     /// Reference values of the attested program; absent: the platform only.
     pub workload: Option<Workload>,
 }
@@ -87,6 +95,8 @@ impl Default for Policy {
             evidence_age_s_max: None,
             cache_lifetime_s: CACHE_LIFETIME_DEFAULT_S,
             gpu: GpuPolicy::default(),
+            dangerous_skip_revocation: false,
+            snp: SnpPlatform::default(),
             workload: None,
         }
     }
@@ -111,6 +121,8 @@ pub struct Workload {
     pub tdx: Option<TdxWorkload>,
     /// Enclaves; absent: no SGX quote is accepted.
     pub sgx: Option<SgxWorkload>,
+    /// SEV-SNP guests; absent: no SNP report is accepted.
+    pub snp: Option<SnpWorkload>,
 }
 
 impl Workload {
@@ -118,7 +130,7 @@ impl Workload {
     pub fn speaks_of(&self, tee: Tee) -> bool {
         match tee {
             Tee::Sgx => self.sgx.is_some(),
-            Tee::Snp => false,
+            Tee::Snp => self.snp.is_some(),
             Tee::Tdx => self.tdx.is_some(),
         }
     }
@@ -199,6 +211,6 @@ impl<'de> Deserialize<'de> for Roots {
     }
 }
 
-fn zero<const N: usize>() -> Expect<[u8; N]> {
+pub(crate) fn zero<const N: usize>() -> Expect<[u8; N]> {
     Expect::Exactly([0; N])
 }

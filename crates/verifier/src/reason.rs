@@ -157,6 +157,20 @@ pub enum Reason {
         /// The attributes.
         got: u64,
     },
+    /// A guest policy that is not accepted (SEV-SNP).
+    #[error("guest policy is not accepted: wanted {wanted}, got {got:#x}")]
+    GuestPolicy {
+        /// The rule that is broken.
+        wanted: &'static str,
+        /// The guest policy.
+        got: u64,
+    },
+    /// No revocation list came, and the policy does not skip revocation.
+    #[error("revocation list is missing: wanted one, or a policy that skips revocation")]
+    NoRevocationList,
+    /// The policy does not say which security versions are new enough (SEV-SNP).
+    #[error("policy has no snp.tcb_min: wanted the least security versions that are accepted")]
+    NoTcbMinimum,
     /// The policy has a workload but no reference values for this TEE.
     #[error("policy has no reference values for {0}")]
     NoReferenceValues(Tee),

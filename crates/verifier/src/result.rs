@@ -2,12 +2,19 @@
 
 use alloc::{
     boxed::Box,
+    format,
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
 };
 
-use confide_evidence::{ReportData, claims::Claims, quote::Tee, tcb_info::TcbStatus};
+use confide_evidence::{
+    ReportData,
+    claims::Claims,
+    quote::Tee,
+    snp::{Product, Tcb},
+    tcb_info::TcbStatus,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -118,7 +125,7 @@ impl Appraised {
 /// What the quote and the endorsements say about machine and program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlatformClaims {
-    /// SGX or TDX.
+    /// SGX, TDX or SEV-SNP.
     pub tee: Tee,
     /// The 64 bytes that the attested program chose.
     pub report_data: ReportData,
@@ -126,6 +133,24 @@ pub struct PlatformClaims {
     pub debug: bool,
     /// Hashes of the attested program.
     pub measurements: Measurements,
+    /// What only this vendor's endorsements say.
+    pub endorsed: Endorsed,
+    /// Unix seconds at which the first certificate, list or document ends.
+    pub valid_until: u64,
+}
+
+/// What the endorsements of one vendor say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endorsed {
+    /// Intel's, of SGX and TDX platforms.
+    Intel(IntelClaims),
+    /// AMD's, of SEV-SNP platforms.
+    Amd(Box<AmdClaims>),
+}
+
+/// What Intel's endorsements say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntelClaims {
     /// Platform family.
     pub fmspc: [u8; 6],
     /// The lower of TCB info's and QE identity's number.
@@ -134,8 +159,30 @@ pub struct PlatformClaims {
     pub root_crl: CrlSeen,
     /// The platform or processor CA's revocation list: likewise.
     pub pck_crl: CrlSeen,
-    /// Unix seconds at which the first certificate, list or document ends.
-    pub valid_until: u64,
+}
+
+/// What AMD's endorsements and the report's platform fields say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmdClaims {
+    /// The line of processors.
+    pub product: Product,
+    /// Whether the chip's own key signed (VCEK), rather than one that a provider loaded (VLEK).
+    pub chip_key: bool,
+    /// The chip, by the certificate of its key, or where that says none by the report; `None`
+    /// where neither does. From Turin on the last 56 bytes are zero.
+    pub chip_id: Option<[u8; 64]>,
+    /// The provider that loaded the key (VLEK).
+    pub csp_id: Option<String>,
+    /// Security versions that the key is for.
+    pub reported_tcb: Tcb,
+    /// Security versions that cannot be gone below.
+    pub committed_tcb: Tcb,
+    /// Platform information, bit by bit as the report has it.
+    pub platform_info: u64,
+    /// Privilege level that the report was asked from.
+    pub vmpl: u32,
+    /// The root's revocation list, where it was evaluated: hold it as the next policy's minimum.
+    pub crl: Option<CrlSeen>,
 }
 
 /// Number and issue date (Unix seconds) of a revocation list.
@@ -154,6 +201,29 @@ pub enum Measurements {
     Tdx(Box<TdMeasurements>),
     /// An enclave.
     Sgx(EnclaveMeasurements),
+    /// A SEV-SNP guest.
+    Snp(Box<GuestMeasurements>),
+}
+
+/// Hashes and identifiers of a SEV-SNP guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestMeasurements {
+    /// Initial contents.
+    pub measurement: [u8; 48],
+    /// Data that the host gave at launch.
+    pub host_data: [u8; 32],
+    /// Family identifier, from the ID block.
+    pub family_id: [u8; 16],
+    /// Image identifier, from the ID block.
+    pub image_id: [u8; 16],
+    /// Hash of the key that signed the ID block.
+    pub id_key_digest: [u8; 48],
+    /// Hash of the key that certified that key.
+    pub author_key_digest: [u8; 48],
+    /// Security version, from the ID block.
+    pub guest_svn: u32,
+    /// Guest policy, bit by bit.
+    pub guest_policy: u64,
 }
 
 /// Hashes of a trust domain.
@@ -210,11 +280,26 @@ impl PlatformClaims {
                 put("isv_prod_id", enclave.isv_prod_id.into());
                 put("isv_svn", enclave.isv_svn.into());
             }
+            Measurements::Snp(guest) => {
+                put("measurement", hex::encode(guest.measurement).into());
+                put("host_data", hex::encode(guest.host_data).into());
+                put("family_id", hex::encode(guest.family_id).into());
+                put("image_id", hex::encode(guest.image_id).into());
+                put("id_key_digest", hex::encode(guest.id_key_digest).into());
+                put("author_key_digest", hex::encode(guest.author_key_digest).into());
+                put("guest_svn", guest.guest_svn.into());
+                put("guest_policy", format!("{:#x}", guest.guest_policy).into());
+            }
         }
-        put("fmspc", hex::encode(self.fmspc).into());
-        put("tcb_evaluation_data_number", self.tcb_evaluation_data_number.into());
-        put("root_crl", self.root_crl.to_json());
-        put("pck_crl", self.pck_crl.to_json());
+        match &self.endorsed {
+            Endorsed::Intel(intel) => {
+                put("fmspc", hex::encode(intel.fmspc).into());
+                put("tcb_evaluation_data_number", intel.tcb_evaluation_data_number.into());
+                put("root_crl", intel.root_crl.to_json());
+                put("pck_crl", intel.pck_crl.to_json());
+            }
+            Endorsed::Amd(amd) => amd.put(&mut put),
+        }
         put("valid_until", self.valid_until.into());
         if let Some(claims) = claims {
             put("config_digest", hex::encode(claims.config_digest).into());
@@ -225,6 +310,27 @@ impl PlatformClaims {
         }
         Value::Object(fields)
     }
+}
+
+impl AmdClaims {
+    fn put(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
+        put("product", self.product.as_str().into());
+        put("signing_key", if self.chip_key { "vcek" } else { "vlek" }.into());
+        put("chip_id", self.chip_id.map(hex::encode).into());
+        put("csp_id", self.csp_id.as_deref().into());
+        put("reported_tcb", tcb_json(&self.reported_tcb));
+        put("committed_tcb", tcb_json(&self.committed_tcb));
+        put("platform_info", format!("{:#x}", self.platform_info).into());
+        put("vmpl", self.vmpl.into());
+        put("crl", self.crl.map(CrlSeen::to_json).into());
+    }
+}
+
+fn tcb_json(tcb: &Tcb) -> Value {
+    let Tcb { fmc, bootloader, tee, snp, microcode } = tcb;
+    json!({
+        "fmc": fmc, "bootloader": bootloader, "tee": tee, "snp": snp, "microcode": microcode,
+    })
 }
 
 impl CrlSeen {

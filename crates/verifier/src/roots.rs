@@ -38,11 +38,35 @@ pub const NVIDIA_RIM_ROOT_SHA256: [u8; 32] = [
 /// How a policy names NVIDIA's two production roots.
 pub const NVIDIA_PRODUCTION: &str = "nvidia-production";
 
+/// SHA-256 of the DER of AMD's roots (ARK) for Milan, Genoa and Turin (`data/README.md` says where
+/// they are from).
+pub const AMD_ROOTS_SHA256: [[u8; 32]; 3] = [
+    [
+        0x69, 0xd0, 0x63, 0xb4, 0x53, 0x44, 0xd2, 0x6a, 0x2e, 0x94, 0xe1, 0xf4, 0x21, 0x0d, 0xe4,
+        0x9e, 0xf5, 0x55, 0x30, 0x82, 0x87, 0xd4, 0xc1, 0x74, 0x44, 0x5c, 0x95, 0x63, 0x9a, 0x54,
+        0x0b, 0xcd,
+    ],
+    [
+        0x4c, 0x65, 0x98, 0xd1, 0x9c, 0x18, 0x71, 0x9c, 0x5d, 0xfd, 0x4a, 0x7d, 0x33, 0x5f, 0x67,
+        0x4e, 0x5b, 0xfe, 0x1d, 0x8f, 0x80, 0x0c, 0xea, 0x2c, 0xf2, 0x70, 0xc1, 0x0d, 0x10, 0x3d,
+        0xb2, 0xf1,
+    ],
+    [
+        0x1f, 0x08, 0x41, 0x61, 0xa4, 0x4b, 0xb6, 0xd9, 0x37, 0x78, 0xa9, 0x04, 0x87, 0x7d, 0x48,
+        0x19, 0xca, 0xfa, 0x5d, 0x05, 0xef, 0x41, 0x93, 0xb2, 0xde, 0xd9, 0xdd, 0x9c, 0x73, 0xdd,
+        0x3f, 0x6a,
+    ],
+];
+/// How a policy names AMD's three production roots.
+pub const AMD_PRODUCTION: &str = "amd-production";
+
 /// What a vendor's root vouches for. It counts for this and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// SGX and TDX platforms.
     Intel,
+    /// SEV-SNP platforms.
+    Amd,
     /// GPUs.
     NvidiaDevice,
     /// Reference manifests of GPUs.
@@ -50,8 +74,11 @@ pub enum Anchor {
 }
 
 /// The vendors' roots: what each is for, how a policy names it, its SHA-256.
-const PRODUCTION: [(Anchor, &str, [u8; 32]); 3] = [
+const PRODUCTION: [(Anchor, &str, [u8; 32]); 6] = [
     (Anchor::Intel, INTEL_PRODUCTION, INTEL_ROOT_SHA256),
+    (Anchor::Amd, AMD_PRODUCTION, AMD_ROOTS_SHA256[0]),
+    (Anchor::Amd, AMD_PRODUCTION, AMD_ROOTS_SHA256[1]),
+    (Anchor::Amd, AMD_PRODUCTION, AMD_ROOTS_SHA256[2]),
     (Anchor::NvidiaDevice, NVIDIA_PRODUCTION, NVIDIA_DEVICE_ROOT_SHA256),
     (Anchor::NvidiaRim, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_SHA256),
 ];

@@ -1,0 +1,356 @@
+//! One report before its judge, under a chip key that has been verified.
+
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+};
+
+use confide_evidence::{
+    claims::Claims,
+    quote::Tee,
+    snp::{Report, SigningKey, Tcb},
+};
+use rustls_pki_types::UnixTime;
+
+use super::{SnpStep, TcbMinimum, chain::ChipKey, chain::SKIPPED};
+use crate::{
+    AmdClaims, Crypto, Detail, Endorsed, Evidence, Expect, GpuAppraised, GuestMeasurements,
+    Measurements, PlatformClaims, Policy, Reason, Scope, SnpWorkload,
+    binding::Binding,
+    checks::Checks,
+    gpu::judge_attached,
+    measurements::{Compared, Fields},
+    platform::revocation_list,
+};
+
+/// What a yes says.
+pub(super) struct Judged {
+    pub(super) scope: Scope,
+    pub(super) platform: PlatformClaims,
+    pub(super) claims: Option<Claims>,
+    pub(super) gpu: Option<GpuAppraised>,
+}
+
+pub(super) struct Case<'a> {
+    pub(super) evidence: &'a Evidence<'a>,
+    pub(super) report: Report<'a>,
+    pub(super) key: &'a ChipKey,
+    pub(super) policy: &'a Policy,
+    pub(super) now: UnixTime,
+    pub(super) crypto: &'a dyn Crypto,
+}
+
+impl Case<'_> {
+    pub(super) fn judge(&self, checks: &mut Checks) -> Result<Judged, Reason> {
+        self.revocation(checks)?;
+        self.product(checks)?;
+        self.signing_key(checks)?;
+        self.chip_id(checks)?;
+        self.tcb_version(checks)?;
+        self.signature(checks)?;
+        self.tcb_minimum(checks)?;
+        self.debug(checks)?;
+        self.guest_policy(checks)?;
+        self.vmpl(checks)?;
+        let Self { evidence, policy, now, crypto, .. } = *self;
+        let report_data = self.report.report_data();
+        let binding = Binding { evidence, report_data, policy, now, crypto };
+        binding.report_data::<SnpStep>(checks)?;
+        let names_program = self.measurements(checks)?;
+        let claims = binding.claims::<SnpStep>(checks)?;
+        let covered = claims.as_ref();
+        let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, SnpStep::Gpu)?;
+        let bound = checks.passed(SnpStep::ReportData);
+        let configured = claims.is_none() || checks.passed(SnpStep::ConfigDigest);
+        // Whoever can write the memory runs there what he likes, whatever was measured.
+        let closed = checks.passed(SnpStep::Debug);
+        let scope = match names_program && bound && configured && closed {
+            true => Scope::Workload,
+            false => Scope::Platform,
+        };
+        Ok(Judged { scope, platform: self.claims(), claims, gpu })
+    }
+
+    /// The list's signature and entries are verified with the chain.
+    fn revocation(&self, checks: &mut Checks) -> Result<(), Reason> {
+        if self.policy.dangerous_skip_revocation {
+            checks.skip(SnpStep::Revocation, SKIPPED);
+            return Ok(());
+        }
+        let Some(seen) = self.key.crl else {
+            return checks.run(SnpStep::Revocation, || Err(Reason::NoRevocationList));
+        };
+        let minimum = self.policy.snp.crl;
+        revocation_list(checks, SnpStep::Revocation, "AMD revocation list", seen, minimum)
+    }
+
+    fn product(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let wanted = self.key.product;
+        let Some(cpuid) = self.report.cpuid() else {
+            checks.skip(SnpStep::Product, "a report of version 2 does not say its processor");
+            return Ok(());
+        };
+        checks.run(SnpStep::Product, || {
+            let got = confide_evidence::snp::Product::from_cpuid(cpuid.family, cpuid.model);
+            match got == Some(wanted) {
+                true => Ok(((), wanted.as_str().into())),
+                false => Err(Reason::Value {
+                    field: "product",
+                    wanted: wanted.to_string(),
+                    got: format!("family {:#04x}, model {:#04x}", cpuid.family, cpuid.model),
+                }),
+            }
+        })
+    }
+
+    fn signing_key(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let wanted = match self.key.chip_id {
+            Some(_) => SigningKey::Vcek,
+            None => SigningKey::Vlek,
+        };
+        let got = self.report.signing_key();
+        checks.run(SnpStep::SigningKey, || {
+            let refused = |wanted: &str, got: String| {
+                Err(Reason::Value { field: "signing key", wanted: wanted.into(), got })
+            };
+            match got {
+                _ if got != wanted => refused(&format!("{wanted}"), format!("{got}")),
+                SigningKey::Vcek if self.report.masks_chip_key() => {
+                    refused("a chip key that is not masked", "MASK_CHIP_KEY".into())
+                }
+                SigningKey::Vcek => Ok(((), "VCEK".into())),
+                _ => Ok(((), "VLEK".into())),
+            }
+        })
+    }
+
+    /// The chip in the report is the certificate's, and one that the policy accepts.
+    fn chip_id(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let got = self.report.chip_id();
+        let masked = *got == [0; 64];
+        let listed = self.policy.snp.chip_ids.as_ref().filter(|chips| chips.is_evaluated());
+        let wanted = match self.key.chip_id {
+            Some(wanted) if masked && self.policy.snp.accept_masked_chip_id => Some(wanted),
+            Some(wanted) if wanted == *got => Some(wanted),
+            Some(wanted) => {
+                return checks.run(SnpStep::ChipId, || Err(other_chip(hex::encode(wanted), got)));
+            }
+            None => None,
+        };
+        let Some(chips) = listed else {
+            match (wanted, masked) {
+                (None, _) => checks.skip(SnpStep::ChipId, "a loaded key is bound to no chip"),
+                (_, true) => checks.skip(SnpStep::ChipId, "masked, and the policy accepts that"),
+                (_, false) => {
+                    checks.run(SnpStep::ChipId, || Ok(((), "that of the certificate".into())))?
+                }
+            }
+            return Ok(());
+        };
+        // What the firmware signed of its chip is as good as the certificate, where it is there.
+        checks.run(SnpStep::ChipId, || match wanted.or((!masked).then_some(*got)) {
+            Some(chip) if chips.accepts(&chip) => Ok(((), "one that the policy lists".into())),
+            chip => Err(other_chip(chips.to_string(), &chip.unwrap_or([0; 64]))),
+        })
+    }
+
+    fn tcb_version(&self, checks: &mut Checks) -> Result<(), Reason> {
+        checks.run(SnpStep::TcbVersion, || {
+            let (wanted, got) = (&self.key.tcb, self.report.reported_tcb());
+            match wanted == got {
+                true => Ok(((), "that of the certificate".into())),
+                false => Err(Reason::Value {
+                    field: "reported TCB",
+                    wanted: self.key.product.tcb(wanted).to_string(),
+                    got: self.key.product.tcb(got).to_string(),
+                }),
+            }
+        })
+    }
+
+    fn signature(&self, checks: &mut Checks) -> Result<(), Reason> {
+        checks.run(SnpStep::ReportSignature, || {
+            let signed = self.report.signature().is_some_and(|signature| {
+                self.key.key.signed(self.report.signed(), &signature, self.crypto)
+            });
+            match signed {
+                true => Ok(((), "signed by the chip key".into())),
+                false => Err(Reason::Signature { subject: "SNP report" }),
+            }
+        })
+    }
+
+    fn tcb_minimum(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let wanted = match &self.policy.snp.tcb_min {
+            Some(TcbMinimum::AtLeast(wanted)) => wanted,
+            Some(TcbMinimum::DangerousAny) => {
+                checks.skip(SnpStep::TcbMinimum, "the policy says dangerous-any");
+                return Ok(());
+            }
+            None => {
+                return checks.run(SnpStep::TcbMinimum, || Err(Reason::NoTcbMinimum));
+            }
+        };
+        checks.run(SnpStep::TcbMinimum, || {
+            for (field, bytes) in [
+                ("reported TCB", self.report.reported_tcb()),
+                ("committed TCB", self.report.committed_tcb()),
+                ("launch TCB", self.report.launch_tcb()),
+            ] {
+                let got = self.key.product.tcb(bytes);
+                if !reaches(&got, wanted) {
+                    let (wanted, got) = (format!("at least {wanted}"), got.to_string());
+                    return Err(Reason::Value { field, wanted, got });
+                }
+            }
+            Ok(((), "reported, committed and at launch".into()))
+        })
+    }
+
+    fn debug(&self, checks: &mut Checks) -> Result<(), Reason> {
+        match (self.report.policy().allows_debug(), self.policy.dangerous_accept_debug) {
+            (true, true) => {
+                checks.skip(SnpStep::Debug, "allowed, and the policy accepts that");
+                Ok(())
+            }
+            (allowed, _) => checks.run(SnpStep::Debug, || match allowed {
+                false => Ok(((), "not allowed".into())),
+                true => Err(Reason::Debug(Tee::Snp)),
+            }),
+        }
+    }
+
+    fn guest_policy(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let got = self.report.policy();
+        let workload = self.workload();
+        let migrates = workload.is_some_and(|workload| workload.migrate_ma);
+        let threads = workload.is_none_or(|workload| workload.smt);
+        let rules = [
+            (got.is_well_formed(), "bit 17 set, and none from 26 on"),
+            (migrates || !got.allows_migration_agent(), "no migration agent"),
+            (threads || !got.allows_smt(), "no simultaneous multithreading"),
+        ];
+        checks.run(SnpStep::GuestPolicy, || match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, wanted)) => Err(Reason::GuestPolicy { wanted, got: got.0 }),
+            None => Ok(((), Detail::numbers([got.0], |[it, ..], f| write!(f, "{it:#x}")))),
+        })
+    }
+
+    /// A report that the host asked for has the level 0xffffffff: no guest speaks in it.
+    fn vmpl(&self, checks: &mut Checks) -> Result<(), Reason> {
+        const LOWEST: u32 = 3;
+        let most = self.workload().map_or(LOWEST, |workload| workload.vmpl_max.min(LOWEST));
+        let got = self.report.vmpl();
+        checks.run(SnpStep::Vmpl, || match got <= most {
+            true => Ok(((), Detail::numbers([got.into()], |[it, ..], f| write!(f, "{it}")))),
+            false => {
+                let (wanted, got) = (format!("at most {most}"), format!("{got:#x}"));
+                Err(Reason::Value { field: "VMPL", wanted, got })
+            }
+        })
+    }
+
+    fn measurements(&self, checks: &mut Checks) -> Result<bool, Reason> {
+        let Some(workload) = &self.policy.workload else {
+            checks.skip(SnpStep::Measurements, "the policy names no workload");
+            return Ok(false);
+        };
+        checks.run(SnpStep::Measurements, || {
+            let wanted = workload.snp.as_ref().ok_or(Reason::NoReferenceValues(Tee::Snp))?;
+            let compared = compare(wanted, &self.report)?;
+            Ok((compared.names_program, compared.detail))
+        })
+    }
+
+    fn workload(&self) -> Option<&SnpWorkload> {
+        self.policy.workload.as_ref().and_then(|workload| workload.snp.as_ref())
+    }
+
+    fn claims(&self) -> PlatformClaims {
+        let (report, key) = (&self.report, self.key);
+        let masked = *report.chip_id() == [0; 64];
+        let skip = self.policy.dangerous_skip_revocation;
+        PlatformClaims {
+            tee: Tee::Snp,
+            report_data: report.report_data(),
+            debug: report.policy().allows_debug(),
+            measurements: Measurements::Snp(Box::new(measured(report))),
+            endorsed: Endorsed::Amd(Box::new(AmdClaims {
+                product: key.product,
+                chip_key: key.chip_id.is_some(),
+                chip_id: key.chip_id.or((!masked).then_some(*report.chip_id())),
+                csp_id: key.csp_id.clone(),
+                reported_tcb: key.product.tcb(report.reported_tcb()),
+                committed_tcb: key.product.tcb(report.committed_tcb()),
+                platform_info: report.platform_info().0,
+                vmpl: report.vmpl(),
+                crl: key.crl.filter(|_| !skip),
+            })),
+            valid_until: key.life.until,
+        }
+    }
+}
+
+const FIELDS: [&str; 8] = [
+    "measurement",
+    "host_data",
+    "family_id",
+    "image_id",
+    "id_key_digest",
+    "author_key_digest",
+    "guest_svn",
+    "platform_info",
+];
+
+fn compare(wanted: &SnpWorkload, report: &Report<'_>) -> Result<Compared, Reason> {
+    let mut fields = Fields::of(&FIELDS);
+    fields.compare("measurement", &wanted.measurement, report.measurement())?;
+    fields.compare("host_data", &wanted.host_data, report.host_data())?;
+    fields.compare("family_id", &wanted.family_id, report.family_id())?;
+    fields.compare("image_id", &wanted.image_id, report.image_id())?;
+    fields.compare("id_key_digest", &wanted.id_key_digest, report.id_key_digest())?;
+    fields.compare("author_key_digest", &wanted.author_key_digest, report.author_key_digest())?;
+    if report.guest_svn() < wanted.guest_svn_min {
+        return Err(Reason::Value {
+            field: "guest_svn",
+            wanted: format!("at least {}", wanted.guest_svn_min),
+            got: report.guest_svn().to_string(),
+        });
+    }
+    let (bits, got) = (wanted.platform_info, report.platform_info().0);
+    if got & bits.0 != bits.0 {
+        let (wanted, got) = (bits.to_string(), format!("{got:#x}"));
+        return Err(Reason::Value { field: "platform_info", wanted, got });
+    }
+    fields.took("guest_svn");
+    if bits.0 != 0 {
+        fields.took("platform_info");
+    }
+    Ok(fields.done(Expect::is_evaluated(&wanted.measurement)))
+}
+
+fn measured(report: &Report<'_>) -> GuestMeasurements {
+    GuestMeasurements {
+        measurement: *report.measurement(),
+        host_data: *report.host_data(),
+        family_id: *report.family_id(),
+        image_id: *report.image_id(),
+        id_key_digest: *report.id_key_digest(),
+        author_key_digest: *report.author_key_digest(),
+        guest_svn: report.guest_svn(),
+        guest_policy: report.policy().0,
+    }
+}
+
+fn reaches(got: &Tcb, wanted: &Tcb) -> bool {
+    got.fmc.unwrap_or(0) >= wanted.fmc.unwrap_or(0)
+        && got.bootloader >= wanted.bootloader
+        && got.tee >= wanted.tee
+        && got.snp >= wanted.snp
+        && got.microcode >= wanted.microcode
+}
+
+fn other_chip(wanted: String, got: &[u8; 64]) -> Reason {
+    Reason::Value { field: "chip identifier", wanted, got: hex::encode(got) }
+}
