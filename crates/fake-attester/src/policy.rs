@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Options, Tee,
-    measurements::{of_enclave, of_trust_domain},
+    measurements::{of_enclave, of_report, of_trust_domain},
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
     tcb::EVALUATION_NUMBER,
 };
@@ -74,5 +74,19 @@ isv_svn_min = {WORKLOAD_SVN}
 }
 
 fn guest() -> String {
-    String::new()
+    let measurement = hex::encode(of_trust_domain("snp measurement"));
+    let [family_id, image_id] = ["family id", "image id"].map(|name| hex::encode(of_report(name)));
+    format!(
+        r#"# The versions that the simulated chips run are made up: there is nothing to compare them with.
+[snp]
+tcb_min = "dangerous-any"
+
+# SHA-384 of "SIMULATED snp measurement" and so on: nothing was measured.
+[workload.snp]
+measurement = "{measurement}"
+family_id = "{family_id}"
+image_id = "{image_id}"
+smt = true
+"#
+    )
 }

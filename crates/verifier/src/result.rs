@@ -257,6 +257,22 @@ pub struct EnclaveMeasurements {
 }
 
 impl PlatformClaims {
+    /// What Intel's endorsements say; `None` for evidence of another vendor.
+    pub fn intel(&self) -> Option<&IntelClaims> {
+        match &self.endorsed {
+            Endorsed::Intel(intel) => Some(intel),
+            Endorsed::Amd(_) => None,
+        }
+    }
+
+    /// What AMD's endorsements say; `None` for evidence of another vendor.
+    pub fn amd(&self) -> Option<&AmdClaims> {
+        match &self.endorsed {
+            Endorsed::Amd(amd) => Some(amd),
+            Endorsed::Intel(_) => None,
+        }
+    }
+
     fn to_json(&self, claims: Option<&Claims>) -> Value {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(name.into(), value);

@@ -26,6 +26,9 @@ fn unknown_keys_are_errors_at_every_depth() {
         "mrtd = \"00\"",
         "[workload]\nmrtd = \"00\"",
         "[workload.snp]\nmeasurement = \"00\"",
+        "[workload.snp]\nsmt = true",
+        "[snp]\ntcb_min = 3",
+        "[snp]\nvmpl_max = 3",
         "[root_crl]\nnumber = 1",
         "tcb_status = \"Fine\"",
         "tcb_status = 3",
@@ -170,7 +173,7 @@ fn the_lower_evaluation_number_of_both_documents_counts() {
         let mut policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
         policy.tcb_evaluation_data_number_min = 18;
         let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
-        assert_eq!(yes.platform().tcb_evaluation_data_number, 18);
+        assert_eq!(yes.platform().intel().unwrap().tcb_evaluation_data_number, 18);
         policy.tcb_evaluation_data_number_min = 19;
         appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
     }

@@ -46,6 +46,8 @@ pub struct AmdCertificate<'a> {
     pub is_ca: bool,
     /// Whether a critical extension other than KeyUsage and BasicConstraints is present.
     pub has_other_critical_extension: bool,
+    /// Whether an extended key usage or name constraints are present.
+    pub is_narrowed: bool,
     /// What AMD's own extensions say; empty on roots and intermediates.
     pub extensions: ChipKeyExtensions<'a>,
 }
@@ -117,6 +119,7 @@ fn read(bytes: &[u8]) -> Result<AmdCertificate<'_>, &'static str> {
         key_usage: fields.key_usage,
         is_ca: fields.is_ca,
         has_other_critical_extension: fields.has_other_critical_extension,
+        is_narrowed: fields.is_narrowed,
         extensions,
     })
 }
