@@ -228,6 +228,10 @@ impl Crypto for Counting {
         AwsLc.p384_certificate_algorithm()
     }
 
+    fn amd_certificate_algorithms(&self) -> [&'static dyn SignatureVerificationAlgorithm; 2] {
+        AwsLc.amd_certificate_algorithms()
+    }
+
     fn certificate_algorithm(&self) -> &'static dyn SignatureVerificationAlgorithm {
         &Counting
     }
