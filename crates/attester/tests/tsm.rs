@@ -20,16 +20,18 @@ const NOW: u64 = 1_780_272_000;
 #[test]
 fn a_quote_comes_through_the_tree_and_is_accepted() {
     with_private_mounts("a_quote_comes_through_the_tree_and_is_accepted", |folder| {
-        let attester = simulated();
-        let tree = mount(&attester, folder);
-        let tsm = open(folder);
-        assert_eq!(tsm.provider(), Provider::TdxGuest);
-        let asked = ReportData([0xa5; 64]);
-        let quote = tsm.attest(&asked).unwrap();
-        accept(&attester, &quote, &asked);
-        assert_eq!(tsm.collateral(), None);
-        assert_eq!(tree.entries(), 0, "the entry was left behind");
-        tree.unmount().unwrap();
+        for tee in [Tee::Tdx, Tee::TdxV5] {
+            let attester = Arc::new(FakeAttester::new(of(tee)).unwrap());
+            let tree = mount(&attester, folder);
+            let tsm = open(folder);
+            assert_eq!(tsm.provider(), Provider::TdxGuest);
+            let asked = ReportData([0xa5; 64]);
+            let quote = tsm.attest(&asked).unwrap();
+            accept(&attester, &quote, &asked);
+            assert_eq!(tsm.collateral(), None);
+            assert_eq!(tree.entries(), 0, "the entry was left behind");
+            tree.unmount().unwrap();
+        }
     });
 }
 
@@ -210,15 +212,16 @@ fn the_tree_has_the_manners_of_configfs() {
 }
 
 fn simulated() -> Arc<FakeAttester> {
-    let options =
-        Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at: NOW, mode: Mode::Raw };
-    Arc::new(FakeAttester::new(options).unwrap())
+    Arc::new(FakeAttester::new(of(Tee::Tdx)).unwrap())
 }
 
 fn snp(signer: SnpSigner) -> FakeAttester {
-    let options =
-        Options { seed: [7; 32], tee: Tee::Snp, debug: false, issued_at: NOW, mode: Mode::Raw };
-    FakeAttester::with(options, Variant { signer, ..Variant::default() }, None).unwrap()
+    let variant = Variant { signer, ..Variant::default() };
+    FakeAttester::with(of(Tee::Snp), variant, None).unwrap()
+}
+
+fn of(tee: Tee) -> Options {
+    Options { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn mount(attester: &Arc<FakeAttester>, folder: &Path) -> MountedTsm {
