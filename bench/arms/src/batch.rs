@@ -33,7 +33,7 @@ const WIRE_BYTES: usize = 256 * 1024;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// `together` (one quote for all that wait), `window` (the same, and an idle device collects
-    /// for 1 ms) or `apart` (a quote for each session).
+    /// for 2 ms) or `apart` (a quote for each session).
     #[arg(long, default_value = "together")]
     mode: String,
     /// Whole TLS sessions instead of binders.
@@ -73,7 +73,7 @@ impl BatchArm {
         let defaults = BatchLimits { wait: WAIT, ..BatchLimits::default() };
         let limits = match args.mode.as_str() {
             "together" => defaults,
-            "window" => BatchLimits { window: Duration::from_millis(1), ..defaults },
+            "window" => BatchLimits { window: Duration::from_millis(2), ..defaults },
             "apart" => BatchLimits { sessions: 1, ..defaults },
             other => return Err(format!("--mode {other}: wanted together, window or apart")),
         };
