@@ -15,6 +15,8 @@ const SUBJECT: &str = "SGX extension of the PCK certificate";
 const ROOT: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 /// The same, then 2.
 const TCB: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1, 2];
+/// The same, then 7.
+const CONFIGURATION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1, 7];
 
 /// What the PCK certificate says about its platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl PckExtension {
 fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
     let (mut ppid, mut tcb, mut pce_id) = (None, None, None);
     let (mut fmspc, mut sgx_type) = (None, None);
+    let (mut instance, mut configuration) = (None, None);
     each_entry(AnyRef::from_der(bytes).map_err(|_| "outer sequence")?, ROOT, |arc, value| {
         match arc {
             1 => once(&mut ppid, octets(value, "PPID")?, "PPID"),
@@ -52,8 +55,9 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
             3 => once(&mut pce_id, octets(value, "PCE-ID")?, "PCE-ID"),
             4 => once(&mut fmspc, octets(value, "FMSPC")?, "FMSPC"),
             5 => once(&mut sgx_type, small(value, Tag::Enumerated, "SGX type")?, "SGX type"),
-            // Platform instance and configuration, on multi-package platforms.
-            6 | 7 => Ok(()),
+            // On machines with several packages; read so that nothing malformed passes.
+            6 => once(&mut instance, octets::<16>(value, "platform instance")?, "instance"),
+            7 => once(&mut configuration, read_configuration(value)?, "configuration"),
             _ => Err("entry identifier"),
         }
     })?;
@@ -67,6 +71,17 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
         pce_id: pce_id.ok_or("PCE-ID")?,
         fmspc: fmspc.ok_or("FMSPC")?,
         sgx_type,
+    })
+}
+
+/// Dynamic platform, cached keys, simultaneous multithreading: flags, each at most once.
+fn read_configuration(value: AnyRef<'_>) -> Result<(), &'static str> {
+    let mut flags = [None; 3];
+    each_entry(value, CONFIGURATION, |arc, value| match arc {
+        1..=3 if value.tag() == Tag::Boolean && value.value().len() == 1 => {
+            once(&mut flags[usize::from(arc) - 1], (), "configuration")
+        }
+        _ => Err("configuration"),
     })
 }
 

@@ -4,14 +4,13 @@
 //! `EnclaveIdentityV2`. Strict in the same way as [`crate::tcb_info`].
 
 use alloc::{string::ToString, vec::Vec};
-use core::cmp::Reverse;
 
 use serde::Deserialize;
 
 use crate::{
     ParseError, json,
     quote::Tee,
-    tcb_info::{IsvLevel, check_levels},
+    tcb_info::{IsvLevel, check_isv_levels},
 };
 
 /// Identity of the quoting enclave: `QE` for SGX, `TD_QE` for TDX.
@@ -42,7 +41,7 @@ pub struct QeIdentity {
 }
 
 impl QeIdentity {
-    /// Reads the JSON; the levels come out in descending order whatever order they had.
+    /// Reads the JSON; levels that do not fall are refused.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wire: Wire = json::document("QE identity", text.as_bytes())?;
         if wire.version != 2 {
@@ -52,9 +51,7 @@ impl QeIdentity {
                 got: wire.version.to_string(),
             });
         }
-        check_levels(wire.tcb_levels.len())?;
-        let mut tcb_levels = wire.tcb_levels;
-        tcb_levels.sort_by_key(|level| Reverse(level.isv_svn()));
+        check_isv_levels("QE identity", &wire.tcb_levels)?;
         Ok(Self {
             tee: match wire.id {
                 WireId::Qe => Tee::Sgx,
@@ -69,7 +66,7 @@ impl QeIdentity {
             attributes_mask: wire.attributes_mask,
             mrsigner: wire.mrsigner,
             isv_prod_id: wire.isvprodid,
-            tcb_levels,
+            tcb_levels: wire.tcb_levels,
         })
     }
 }

@@ -141,7 +141,8 @@ pub struct TcbInfo {
 }
 
 impl TcbInfo {
-    /// Reads the JSON; the levels come out in descending order whatever order they had.
+    /// Reads the JSON; the platform's levels come out in descending order whatever order they had,
+    /// as Intel's library has it.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wire: Wire = json::document("TCB info", text.as_bytes())?;
         let tee = match (wire.id, wire.tdx_module.is_some()) {
@@ -168,9 +169,8 @@ impl TcbInfo {
         if tdx_module_identities.windows(2).any(|pair| pair[0].version == pair[1].version) {
             return Err(shape("one module identity per version"));
         }
-        for identity in &mut tdx_module_identities {
-            check_levels(identity.tcb_levels.len())?;
-            identity.tcb_levels.sort_by_key(|level| Reverse(level.isv_svn()));
+        for identity in &tdx_module_identities {
+            check_isv_levels("TCB info", &identity.tcb_levels)?;
         }
         Ok(Self {
             tee,
@@ -313,6 +313,20 @@ enum WireId {
 pub(crate) fn check_levels(count: usize) -> Result<(), ParseError> {
     if count > TCB_LEVELS_MAX {
         return Err(ParseError::TooMany { subject: "tcbLevels", limit: TCB_LEVELS_MAX });
+    }
+    Ok(())
+}
+
+/// Levels of a module or enclave have to come highest first: the first that is reached counts, and
+/// verifiers differ on whether they sort.
+pub(crate) fn check_isv_levels(
+    subject: &'static str,
+    levels: &[IsvLevel],
+) -> Result<(), ParseError> {
+    check_levels(levels.len())?;
+    if levels.windows(2).any(|pair| pair[0].isv_svn() < pair[1].isv_svn()) {
+        let reason = "levels of isvsvn that fall".to_string();
+        return Err(ParseError::Json { subject, reason });
     }
     Ok(())
 }

@@ -21,6 +21,13 @@ fn levels_come_out_highest_first_whatever_order_they_had() {
 }
 
 #[test]
+fn levels_of_an_enclave_that_do_not_fall_are_refused() {
+    let rising = QE.replace("\"isvsvn\":8", "\"isvsvn\":5");
+    let error = QeIdentity::parse(&rising).unwrap_err();
+    assert!(matches!(error, ParseError::Json { subject: "QE identity", .. }), "{error}");
+}
+
+#[test]
 fn a_list_of_values_is_no_document() {
     let fields = serde_json::to_string(&["00"; 10]).unwrap();
     for list in [fields.as_str(), "[]", "", " ", "1", "\"\"", "null"] {
@@ -140,7 +147,7 @@ const QE: &str = concat!(
     r#""miscselectMask":"FFFFFFFF","attributes":"11000000000000000000000000000000","#,
     r#""attributesMask":"FBFFFFFFFFFFFFFF0000000000000000","#,
     r#""mrsigner":"0707070707070707070707070707070707070707070707070707070707070707","#,
-    r#""isvprodid":1,"tcbLevels":[{"tcb":{"isvsvn":6},"tcbDate":"2025-01-01T00:00:00Z","#,
-    r#""tcbStatus":"OutOfDate","advisoryIDs":["INTEL-SA-00615"]},{"tcb":{"isvsvn":8},"#,
-    r#""tcbDate":"2026-01-01T00:00:00Z","tcbStatus":"UpToDate"}]}"#,
+    r#""isvprodid":1,"tcbLevels":[{"tcb":{"isvsvn":8},"tcbDate":"2026-01-01T00:00:00Z","#,
+    r#""tcbStatus":"UpToDate"},{"tcb":{"isvsvn":6},"tcbDate":"2025-01-01T00:00:00Z","#,
+    r#""tcbStatus":"OutOfDate","advisoryIDs":["INTEL-SA-00615"]}]}"#,
 );

@@ -52,6 +52,22 @@ fn an_enclave_report_holds_the_simulated_measurements() {
 }
 
 #[test]
+fn a_configuration_that_is_no_list_of_flags_is_refused() {
+    let bytes = attester(Tee::Tdx).quote(&ReportData::ZERO);
+    let chain = decode_chain("PCK chain", Quote::parse(&bytes).unwrap().pck_chain).unwrap();
+    let certificate = Certificate::parse("PCK", &chain[0]).unwrap();
+    let good = certificate.sgx_extension.unwrap();
+    assert!(PckExtension::parse(good).is_ok());
+    // The last entry is the last flag: its tag, its length, its value.
+    for (from_the_end, value) in [(3, 2), (2, 0)] {
+        let mut bad = good.to_vec();
+        let at = bad.len() - from_the_end;
+        bad[at] = value;
+        assert!(PckExtension::parse(&bad).is_err(), "{from_the_end}");
+    }
+}
+
+#[test]
 fn the_chain_in_the_quote_is_leaf_platform_ca_and_root() {
     let attester = attester(Tee::Tdx);
     let bytes = attester.quote(&ReportData::ZERO);
