@@ -11,8 +11,9 @@ VENV := .venv
 OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 5
+DIFFERENTIAL_SECONDS ?= 20
 
-.PHONY: help bench build test style unit no-std vectors python go selftest fuzz walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python go selftest fuzz differential walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -24,7 +25,7 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-arm-dcap-qvl
 
-test: style unit no-std vectors python go selftest fuzz  ## everything that CI checks
+test: style unit no-std vectors python go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -58,11 +59,16 @@ selftest: unit  ## the instrument finds a known delay and stays quiet without on
 fuzz: tools  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
 
+differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
+	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) cargo test --locked -p confide-fake-attester \
+	  --test differential -- --nocapture
+
 walk: build  ## does what the README says, command by command
 	python3 tests/walk.py $(RELEASE)
 
 long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
+	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	for suite in verify generate batch nested chat; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 

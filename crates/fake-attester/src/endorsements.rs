@@ -200,6 +200,10 @@ impl FakeEndorsements {
         })
     }
 
+    pub(crate) fn seed(&self) -> &[u8; 32] {
+        &self.issuers.seed
+    }
+
     pub(crate) fn intel_issuer(&self) -> &Pki {
         &self.issuers.intel
     }

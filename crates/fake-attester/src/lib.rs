@@ -19,6 +19,7 @@ mod device;
 mod edition;
 mod endorsements;
 mod error;
+mod forge;
 mod keys;
 mod machine;
 mod measurements;
@@ -45,6 +46,7 @@ pub use endorsements::{
     SignedDocument, TeeEndorsements,
 };
 pub use error::FakeError;
+pub use forge::KeyHolder;
 pub use options::{Mode, Options, Tee};
 pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};

@@ -19,7 +19,7 @@ pub(crate) struct Machine {
 }
 
 enum Signer {
-    QuotingEnclave(Quoter),
+    QuotingEnclave(Box<Quoter>),
     SecureProcessor(Box<Reporter>),
 }
 
@@ -32,7 +32,7 @@ impl Machine {
         chain: &str,
     ) -> Self {
         let quoter = Quoter::new(options, variant, plan, pck, chain);
-        Self::new(Signer::QuotingEnclave(quoter), plan)
+        Self::new(Signer::QuotingEnclave(Box::new(quoter)), plan)
     }
 
     pub(crate) fn snp(

@@ -125,7 +125,7 @@ fn private_exponent(prime: &Odd<U1024>) -> U1024 {
     let order = prime.get().wrapping_sub(&U1024::ONE);
     let e = NonZero::new(Limb::from_u32(PUBLIC_EXPONENT)).expect("it is not zero");
     let (quotient, remainder) = order.div_rem_limb(e);
-    let (e, remainder) = (u64::from(PUBLIC_EXPONENT), remainder.0 as u64);
+    let (e, remainder) = (u64::from(PUBLIC_EXPONENT), remainder.0);
     // The k for which 1 + k * order is a multiple of e; then d is that multiple over e.
     let k = (1..e).find(|k| (k * remainder + 1) % e == 0).expect("the order is no multiple of e");
     let carry = U1024::from_u64((k * remainder + 1) / e);
@@ -164,7 +164,7 @@ fn sieve(start: &U1024) -> Vec<bool> {
         let small = small as usize;
         // The least step with remainder + 2 * step = 0 modulo `small`.
         let missing = (small - remainder) % small;
-        let first = if missing % 2 == 0 { missing / 2 } else { (missing + small) / 2 };
+        let first = if missing.is_multiple_of(2) { missing / 2 } else { (missing + small) / 2 };
         composite.iter_mut().skip(first).step_by(small).for_each(|slot| *slot = true);
     }
     composite

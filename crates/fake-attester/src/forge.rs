@@ -1,0 +1,39 @@
+//! Signatures over anything, by the keys of the simulation: for tests whose faults lie behind
+//! a signature that has to hold.
+
+use crate::{
+    FakeEndorsements,
+    keys::{Key, Role},
+};
+
+/// Who signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyHolder {
+    /// Intel's simulated root.
+    IntelRoot,
+    /// The CA of machines with several packages.
+    PlatformCa,
+    /// The CA of machines with one package.
+    ProcessorCa,
+    /// Who signs TCB info and QE identity.
+    TcbSigner,
+    /// The PCK of the machine with this number.
+    Pck(u32),
+    /// The attestation key of the machine with this number.
+    AttestationKey(u32),
+}
+
+impl FakeEndorsements {
+    /// ECDSA P-256 with SHA-256 over any message, as r and s.
+    pub fn sign_as(&self, who: KeyHolder, message: &[u8]) -> [u8; 64] {
+        let role = match who {
+            KeyHolder::IntelRoot => Role::Root,
+            KeyHolder::PlatformCa => Role::PlatformCa,
+            KeyHolder::ProcessorCa => Role::ProcessorCa,
+            KeyHolder::TcbSigner => Role::TcbSigner,
+            KeyHolder::Pck(platform) => Role::Pck(platform),
+            KeyHolder::AttestationKey(platform) => Role::AttestationKey(platform),
+        };
+        Key::derive(self.seed(), role).sign_raw(message)
+    }
+}
