@@ -4,7 +4,6 @@
 //! [`HttpClient`] keeps some of them, and [`serve`] puts an ordinary loopback address before it
 //! for programs that know nothing of attestation.
 
-mod appraiser;
 mod causes;
 mod connector;
 mod endpoint;
@@ -14,8 +13,8 @@ mod origin;
 mod pool;
 mod proxy;
 
-pub use appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use causes::with_causes;
+pub use confide_appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use confide_channel::{Binding, Timings};
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,

@@ -10,11 +10,24 @@ use aws_lc_rs::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, UnparsedPublicKey,
     },
 };
-use confide_verifier::{Crypto, P256Key, P384Key, SignatureVerificationAlgorithm};
+use confide_verifier::{Crypto, P256Key, P384Key, Secret, SignatureVerificationAlgorithm};
 
 /// The aws-lc-rs provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AwsLc;
+
+impl AwsLc {
+    /// A secret for the tags of a memory of platforms, drawn now.
+    ///
+    /// # Panics
+    ///
+    /// Where the system has no random numbers; nothing is secret there.
+    pub fn secret() -> Secret {
+        let mut random = [0; 16];
+        aws_lc_rs::rand::fill(&mut random).expect("the system has random numbers");
+        Secret::new(random)
+    }
+}
 
 impl Crypto for AwsLc {
     fn verify_p256(&self, public_key: &[u8; 65], message: &[u8], signature: &[u8; 64]) -> bool {

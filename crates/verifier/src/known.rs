@@ -29,6 +29,11 @@ impl Tag {
     /// Of what nobody keeps.
     pub(crate) const UNNAMED: Self = Self(0);
 
+    /// A tag that is no tag of anything, for tests of a memory.
+    pub fn from_number(number: u128) -> Self {
+        Self(number)
+    }
+
     /// The tag as a number, evenly distributed: a table may take its low bits for a hash.
     pub fn number(self) -> u128 {
         self.0
@@ -132,6 +137,11 @@ pub struct KnownPck {
 }
 
 impl KnownPck {
+    /// Length of its serial number, which is the only part whose size the certificate chooses.
+    pub fn serial_length(&self) -> usize {
+        self.serial.len()
+    }
+
     /// The tag of the bytes that it was learnt from.
     pub fn tag(&self) -> Tag {
         self.tag

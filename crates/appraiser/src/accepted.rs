@@ -1,0 +1,84 @@
+//! What an accepted attestation is worth.
+
+use std::{sync::Arc, time::Duration};
+
+use confide_verifier::{RootKind, Scope};
+
+/// An accepted attestation, cheap to clone.
+pub type Appraised = Arc<Accepted>;
+
+/// What the appraisal of one connection's evidence said, and what it is worth.
+///
+/// Only [`crate::PolicyAppraiser`] makes one.
+#[derive(Debug)]
+pub struct Accepted {
+    pub(crate) verdict: confide_verifier::Appraised,
+    pub(crate) simulated: bool,
+    pub(crate) collateral: Duration,
+}
+
+impl Accepted {
+    /// What it took to have the endorsements at hand: preparing stapled ones, or recognising them.
+    /// It is part of the time of the appraisal.
+    pub fn collateral_time(&self) -> Duration {
+        self.collateral
+    }
+
+    /// The verifier's answer, all of it read from signed bytes.
+    pub fn verdict(&self) -> &confide_verifier::Appraised {
+        &self.verdict
+    }
+
+    /// Whether the root under which this was accepted says of itself that it is simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
+    /// Who is protected from whom on this connection: computed from what was checked.
+    ///
+    /// The attested end's own word counts only where the root is production, the memory closed to
+    /// the host, and program and configuration those that the policy names.
+    pub fn guarantee(&self) -> &'static str {
+        match self.verdict.root().kind {
+            _ if self.simulated => "none (simulated)",
+            RootKind::Custom => "none (custom root)",
+            _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
+            _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
+            _ => believed(self.claimed_guarantee()),
+        }
+    }
+
+    /// What the attested end says of itself, whatever that is worth.
+    pub fn claimed_guarantee(&self) -> Option<&str> {
+        self.verdict.claims().map(|claims| claims.guarantee.as_str())
+    }
+
+    /// Unix seconds after which the claims, or the endorsements that they rest on, have run out.
+    pub fn not_after(&self) -> u64 {
+        let endorsed = self.verdict.platform().valid_until;
+        self.verdict.claims().map_or(endorsed, |claims| claims.not_after.min(endorsed))
+    }
+}
+
+/// The claims that have a meaning here: an attested end does not word its own guarantee.
+const CLAIMS_KNOWN: [&str; 2] = ["operator is outside the TEE", "gateway only"];
+
+fn believed(claim: Option<&str>) -> &'static str {
+    let Some(claim) = claim else { return "none (no claims)" };
+    CLAIMS_KNOWN.into_iter().find(|known| *known == claim).unwrap_or("none (unknown claim)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::believed;
+
+    #[test]
+    fn an_attested_end_does_not_word_its_own_guarantee() {
+        assert_eq!(believed(Some("gateway only")), "gateway only");
+        assert_eq!(believed(Some("operator is outside the TEE")), "operator is outside the TEE");
+        for other in ["none", "", "perfect secrecy", "operator is outside the TEE!"] {
+            assert_eq!(believed(Some(other)), "none (unknown claim)", "{other}");
+        }
+        assert_eq!(believed(None), "none (no claims)");
+    }
+}

@@ -1,0 +1,153 @@
+//! Decides on evidence by a policy, and remembers what only time can show.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use confide_collateral::{Platform, Source};
+use confide_evidence::{Appraise, Kind, Presented, detect};
+use confide_verifier::{Evidence, Policy, RootKind, UnixTime};
+use confide_verifier_aws_lc::AwsLc;
+
+use crate::{
+    Accepted, AppraisalError, Appraised, FETCH_DEADLINE, Platforms,
+    newest::Newest,
+    sets::{Ready, Set, Sets},
+};
+
+/// Appraises evidence by one policy, from any number of threads.
+///
+/// Endorsements are prepared once; of platforms it keeps the verdicts on PCK certificate and
+/// quoting enclave, so that evidence of a known platform costs one signature. It holds the newest
+/// revocation list that it has accepted of each issuer, and refuses an older one for as long as it
+/// lives. Swapping endorsements never blocks an appraisal.
+pub struct PolicyAppraiser {
+    policy: Policy,
+    origin: Origin,
+    clock: fn() -> u64,
+    sets: Sets,
+    platforms: Platforms,
+    newest: Newest,
+}
+
+/// Where endorsements come from.
+enum Origin {
+    /// Stapled by the peer.
+    Peer,
+    /// A file; what peers staple is not looked at.
+    Own(ArcSwap<Set>),
+    /// Fetched; what peers staple is not looked at.
+    Service(Arc<Source>),
+}
+
+impl PolicyAppraiser {
+    /// `collateral` is used instead of what peers staple; `clock` gives Unix seconds.
+    pub fn new(
+        policy: Policy,
+        collateral: Option<&[u8]>,
+        clock: fn() -> u64,
+    ) -> Result<Self, AppraisalError> {
+        let origin = match collateral {
+            None => Origin::Peer,
+            Some(bytes) => {
+                Set::check(bytes)?;
+                Origin::Own(ArcSwap::new(Set::new(bytes.into())))
+            }
+        };
+        Ok(Self::of(policy, origin, clock))
+    }
+
+    /// Endorsements come from a service that keeps them fresh. An appraisal of a platform that the
+    /// service does not have yet waits for [`FETCH_DEADLINE`] at most.
+    pub fn with_source(policy: Policy, source: Arc<Source>, clock: fn() -> u64) -> Self {
+        Self::of(policy, Origin::Service(source), clock)
+    }
+
+    /// Takes other endorsements of one's own from now on; appraisals under way end with the old.
+    ///
+    /// What was learnt under the old ones is forgotten as soon as evidence is accepted with the
+    /// new. Does nothing but read them where endorsements do not come from a file.
+    pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
+        Set::check(collateral)?;
+        if let Origin::Own(own) = &self.origin {
+            own.store(Set::new(collateral.into()));
+        }
+        Ok(())
+    }
+
+    /// What is known of platforms.
+    pub fn platforms(&self) -> &Platforms {
+        &self.platforms
+    }
+
+    fn of(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
+        let (sets, platforms) = (Sets::default(), Platforms::default());
+        Self { policy, origin, clock, sets, platforms, newest: Newest::default() }
+    }
+
+    fn dcap(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
+        let started = Instant::now();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
+        let set = self.set(presented)?;
+        let ready = set.ready(&self.policy, now)?;
+        let collateral = started.elapsed();
+        let evidence = Evidence {
+            quote: presented.quote,
+            claims: Some(presented.claims),
+            report_data: Some(presented.expected_report_data),
+            gpu: presented.gpu,
+        };
+        let policy = set.policy(&self.policy, ready, &self.newest);
+        let (verdict, learned) =
+            ready.prepared.appraise(&evidence, &policy.1, now, &AwsLc, &self.platforms)?;
+        self.hold(&set, ready);
+        self.platforms.keep(learned, ready.prepared.generation());
+        let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
+        Ok(Arc::new(Accepted { verdict, simulated, collateral }))
+    }
+
+    fn set(&self, presented: &Presented<'_>) -> Result<Arc<Set>, AppraisalError> {
+        match &self.origin {
+            Origin::Own(own) => Ok(own.load_full()),
+            Origin::Peer => {
+                let bytes = presented.collateral.ok_or(AppraisalError::NoCollateral)?;
+                Ok(self.sets.of(bytes))
+            }
+            Origin::Service(source) => {
+                let platform = Platform::of_evidence(presented.quote, None)?;
+                let set = match source.current(&platform) {
+                    Some(set) => set,
+                    None => source.ensure_blocking(&platform, FETCH_DEADLINE)?,
+                };
+                Ok(self.sets.of(set.json()))
+            }
+        }
+    }
+
+    /// After a yes: this set is one to keep, and its revocation lists are the oldest to come.
+    fn hold(&self, set: &Arc<Set>, ready: &Ready) {
+        let is_newer = self.newest.remember(&ready.prepared);
+        if is_newer || !self.sets.has(set) {
+            for generation in self.sets.hold(set, &self.newest.now()) {
+                self.platforms.forget(generation);
+            }
+        }
+    }
+}
+
+impl Appraise for PolicyAppraiser {
+    type Appraised = Appraised;
+    type Rejection = AppraisalError;
+
+    fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
+        match detect(presented.quote) {
+            // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
+            None | Some(Kind::SgxQuote | Kind::TdxQuote) => self.dcap(presented),
+            Some(kind @ (Kind::SnpReport | Kind::GpuEvidence)) => {
+                Err(AppraisalError::Unsupported(kind))
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Why evidence was not accepted.
+
+use confide_collateral::CollateralError;
+use confide_evidence::{Kind, ParseError};
+use confide_verifier::{Outcome, Rejection};
+
+/// Why evidence was not accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppraisalError {
+    /// There is nothing to appraise the evidence with.
+    #[error("collateral is missing: wanted it from a file or stapled by the peer, got neither")]
+    NoCollateral,
+    /// The collateral cannot be read.
+    #[error("collateral is not readable: {0}")]
+    Collateral(#[from] ParseError),
+    /// The collateral could not be had from the service.
+    #[error("collateral is not at hand: {0}")]
+    Fetch(#[from] CollateralError),
+    /// Evidence of a kind that is not appraised here.
+    #[error("evidence is not supported: wanted a DCAP quote, got {0}")]
+    Unsupported(Kind),
+    /// A check failed.
+    #[error("{}", .0.reason())]
+    Rejected(#[from] Rejection),
+}
+
+impl AppraisalError {
+    /// The name of the check that failed.
+    pub fn failed_check(&self) -> &str {
+        match self {
+            Self::NoCollateral | Self::Collateral(_) | Self::Fetch(_) => "collateral",
+            Self::Unsupported(_) => "evidence",
+            Self::Rejected(rejection) => rejection
+                .checks()
+                .iter()
+                .find(|check| check.outcome == Outcome::Failed)
+                .map_or("evidence", |check| check.name),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! How much is kept, and why no more.
+
+use std::time::Duration;
+
+/// Platforms whose verdicts are kept: PCK certificates and quoting enclaves, this many of each.
+/// One of either takes less than a kilobyte (`examples/memory.rs` measures it), so that all of them
+/// stay below 200 MB.
+pub const PLATFORMS_MAX: usize = 100_000;
+
+/// Longest serial number of a PCK certificate that is kept: RFC 5280 allows 20 bytes. It is the one
+/// part of an entry whose length a certificate chooses.
+pub const SERIAL_LENGTH_MAX: usize = 32;
+
+/// Sets of endorsements that are held prepared: one for each processor family and CA of a fleet. A
+/// set takes about 60 KB.
+pub const SETS_MAX: usize = 64;
+
+/// Sets that are being prepared at one time; what comes beyond is prepared without being shared.
+pub const FLIGHTS_MAX: usize = 64;
+
+/// How long an appraisal waits for endorsements that have to be fetched.
+pub const FETCH_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,0 +1,236 @@
+//! What is known of platforms: bounded, in shards, learnt from accepted evidence only.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use confide_verifier::{Generation, KnownEnclave, KnownPck, Learned, Recall, Secret, Tag};
+use confide_verifier_aws_lc::AwsLc;
+
+use crate::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
+
+/// The memory of one process.
+///
+/// Whoever has no accepted evidence cannot put anything in, and so cannot push anything out. When a
+/// shard is full, the entry that has not been used for longest gives way (second chance).
+pub struct Platforms {
+    secret: Secret,
+    enclaves: Table<KnownEnclave>,
+    pcks: Table<KnownPck>,
+}
+
+impl Platforms {
+    /// Room for `platforms_max`, under a secret drawn now.
+    pub fn new(platforms_max: usize) -> Self {
+        Self {
+            secret: AwsLc::secret(),
+            enclaves: Table::new(platforms_max),
+            pcks: Table::new(platforms_max),
+        }
+    }
+
+    /// Keeps what an accepted appraisal under `generation` has learnt.
+    pub fn keep(&self, learned: Learned, generation: Generation) {
+        if let Some(pck) = learned.pck.filter(|pck| pck.serial_length() <= SERIAL_LENGTH_MAX) {
+            self.pcks.insert(pck.tag(), pck, generation);
+        }
+        if let Some(enclave) =
+            learned.enclave.filter(|it| it.pck().serial_length() <= SERIAL_LENGTH_MAX)
+        {
+            self.enclaves.insert(enclave.tag(), enclave, generation);
+        }
+    }
+
+    /// Drops all that was learnt under a generation that is no more.
+    pub fn forget(&self, generation: Generation) {
+        self.enclaves.forget(generation);
+        self.pcks.forget(generation);
+    }
+
+    /// Entries held: quoting enclaves and PCK certificates.
+    pub fn held(&self) -> (usize, usize) {
+        (self.enclaves.held(), self.pcks.held())
+    }
+}
+
+impl Default for Platforms {
+    fn default() -> Self {
+        Self::new(PLATFORMS_MAX)
+    }
+}
+
+impl Recall for Platforms {
+    fn secret(&self) -> Option<&Secret> {
+        Some(&self.secret)
+    }
+
+    fn enclave(&self, tag: Tag) -> Option<Arc<KnownEnclave>> {
+        self.enclaves.find(tag)
+    }
+
+    fn pck(&self, tag: Tag) -> Option<Arc<KnownPck>> {
+        self.pcks.find(tag)
+    }
+}
+
+/// Locks that a table is divided among, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+struct Table<V> {
+    shards: Vec<RwLock<Shard<V>>>,
+    shard_max: usize,
+}
+
+struct Shard<V> {
+    entries: HashMap<Tag, Entry<V>, BuildHasherDefault<TagHasher>>,
+    /// Oldest first.
+    order: VecDeque<Tag>,
+}
+
+struct Entry<V> {
+    value: Arc<V>,
+    generation: u64,
+    used: AtomicBool,
+}
+
+impl<V> Table<V> {
+    fn new(entries_max: usize) -> Self {
+        let shard = || {
+            let (entries, order) = (HashMap::default(), VecDeque::new());
+            RwLock::new(Shard { entries, order })
+        };
+        let shard_max = entries_max.div_ceil(SHARDS).max(1);
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_max }
+    }
+
+    fn shard(&self, tag: Tag) -> &RwLock<Shard<V>> {
+        // Not the bits that the map takes.
+        &self.shards[(tag.number() >> 120) as usize % SHARDS]
+    }
+
+    fn find(&self, tag: Tag) -> Option<Arc<V>> {
+        let shard = self.shard(tag).read().unwrap_or_else(PoisonError::into_inner);
+        let entry = shard.entries.get(&tag)?;
+        // A store each time would make the line travel between the cores for nothing.
+        if !entry.used.load(Relaxed) {
+            entry.used.store(true, Relaxed);
+        }
+        Some(entry.value.clone())
+    }
+
+    fn insert(&self, tag: Tag, value: Arc<V>, generation: Generation) {
+        let entry = Entry { value, generation: short(generation), used: AtomicBool::new(false) };
+        let mut shard = self.shard(tag).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.entries.insert(tag, entry).is_some() {
+            return;
+        }
+        shard.order.push_back(tag);
+        while shard.entries.len() > self.shard_max {
+            shard.evict();
+        }
+    }
+
+    fn forget(&self, generation: Generation) {
+        let gone = short(generation);
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let Shard { entries, order } = &mut *shard;
+            entries.retain(|_, entry| entry.generation != gone);
+            order.retain(|tag| entries.contains_key(tag));
+        }
+    }
+
+    fn held(&self) -> usize {
+        let held = |shard: &RwLock<Shard<V>>| {
+            shard.read().unwrap_or_else(PoisonError::into_inner).entries.len()
+        };
+        self.shards.iter().map(held).sum()
+    }
+}
+
+impl<V> Shard<V> {
+    /// Drops the oldest entry that was not used since it was last looked at.
+    fn evict(&mut self) {
+        // Twice around: the first time may clear every mark.
+        for _ in 0..=2 * self.order.len() {
+            let Some(tag) = self.order.pop_front() else { return };
+            match self.entries.get(&tag) {
+                Some(entry) if entry.used.swap(false, Relaxed) => self.order.push_back(tag),
+                _ => {
+                    self.entries.remove(&tag);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Enough to tell the generations of one process apart; the tag is what binds.
+fn short(generation: Generation) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = generation.0;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// A tag is a pseudo-random number already.
+#[derive(Default)]
+struct TagHasher(u64);
+
+impl Hasher for TagHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.0 = number as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_shard_lets_go_of_what_was_not_used_and_keeps_what_was() {
+        let table: Table<u8> = Table::new(3 * SHARDS);
+        let tag = |number: u64| Tag::from_number(u128::from(number));
+        let generation = Generation([1; 32]);
+        for number in 0..3 {
+            table.insert(tag(number), Arc::new(0), generation);
+        }
+        assert!(table.find(tag(0)).is_some());
+        table.insert(tag(3), Arc::new(0), generation);
+        assert!(table.find(tag(0)).is_some(), "used");
+        assert!(table.find(tag(1)).is_none(), "the oldest that was not");
+        // All used: one goes all the same.
+        for number in [0, 2, 3] {
+            assert!(table.find(tag(number)).is_some());
+        }
+        table.insert(tag(4), Arc::new(0), generation);
+        assert_eq!(table.held(), 3);
+    }
+
+    #[test]
+    fn a_generation_that_is_no_more_is_forgotten_and_no_other() {
+        let table: Table<u8> = Table::new(100 * SHARDS);
+        for number in 0..100 {
+            let generation = Generation([number as u8 % 2; 32]);
+            table.insert(Tag::from_number(number << 100), Arc::new(0), generation);
+        }
+        table.forget(Generation([1; 32]));
+        assert_eq!(table.held(), 50);
+        assert!(table.find(Tag::from_number(2 << 100)).is_some());
+        let queued: usize = table.shards.iter().map(|it| it.read().unwrap().order.len()).sum();
+        assert_eq!(queued, 50);
+    }
+}

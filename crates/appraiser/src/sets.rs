@@ -1,0 +1,158 @@
+//! Sets of endorsements, each prepared once.
+
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError, Weak,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use confide_evidence::ParseError;
+use confide_verifier::{Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
+use confide_verifier_aws_lc::AwsLc;
+
+use crate::{
+    AppraisalError, FLIGHTS_MAX, SETS_MAX,
+    newest::{self, Newest, Seen},
+};
+
+/// One set: its bytes, and what was made of them.
+pub(crate) struct Set {
+    bytes: Arc<[u8]>,
+    prepared: OnceLock<Ready>,
+    /// One thread prepares, the others wait for it.
+    flight: Mutex<()>,
+    /// The policy as it stands against this set, remade when a newer revocation list was seen.
+    policy: ArcSwapOption<(Seen, Policy)>,
+    /// Unix seconds.
+    used: AtomicU64,
+}
+
+/// A set whose signatures hold.
+pub(crate) struct Ready {
+    pub(crate) prepared: Prepared,
+    /// Whether its root says of itself that it is simulated.
+    pub(crate) is_simulated: bool,
+}
+
+/// What a simulated root has in its subject. It decides on a label only, never on a yes.
+const SIMULATED: &[u8] = b"SIMULATED";
+
+impl Set {
+    pub(crate) fn new(bytes: Arc<[u8]>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            prepared: OnceLock::new(),
+            flight: Mutex::new(()),
+            policy: ArcSwapOption::empty(),
+            used: AtomicU64::new(0),
+        })
+    }
+
+    /// Reads the bytes, to find out early that they cannot be read.
+    pub(crate) fn check(bytes: &[u8]) -> Result<(), ParseError> {
+        Endorsements::parse(bytes).map(|_| ())
+    }
+
+    /// The prepared set. A failure is not kept: what does not hold yet may hold later.
+    pub(crate) fn ready(&self, policy: &Policy, now: UnixTime) -> Result<&Ready, AppraisalError> {
+        self.used.store(now.as_secs(), Relaxed);
+        if let Some(ready) = self.prepared.get() {
+            return Ok(ready);
+        }
+        let _flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = self.prepared.get() {
+            return Ok(ready);
+        }
+        let endorsements = Endorsements::parse(&self.bytes)?;
+        let prepared: Result<Prepared, Rejection> =
+            endorsements.prepare(&policy.roots, now, &AwsLc);
+        let prepared = prepared?;
+        let mut parts = prepared.root_der().windows(SIMULATED.len());
+        let is_simulated = parts.any(|part| part == SIMULATED);
+        Ok(self.prepared.get_or_init(|| Ready { prepared, is_simulated }))
+    }
+
+    /// The policy with its minima raised to the newest lists seen.
+    pub(crate) fn policy(
+        &self,
+        policy: &Policy,
+        ready: &Ready,
+        newest: &Newest,
+    ) -> Arc<(Seen, Policy)> {
+        if let Some(held) = self.policy.load_full().filter(|held| newest.is(&held.0)) {
+            return held;
+        }
+        let seen = newest.now();
+        let made = Arc::new((seen.clone(), newest::raised(policy, &ready.prepared, &seen)));
+        self.policy.store(Some(made.clone()));
+        made
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        std::ptr::eq(&*self.bytes, bytes) || *self.bytes == *bytes
+    }
+
+    fn generation(&self) -> Option<Generation> {
+        self.prepared.get().map(|ready| ready.prepared.generation())
+    }
+}
+
+/// The sets that evidence was accepted with. They are read without a lock.
+#[derive(Default)]
+pub(crate) struct Sets {
+    held: ArcSwap<Vec<Arc<Set>>>,
+    /// Not accepted yet, so that a crowd that comes with the same new set prepares it once.
+    flights: Mutex<Vec<Weak<Set>>>,
+}
+
+impl Sets {
+    /// The set of these bytes, new or held.
+    pub(crate) fn of(&self, bytes: &[u8]) -> Arc<Set> {
+        if let Some(set) = self.held.load().iter().find(|set| set.has(bytes)) {
+            return set.clone();
+        }
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.retain(|flight| flight.strong_count() > 0);
+        let same = flights.iter().filter_map(Weak::upgrade).find(|set| set.has(bytes));
+        if let Some(set) = same {
+            return set;
+        }
+        let set = Set::new(bytes.into());
+        if flights.len() < FLIGHTS_MAX {
+            flights.push(Arc::downgrade(&set));
+        }
+        set
+    }
+
+    /// Whether a set is held.
+    pub(crate) fn has(&self, set: &Arc<Set>) -> bool {
+        self.held.load().iter().any(|held| Arc::ptr_eq(held, set))
+    }
+
+    /// Holds a set that evidence was accepted with. Gives the generations that had to go: those
+    /// whose lists are older than what was seen, and the one not used for longest when full.
+    pub(crate) fn hold(&self, set: &Arc<Set>, seen: &Seen) -> Vec<Generation> {
+        let mut gone = Vec::new();
+        self.held.rcu(|held| {
+            gone.clear();
+            let mut kept: Vec<Arc<Set>> = Vec::with_capacity(held.len() + 1);
+            for each in held.iter().filter(|each| !Arc::ptr_eq(each, set)) {
+                let ready = each.prepared.get();
+                match ready.is_some_and(|ready| newest::is_current(&ready.prepared, seen)) {
+                    true => kept.push(each.clone()),
+                    false => gone.extend(each.generation()),
+                }
+            }
+            if kept.len() >= SETS_MAX {
+                let oldest =
+                    kept.iter().enumerate().min_by_key(|(_, each)| each.used.load(Relaxed));
+                if let Some((at, _)) = oldest {
+                    gone.extend(kept.swap_remove(at).generation());
+                }
+            }
+            kept.push(set.clone());
+            kept
+        });
+        gone
+    }
+}

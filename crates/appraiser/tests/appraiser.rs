@@ -1,0 +1,159 @@
+//! The appraiser of a running program, with simulated evidence.
+
+use std::thread;
+
+use confide_appraiser::{AppraisalError, PolicyAppraiser};
+use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
+use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_verifier::Policy;
+
+/// 2026-06-01.
+const NOW: u64 = 1_780_272_000;
+
+fn now() -> u64 {
+    NOW
+}
+
+#[test]
+fn a_known_platform_is_learnt_once_and_accepted_again() {
+    let attester = FakeAttester::new(options()).unwrap();
+    let appraiser = appraiser(&attester);
+    let shown = Shown::by(&attester);
+    let first = appraiser.appraise(&shown.presented()).unwrap();
+    assert_eq!(appraiser.platforms().held(), (1, 1));
+    let again = appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
+    assert_eq!(appraiser.platforms().held(), (1, 1));
+    assert!(first.is_simulated() && again.is_simulated());
+    assert_eq!(first.guarantee(), "none (simulated)");
+    assert_eq!(first.verdict().to_json()["checks"], again.verdict().to_json()["checks"]);
+}
+
+#[test]
+fn rejected_evidence_is_not_remembered_and_pushes_nothing_out() {
+    let attester = FakeAttester::new(options()).unwrap();
+    let appraiser = appraiser(&attester);
+    appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
+    let shown = Shown::by(&attester);
+    for at in (0..shown.quote.len()).step_by(97) {
+        let mut spoiled = shown.quote.clone();
+        spoiled[at] ^= 1;
+        let refused = appraiser.appraise(&Presented { quote: &spoiled, ..shown.presented() });
+        assert!(refused.is_err() || spoiled[at] == b'\n' ^ 1, "byte {at}");
+    }
+    assert_eq!(appraiser.platforms().held(), (1, 1));
+}
+
+#[test]
+fn a_newer_revocation_list_drops_what_was_learnt_under_the_older() {
+    let old = FakeAttester::with_fault(options(), Fault::RolledBackCrl).unwrap();
+    let new = FakeAttester::new(options()).unwrap();
+    let appraiser = appraiser(&new);
+    appraiser.appraise(&Shown::by(&old).presented()).unwrap();
+    appraiser.appraise(&Shown::by(&new).presented()).unwrap();
+    assert_eq!(appraiser.platforms().held(), (1, 1), "the old verdicts are gone");
+    let error = appraiser.appraise(&Shown::by(&old).presented()).unwrap_err();
+    assert_eq!(error.failed_check(), "root_crl");
+    appraiser.appraise(&Shown::by(&new).presented()).unwrap();
+}
+
+#[test]
+fn endorsements_of_ones_own_are_swapped_while_others_appraise() {
+    let attester = FakeAttester::new(options()).unwrap();
+    let later = FakeAttester::new(Options { issued_at: NOW - 60, ..options() }).unwrap();
+    let policy = Policy::from_toml(&attester.policy_toml()).unwrap();
+    let collateral = attester.collateral_json();
+    let appraiser = PolicyAppraiser::new(policy, Some(collateral.as_bytes()), now).unwrap();
+    let unreadable = appraiser.replace_collateral(b"{}").unwrap_err();
+    assert!(matches!(unreadable, AppraisalError::Collateral(_)));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
+                }
+            });
+        }
+        let collateral = attester.collateral_json() + "\n";
+        for _ in 0..5 {
+            appraiser.replace_collateral(collateral.as_bytes()).unwrap();
+        }
+    });
+    // Certificates issued at another second are other certificates.
+    appraiser.replace_collateral(later.collateral_json().as_bytes()).unwrap();
+    appraiser.appraise(&Shown::by(&later).presented()).unwrap();
+}
+
+#[test]
+fn a_crowd_with_the_same_new_endorsements_learns_one_platform() {
+    let attester = FakeAttester::new(options()).unwrap();
+    let appraiser = appraiser(&attester);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| appraiser.appraise(&Shown::by(&attester).presented()).unwrap());
+        }
+    });
+    assert_eq!(appraiser.platforms().held(), (1, 1));
+}
+
+#[test]
+fn evidence_without_endorsements_or_of_another_kind_is_refused() {
+    let attester = FakeAttester::new(options()).unwrap();
+    let appraiser = appraiser(&attester);
+    let shown = Shown::by(&attester);
+    let bare = Presented { collateral: None, ..shown.presented() };
+    assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
+    for nothing in [&[] as &[u8], b"noise"] {
+        let error = appraiser.appraise(&Presented { quote: nothing, ..shown.presented() });
+        assert_eq!(error.unwrap_err().failed_check(), "quote_format");
+    }
+}
+
+fn options() -> Options {
+    let (seed, issued_at) = ([7; 32], NOW - 3_600);
+    Options { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw }
+}
+
+fn appraiser(attester: &FakeAttester) -> PolicyAppraiser {
+    let policy = Policy::from_toml(&attester.policy_toml()).unwrap();
+    PolicyAppraiser::new(policy, None, now).unwrap()
+}
+
+/// What a peer shows on one connection.
+struct Shown {
+    quote: Vec<u8>,
+    claims: Vec<u8>,
+    collateral: String,
+    report_data: ReportData,
+}
+
+impl Shown {
+    fn by(attester: &FakeAttester) -> Self {
+        let claims = Claims {
+            config_digest: [7; 32],
+            guarantee: "operator is outside the TEE".into(),
+            nonce: None,
+            not_after: NOW + 60,
+            not_before: NOW - 60,
+            pubkey_hash: [1; 32],
+            gpu_evidence_hash: None,
+        };
+        let report_data = ReportData([5; 64]);
+        Self {
+            quote: attester.quote(&report_data),
+            claims: claims.encode(),
+            collateral: attester.collateral_json(),
+            report_data,
+        }
+    }
+
+    fn presented(&self) -> Presented<'_> {
+        Presented {
+            binding: BindingKind::TlsExporter,
+            claims: &self.claims,
+            collateral: Some(self.collateral.as_bytes()),
+            expected_report_data: self.report_data,
+            gpu: None,
+            quote: &self.quote,
+        }
+    }
+}
