@@ -111,6 +111,41 @@ pub enum AttesterError {
         /// What it holds.
         got: u64,
     },
+    /// NVML could not be loaded, or lacks a call.
+    #[error("cannot load {}: {source}", path.display())]
+    Library {
+        /// The library, or the call that it lacks.
+        path: PathBuf,
+        /// What the loader said.
+        source: libloading::Error,
+    },
+    /// A call of NVML failed.
+    #[error("{call}: wanted status 0, got {status}")]
+    Nvml {
+        /// Which call.
+        call: &'static str,
+        /// `nvmlReturn_t`
+        status: i32,
+    },
+    /// The GPU is in no state to attest.
+    #[error(
+        "GPU: wanted confidential computing on and ready, \
+         got on: {confidential_computing}, ready: {ready}"
+    )]
+    GpuMode {
+        /// Whether confidential computing is on.
+        confidential_computing: bool,
+        /// Whether the GPUs accept work.
+        ready: bool,
+    },
+    /// The GPU signed another nonce than it was given.
+    #[error("GPU nonce: wanted {wanted}, got {got}")]
+    GpuNonce {
+        /// What was asked, in hexadecimal.
+        wanted: String,
+        /// What the report holds, in hexadecimal.
+        got: String,
+    },
     /// The device did not answer in time; it may still be busy with the call.
     #[error("device: wanted an answer within {deadline:?}, got none")]
     Deadline {

@@ -2,6 +2,7 @@
 //!
 //! - [`Tsm`]: configfs-tsm, the kernel's interface since 6.7, for TDX guests and SEV-SNP guests.
 //! - [`TdxGuest`]: `/dev/tdx_guest` and the quote generation service, for older TDX guests.
+//! - [`Nvml`]: an NVIDIA GPU, through the management library of its driver.
 //! - [`detect`]: which of them this machine has, and how that is known.
 //!
 //! A device may hang, and the kernel makes one report at a time. All calls of the process
@@ -13,6 +14,7 @@ mod detect;
 mod device_calls;
 mod device_thread;
 mod error;
+mod nvml;
 pub mod qgs;
 mod tdx_guest;
 mod tsm;
@@ -21,5 +23,6 @@ pub use cert_table::CertTable;
 pub use detect::{Detected, Device, detect, detect_with_tsm};
 pub use device_thread::WAITING_MAX;
 pub use error::AttesterError;
+pub use nvml::{NVML_DEADLINE, NVML_LIBRARY, Nvml, NvmlState, WithGpu};
 pub use tdx_guest::{TDX_GUEST, TdxGuest, TdxGuestOptions};
 pub use tsm::{DEADLINE_DEFAULT, Provider, Report, TSM_ROOT, Tsm, TsmOptions};

@@ -1,5 +1,8 @@
 //! `confide verify`: whether evidence is believed, check by check.
 
+mod evidence;
+mod gpu;
+
 use std::{
     fmt::Write as _,
     fs::File,
@@ -40,6 +43,8 @@ pub(crate) struct Args {
 enum What {
     /// Check a quote against endorsements, and against a policy where one is given.
     Quote(QuoteArgs),
+    /// Check evidence of a kind that its bytes tell.
+    Evidence(evidence::EvidenceArgs),
 }
 
 #[derive(clap::Args)]
@@ -74,7 +79,10 @@ struct QuoteArgs {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let What::Quote(args) = args.what;
+    let args = match args.what {
+        What::Quote(args) => args,
+        What::Evidence(args) => return evidence::run(args),
+    };
     let judged = judge(&args);
     let (text, status) = match &judged {
         Ok(Ok(appraised)) if args.json => (line(&appraised.to_json()), ExitCode::SUCCESS),
@@ -84,11 +92,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Err(unreadable) if args.json => (line(&unreadable.to_json()), NOT_JUDGED.into()),
         Err(unreadable) => return Err(unreadable.error()),
     };
+    print(&text).map(|()| status)
+}
+
+fn print(text: &str) -> Result<(), CliError> {
     // A reader that went away did not get the verdict: that is no success.
     io::stdout()
         .write_all(text.as_bytes())
-        .map_err(|error| CliError::new(format!("cannot write the verdict: {error}")))?;
-    Ok(status)
+        .map_err(|error| CliError::new(format!("cannot write the verdict: {error}")))
 }
 
 fn refusal(rejection: &Rejection) -> ExitCode {
@@ -371,7 +382,7 @@ mod tests {
             }
             all.extend(more);
             Test::try_parse_from(all).map(|test| {
-                let What::Quote(args) = test.args.what;
+                let What::Quote(args) = test.args.what else { panic!("another command") };
                 args
             })
         }

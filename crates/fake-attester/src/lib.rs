@@ -20,6 +20,7 @@ mod edition;
 mod endorsements;
 mod error;
 mod forge;
+mod gpu;
 mod keys;
 mod machine;
 mod measurements;
@@ -47,6 +48,7 @@ pub use endorsements::{
 };
 pub use error::FakeError;
 pub use forge::KeyHolder;
+pub use gpu::{FakeGpu, GpuFault, GpuOptions, WithFakeGpu};
 pub use options::{Mode, Options, Tee};
 pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};

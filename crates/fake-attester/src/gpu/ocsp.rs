@@ -1,0 +1,99 @@
+//! The simulated revocation answers: basic OCSP responses (RFC 6960) by a delegated responder.
+
+use confide_evidence::gpu::DeviceCertificate;
+use sha2::{Digest, Sha384};
+
+use super::{
+    GpuFault, GpuOptions,
+    certificates::{Chains, Issued, der},
+    key,
+};
+use crate::time::DAY;
+
+/// 1.3.6.1.5.5.7.48.1.1
+const BASIC: &[u8] = &[6, 9, 0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
+/// 1.2.840.10045.4.3.3
+const ECDSA_SHA384: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
+/// 2.16.840.1.101.3.4.2.2
+const SHA_384: &[u8] = &[6, 9, 0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 2];
+/// How long an answer holds.
+const ANSWER_DAYS: u64 = 7;
+
+/// An answer for every certificate but the attestation key's and the roots'.
+pub(super) fn answers(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
+    let mut answers = Vec::new();
+    let sets = [
+        (&chains.device, 1, &chains.responders[0], GpuFault::DeviceRevoked),
+        (&chains.manifest, 0, &chains.responders[1], GpuFault::ManifestRevoked),
+    ];
+    for (chain, first, responder, revoked_by) in sets {
+        for (at, pair) in chain.windows(2).enumerate().skip(first) {
+            let is_revoked = at == first && options.fault == Some(revoked_by);
+            answers.push(answer(options, &pair[0], &pair[1], responder, is_revoked));
+        }
+    }
+    answers
+}
+
+fn answer(
+    options: &GpuOptions,
+    subject: &Issued,
+    issuer: &Issued,
+    responder: &Issued,
+    is_revoked: bool,
+) -> Vec<u8> {
+    let read = |issued: &'_ Issued| {
+        let read = DeviceCertificate::parse("simulated certificate", &issued.der);
+        let read = read.expect("a certificate made here is readable");
+        (read.serial.to_vec(), read.subject_der())
+    };
+    let ((serial, _), (_, issuer_name)) = (read(subject), read(issuer));
+    let hash = |bytes: &[u8]| der(4, &[&Sha384::digest(bytes)]);
+    let id = der(
+        0x30,
+        &[
+            &der(0x30, &[SHA_384]),
+            &hash(&issuer_name),
+            &hash(&issuer.key.public),
+            &der(2, &[&serial]),
+        ],
+    );
+    let this_update = options.issued_at - DAY / 2;
+    let next_update = match options.fault {
+        Some(GpuFault::OcspEnded) => options.issued_at - DAY / 4,
+        _ => options.issued_at + ANSWER_DAYS * DAY,
+    };
+    let status = match is_revoked {
+        false => der(0x80, &[]),
+        true => der(0xa1, &[&time(this_update)]),
+    };
+    let next_update = der(0xa0, &[&time(next_update)]);
+    let single = der(0x30, &[&id, &status, &time(this_update), &next_update]);
+    let by_key = der(0xa2, &[&der(4, &[&Sha384::digest(responder.key.public)[..20]])]);
+    let data = der(0x30, &[&by_key, &time(this_update), &der(0x30, &[&single])]);
+    let stranger = key(options, "stranger");
+    let signer = match options.fault {
+        Some(GpuFault::OcspSignature) => &stranger,
+        _ => &responder.key,
+    };
+    let signature = der(3, &[&[0], &signer.sign_der(&data)]);
+    let certificates = der(0xa0, &[&der(0x30, &[&responder.der])]);
+    let basic = der(0x30, &[&data, &der(0x30, &[ECDSA_SHA384]), &signature, &certificates]);
+    let bytes = der(0x30, &[BASIC, &der(4, &[&basic])]);
+    der(0x30, &[&[0x0a, 1, 0], &der(0xa0, &[&bytes])])
+}
+
+/// GeneralizedTime.
+fn time(unix_s: u64) -> Vec<u8> {
+    let at = crate::time::date_time(unix_s);
+    let text = format!(
+        "{:04}{:02}{:02}{:02}{:02}{:02}Z",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    );
+    der(0x18, &[text.as_bytes()])
+}
