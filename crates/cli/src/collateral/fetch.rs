@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         let line = json!({
             "platform": platform.to_string(),
             "service": args.service,
-            "signatures_verified": roots.is_some() && !is_snp(&platform),
+            "signatures_verified": roots.is_some(),
             "holds_from": from,
             "holds_until": until,
             "requests": requests,
@@ -102,10 +102,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .hint("the log says why: is the disk full?"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn is_snp(platform: &confide_collateral::Platform) -> bool {
-    matches!(platform, confide_collateral::Platform::Snp(_))
 }
 
 fn refusal(args: &Args, error: CollateralError) -> CliError {

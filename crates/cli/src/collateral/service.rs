@@ -7,7 +7,8 @@ use std::{
 };
 
 use confide_collateral::{Base, Check, Options, Platform, Services, Source, Store, StoreLimits};
-use confide_verifier::{Endorsements, Roots, UnixTime};
+use confide_evidence::ParseError;
+use confide_verifier::{Endorsements, Roots, UnixTime, snp};
 use confide_verifier_aws_lc::AwsLc;
 
 use crate::{error::CliError, process};
@@ -62,18 +63,21 @@ pub(crate) fn open(folder: &Path) -> Result<Store, CliError> {
     Store::open(folder, StoreLimits::default()).map_err(CliError::new)
 }
 
-/// Verifies what `confide verify` would verify without a quote. Of AMD's sets the chain is verified
-/// at appraisal, together with the report.
+/// Verifies what `confide verify` would verify without evidence.
 fn check(roots: Roots) -> Check {
-    Arc::new(move |platform, json, now| match platform {
-        Platform::Dcap { .. } => {
-            let endorsements = Endorsements::parse(json).map_err(|error| error.to_string())?;
-            let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-            match endorsements.prepare(&roots, now, &AwsLc) {
-                Ok(_) => Ok(()),
-                Err(rejection) => Err(rejection.reason().to_string()),
+    Arc::new(move |platform, json, now| {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let unreadable = |error: ParseError| error.to_string();
+        let verified = match platform {
+            Platform::Dcap { .. } => {
+                let endorsements = Endorsements::parse(json).map_err(unreadable)?;
+                endorsements.prepare(&roots, now, &AwsLc).map(drop)
             }
-        }
-        Platform::Snp(_) => Ok(()),
+            Platform::Snp(_) => {
+                let endorsements = snp::Endorsements::parse(json).map_err(unreadable)?;
+                endorsements.prepare(&roots, now, &AwsLc).map(drop)
+            }
+        };
+        verified.map_err(|rejection| rejection.reason().to_string())
     })
 }
