@@ -4,6 +4,7 @@
 
 use der::{
     AnyRef, Decode, Reader, SliceReader, Tag, Tagged,
+    asn1::ObjectIdentifier,
     asn1::{BitStringRef, GeneralizedTime, UtcTime},
 };
 
@@ -258,6 +259,8 @@ pub(crate) fn each_extension<'a>(
         }
         let mut extension = nested(tagged(&mut list, Tag::Sequence, "extension")?, "extension")?;
         let id = tagged(&mut extension, Tag::ObjectIdentifier, "extension identifier")?.value();
+        // A malformed identifier equals none that is known, and other readers refuse it.
+        ObjectIdentifier::from_bytes(id).map_err(|_| "extension identifier")?;
         let mut next = AnyRef::decode(&mut extension).map_err(|_| "extension value")?;
         let mut critical = false;
         if next.tag() == Tag::Boolean {

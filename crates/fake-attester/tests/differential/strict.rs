@@ -81,6 +81,19 @@ const STRICT: &[Strict] = &[
             _ => false,
         },
     },
+    // The verdicts of TCB info are those of one provisioning enclave; it compares the FMSPC only.
+    Strict {
+        name: "TCB info for another PCE-ID",
+        is: |reason| matches!(reason, Reason::Value { field: "PCE-ID", .. }),
+    },
+    // Version 4 frames the QE report as certification data of type 6; it does not look at the type.
+    Strict {
+        name: "certification data of another type than the version has",
+        is: |reason| {
+            let wanted = "certification data type";
+            matches!(reason, Reason::Malformed(ParseError::Unsupported { subject, .. }) if *subject == wanted)
+        },
+    },
     // Intel's library compares all 64 bytes: the hash and zeros.
     Strict {
         name: "report data of the QE with something after the hash",
