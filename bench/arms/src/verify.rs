@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 impl Input {
     fn evidence(&self) -> Evidence<'_> {
-        Evidence { quote: &self.quote, claims: None, report_data: None, gpu: None }
+        Evidence { quote: &self.quote, claims: None, report_data: None, gpu: None, binding: None }
     }
 
     fn appraise_bytes(&self) -> Outcome<Appraised> {

@@ -127,7 +127,8 @@ fn simulated(tee: Tee) -> FakeAttester {
 fn accept(attester: &FakeAttester, quote: &[u8], asked: &ReportData) {
     let policy = Policy::from_toml(&attester.policy_toml()).unwrap();
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
-    let evidence = Evidence { quote, claims: None, report_data: Some(*asked), gpu: None };
+    let evidence =
+        Evidence { quote, claims: None, report_data: Some(*asked), gpu: None, binding: None };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
     appraise(&evidence, &endorsements, &policy, now, &AwsLc).unwrap();
 }

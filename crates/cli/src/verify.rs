@@ -162,6 +162,7 @@ fn judge(args: &QuoteArgs) -> Judged {
         claims: claims.as_deref(),
         report_data: args.report_data,
         gpu: None,
+        binding: None,
     };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
     Ok(appraise(&evidence, &endorsements, &policy, now, &AwsLc))

@@ -162,7 +162,13 @@ fn policy(attester: &FakeAttester) -> Policy {
 fn ask(attester: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, Reason> {
     let wanted = ReportData([7; 64]);
     let quote = attester.quote(&wanted);
-    let evidence = Evidence { quote: &quote, claims: None, report_data: Some(wanted), gpu: None };
+    let evidence = Evidence {
+        quote: &quote,
+        claims: None,
+        report_data: Some(wanted),
+        gpu: None,
+        binding: None,
+    };
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes())?;
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
     appraise(&evidence, &endorsements, policy, now, &confide_verifier_aws_lc::AwsLc)

@@ -3,7 +3,7 @@
 use alloc::{string::String, sync::Arc};
 
 use confide_evidence::{
-    GpuPresented, ReportData,
+    BindingKind, GpuPresented, ReportData,
     claims::Claims,
     qe_identity::QeIdentity,
     quote::{Body, Quote},
@@ -12,7 +12,7 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
+    Appraised, Chip, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
     PlatformClaims, Policy, Reason, Rejection, Root, Scope, attributes,
     checks::{Checks, Step},
     gpu, measurements,
@@ -33,6 +33,8 @@ pub struct Evidence<'a> {
     pub report_data: Option<ReportData>,
     /// Evidence of a GPU that belongs to this CPU, with the nonce that it has to hold.
     pub gpu: Option<GpuPresented<'a>>,
+    /// How the channel that the evidence came over tied it to itself; `None` outside a channel.
+    pub binding: Option<BindingKind>,
 }
 
 /// Decides whether a quote is believed, under one policy and at one time.
@@ -49,7 +51,7 @@ pub fn appraise(
     crypto: &dyn Crypto,
 ) -> Result<Appraised, Rejection> {
     let mut found = Found::new(Checks::new::<Step>());
-    let outcome = read_quote(&mut found, evidence).and_then(|quote| {
+    let outcome = read_quote(&mut found, evidence, policy).and_then(|quote| {
         let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
         let case = Case { evidence, quote, grounds: verified.grounds(), policy, now, crypto };
@@ -149,6 +151,8 @@ impl Case<'_> {
         self.root_crl(&mut found.checks)?;
         let platform = signatures.pck(&mut found.checks, self)?;
         self.is_endorsed(&mut found.checks, &platform)?;
+        let chip = Chip::Intel(platform.pck.ppid);
+        self.policy.admit_chip(&mut found.checks, Step::Chip, &chip)?;
         self.pck_crl(&mut found.checks)?;
         signatures.enclave(&mut found.checks, self, &platform)?;
         signatures.quote(&mut found.checks, self)?;
@@ -157,6 +161,7 @@ impl Case<'_> {
         found.advisories.clone_from(&verdict.advisories);
         self.policy_on_tcb(&mut found.checks, &verdict)?;
         attributes::check(&mut found.checks, &self.quote, self.policy)?;
+        self.policy.admit_binding(&mut found.checks, Step::Binding, self.evidence)?;
         let names_program = self.workload(&mut found.checks)?;
         let claims = self.claims(&mut found.checks)?;
         let Self { evidence, policy, now, crypto, .. } = *self;
@@ -198,9 +203,11 @@ impl Case<'_> {
 pub(crate) fn read_quote<'a>(
     found: &mut Found,
     evidence: &Evidence<'a>,
+    policy: &Policy,
 ) -> Result<Quote<'a>, Reason> {
     found.checks.run(Step::QuoteFormat, || {
         let quote = Quote::parse(evidence.quote)?;
+        policy.formats.admit(quote.tee())?;
         let version = quote.header.version();
         let padding = quote.padding_length;
         let numbers = [version.into(), padding as u64];

@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
 use crate::{
-    CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
+    BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
 };
 
 /// What becomes of a field.
@@ -36,12 +36,16 @@ impl Policy {
         // Without `..`: a new field does not compile until it has its sentence.
         let Policy {
             roots,
+            formats,
             tcb_status,
+            tcb_grace_s,
             advisories,
             tcb_evaluation_data_number_min,
             root_crl,
             pck_crl,
             dangerous_accept_debug,
+            chips,
+            binding,
             report_data,
             config_digest,
             key_validity_s_max,
@@ -54,7 +58,16 @@ impl Policy {
         } = self;
         let mut words = Words::default();
         words.checked("roots", format!("the chain ends in {roots}"));
+        match formats.is_all() {
+            true => words.unchecked("formats", "any kind of evidence".into()),
+            false => words.checked("formats", format!("the evidence is of {formats}")),
+        }
         words.expect("tcb_status", "the TCB status", tcb_status);
+        if *tcb_grace_s > 0 {
+            let grace = span(*tcb_grace_s);
+            let text = format!("an out-of-date TCB level passes until {grace} after its date");
+            words.unchecked("tcb_grace_s", text);
+        }
         words.advisories(advisories);
         words.least(
             "tcb_evaluation_data_number_min",
@@ -68,6 +81,22 @@ impl Policy {
             true => {
                 let text = "debug may be on: the host can read the memory";
                 words.dangerous("dangerous_accept_debug", text.into());
+            }
+        }
+        match chips {
+            Some(wanted) => words.expect("chips", "the machine", wanted),
+            None => words.unchecked("chips", "any machine".into()),
+        }
+        match binding {
+            Some(BindingLevel::Session) => {
+                words.checked("binding", "the evidence is bound to this very TLS session".into());
+            }
+            Some(BindingLevel::Key) => {
+                words.checked("binding", "the evidence is bound to the TLS key or session".into());
+            }
+            None => {
+                let text = "evidence may be bound to the TLS key, to the session, or to no channel";
+                words.unchecked("binding", text.into());
             }
         }
         match report_data {

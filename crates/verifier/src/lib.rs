@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod appraise;
 mod attributes;
 mod binding;
@@ -32,6 +33,7 @@ mod roots;
 pub mod snp;
 mod tcb;
 
+pub use admission::{BindingLevel, Chip, Formats};
 pub use appraise::{Evidence, appraise};
 pub use checks::{Check, Outcome};
 pub use crypto::{Crypto, P256Key, P384Key};

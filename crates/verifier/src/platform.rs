@@ -219,6 +219,20 @@ impl Case<'_> {
         })
     }
 
+    /// Whether a status would be accepted but for its age, and is not too old for the policy.
+    ///
+    /// The date is that of the level that the platform has, as in Intel's quote appraisal library.
+    fn is_in_grace(&self, verdict: &Verdict) -> bool {
+        let fresh = match verdict.status {
+            TcbStatus::OutOfDate => TcbStatus::UpToDate,
+            TcbStatus::OutOfDateConfigurationNeeded => TcbStatus::ConfigurationNeeded,
+            _ => return false,
+        };
+        let (grace, now) = (self.policy.tcb_grace_s, self.now.as_secs());
+        let until = verdict.stale_since.map(|since| since.saturating_add(grace));
+        grace > 0 && self.policy.tcb_status.accepts(&fresh) && until.is_some_and(|end| now <= end)
+    }
+
     pub(crate) fn policy_on_tcb(
         &self,
         checks: &mut Checks,
@@ -230,6 +244,7 @@ impl Case<'_> {
         let accepted = status != TcbStatus::Revoked && tcb_status.accepts(&status);
         checks.run(Step::TcbStatus, || match accepted {
             true => Ok(((), status.as_str().into())),
+            false if self.is_in_grace(verdict) => Ok(((), grace_detail(status))),
             false => Err(Reason::TcbStatus { wanted: tcb_status.to_string(), got: status }),
         })?;
         if !tcb_status.is_evaluated() {
@@ -257,6 +272,14 @@ impl Case<'_> {
             Ok(((), Detail::numbers([got.into()], |[got, ..], f| write!(f, "{got}"))))
         })
     }
+}
+
+/// Which of the two out-of-date statuses it is, in the policy's time of grace.
+fn grace_detail(status: TcbStatus) -> Detail {
+    Detail::text(match status {
+        TcbStatus::OutOfDateConfigurationNeeded => "OutOfDateConfigurationNeeded, in its grace",
+        _ => "OutOfDate, in its grace",
+    })
 }
 
 pub(crate) fn revocation_list(

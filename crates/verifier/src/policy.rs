@@ -10,7 +10,7 @@ use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    Expect, GpuPolicy,
+    BindingLevel, Chip, Expect, Formats, GpuPolicy,
     roots::Roots,
     snp::{SnpPlatform, SnpWorkload},
 };
@@ -35,9 +35,14 @@ pub const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
 pub struct Policy {
     /// Trust anchors.
     pub roots: Roots,
+    /// Kinds of evidence that are looked at; every other kind is refused.
+    pub formats: Formats,
     /// TCB status of platform and quoting enclave together. `Revoked` is refused whatever this
     /// says.
     pub tcb_status: Expect<TcbStatus>,
+    /// For how long after its date, in seconds, a TCB level that is out of date is still taken for
+    /// an accepted one. Advisories count all the same.
+    pub tcb_grace_s: u64,
     /// Advisories that may apply to the platform; each one that does must be accepted.
     pub advisories: Expect<String>,
     /// Least TCB evaluation data number of TCB info and QE identity.
@@ -48,6 +53,11 @@ pub struct Policy {
     pub pck_crl: CrlMinimum,
     /// Accepts TDs and enclaves whose memory the host can read.
     pub dangerous_accept_debug: bool,
+    /// Machines that the evidence may come from; absent: any.
+    pub chips: Option<Expect<Chip>>,
+    /// The least that ties evidence to a connection; absent: either binding, or none outside a
+    /// channel.
+    pub binding: Option<BindingLevel>,
     /// Report data, where it is known in advance.
     pub report_data: Option<Expect<[u8; 64]>>,
     /// Digest of the attested end's configuration, from its claims.
@@ -83,12 +93,16 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             roots: Roots::production(),
+            formats: Formats::default(),
             tcb_status: Expect::Exactly(TcbStatus::UpToDate),
+            tcb_grace_s: 0,
             advisories: Expect::AnyOf(vec![]),
             tcb_evaluation_data_number_min: 0,
             root_crl: CrlMinimum::default(),
             pck_crl: CrlMinimum::default(),
             dangerous_accept_debug: false,
+            chips: None,
+            binding: None,
             report_data: None,
             config_digest: None,
             key_validity_s_max: KEY_VALIDITY_DEFAULT_S,

@@ -155,7 +155,7 @@ impl Prepared {
         learning: &mut Learning<'_>,
         (evidence, policy, now, crypto): (&Evidence<'_>, &Policy, UnixTime, &dyn Crypto),
     ) -> Result<crate::appraise::Judged, Reason> {
-        let quote: Quote<'_> = match read_quote(found, evidence) {
+        let quote: Quote<'_> = match read_quote(found, evidence, policy) {
             Ok(quote) => quote,
             Err(reason) => return Err(found.checks.fail(Step::QuoteFormat, reason)),
         };

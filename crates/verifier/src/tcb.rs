@@ -19,12 +19,16 @@ use crate::Reason;
 pub(crate) struct Verdict {
     pub(crate) status: TcbStatus,
     pub(crate) advisories: Arc<[String]>,
+    /// The oldest date (Unix seconds) of a level that is out of date, where one is.
+    pub(crate) stale_since: Option<u64>,
 }
 
 impl Verdict {
     /// The verdict on the platform's own level.
     pub(crate) fn of_platform(level: &TcbLevel) -> Self {
-        Self { status: level.tcb_status, advisories: level.advisory_ids.as_slice().into() }
+        let advisories = level.advisory_ids.as_slice().into();
+        let stale_since = is_stale(level.tcb_status).then_some(level.tcb_date);
+        Self { status: level.tcb_status, advisories, stale_since }
     }
 
     /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
@@ -40,6 +44,9 @@ impl Verdict {
             }
             (_, platform) => platform,
         };
+        if part.tcb_status != UpToDate {
+            self.stale_since = older(self.stale_since, Some(part.tcb_date));
+        }
         self.warn_of(&part.advisory_ids);
         self
     }
@@ -49,7 +56,7 @@ impl Verdict {
     /// launch under a module that is no longer out of date can be mended by launching anew.
     pub(crate) fn running_now(mut self, current: &Verdict) -> Self {
         use TcbStatus::*;
-        let stale = |status| matches!(status, OutOfDate | OutOfDateConfigurationNeeded);
+        let stale = is_stale;
         let unconfigured = |status| {
             let needed = [
                 ConfigurationNeeded,
@@ -73,6 +80,7 @@ impl Verdict {
                 if rank(now) > rank(launch) { now } else { launch }
             }
         };
+        self.stale_since = older(self.stale_since, current.stale_since);
         self.warn_of(&current.advisories);
         self
     }
@@ -84,6 +92,14 @@ impl Verdict {
             self.advisories = self.advisories.iter().chain(more).cloned().collect();
         }
     }
+}
+
+fn is_stale(status: TcbStatus) -> bool {
+    matches!(status, TcbStatus::OutOfDate | TcbStatus::OutOfDateConfigurationNeeded)
+}
+
+fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 /// The first level, from the highest down, whose versions the platform reaches; `tdx` are those of

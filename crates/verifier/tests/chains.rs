@@ -369,7 +369,7 @@ fn judge(recipe: &Recipe) -> Result<Appraised, Rejection> {
 }
 
 fn evidence(made: &Made) -> Evidence<'_> {
-    Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None }
+    Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None }
 }
 
 fn policy(made: &Made) -> Policy {

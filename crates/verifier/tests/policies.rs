@@ -112,7 +112,8 @@ fn a_program_whose_memory_the_host_can_change_is_not_the_one_that_was_measured()
     policy.dangerous_accept_debug = true;
     policy.roots = Roots::custom(&made.root_der);
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let evidence = Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None };
+    let evidence =
+        Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
     let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
     assert!(yes.is_debug());
     assert_eq!(yes.scope(), Scope::Platform);
@@ -169,7 +170,13 @@ fn the_lower_evaluation_number_of_both_documents_counts() {
     ] {
         let made = recipe.make();
         let endorsements = Endorsements::parse(&made.collateral).unwrap();
-        let evidence = Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None };
+        let evidence = Evidence {
+            quote: &made.quote,
+            claims: None,
+            report_data: None,
+            gpu: None,
+            binding: None,
+        };
         let mut policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
         policy.tcb_evaluation_data_number_min = 18;
         let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
@@ -215,8 +222,13 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
     let policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let ask = |report_data, policy: &Policy| {
-        let evidence =
-            Evidence { quote: &made.quote, claims: Some(&bytes), report_data, gpu: None };
+        let evidence = Evidence {
+            quote: &made.quote,
+            claims: Some(&bytes),
+            report_data,
+            gpu: None,
+            binding: None,
+        };
         appraise(&evidence, &endorsements, policy, at(NOW), &AwsLc)
     };
     let unbound = ask(None, &policy).unwrap_err();
@@ -232,8 +244,13 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
     let long_lived = ask(zero, &Policy { key_validity_s_max: 119, ..policy.clone() }).unwrap_err();
     assert!(matches!(long_lived.reason(), Reason::TooOld { got: 120, .. }));
     for now in [NOW - 61, NOW + 61] {
-        let evidence =
-            Evidence { quote: &made.quote, claims: Some(&bytes), report_data: zero, gpu: None };
+        let evidence = Evidence {
+            quote: &made.quote,
+            claims: Some(&bytes),
+            report_data: zero,
+            gpu: None,
+            binding: None,
+        };
         let no = appraise(&evidence, &endorsements, &policy, at(now), &AwsLc).unwrap_err();
         assert!(matches!(no.reason(), Reason::OutsideWindow { subject: "bound key", .. }), "{no}");
     }
@@ -260,7 +277,8 @@ fn a_rejection_lists_the_failed_check_and_what_was_not_reached() {
     let made = Recipe { td_attributes: 0, ..Recipe::default() }.make();
     let policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let evidence = Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None };
+    let evidence =
+        Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
     let no = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
     let failed: Vec<_> =
         no.checks().iter().filter(|check| check.outcome == Outcome::Failed).collect();
@@ -285,7 +303,8 @@ fn judge(policy: &Policy) -> Result<Appraised, Reason> {
     let made = Recipe::default().make();
     let policy = Policy { roots: Roots::custom(&made.root_der), ..policy.clone() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let evidence = Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None };
+    let evidence =
+        Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
     appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc)
         .map_err(|rejection| rejection.reason().clone())
 }

@@ -173,7 +173,7 @@ fn learn(prepared: &Prepared, made: &Made) -> Learned {
 }
 
 fn evidence(made: &Made) -> Evidence<'_> {
-    Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None }
+    Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None }
 }
 
 fn policy(made: &Made) -> Policy {

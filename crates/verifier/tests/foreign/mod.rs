@@ -27,7 +27,8 @@ pub(crate) fn all_cases() -> Option<Vec<Case>> {
 pub(crate) fn appraise(case: &Case, policy: &Policy) -> Result<Appraised, Rejection> {
     let endorsements = Endorsements::parse(&case.collateral)
         .map_err(|error| Rejection::unchecked(Reason::Malformed(error)))?;
-    let evidence = Evidence { quote: &case.quote, claims: None, report_data: None, gpu: None };
+    let evidence =
+        Evidence { quote: &case.quote, claims: None, report_data: None, gpu: None, binding: None };
     crate::ways::appraise(&evidence, &endorsements, policy, at(case.now), &AwsLc)
 }
 

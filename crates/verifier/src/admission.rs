@@ -1,0 +1,186 @@
+//! Who may come at all: kinds of evidence, machines, and ways of binding.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use confide_evidence::{BindingKind, quote::Tee};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::{
+    Detail, Evidence, Expect, Policy, Reason, ReferenceValue,
+    checks::{Checks, Steps},
+};
+
+/// Kinds of evidence, by the TEE that makes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formats(Vec<Tee>);
+
+impl Formats {
+    const ALL: [Tee; 3] = [Tee::Sgx, Tee::Snp, Tee::Tdx];
+
+    /// That evidence of this TEE is looked at.
+    pub(crate) fn admit(&self, tee: Tee) -> Result<(), Reason> {
+        if self.0.contains(&tee) {
+            return Ok(());
+        }
+        let got = tee.as_str().to_string();
+        Err(Reason::Value { field: "kind of evidence", wanted: self.to_string(), got })
+    }
+
+    /// Whether no kind is left out.
+    pub fn is_all(&self) -> bool {
+        Self::ALL.iter().all(|tee| self.0.contains(tee))
+    }
+}
+
+impl Default for Formats {
+    fn default() -> Self {
+        Self(Self::ALL.to_vec())
+    }
+}
+
+impl core::fmt::Display for Formats {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|tee| tee.as_str()).collect();
+        f.write_str(&names.join(" or "))
+    }
+}
+
+impl<'de> Deserialize<'de> for Formats {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        let mut formats = Vec::new();
+        for name in &names {
+            let known = Self::ALL.into_iter().find(|tee| tee.as_str() == name);
+            let Some(tee) = known.filter(|tee| !formats.contains(tee)) else {
+                return Err(de::Error::custom(format!(
+                    "formats: wanted `sgx`, `snp` and `tdx`, each once at most, got `{name}`"
+                )));
+            };
+            formats.push(tee);
+        }
+        match formats.is_empty() {
+            true => Err(de::Error::custom("formats: wanted one at least")),
+            false => Ok(Self(formats)),
+        }
+    }
+}
+
+/// A machine: the PPID of an Intel platform (16 bytes), or the chip id of an AMD one (64 bytes).
+#[derive(Clone, PartialEq, Eq)]
+pub enum Chip {
+    /// Platform provisioning identifier, from the PCK certificate.
+    Intel([u8; 16]),
+    /// `CHIP_ID` of an SNP report; all zero where the host masks it, which no policy can name.
+    Amd([u8; 64]),
+}
+
+impl core::fmt::Debug for Chip {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Chip({})", self.to_text())
+    }
+}
+
+impl ReferenceValue for Chip {
+    fn wanted() -> String {
+        "a PPID (16 bytes) or an AMD chip id (64 bytes, not zero) in hexadecimal".to_string()
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let (mut intel, mut amd) = ([0; 16], [0; 64]);
+        if hex::decode_to_slice(text, &mut intel).is_ok() {
+            return Some(Self::Intel(intel));
+        }
+        hex::decode_to_slice(text, &mut amd).ok()?;
+        (amd != [0; 64]).then_some(Self::Amd(amd))
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Intel(ppid) => hex::encode(ppid),
+            Self::Amd(id) => hex::encode(id),
+        }
+    }
+}
+
+/// What ties evidence to a connection, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BindingLevel {
+    /// The TLS key, or more.
+    Key,
+    /// This very session.
+    Session,
+}
+
+impl BindingLevel {
+    /// `key` or `session`, as policies spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BindingLevel::Key => "key",
+            BindingLevel::Session => "session",
+        }
+    }
+
+    fn is_met(self, binding: Option<BindingKind>) -> bool {
+        match (self, binding) {
+            (_, None) | (Self::Session, Some(BindingKind::TlsSpki)) => false,
+            (_, Some(BindingKind::TlsExporter)) | (Self::Key, Some(BindingKind::TlsSpki)) => true,
+        }
+    }
+}
+
+impl Policy {
+    /// That the machine is one of those that the policy names.
+    pub(crate) fn admit_chip(
+        &self,
+        checks: &mut Checks,
+        step: impl Steps,
+        chip: &Chip,
+    ) -> Result<(), Reason> {
+        match &self.chips {
+            None => checks.skip(step, "the policy names none"),
+            Some(Expect::DangerousAny) => checks.skip(step, "the policy says dangerous-any"),
+            Some(wanted) => checks.run(step, || match wanted.accepts(chip) {
+                true => Ok(((), Detail::text("one that the policy names"))),
+                false => Err(Reason::Value {
+                    field: "chip",
+                    wanted: wanted.to_string(),
+                    got: chip.to_text(),
+                }),
+            })?,
+        }
+        Ok(())
+    }
+
+    /// That the evidence is tied to its connection as closely as the policy demands.
+    pub(crate) fn admit_binding(
+        &self,
+        checks: &mut Checks,
+        step: impl Steps,
+        evidence: &Evidence<'_>,
+    ) -> Result<(), Reason> {
+        let got = evidence.binding;
+        let said = match got {
+            None => "none: it did not come over a channel",
+            Some(BindingKind::TlsSpki) => "to the TLS key",
+            Some(BindingKind::TlsExporter) => "to the TLS session",
+        };
+        match self.binding {
+            None if got.is_none() => checks.skip(step, said),
+            None => checks.run(step, || Ok(((), Detail::text(said))))?,
+            Some(level) => checks.run(step, || match level.is_met(got) {
+                true => Ok(((), Detail::text(said))),
+                false => Err(Reason::Value {
+                    field: "binding",
+                    wanted: level.as_str().to_string(),
+                    got: said.to_string(),
+                }),
+            })?,
+        }
+        Ok(())
+    }
+}
