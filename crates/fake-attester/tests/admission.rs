@@ -25,20 +25,19 @@ fn a_kind_of_evidence_that_the_policy_leaves_out_is_refused() {
 }
 
 #[test]
-fn only_the_machines_that_the_policy_names_are_accepted() {
+fn only_the_platforms_that_the_policy_names_are_accepted() {
     let attester = honest();
     let ppid = hex::encode(ppid(&attester));
-    let policy = at_top(&attester.policy_toml(), &format!("chips = [\"{ppid}\"]"));
+    let policy = at_top(&attester.policy_toml(), &format!("ppids = [\"{ppid}\"]"));
     let yes = ask(&attester, &policy, None).unwrap();
     assert!(outcome(&yes, "chip") == Outcome::Passed);
-    let other = at_top(&attester.policy_toml(), &format!("chips = \"{}\"", "ab".repeat(16)));
+    let other = at_top(&attester.policy_toml(), &format!("ppids = \"{}\"", "ab".repeat(16)));
     let reason = ask(&attester, &other, None).unwrap_err();
-    assert!(matches!(reason, Reason::Value { field: "chip", .. }), "{reason}");
+    assert!(matches!(reason, Reason::Value { field: "PPID", .. }), "{reason}");
     let unnamed = Policy::from_toml(&attester.policy_toml()).unwrap();
     assert!(outcome(&ask(&attester, &unnamed, None).unwrap(), "chip") == Outcome::NotEvaluated);
-    // A masked AMD chip is no machine.
-    for bad in ["00".repeat(64), "00".repeat(15), "zz".repeat(16)] {
-        assert!(Policy::from_toml(&format!("chips = \"{bad}\"")).is_err(), "{bad}");
+    for bad in ["00".repeat(17), "00".repeat(15), "zz".repeat(16)] {
+        assert!(Policy::from_toml(&format!("ppids = \"{bad}\"")).is_err(), "{bad}");
     }
 }
 

@@ -10,7 +10,7 @@ use confide_evidence::{BindingKind, quote::Tee};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    Detail, Evidence, Expect, Policy, Reason, ReferenceValue,
+    Detail, Evidence, Expect, Policy, Reason,
     checks::{Checks, Steps},
 };
 
@@ -69,43 +69,6 @@ impl<'de> Deserialize<'de> for Formats {
     }
 }
 
-/// A machine: the PPID of an Intel platform (16 bytes), or the chip id of an AMD one (64 bytes).
-#[derive(Clone, PartialEq, Eq)]
-pub enum Chip {
-    /// Platform provisioning identifier, from the PCK certificate.
-    Intel([u8; 16]),
-    /// `CHIP_ID` of an SNP report; all zero where the host masks it, which no policy can name.
-    Amd([u8; 64]),
-}
-
-impl core::fmt::Debug for Chip {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Chip({})", self.to_text())
-    }
-}
-
-impl ReferenceValue for Chip {
-    fn wanted() -> String {
-        "a PPID (16 bytes) or an AMD chip id (64 bytes, not zero) in hexadecimal".to_string()
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        let (mut intel, mut amd) = ([0; 16], [0; 64]);
-        if hex::decode_to_slice(text, &mut intel).is_ok() {
-            return Some(Self::Intel(intel));
-        }
-        hex::decode_to_slice(text, &mut amd).ok()?;
-        (amd != [0; 64]).then_some(Self::Amd(amd))
-    }
-
-    fn to_text(&self) -> String {
-        match self {
-            Self::Intel(ppid) => hex::encode(ppid),
-            Self::Amd(id) => hex::encode(id),
-        }
-    }
-}
-
 /// What ties evidence to a connection, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,22 +97,22 @@ impl BindingLevel {
 }
 
 impl Policy {
-    /// That the machine is one of those that the policy names.
+    /// That the platform is one of those that the policy names.
     pub(crate) fn admit_chip(
         &self,
         checks: &mut Checks,
         step: impl Steps,
-        chip: &Chip,
+        ppid: &[u8; 16],
     ) -> Result<(), Reason> {
-        match &self.chips {
+        match &self.ppids {
             None => checks.skip(step, "the policy names none"),
             Some(Expect::DangerousAny) => checks.skip(step, "the policy says dangerous-any"),
-            Some(wanted) => checks.run(step, || match wanted.accepts(chip) {
+            Some(wanted) => checks.run(step, || match wanted.accepts(ppid) {
                 true => Ok(((), Detail::text("one that the policy names"))),
                 false => Err(Reason::Value {
-                    field: "chip",
+                    field: "PPID",
                     wanted: wanted.to_string(),
-                    got: chip.to_text(),
+                    got: hex::encode(ppid),
                 }),
             })?,
         }

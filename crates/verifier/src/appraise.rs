@@ -12,7 +12,7 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, Chip, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
+    Appraised, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
     PlatformClaims, Policy, Reason, Rejection, Root, Scope, attributes,
     checks::{Checks, Step},
     gpu, measurements,
@@ -151,8 +151,7 @@ impl Case<'_> {
         self.root_crl(&mut found.checks)?;
         let platform = signatures.pck(&mut found.checks, self)?;
         self.is_endorsed(&mut found.checks, &platform)?;
-        let chip = Chip::Intel(platform.pck.ppid);
-        self.policy.admit_chip(&mut found.checks, Step::Chip, &chip)?;
+        self.policy.admit_chip(&mut found.checks, Step::Chip, &platform.pck.ppid)?;
         self.pck_crl(&mut found.checks)?;
         signatures.enclave(&mut found.checks, self, &platform)?;
         signatures.quote(&mut found.checks, self)?;

@@ -3,7 +3,8 @@
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
 use crate::{
-    BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload, Workload,
+    BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload,
+    Workload,
 };
 
 /// What becomes of a field.
@@ -44,7 +45,7 @@ impl Policy {
             root_crl,
             pck_crl,
             dangerous_accept_debug,
-            chips,
+            ppids,
             binding,
             report_data,
             config_digest,
@@ -83,9 +84,9 @@ impl Policy {
                 words.dangerous("dangerous_accept_debug", text.into());
             }
         }
-        match chips {
-            Some(wanted) => words.expect("chips", "the machine", wanted),
-            None => words.unchecked("chips", "any machine".into()),
+        match ppids {
+            Some(wanted) => words.expect("ppids", "the Intel platform's PPID", wanted),
+            None => words.unchecked("ppids", "any Intel platform".into()),
         }
         match binding {
             Some(BindingLevel::Session) => {

@@ -10,7 +10,7 @@ use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    BindingLevel, Chip, Expect, Formats, GpuPolicy,
+    BindingLevel, Expect, Formats, GpuPolicy,
     roots::Roots,
     snp::{SnpPlatform, SnpWorkload},
 };
@@ -53,8 +53,9 @@ pub struct Policy {
     pub pck_crl: CrlMinimum,
     /// Accepts TDs and enclaves whose memory the host can read.
     pub dangerous_accept_debug: bool,
-    /// Machines that the evidence may come from; absent: any.
-    pub chips: Option<Expect<Chip>>,
+    /// Intel platforms that the evidence may come from, by their provisioning identifier; absent:
+    /// any.
+    pub ppids: Option<Expect<[u8; 16]>>,
     /// The least that ties evidence to a connection; absent: either binding, or none outside a
     /// channel.
     pub binding: Option<BindingLevel>,
@@ -101,7 +102,7 @@ impl Default for Policy {
             root_crl: CrlMinimum::default(),
             pck_crl: CrlMinimum::default(),
             dangerous_accept_debug: false,
-            chips: None,
+            ppids: None,
             binding: None,
             report_data: None,
             config_digest: None,

@@ -8,7 +8,15 @@ use std::{
     process::ExitCode,
 };
 
-use confide_evidence::quote::{Body, EnclaveReport, QUOTE_LENGTH_MAX, Quote, TdReport};
+use confide_evidence::{
+    Kind,
+    certificate::Certificate,
+    detect,
+    pck::PckExtension,
+    pem,
+    quote::{Body, EnclaveReport, QUOTE_LENGTH_MAX, Quote, TdReport},
+    snp::{Product, Report, Tcb},
+};
 use confide_verifier::Policy;
 
 use crate::{
@@ -60,8 +68,14 @@ fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn policy_from(evidence: &[u8]) -> Result<String, String> {
-    let quote = Quote::parse(evidence).map_err(|error| error.to_string())?;
     let mut text = String::from(HEAD);
+    if detect(evidence) == Some(Kind::SnpReport) {
+        let report = Report::parse(evidence).map_err(|error| error.to_string())?;
+        guest(&mut text, &report);
+        return Ok(text);
+    }
+    let quote = Quote::parse(evidence).map_err(|error| error.to_string())?;
+    intel_platform(&mut text, &quote);
     match quote.body {
         Body::Tdx(report) => trust_domain(&mut text, report),
         Body::Sgx(report) => enclave(&mut text, report),
@@ -72,20 +86,92 @@ fn policy_from(evidence: &[u8]) -> Result<String, String> {
 const HEAD: &str = "\
 # What evidence has to be. docs/policy.md documents every key; `confide policy explain` says it in words.
 
-# The vendors' production roots. A simulated attester has a root of its own, as \"sha256:…\".
-roots = [\"intel-production\"]
-
-# Intel's verdict on the platform, and the advisories that may apply to it.
-tcb_status = \"UpToDate\"
-advisories = []
-
 # A key that is bound in evidence lives a day at most.
 key_validity_s_max = 86400
 
 # The attested end's configuration: `confide gateway --print-config-digest` prints it. Without it a yes
 # speaks of the platform only.
 # config_digest = \"…\"
+
+# To demand that evidence is bound to the very TLS session, and not to its key:
+# binding = \"session\"
 ";
+
+const INTEL: &str = "
+# Intel's production root. A simulated attester has a root of its own, as \"sha256:…\".
+roots = [\"intel-production\"]
+
+# Intel's verdict on the platform, and the advisories that may apply to it.
+tcb_status = \"UpToDate\"
+advisories = []
+";
+
+const AMD: &str = "
+# AMD's production roots. A simulated attester has a root of its own, as \"sha256:…\".
+roots = [\"amd-production\"]
+formats = [\"snp\"]
+";
+
+fn intel_platform(text: &mut String, quote: &Quote<'_>) {
+    *text += INTEL;
+    let _ = writeln!(text, "formats = [\"{}\"]", quote.tee().as_str());
+    if let Some(ppid) = ppid(quote) {
+        *text += "
+# The one machine that this evidence is of. Remove the line to accept any.
+";
+        value_line(text, "ppids", &ppid);
+    }
+}
+
+/// Who the platform is, where its certificate says so.
+fn ppid(quote: &Quote<'_>) -> Option<[u8; 16]> {
+    let chain = pem::decode_chain("PCK chain", quote.pck_chain).ok()?;
+    let leaf = Certificate::parse("PCK certificate", chain.first()?).ok()?;
+    PckExtension::parse(leaf.sgx_extension?).ok().map(|extension| extension.ppid)
+}
+
+fn guest(text: &mut String, report: &Report<'_>) {
+    *text += AMD;
+    *text += "
+# The platform. AMD publishes no verdict on security versions: these are the least.
+[snp]
+";
+    let product = report.cpuid().and_then(|cpuid| Product::from_cpuid(cpuid.family, cpuid.model));
+    let product = product.unwrap_or(Product::Milan);
+    let versions = [report.reported_tcb(), report.committed_tcb(), report.launch_tcb()];
+    let [reported, committed, launch] = versions.map(|bytes| product.tcb(bytes));
+    let least = |part: fn(&Tcb) -> u8| part(&reported).min(part(&committed)).min(part(&launch));
+    let fmc = reported.fmc.map(|_| least(|tcb| tcb.fmc.unwrap_or(0)));
+    let fmc = fmc.map_or(String::new(), |fmc| format!("fmc = {fmc}, "));
+    let _ = writeln!(
+        text,
+        "tcb_min = {{ {fmc}bootloader = {}, tee = {}, snp = {}, microcode = {} }}",
+        least(|tcb| tcb.bootloader),
+        least(|tcb| tcb.tee),
+        least(|tcb| tcb.snp),
+        least(|tcb| tcb.microcode)
+    );
+    if *report.chip_id() != [0; 64] {
+        *text += "# The one machine that this evidence is of. Remove the line to accept any.
+";
+        value_line(text, "chip_ids", report.chip_id());
+    }
+    *text += "
+# The guest.
+[workload.snp]
+";
+    value_line(text, "measurement", report.measurement());
+    value_line(text, "host_data", report.host_data());
+    value_line(text, "family_id", report.family_id());
+    value_line(text, "image_id", report.image_id());
+    value_line(text, "id_key_digest", report.id_key_digest());
+    value_line(text, "author_key_digest", report.author_key_digest());
+    let _ = writeln!(text, "guest_svn_min = {}", report.guest_svn());
+    let _ = writeln!(text, "vmpl_max = {}", report.vmpl().min(3));
+    let _ = writeln!(text, "# Remove what this guest needs not be allowed.");
+    let _ = writeln!(text, "smt = {}", report.policy().allows_smt());
+    let _ = writeln!(text, "migrate_ma = {}", report.policy().allows_migration_agent());
+}
 
 fn trust_domain(text: &mut String, report: TdReport<'_>) {
     *text += "\n# The trust domain: what it started from, and what it has loaded since.\n[workload.tdx]\n";
@@ -119,4 +205,32 @@ fn enclave(text: &mut String, report: EnclaveReport<'_>) {
 
 fn value_line(text: &mut String, name: &str, value: &[u8]) {
     let _ = writeln!(text, "{name} = \"{}\"", hex::encode(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_evidence::ReportData;
+    use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+
+    use super::*;
+
+    /// 2026-06-01.
+    const NOW: u64 = 1_780_272_000;
+
+    #[test]
+    fn what_is_written_for_each_kind_of_evidence_is_a_policy_without_weakenings() {
+        for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx, Tee::Snp] {
+            let seed = [3; 32];
+            let options = Options { seed, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+            let attester = FakeAttester::new(options).unwrap();
+            let text = policy_from(&attester.quote(&ReportData::ZERO)).unwrap();
+            let policy = Policy::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let mut sentences = policy.explain().into_iter();
+            let dangerous =
+                sentences.find(|said| said.stance == confide_verifier::Stance::Dangerous);
+            assert_eq!(dangerous, None, "{text}");
+            assert!(policy.workload.is_some());
+        }
+        assert!(policy_from(b"no evidence").is_err());
+    }
 }

@@ -53,6 +53,7 @@ impl Case<'_> {
         self.debug(checks)?;
         self.guest_policy(checks)?;
         self.vmpl(checks)?;
+        self.policy.admit_binding(checks, SnpStep::Binding, self.evidence)?;
         let Self { evidence, policy, now, crypto, .. } = *self;
         let report_data = self.report.report_data();
         let binding = Binding { evidence, report_data, policy, now, crypto };

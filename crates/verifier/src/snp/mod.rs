@@ -10,7 +10,9 @@ mod policy;
 
 use alloc::{format, sync::Arc, vec::Vec};
 
-use confide_evidence::{ParseError, pem, snp::Report, snp_endorsements::SnpEndorsements};
+use confide_evidence::{
+    ParseError, pem, quote::Tee, snp::Report, snp_endorsements::SnpEndorsements,
+};
 use rustls_pki_types::UnixTime;
 
 pub use self::policy::{PlatformBits, SnpPlatform, SnpWorkload, TcbMinimum};
@@ -39,6 +41,7 @@ steps! {
     Debug = "debug",
     GuestPolicy = "guest_policy",
     Vmpl = "vmpl",
+    Binding = "binding",
     ReportData = "report_data",
     Measurements = "measurements",
     Claims = "claims",
@@ -105,7 +108,7 @@ pub fn appraise(
 ) -> Result<Appraised, Rejection> {
     let mut checks = Checks::new::<SnpStep>();
     let mut root = None;
-    let outcome = read(&mut checks, evidence).and_then(|report| {
+    let outcome = read(&mut checks, evidence, policy).and_then(|report| {
         let demanded = (&policy.roots, !policy.dangerous_skip_revocation);
         let key = chain::verify(endorsements, &mut checks, &mut root, demanded, now, crypto)?;
         Case { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
@@ -139,7 +142,7 @@ impl Prepared {
     ) -> Result<Appraised, Rejection> {
         let mut checks = self.checks.clone();
         let mut root = None;
-        let outcome = read(&mut checks, evidence)
+        let outcome = read(&mut checks, evidence, policy)
             .map_err(|reason| checks.fail(SnpStep::ReportFormat, reason))
             .and_then(|report| {
                 self.still_holds(&mut checks, &mut root, policy, now)?;
@@ -188,9 +191,14 @@ impl Prepared {
     }
 }
 
-fn read<'a>(checks: &mut Checks, evidence: &Evidence<'a>) -> Result<Report<'a>, Reason> {
+fn read<'a>(
+    checks: &mut Checks,
+    evidence: &Evidence<'a>,
+    policy: &Policy,
+) -> Result<Report<'a>, Reason> {
     checks.run(SnpStep::ReportFormat, || {
         let report = Report::parse(evidence.quote)?;
+        policy.formats.admit(Tee::Snp)?;
         let version = u64::from(report.version());
         let detail = crate::Detail::numbers([version], |[version, ..], f| {
             write!(f, "snp, version {version}")
