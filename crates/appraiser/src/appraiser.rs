@@ -98,6 +98,7 @@ impl PolicyAppraiser {
             claims: Some(presented.claims),
             report_data: Some(presented.expected_report_data),
             gpu: presented.gpu,
+            binding: Some(presented.binding),
         };
         let policy = set.policy(&self.policy, ready, &self.newest);
         let (verdict, learned) =
