@@ -13,6 +13,7 @@ use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots, Scope};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    collateral::service::ServiceArgs,
     error::{CliError, read_file},
     process,
 };
@@ -35,8 +36,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
     /// Use this collateral instead of what the server staples
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
+    #[command(flatten)]
+    service: ServiceArgs,
     /// Reach it through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
@@ -118,22 +121,32 @@ async fn serve(
 fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-    let collateral = match &args.collateral {
-        None => None,
-        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
+    let policy = policy(args)?;
+    let appraiser = match args.service.start(&policy.roots)? {
+        Some(source) => PolicyAppraiser::with_source(policy, source, process::unix_now),
+        None => stapled_or_own(args, policy)?,
     };
-    let appraiser = PolicyAppraiser::new(policy(args)?, collateral.as_deref(), process::unix_now)
-        .map_err(|error| match &args.collateral {
-        Some(path) => CliError::new(format!("{}: {error}", path.display()))
-            .hint("wanted collateral as JSON, such as the attester's collateral.json"),
-        None => CliError::new(error),
-    })?;
     let binding = match args.binding {
         BindingName::Key => Binding::Key,
         BindingName::Session => Binding::Session,
     };
     Connector::attested(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
         .map_err(|error| CliError::new(with_causes(&error)))
+}
+
+/// Endorsements from a file, or those that the server staples.
+fn stapled_or_own(args: &Args, policy: Policy) -> Result<PolicyAppraiser, CliError> {
+    let collateral = match &args.collateral {
+        None => None,
+        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
+    };
+    PolicyAppraiser::new(policy, collateral.as_deref(), process::unix_now).map_err(|error| {
+        match &args.collateral {
+            Some(path) => CliError::new(format!("{}: {error}", path.display()))
+                .hint("wanted collateral as JSON, such as the attester's collateral.json"),
+            None => CliError::new(error),
+        }
+    })
 }
 
 fn policy(args: &Args) -> Result<Policy, CliError> {
