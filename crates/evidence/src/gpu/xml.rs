@@ -18,6 +18,9 @@ const ATTRIBUTES_MAX: usize = 64;
 /// Namespaces in scope: prefix (empty: the default) and name.
 type Scope = Vec<(String, String)>;
 
+/// Attributes before their prefixes are looked up.
+type Written<'a> = Vec<(&'a str, String)>;
+
 /// An element with what it holds.
 #[derive(Clone, Debug)]
 pub(super) struct Element {
@@ -224,7 +227,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Declarations of namespaces, and the other attributes as they are written.
-    fn attributes(&mut self) -> Result<(Scope, Vec<(&'a str, String)>), &'static str> {
+    fn attributes(&mut self) -> Result<(Scope, Written<'a>), &'static str> {
         let (mut declarations, mut attributes) = (Scope::new(), Vec::new());
         loop {
             let spaced = self.space();

@@ -46,7 +46,8 @@ fn manifest(
     let head = format!(
         "<SoftwareIdentity xmlns=\"{SWID}\" xmlns:ns0=\"{SWID}\" xmlns:ns2=\"{HASH}\" \
          name=\"SIMULATED\" tagId=\"SIMULATED {version}\" version=\"1.0\">\n    \
-         <ns0:Meta colloquialVersion=\"{version}\" edition=\"GPU\" product=\"SIMULATED\"></ns0:Meta>\n    \
+         <ns0:Meta colloquialVersion=\"{version}\" edition=\"GPU\" product=\"SIMULATED\">\
+         </ns0:Meta>\n    \
          <ns0:Payload>\n"
     );
     let resources: String = (0..MEASUREMENTS).map(|index| resource(index, active(index))).collect();
