@@ -41,7 +41,7 @@ no-std: tools  ## the appraisal builds for a target that has no std
 
 vectors: unit  ## foreign attestation vectors, through the command line
 	@if [ -d ../shared/vectors ]; then \
-	  python3 ../shared/vectors/run.py $(DEBUG) ../shared/vectors; \
+	  python3 ../shared/vectors/run.py $(DEBUG) ../shared/vectors --snp; \
 	else echo "skipped: no foreign vectors"; fi
 
 python: unit $(VENV)/ready  ## the openai package and curl against the server

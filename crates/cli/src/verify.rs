@@ -14,8 +14,9 @@ use std::{
 
 use clap::Subcommand;
 use confide_evidence::{
-    ReportData, certificate::Certificate, claims::CLAIMS_BYTES_MAX,
-    collateral::COLLATERAL_LENGTH_MAX, quote::QUOTE_LENGTH_MAX,
+    ParseError, ReportData, certificate::Certificate, claims::CLAIMS_BYTES_MAX,
+    collateral::COLLATERAL_LENGTH_MAX, gpu::DeviceCertificate, pem, quote::QUOTE_LENGTH_MAX,
+    snp::AmdCertificate,
 };
 use confide_verifier::{
     Appraised, Check, Endorsements, Evidence, Expect, Outcome, POLICY_LENGTH_MAX, Policy, Reason,
@@ -67,8 +68,8 @@ struct QuoteArgs {
     // A report data of one's own beside them would leave the claims unsigned.
     #[arg(long, value_name = "FILE", conflicts_with = "report_data")]
     claims: Option<PathBuf>,
-    /// A root certificate to trust instead of the policy's, DER.
-    #[arg(long, value_name = "DER-FILE")]
+    /// A root certificate to trust instead of the policy's, DER or PEM.
+    #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
     /// Accept whatever TCB status and advisories, `Revoked` excepted, whatever the policy says.
     #[arg(long)]
@@ -193,14 +194,26 @@ fn read_policy(path: &Path) -> Result<Policy, Unreadable> {
     Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))
 }
 
+/// The DER of a certificate that may be of any vendor, given as DER or as one PEM certificate.
 fn read_root(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let der = read(path, ROOT_LENGTH_MAX)?;
-    match Certificate::parse("root certificate", &der) {
+    const SUBJECT: &str = "root certificate";
+    let bytes = read(path, ROOT_LENGTH_MAX)?;
+    let wrong = |error: ParseError| Unreadable {
+        reason: format!("{}: {error}", path.display()),
+        hint: Some("--root takes one certificate, DER or PEM"),
+    };
+    let der = match bytes.trim_ascii_start().starts_with(b"-----BEGIN") {
+        false => bytes,
+        true => match &mut pem::decode_chain(SUBJECT, &bytes).map_err(wrong)?[..] {
+            [der] => std::mem::take(der),
+            _ => return Err(wrong(ParseError::TooMany { subject: SUBJECT, limit: 1 })),
+        },
+    };
+    match Certificate::parse(SUBJECT, &der) {
         Ok(_) => Ok(der),
-        Err(error) => Err(Unreadable {
-            reason: format!("{}: {error}", path.display()),
-            hint: Some("--root takes DER; `openssl x509 -outform der` makes it from PEM"),
-        }),
+        Err(_) if AmdCertificate::parse(SUBJECT, &der).is_ok() => Ok(der),
+        Err(_) if DeviceCertificate::parse(SUBJECT, &der).is_ok() => Ok(der),
+        Err(error) => Err(wrong(error)),
     }
 }
 
@@ -242,7 +255,7 @@ fn yes(appraised: &Appraised) -> String {
     };
     let root = match appraised.root().kind {
         RootKind::Production => "",
-        RootKind::Custom => "; the root is not Intel's",
+        RootKind::Custom => "; the root is no vendor's",
     };
     table(appraised.checks(), "yes", &format!("{scope}{root}"))
 }

@@ -24,6 +24,13 @@ pub(super) struct GpuArgs {
     ocsp: Vec<PathBuf>,
 }
 
+impl GpuArgs {
+    /// Whether any of the options was given.
+    pub(super) fn is_given(&self) -> bool {
+        self.nonce.is_some() || !self.rim.is_empty() || !self.ocsp.is_empty()
+    }
+}
+
 /// Judges a report or a container; `chain` is the PEM file beside a bare report.
 pub(super) fn judge(
     file: &[u8],
