@@ -10,6 +10,7 @@ mod generate;
 mod nested;
 mod relay;
 mod verify;
+mod verify_snp;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ enum Arm {
     Relay(relay::Args),
     /// Appraisal of a quote.
     Verify(verify::Args),
+    /// Appraisal of an SEV-SNP report.
+    VerifySnp(verify_snp::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Arm::Nested(args) => nested::run(args),
         Arm::Relay(args) => relay::run(args),
         Arm::Verify(args) => verify::run(args),
+        Arm::VerifySnp(args) => verify_snp::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -124,7 +124,7 @@ fn judge(args: &EvidenceArgs) -> Result<Result<Yes, Rejection>, Unreadable> {
     let claims =
         args.claims.as_ref().map(|path| read(path, CLAIMS_BYTES_MAX as u64)).transpose()?;
     let (claims, report_data) = (claims.as_deref(), args.report_data);
-    let evidence = Evidence { quote: &file, claims, report_data, gpu: None };
+    let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
     let judged = match kind {
         Kind::SnpReport => match args.snp_endorsements()? {
             Ok(endorsements) => snp::appraise(&evidence, &endorsements, &policy, now, &AwsLc),
