@@ -4,8 +4,10 @@ mod export;
 mod fetch;
 pub(crate) mod fetching;
 mod platform;
+mod serve;
 pub(crate) mod service;
 mod show;
+mod simulated;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ enum Command {
     Show(show::Args),
     /// Write the endorsements of a platform from a store to a file for `confide verify`.
     Export(export::Args),
+    /// Serve endorsements to a fleet over the vendors' routes (a PCCS).
+    Serve(serve::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -33,5 +37,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Fetch(args) => fetch::run(args),
         Command::Show(args) => show::run(args),
         Command::Export(args) => export::run(args),
+        Command::Serve(args) => serve::run(args),
     }
 }

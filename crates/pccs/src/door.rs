@@ -95,11 +95,12 @@ async fn accept(
 async fn connection(stream: TcpStream, service: Arc<Service>, mut stopped: watch::Receiver<bool>) {
     let limits = Arc::clone(service.limits());
     // Which protocol it is shows in the first bytes; hyper waits for them without a limit.
+    let mut first = [0];
     let spoken = tokio::select! {
-        spoken = tokio::time::timeout(limits.head_wait, stream.readable()) => spoken,
+        spoken = tokio::time::timeout(limits.head_wait, stream.peek(&mut first)) => spoken,
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    if !matches!(spoken, Ok(Ok(()))) {
+    if !matches!(spoken, Ok(Ok(1))) {
         return;
     }
     let builder = builder(&limits);

@@ -67,7 +67,7 @@ pub enum Edition {
     RolledBackCrls,
     /// Everything has ended.
     Expired,
-    /// The TCB evaluation data number has gone up, and the platform is out of date by the new one.
+    /// The TCB evaluation data number has gone up: what was the early set is the standard one.
     NextEvaluation,
 }
 

@@ -1,12 +1,18 @@
 //! Files that feed a service which reaches no vendor.
 
 use confide_evidence::{
-    ParseError, certificate::Certificate, collateral::Collateral, pem, qe_identity::QeIdentity,
+    ParseError,
+    certificate::Certificate,
+    collateral::Collateral,
+    pem,
+    qe_identity::QeIdentity,
+    snp::{self, AmdCertificate},
+    snp_endorsements::SnpEndorsements,
     tcb_info::TcbInfo,
 };
 
 use crate::{Document, Wanted, request};
-use request::{Ca, Encoding, Set};
+use request::{Ca, Encoding, EndorsementKey, Set};
 
 /// Why a file cannot be taken in.
 #[derive(Debug, thiserror::Error)]
@@ -15,9 +21,6 @@ pub enum ImportError {
     /// A part of it is malformed.
     #[error("{0}")]
     Parse(#[from] ParseError),
-    /// It is neither kind of endorsements.
-    #[error("endorsements: wanted QuoteCollateralV3 or SNP endorsements, got another document")]
-    Unknown,
     /// The issuer of the revocation list is not one of Intel's two.
     #[error("issuer of the PCK CRL: wanted a platform or a processor CA, got {got}")]
     Issuer {
@@ -38,7 +41,39 @@ pub enum ImportError {
 /// # Errors
 /// [`ImportError`]. Signatures are not looked at.
 pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
+    if SnpEndorsements::is_object(file) {
+        return snp(&SnpEndorsements::parse(file)?, fetched_at);
+    }
     dcap(&Collateral::parse(file)?, fetched_at)
+}
+
+/// AMD's service gives a VCEK by chip and versions, and these stand in its certificate. A VLEK it
+/// gives to its provider only, so that one is left out.
+fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
+    let SnpEndorsements { endorsement_key, chain, crl } = endorsements;
+    let certificate = AmdCertificate::parse("endorsement key", endorsement_key)?;
+    let names = &certificate.extensions;
+    let line = names.product_name.and_then(|name| name.split('-').next());
+    let product = line.and_then(snp::Product::from_name);
+    let product = product.ok_or(ImportError::Chip { wanted: "a product name" })?;
+    let asked = request::Product::from_name(product.as_str());
+    let asked = asked.ok_or(ImportError::Chip { wanted: "a product line that is served" })?;
+    let key = if names.hwid.is_some() { EndorsementKey::Vcek } else { EndorsementKey::Vlek };
+    let above = Wanted::AmdChain { key, product: asked };
+    let mut documents = vec![Document::new(&above, None, chain.clone().into(), fetched_at)?];
+    if let Some(list) = crl {
+        let wanted = Wanted::AmdCrl { key, product: asked };
+        documents.push(Document::new(&wanted, None, list.clone(), fetched_at)?);
+    }
+    if let Some(hwid) = names.hwid {
+        let tcb = names.tcb(product);
+        let tcb = product.tcb(&tcb.ok_or(ImportError::Chip { wanted: "all its versions" })?);
+        let fmc = tcb.fmc.unwrap_or(0);
+        let versions = [tcb.bootloader, tcb.tee, tcb.snp, tcb.microcode, fmc];
+        let wanted = Wanted::Vcek { product: asked, hwid: hex::encode(hwid), tcb: versions };
+        documents.push(Document::new(&wanted, None, endorsement_key.clone(), fetched_at)?);
+    }
+    Ok(documents)
 }
 
 fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, ImportError> {

@@ -12,19 +12,19 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 /// When the simulated endorsements are issued, and the clock of the services.
-pub const ISSUED_AT: u64 = 1_780_272_000;
+pub(crate) const ISSUED_AT: u64 = 1_780_272_000;
 
-pub fn clock() -> u64 {
+pub(crate) fn clock() -> u64 {
     ISSUED_AT + 60
 }
 
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     let (seed, tee, mode) = ([7; 32], Tee::Tdx, Mode::Raw);
     Options { seed, tee, debug: false, issued_at: ISSUED_AT, mode }
 }
 
 /// The collateral of an attester, with or without a fault.
-pub fn collateral(fault: Option<Fault>) -> Vec<u8> {
+pub(crate) fn collateral(fault: Option<Fault>) -> Vec<u8> {
     let attester = match fault {
         Some(fault) => FakeAttester::with_fault(options(), fault),
         None => FakeAttester::new(options()),
@@ -32,36 +32,36 @@ pub fn collateral(fault: Option<Fault>) -> Vec<u8> {
     attester.unwrap().collateral_json().into_bytes()
 }
 
-pub fn documents(fault: Option<Fault>) -> Vec<Document> {
+pub(crate) fn documents(fault: Option<Fault>) -> Vec<Document> {
     import(&collateral(fault), clock()).unwrap()
 }
 
 /// The simulated platform family.
-pub fn fmspc(documents: &[Document]) -> String {
+pub(crate) fn fmspc(documents: &[Document]) -> String {
     let key = documents.iter().find_map(|document| document.key.strip_suffix("/standard"));
     key.unwrap().to_owned()
 }
 
-pub struct Served {
-    pub address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Result<(), confide_pccs::ServeError>>,
 }
 
-pub struct Got {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Got {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Got {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
 /// Serves with short waits, so that tests of limits do not wait long.
-pub async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
+pub(crate) async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
     let mut limits = Limits::default();
     limits.drain = Duration::from_secs(5);
     adjust(&mut limits);
@@ -76,20 +76,20 @@ pub async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
 }
 
 impl Served {
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub async fn get(&self, path: &str) -> Got {
+    pub(crate) async fn get(&self, path: &str) -> Got {
         self.ask(Method::GET, path, &[], "").await.unwrap()
     }
 
-    pub async fn post(&self, path: &str, body: &str) -> Got {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Got {
         self.ask(Method::POST, path, &[], body).await.unwrap()
     }
 
     /// An error is a connection that broke, or a body that did not end.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -101,7 +101,7 @@ impl Served {
     }
 
     /// The same over HTTP/2, with prior knowledge.
-    pub async fn get_over_http2(&self, path: &str) -> Got {
+    pub(crate) async fn get_over_http2(&self, path: &str) -> Got {
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         self.ask_with(&client, Method::GET, path, &[], "").await.unwrap()
     }
@@ -126,17 +126,17 @@ impl Served {
     }
 
     /// Asks the service to stop, and waits until it has.
-    pub async fn stop(mut self) -> Result<(), confide_pccs::ServeError> {
+    pub(crate) async fn stop(mut self) -> Result<(), confide_pccs::ServeError> {
         let _ = self.stop.take().unwrap().send(());
         self.serving.await.unwrap()
     }
 }
 
 /// A folder of its own under the system's temporary one, removed at the end.
-pub struct Folder(pub std::path::PathBuf);
+pub(crate) struct Folder(pub(crate) std::path::PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let unique = format!("confide-pccs-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(unique);
         let _ = std::fs::remove_dir_all(&path);

@@ -1,0 +1,162 @@
+//! What a simulated PCCS gives out: the endorsements of a fake root, in editions.
+
+use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Variant};
+use confide_pccs::{
+    Ca, Document, Documents, Edition, EndorsementKey, Kind, Product, Set, Tee, Wanted,
+};
+
+/// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
+pub(crate) struct Simulated {
+    vendors: FakeEndorsements,
+    variant: Variant,
+    issued_at: u64,
+}
+
+impl Simulated {
+    /// Those of the attester's vendors.
+    pub(crate) fn of(attester: &FakeAttester) -> Self {
+        let (variant, issued_at) = (attester.variant(), attester.issued_at());
+        Self { vendors: attester.endorsements(), variant, issued_at }
+    }
+
+    fn edition(&self, edition: Edition, set: Set, now: u64) -> confide_fake_attester::Edition {
+        // The attester's own issue, for as long as that is what a vendor would still give.
+        let issued = if (self.issued_at..self.issued_at + DAY).contains(&now) {
+            self.issued_at
+        } else {
+            now
+        };
+        let mut made = confide_fake_attester::Edition::at(issued);
+        match edition {
+            Edition::LateCrls => made.crl_issued_at = issued - (made.days + 1) * DAY,
+            Edition::RolledBackCrls => made.crl_issued_at = issued - ROLLBACK_DAYS * DAY,
+            Edition::Expired => {
+                made.issued_at = issued - (made.days + 1) * DAY;
+                made.crl_issued_at = made.issued_at;
+            }
+            Edition::NextEvaluation => made.evaluation_number += 1,
+            _ => {}
+        }
+        made.crl_number = made.crl_issued_at;
+        if set == Set::Early {
+            made.evaluation_number += 1;
+        }
+        made
+    }
+
+    fn intel(
+        &self,
+        wanted: &Wanted,
+        edition: &confide_fake_attester::Edition,
+    ) -> Result<Option<(Vec<u8>, Option<String>)>, String> {
+        let given = self.vendors.intel(edition).map_err(shown)?;
+        let kind = wanted.kind();
+        let signing_chain = Some(given.tcb_signing_chain);
+        let signed = |document: confide_fake_attester::SignedDocument| {
+            (Document::signed_body(kind, &document.json, &document.signature), signing_chain)
+        };
+        let of = |tee| if tee == Tee::Sgx { given.sgx } else { given.tdx };
+        Ok(match wanted {
+            Wanted::Tcb { tee, .. } => Some(signed(of(*tee).tcb_info)),
+            Wanted::QeIdentity { tee, .. } => Some(signed(of(*tee).qe_identity)),
+            Wanted::PckCrl { ca, .. } => {
+                let part = if *ca == Ca::Platform { given.platform } else { given.processor };
+                Some((part.crl, Some(part.issuer_chain)))
+            }
+            Wanted::RootCrl { .. } => Some((given.root_crl, None)),
+            _ => None,
+        })
+    }
+
+    fn amd(&self, wanted: &Wanted, edition: &confide_fake_attester::Edition) -> Option<Vec<u8>> {
+        Some(match wanted {
+            Wanted::AmdChain { key: EndorsementKey::Vcek, product } => {
+                self.vendors.amd(made_by(*product), edition).vcek_chain.into_bytes()
+            }
+            Wanted::AmdChain { key: EndorsementKey::Vlek, product } => {
+                self.vendors.amd(made_by(*product), edition).vlek_chain.into_bytes()
+            }
+            Wanted::AmdCrl { product, .. } => self.vendors.amd(made_by(*product), edition).crl,
+            Wanted::Vcek { product, hwid, tcb } => {
+                let mut chip_id = [0; 64];
+                hex::decode_to_slice(hwid, chip_id.get_mut(..hwid.len() / 2)?).ok()?;
+                let [bootloader, tee, snp, microcode, fmc] = *tcb;
+                let tcb = SnpTcb { fmc, bootloader, tee, snp, microcode };
+                self.vendors.vcek(made_by(*product), &chip_id, tcb)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whoever asks gets the certificate of the simulated machine.
+    fn pck_certificate(&self, wanted: &Wanted, now: u64) -> Result<Document, String> {
+        let pck = self.vendors.pck_certificate(&self.variant).map_err(shown)?;
+        let body = pck.pem.into_bytes();
+        let mut document =
+            Document::new(wanted, Some(&pck.issuer_chain), body, now).map_err(shown)?;
+        let ca = match self.variant.pck_ca {
+            PckCa::Platform => "platform",
+            PckCa::Processor => "processor",
+        };
+        document.headers.extend([
+            ("sgx-tcbm".into(), pck.tcbm),
+            ("sgx-fmspc".into(), pck.fmspc),
+            ("sgx-pck-certificate-ca-type".into(), ca.into()),
+        ]);
+        Ok(document)
+    }
+}
+
+/// Seconds.
+const DAY: u64 = 86_400;
+
+/// How far the lists go back: well within the 30 days for which they hold.
+const ROLLBACK_DAYS: u64 = 10;
+
+impl Documents for Simulated {
+    fn document(
+        &self,
+        wanted: &Wanted,
+        edition: Edition,
+        now: u64,
+    ) -> Result<Option<Document>, String> {
+        let set = wanted.set().unwrap_or(Set::Standard);
+        if matches!(set, Set::Number(_)) {
+            return Ok(None);
+        }
+        if matches!(wanted, Wanted::PckCertificate { .. }) {
+            return self.pck_certificate(wanted, now).map(Some);
+        }
+        let made = self.edition(edition, set, now);
+        let given = match wanted.kind() {
+            Kind::Vcek | Kind::VcekChain | Kind::VcekCrl | Kind::VlekChain | Kind::VlekCrl => {
+                self.amd(wanted, &made).map(|body| (body, None))
+            }
+            _ => self.intel(wanted, &made)?,
+        };
+        let Some((body, chain)) = given else { return Ok(None) };
+        let document = Document::new(wanted, chain.as_deref(), body, now).map_err(shown)?;
+        Ok(self.is_about(wanted)?.then_some(document))
+    }
+}
+
+impl Simulated {
+    /// TCB info exists for one platform family.
+    fn is_about(&self, wanted: &Wanted) -> Result<bool, String> {
+        let Wanted::Tcb { fmspc, .. } = wanted else { return Ok(true) };
+        let made = self.vendors.pck_certificate(&self.variant).map_err(shown)?.fmspc;
+        Ok(made.eq_ignore_ascii_case(&hex::encode(fmspc)))
+    }
+}
+
+fn made_by(product: Product) -> confide_fake_attester::Product {
+    match product {
+        Product::Milan => confide_fake_attester::Product::Milan,
+        Product::Genoa => confide_fake_attester::Product::Genoa,
+        Product::Turin => confide_fake_attester::Product::Turin,
+    }
+}
+
+fn shown(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

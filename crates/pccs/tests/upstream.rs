@@ -1,0 +1,269 @@
+//! What comes from vendors: one fetch for many, old documents while new ones come, never back.
+
+mod served;
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use confide_fake_attester::Fault;
+use confide_pccs::{
+    Database, Document, Kept, Kind, Limits, Source, Upstream, UpstreamError, Wanted, open,
+};
+use http::StatusCode;
+use served::{Folder, ISSUED_AT, Served, clock, documents, serve};
+
+const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
+
+#[tokio::test]
+async fn many_clients_cause_one_fetch() {
+    let vendor = Vendor::new(documents(None));
+    let world = World::new(&vendor, |_| {}).await;
+    let asked: Vec<_> = (0..20).map(|_| world.service.get(ROOT_CRL)).collect();
+    for got in join_all(asked).await {
+        assert_eq!(got.status, StatusCode::OK);
+        assert_eq!(got.header("warning"), "");
+    }
+    assert_eq!(vendor.fetches(), 1);
+    // And it is kept.
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::OK);
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn an_aged_document_is_served_while_it_is_fetched_anew() {
+    let vendor = Vendor::new(documents(None));
+    let world = World::new(&vendor, |_| {}).await;
+    let mut aged = list(None);
+    aged.fetched_at = clock() - 4000;
+    let _ = world.database.write(aged).await.unwrap();
+    let got = world.service.get(ROOT_CRL).await;
+    assert_eq!((got.status, got.header("warning")), (StatusCode::OK, STALE));
+    while vendor.fetches() == 0 || world.kept().await.fetched_at != clock() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), "");
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn aged_documents_are_fetched_anew_without_being_asked_for() {
+    let vendor = Vendor::new(documents(None));
+    let world = World::with(
+        &vendor,
+        |limits| limits.refresh_every = Duration::from_millis(10),
+        |aged| {
+            aged.fetched_at = clock() - 4000;
+        },
+    )
+    .await;
+    while world.kept().await.fetched_at != clock() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn an_overdue_document_waits_for_the_new_one() {
+    let vendor = Vendor::new(documents(None));
+    let world = World::new(&vendor, |_| {}).await;
+    let _ = world.database.write(list(Some(Fault::ExpiredCrl))).await.unwrap();
+    let got = world.service.get(ROOT_CRL).await;
+    assert_eq!(hex::decode(&got.body).unwrap(), list(None).body);
+    assert_eq!(got.header("warning"), "");
+}
+
+#[tokio::test]
+async fn an_overdue_document_is_served_and_called_so_while_the_vendor_fails() {
+    let vendor = Vendor::new(documents(None));
+    vendor.fail(true);
+    let world = World::new(&vendor, |limits| limits.retry_after = Duration::from_millis(50)).await;
+    let _ = world.database.write(list(Some(Fault::ExpiredCrl))).await.unwrap();
+    let got = world.service.get(ROOT_CRL).await;
+    assert_eq!((got.status, got.header("warning")), (StatusCode::OK, OVERDUE));
+    assert_eq!(vendor.fetches(), 1);
+    // It recovers by itself.
+    vendor.fail(false);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), "");
+}
+
+#[tokio::test]
+async fn a_vendor_that_fails_is_left_in_peace_for_a_moment() {
+    let vendor = Vendor::new(documents(None));
+    vendor.fail(true);
+    let world = World::new(&vendor, |limits| limits.retry_after = Duration::from_secs(3600)).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::BAD_GATEWAY);
+    let resting = world.service.get(ROOT_CRL).await;
+    assert_eq!(resting.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(resting.header("retry-after"), "3600");
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn a_rollback_is_refused_and_counted() {
+    let vendor = Vendor::new(documents(Some(Fault::RolledBackCrl)));
+    let world = World::with(
+        &vendor,
+        |limits| limits.refresh_every = Duration::from_millis(10),
+        |aged| {
+            aged.fetched_at = clock() - 4000;
+        },
+    )
+    .await;
+    loop {
+        let metrics = world.service.get("/metrics").await;
+        let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+        if !text.contains("confide_pccs_rollbacks_refused_total 0") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let got = world.service.get(ROOT_CRL).await;
+    assert_eq!(hex::decode(&got.body).unwrap(), list(None).body);
+}
+
+#[tokio::test]
+async fn what_would_poison_the_cache_is_refused() {
+    // Issued ten days from now: every honest list after it would be a rollback.
+    let vendor = Vendor::new(documents(Some(Fault::FutureCrl)));
+    let world = World::new(&vendor, |_| {}).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(world.database.count().await.unwrap(), 0);
+    // Another platform's TCB info under the key that was asked for.
+    let mut foreign = documents(None);
+    for document in &mut foreign {
+        document.key = document.key.replace(&served::fmspc(&documents(None)), "FFFFFFFFFFFF");
+    }
+    let vendor = Vendor::new(foreign);
+    let world = World::new(&vendor, |_| {}).await;
+    let got = world.service.get("/tdx/certification/v4/tcb?fmspc=ffffffffffff").await;
+    assert_eq!(got.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(vendor.fetches(), 1);
+    assert_eq!(world.database.count().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_the_vendor_does_not_have_is_not_found() {
+    let vendor = Vendor::new(Vec::new());
+    let world = World::new(&vendor, |_| {}).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::NOT_FOUND);
+}
+
+const STALE: &str = "110 confide \"Response is Stale\"";
+const OVERDUE: &str = "111 confide \"Revalidation Failed\"";
+
+fn list(fault: Option<Fault>) -> Document {
+    documents(fault).into_iter().find(|document| document.kind == Kind::RootCrl).unwrap()
+}
+
+/// A service over SQLite with a vendor behind it.
+struct World {
+    service: Served,
+    database: Arc<dyn Database>,
+    _folder: Folder,
+}
+
+impl World {
+    async fn new(vendor: &Arc<Vendor>, adjust: impl FnOnce(&mut Limits)) -> Self {
+        Self::build(vendor, adjust, None).await
+    }
+
+    /// With the root's list in it, changed.
+    async fn with(
+        vendor: &Arc<Vendor>,
+        adjust: impl FnOnce(&mut Limits),
+        change: impl FnOnce(&mut Document),
+    ) -> Self {
+        let mut kept = list(None);
+        change(&mut kept);
+        Self::build(vendor, adjust, Some(kept)).await
+    }
+
+    async fn build(
+        vendor: &Arc<Vendor>,
+        adjust: impl FnOnce(&mut Limits),
+        kept: Option<Document>,
+    ) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let folder = Folder::new(&format!("up{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+        if let Some(document) = kept {
+            let _ = database.write(document).await.unwrap();
+        }
+        let upstream: Arc<dyn Upstream> = Arc::clone(vendor) as _;
+        let kept = Kept::new(Arc::clone(&database), Some(upstream), &Limits::default());
+        let service = serve(Source::Kept(Arc::new(kept)), adjust).await;
+        Self { service, database, _folder: folder }
+    }
+
+    async fn kept(&self) -> Document {
+        self.database.read(Kind::RootCrl, "").await.unwrap().unwrap()
+    }
+}
+
+struct Vendor {
+    documents: Vec<Document>,
+    fetches: AtomicUsize,
+    fails: Mutex<bool>,
+}
+
+impl Vendor {
+    fn new(documents: Vec<Document>) -> Arc<Self> {
+        Arc::new(Self { documents, fetches: AtomicUsize::new(0), fails: Mutex::new(false) })
+    }
+
+    fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::SeqCst)
+    }
+
+    fn fail(&self, fails: bool) {
+        *self.fails.lock().unwrap() = fails;
+    }
+}
+
+impl Upstream for Vendor {
+    fn fetch(
+        &self,
+        wanted: Wanted,
+        now: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>> {
+        Box::pin(async move {
+            assert!(now >= ISSUED_AT);
+            self.fetches.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if *self.fails.lock().unwrap() {
+                return Err(UpstreamError::Failed("it fails".into()));
+            }
+            let (kind, key) = (wanted.kind(), wanted.key());
+            let found = self.documents.iter().find(|it| it.kind == kind && it.key == key);
+            Ok(found.cloned().map(|it| Document { fetched_at: now, ..it }))
+        })
+    }
+}
+
+async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut all: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = all.iter().map(|_| None).collect();
+    std::future::poll_fn(|cx| {
+        for (future, done) in all.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(cx)
+            {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
