@@ -22,6 +22,7 @@ mod service;
 mod simulation;
 mod upstream;
 mod url_text;
+mod vendors;
 
 pub use database::{Answering, Database, DatabaseError, Postgres, Sqlite, Written, open};
 pub use document::{Dates, Document, Kind};
@@ -35,3 +36,4 @@ pub use request::{Ca, Encoding, EndorsementKey, Product, Refusal, Set, Tee, Want
 pub use service::{Options, Service, Source};
 pub use simulation::{Documents, Simulation};
 pub use upstream::{Upstream, UpstreamError};
+pub use vendors::Vendors;

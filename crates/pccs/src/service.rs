@@ -268,8 +268,10 @@ fn no_data() -> Answer {
     Answer::text(StatusCode::NOT_FOUND, "No cache data for this platform.")
 }
 
+/// What failed goes to the log: it names hosts.
 fn upstream_failed(error: &UpstreamError) -> Answer {
-    let text = error.to_string();
+    tracing::warn!(%error, "a document cannot be had");
+    let text = "Unable to retrieve the collateral from the vendor.";
     match error {
         UpstreamError::Busy => Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(1),
         UpstreamError::Resting { retry_after_s } => {

@@ -10,11 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_collateral::{Base, Client, Services};
 use confide_evidence::{crl::CrlDates, tcb_info::TcbInfo};
 use confide_fake_attester::FakeAttester;
-use confide_pccs::{Edition, Faults, Latency, RequestLimit, Simulation, Source};
+use confide_pccs::{
+    Edition, Faults, Kept, Latency, Limits, RequestLimit, Simulation, Source, Upstream, Vendors,
+    open,
+};
 use http::{Method, StatusCode};
-use served::{ISSUED_AT, Served, clock, documents, fmspc, options, serve};
+use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
 use simulated::Simulated;
 
 const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
@@ -182,6 +186,53 @@ async fn faults_are_set_and_shown_while_it_runs() {
     let deleted = service.ask(Method::DELETE, "/simulate", &[], "").await.unwrap();
     assert_eq!(deleted.status, StatusCode::METHOD_NOT_ALLOWED);
     service.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
+    let vendor = simulating(Faults::default()).await;
+    let folder = Folder::new("behind");
+    let base = Base::parse(&vendor.url(), false).unwrap();
+    let client = Client::new(Services::one(&base)).unwrap();
+    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let upstream: Arc<dyn Upstream> = Arc::new(Vendors::new(client));
+    let kept = Kept::new(database, Some(upstream), &Limits::default());
+    let service = serve(Source::Kept(Arc::new(kept)), |_| {}).await;
+    let fmspc = fmspc(&documents(None));
+    let versions = "blSPL=3&teeSPL=0&snpSPL=8&ucodeSPL=115";
+    let paths = [
+        format!("{TCB}?fmspc={fmspc}"),
+        format!("{TCB}?fmspc={fmspc}&update=early"),
+        "/sgx/certification/v4/qe/identity".into(),
+        "/tdx/certification/v4/qe/identity".into(),
+        "/sgx/certification/v4/pckcrl?ca=platform".into(),
+        "/sgx/certification/v4/pckcrl?ca=processor&encoding=der".into(),
+        ROOT_CRL.into(),
+        format!("/vcek/v1/Milan/{}?{versions}", "5a".repeat(64)),
+        format!("/vcek/v1/Turin/{}?fmcSPL=1&{versions}", "5a".repeat(8)),
+        "/vcek/v1/Milan/cert_chain".into(),
+        "/vlek/v1/Milan/cert_chain".into(),
+        "/vcek/v1/Milan/crl".into(),
+    ];
+    for path in &paths {
+        let (theirs, ours) = (vendor.get(path).await, service.get(path).await);
+        assert_eq!(ours.status, StatusCode::OK, "{path}");
+        assert_eq!(ours.body, theirs.body, "{path}");
+        for header in ["tcb-info-issuer-chain", "sgx-pck-crl-issuer-chain", "content-type"] {
+            assert_eq!(ours.header(header), theirs.header(header), "{path}");
+        }
+    }
+    let other = service.get(&format!("{TCB}?fmspc=ffffffffffff")).await;
+    assert_eq!(other.status, StatusCode::NOT_FOUND);
+    // What is kept stays when the vendor fails.
+    let before = service.get(ROOT_CRL).await.body;
+    set(&vendor, &Faults { failure_rate: 1.0, ..Faults::default() }).await;
+    for path in &paths {
+        assert_eq!(service.get(path).await.status, StatusCode::OK, "{path}");
+    }
+    assert_eq!(service.get(ROOT_CRL).await.body, before);
+    service.stop().await.unwrap();
+    vendor.stop().await.unwrap();
 }
 
 async fn simulating(faults: Faults) -> Served {

@@ -23,6 +23,9 @@ import (
 
 const amd = "https://kdsintf.amd.com"
 
+// simulated is the host in the simulated certificates, which name where their list lies.
+const simulated = "https://simulated.invalid"
+
 func main() {
 	base := flag.String("base", "", "the service that is asked instead of "+amd)
 	report := flag.String("report", "", "the report, 1184 bytes")
@@ -96,6 +99,9 @@ func (e *elsewhere) Get(url string) ([]byte, error) {
 
 func (e *elsewhere) GetContext(ctx context.Context, url string) ([]byte, error) {
 	path, ok := strings.CutPrefix(url, amd)
+	if !ok {
+		path, ok = strings.CutPrefix(url, simulated)
+	}
 	if !ok {
 		return nil, fmt.Errorf("wanted a URL of %s, got %s", amd, url)
 	}

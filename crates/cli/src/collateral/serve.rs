@@ -2,11 +2,12 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
+use confide_collateral::{Base, Client, Services};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{
     Database, DatabaseError, Edition, Faults, Kept, Latency, Limits, Options, RequestLimit,
-    Service, Simulation, Source, Written, open,
+    Service, Simulation, Source, Upstream, Vendors, Written, open,
 };
 use serde_json::{Map, Value};
 
@@ -34,6 +35,18 @@ pub(crate) struct Args {
     /// writes them; older editions than those that are kept are refused
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "database")]
     import: Vec<PathBuf>,
+    /// Fetch what is missing or has aged from Intel's service or another PCCS
+    #[arg(long, value_name = "URL", requires = "database")]
+    upstream: Option<String>,
+    /// The same from AMD's service, or one with its routes
+    #[arg(long, value_name = "URL", requires = "database")]
+    upstream_kds: Option<String>,
+    /// The same from NVIDIA's service of reference manifests
+    #[arg(long, value_name = "URL", requires = "database")]
+    upstream_rim: Option<String>,
+    /// Ask them in the clear beyond this machine: whoever is between can hold revocations back
+    #[arg(long)]
+    dangerous_plain_http: bool,
     /// Serve the endorsements of the simulated attester in DIR instead; they endorse nothing
     #[arg(long, value_name = "DIR")]
     simulate: Option<PathBuf>,
@@ -102,7 +115,9 @@ async fn serve(args: Args) -> Result<(), CliError> {
             more.insert("simulated".into(), false.into());
             more.insert("database".into(), database.name().into());
             more.insert("imported".into(), imported);
-            Source::Kept(Arc::new(Kept::new(database, None, &limits)))
+            let vendors = vendors(&args)?;
+            more.insert("upstream".into(), vendors.is_some().into());
+            Source::Kept(Arc::new(Kept::new(database, vendors, &limits)))
         }
         (None, None) => return Err(CliError::new("--database is missing")),
     };
@@ -114,6 +129,21 @@ async fn serve(args: Args) -> Result<(), CliError> {
         tracing::warn!(%error, "cut after the drain deadline");
     }
     Ok(())
+}
+
+fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
+    let base = |url: &Option<String>| {
+        let parsed = url.as_ref().map(|url| Base::parse(url, args.dangerous_plain_http));
+        parsed.transpose().map_err(CliError::new)
+    };
+    let pcs = base(&args.upstream)?;
+    let (kds, rim) = (base(&args.upstream_kds)?, base(&args.upstream_rim)?);
+    if pcs.is_none() && kds.is_none() && rim.is_none() {
+        return Ok(None);
+    }
+    let services = Services { pcs, kds, rim, ..Services::default() };
+    let client = Client::new(services).map_err(CliError::new)?;
+    Ok(Some(Arc::new(Vendors::new(client))))
 }
 
 fn simulated(dir: &std::path::Path, faults: Faults) -> Result<Source, CliError> {

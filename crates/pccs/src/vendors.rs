@@ -1,0 +1,147 @@
+//! The vendors' services behind ours, through the client of `collateral`.
+
+use std::pin::Pin;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use confide_collateral::{AmdKey, Client, CollateralError, DocumentKey, Evaluation, Signer};
+use sha2::{Digest, Sha256};
+
+use crate::{Ca, Document, EndorsementKey, Product, Set, Tee, Upstream, UpstreamError, Wanted};
+
+/// Asks the services that the client knows; what it knows no service for is not found.
+pub struct Vendors(Client);
+
+impl Vendors {
+    /// Fetches through `client`.
+    pub fn new(client: Client) -> Self {
+        Self(client)
+    }
+
+    async fn document(&self, wanted: &Wanted, now: u64) -> Result<Option<Document>, Failure> {
+        if let Wanted::Rim { id } = wanted {
+            let manifest = self.0.rim(id).await?;
+            return Ok(Some(Document::new(wanted, None, rim_answer(id, &manifest), now)?));
+        }
+        let Some(key) = key(wanted) else { return Ok(None) };
+        let fetched = self.0.document(&key, now).await?;
+        let body = if fetched.signature.is_empty() {
+            fetched.content
+        } else {
+            let json = String::from_utf8(fetched.content)
+                .map_err(|_| Failure::Unfit("a document that is no text".into()))?;
+            Document::signed_body(wanted.kind(), &json, &fetched.signature)
+        };
+        let chain = Some(fetched.chain.as_str()).filter(|chain| !chain.is_empty());
+        Ok(Some(Document::new(wanted, chain, body, now)?))
+    }
+}
+
+impl Upstream for Vendors {
+    fn fetch(
+        &self,
+        wanted: Wanted,
+        now: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>> {
+        Box::pin(async move {
+            match self.document(&wanted, now).await {
+                Ok(document) => Ok(document),
+                Err(Failure::Fetch(
+                    CollateralError::Status { status: 404, .. } | CollateralError::NoService { .. },
+                )) => Ok(None),
+                Err(Failure::Fetch(error)) => Err(UpstreamError::Failed(error.to_string())),
+                Err(Failure::Unfit(reason)) => Err(UpstreamError::Unfit(reason)),
+            }
+        })
+    }
+}
+
+enum Failure {
+    Fetch(CollateralError),
+    Unfit(String),
+}
+
+impl From<CollateralError> for Failure {
+    fn from(error: CollateralError) -> Self {
+        Self::Fetch(error)
+    }
+}
+
+impl From<confide_evidence::ParseError> for Failure {
+    fn from(error: confide_evidence::ParseError) -> Self {
+        Self::Unfit(error.to_string())
+    }
+}
+
+/// The client's name for it; `None` for what the client does not fetch.
+fn key(wanted: &Wanted) -> Option<DocumentKey> {
+    Some(match wanted {
+        Wanted::Tcb { tee, fmspc, set } => {
+            let (tee, evaluation) = (quoted(*tee), evaluation(*set));
+            DocumentKey::TcbInfo { tee, fmspc: *fmspc, evaluation }
+        }
+        Wanted::QeIdentity { tee, set } => {
+            DocumentKey::QeIdentity { tee: quoted(*tee), evaluation: evaluation(*set) }
+        }
+        Wanted::PckCrl { ca: Ca::Platform, .. } => {
+            DocumentKey::IntelPckCrl(confide_collateral::Ca::Platform)
+        }
+        Wanted::PckCrl { ca: Ca::Processor, .. } => {
+            DocumentKey::IntelPckCrl(confide_collateral::Ca::Processor)
+        }
+        Wanted::RootCrl { .. } => DocumentKey::IntelRootCrl,
+        Wanted::Vcek { product: line, hwid, tcb } => {
+            let signer = Signer::Vcek(hex::decode(hwid).ok()?);
+            let tcb = reported(*line, *tcb);
+            DocumentKey::AmdKey(AmdKey { product: product(*line), signer, tcb })
+        }
+        Wanted::AmdChain { key, product: line } => {
+            DocumentKey::AmdChain { product: product(*line), vlek: *key == EndorsementKey::Vlek }
+        }
+        Wanted::AmdCrl { key, product: line } => {
+            DocumentKey::AmdCrl { product: product(*line), vlek: *key == EndorsementKey::Vlek }
+        }
+        _ => return None,
+    })
+}
+
+fn quoted(tee: Tee) -> confide_evidence::quote::Tee {
+    match tee {
+        Tee::Sgx => confide_evidence::quote::Tee::Sgx,
+        Tee::Tdx => confide_evidence::quote::Tee::Tdx,
+    }
+}
+
+fn evaluation(set: Set) -> Evaluation {
+    match set {
+        Set::Standard => Evaluation::Standard,
+        Set::Early => Evaluation::Early,
+        Set::Number(number) => Evaluation::Number(number),
+    }
+}
+
+fn product(product: Product) -> confide_collateral::Product {
+    match product {
+        Product::Milan => confide_collateral::Product::Milan,
+        Product::Genoa => confide_collateral::Product::Genoa,
+        Product::Turin => confide_collateral::Product::Turin,
+    }
+}
+
+/// The versions as a report has them: AMD 56860, TCB_VERSION; Turin's begins with the FMC.
+fn reported(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
+    match product {
+        Product::Milan | Product::Genoa => [bl, tee, 0, 0, 0, 0, snp, ucode],
+        Product::Turin => [fmc, bl, tee, snp, 0, 0, 0, ucode],
+    }
+}
+
+/// The service's JSON around a manifest, which the client has taken off.
+fn rim_answer(id: &str, manifest: &[u8]) -> Vec<u8> {
+    let answer = serde_json::json!({
+        "id": id,
+        "sha256": hex::encode(Sha256::digest(manifest)),
+        "rim": STANDARD.encode(manifest),
+        "rim_format": "TCG RIM",
+    });
+    answer.to_string().into_bytes()
+}
