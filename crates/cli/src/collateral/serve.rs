@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use confide_collateral::{Base, Client, Services};
+use confide_collateral::{Base, Client};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{
@@ -11,7 +11,7 @@ use confide_pccs::{
 };
 use serde_json::{Map, Value};
 
-use super::simulated::Simulated;
+use super::{service, simulated::Simulated};
 use crate::{
     error::{CliError, read_file},
     process,
@@ -35,14 +35,15 @@ pub(crate) struct Args {
     /// writes them; older editions than those that are kept are refused
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "database")]
     import: Vec<PathBuf>,
-    /// Fetch what is missing or has aged from Intel's service or another PCCS
-    #[arg(long, value_name = "URL", requires = "database")]
+    /// Fetch what is missing or has aged from this PCCS, which also speaks for AMD and NVIDIA;
+    /// `vendors` asks the vendors themselves
+    #[arg(long, value_name = "URL|vendors", requires = "database")]
     upstream: Option<String>,
-    /// The same from AMD's service, or one with its routes
-    #[arg(long, value_name = "URL", requires = "database")]
+    /// AMD's documents from another service than the rest
+    #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_kds: Option<String>,
-    /// The same from NVIDIA's service of reference manifests
-    #[arg(long, value_name = "URL", requires = "database")]
+    /// NVIDIA's documents from another service than the rest
+    #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_rim: Option<String>,
     /// Ask them in the clear beyond this machine: whoever is between can hold revocations back
     #[arg(long)]
@@ -55,29 +56,30 @@ pub(crate) struct Args {
 }
 
 /// What a simulated service does wrong; POST the same to /simulate while it runs.
+///
+/// They conflict with `--database`: clap waives a requirement that conflicts with what is given.
 #[derive(clap::Args)]
-#[group(multiple = true, requires = "simulate")]
 struct FaultArgs {
     /// Delay of each answer in milliseconds, or `real`: 225 to 300 ms, as Intel's service
-    #[arg(long, value_name = "MS|real", value_parser = latency)]
+    #[arg(long, conflicts_with = "database", value_name = "MS|real", value_parser = latency)]
     latency: Option<Latency>,
     /// Share of requests that are answered with status 500, 0 to 1
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     failure_rate: Option<f64>,
     /// Share of requests whose body ends in the middle, 0 to 1
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     truncated_rate: Option<f64>,
     /// Share of requests that are never answered, 0 to 1
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     hanging_rate: Option<f64>,
     /// Where the draws come from: the same seed fails the same requests
-    #[arg(long, value_name = "N")]
+    #[arg(long, conflicts_with = "database", value_name = "N")]
     fault_seed: Option<u64>,
     /// Requests in a window that are answered; the others get status 429
-    #[arg(long, value_name = "N/SECONDS", value_parser = limit)]
+    #[arg(long, conflicts_with = "database", value_name = "N/SECONDS", value_parser = limit)]
     request_limit: Option<RequestLimit>,
     /// Which edition is served
-    #[arg(long, value_enum)]
+    #[arg(long, conflicts_with = "database", value_enum)]
     edition: Option<EditionName>,
 }
 
@@ -132,16 +134,15 @@ async fn serve(args: Args) -> Result<(), CliError> {
 }
 
 fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
-    let base = |url: &Option<String>| {
-        let parsed = url.as_ref().map(|url| Base::parse(url, args.dangerous_plain_http));
-        parsed.transpose().map_err(CliError::new)
-    };
-    let pcs = base(&args.upstream)?;
-    let (kds, rim) = (base(&args.upstream_kds)?, base(&args.upstream_rim)?);
-    if pcs.is_none() && kds.is_none() && rim.is_none() {
-        return Ok(None);
+    let Some(url) = &args.upstream else { return Ok(None) };
+    let mut services = service::services(url, args.dangerous_plain_http)?;
+    for (base, url) in
+        [(&mut services.kds, &args.upstream_kds), (&mut services.rim, &args.upstream_rim)]
+    {
+        if let Some(url) = url {
+            *base = Some(Base::parse(url, args.dangerous_plain_http).map_err(CliError::new)?);
+        }
     }
-    let services = Services { pcs, kds, rim, ..Services::default() };
     let client = Client::new(services).map_err(CliError::new)?;
     Ok(Some(Arc::new(Vendors::new(client))))
 }
