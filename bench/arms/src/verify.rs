@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// A policy; without it, the default policy of the platform.
     #[arg(long)]
     policy: Option<PathBuf>,
-    /// What is kept from one appraisal to the next: nothing, parsed, prepared or platform; `signature`
-    /// appraises nothing and verifies one P-256 signature.
+    /// What is kept from one appraisal to the next: nothing, parsed, prepared or platform;
+    /// `signature` appraises nothing and verifies one P-256 signature.
     #[arg(long, default_value = "nothing")]
     keep: String,
 }

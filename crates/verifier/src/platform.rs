@@ -37,7 +37,7 @@ impl Signatures for Walk<'_> {
         let endorsements = self.0;
         checks.run(Step::PckChain, || {
             let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
-            let (leaf_der, ca_der, root_der) = three(&list)?;
+            let [leaf_der, ca_der, root_der] = three(&list)?;
             let repeated = endorsements.pck_chain();
             same_chain(&list, endorsements.root_der, endorsements.pck_ca(), repeated)?;
             let leaf = chain::read(Role::Pck, leaf_der, case.now)?;
@@ -94,9 +94,9 @@ pub(crate) const QE_REPORT_PASSED: Detail =
 pub(crate) const QUOTE_SIGNATURE_PASSED: Detail = Detail::text("signed by the attestation key");
 
 /// Leaf, CA and root.
-pub(crate) fn three(list: &[Vec<u8>]) -> Result<(&[u8], &[u8], &[u8]), Reason> {
+pub(crate) fn three(list: &[Vec<u8>]) -> Result<[&[u8]; 3], Reason> {
     match list {
-        [leaf, ca, root] => Ok((leaf, ca, root)),
+        [leaf, ca, root] => Ok([leaf, ca, root]),
         other => Err(Reason::ChainShape {
             chain: QUOTE_CHAIN,
             wanted: "leaf, CA and root",
@@ -112,7 +112,7 @@ pub(crate) fn same_chain(
     ca: Option<&[u8]>,
     repeated: Option<&[Vec<u8>]>,
 ) -> Result<(), Reason> {
-    let (_, list_ca, list_root) = three(list)?;
+    let [_, list_ca, list_root] = three(list)?;
     if list_root != root {
         return Err(differs("root of the quote", "the trusted root"));
     }
