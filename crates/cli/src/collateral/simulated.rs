@@ -48,7 +48,7 @@ impl Simulated {
         &self,
         wanted: &Wanted,
         edition: &confide_fake_attester::Edition,
-    ) -> Result<Option<(Vec<u8>, Option<String>)>, String> {
+    ) -> Result<Option<Given>, String> {
         let given = self.vendors.intel(edition).map_err(shown)?;
         let kind = wanted.kind();
         let signing_chain = Some(given.tcb_signing_chain);
@@ -106,6 +106,9 @@ impl Simulated {
         Ok(document)
     }
 }
+
+/// A body, and its issuers in PEM where the format has a place for them.
+type Given = (Vec<u8>, Option<String>);
 
 /// Seconds.
 const DAY: u64 = 86_400;
