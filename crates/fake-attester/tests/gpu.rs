@@ -85,6 +85,32 @@ fn every_fault_is_refused_with_its_reason() {
 }
 
 #[test]
+fn one_revocation_counts_wherever_it_stands_among_the_answers() {
+    let good = FakeGpu::new(options()).expect("a simulated GPU");
+    let with = |fault| {
+        let gpu = FakeGpu::new(GpuOptions { fault: Some(fault), ..options() });
+        gpu.expect("a simulated GPU").ocsp().to_vec()
+    };
+    let (revoked, ended) = (with(GpuFault::DeviceRevoked), with(GpuFault::OcspEnded));
+    let policy = policy(&good, "required = true");
+    let ask = |answers: [&[Vec<u8>]; 2]| {
+        let container = good.evidence(&NONCE);
+        let mut case = GpuCase::from_container(&container, NONCE).expect("a container");
+        case.ocsp = answers.into_iter().flatten().map(Vec::as_slice).collect();
+        case.appraise(&policy, now(), &AwsLc).map_err(|refused| refused.reason().clone())
+    };
+    for answers in [[good.ocsp(), &revoked], [&revoked, good.ocsp()]] {
+        let refused = ask(answers).map(|_| ());
+        assert!(matches!(refused, Err(Reason::CertificateRevoked { .. })), "{refused:?}");
+    }
+    // What the attester stapled has ended; what the relying party has beside it has not.
+    for answers in [[good.ocsp(), &ended], [&ended, good.ocsp()]] {
+        ask(answers).expect("one answer holds");
+    }
+    assert!(matches!(ask([&ended, &ended]), Err(Reason::OutsideWindow { .. })));
+}
+
+#[test]
 fn what_is_not_stapled_is_not_evaluated_and_refused_where_a_gpu_is_required() {
     let bare = GpuOptions { rims: false, ocsp: false, feature_flag: None, ..options() };
     let gpu = FakeGpu::new(bare).expect("a simulated GPU");
@@ -255,6 +281,7 @@ impl Pair {
             claims: Some(&claims),
             report_data: None,
             gpu: parts.gpu.as_deref().map(|evidence| GpuPresented { evidence, nonce: parts.nonce }),
+            ..Evidence::default()
         };
         appraise(&evidence, &endorsements, &policy, now(), &AwsLc)
             .map_err(|refused| refused.reason().clone())

@@ -7,6 +7,8 @@ use confide_evidence::gpu::{
     SingleResponse,
 };
 
+use rustls_pki_types::UnixTime;
+
 use super::{GpuStep, Judge, chain::VerifiedChain, manifests::Manifests};
 use crate::{Reason, chain::inside, checks::Checks};
 
@@ -70,22 +72,46 @@ impl Judge<'_> {
             let pairs = chain.certificates.windows(2).enumerate();
             for (at, pair) in pairs.filter(|(at, _)| asked(*at)) {
                 *wanted += 1;
-                for bytes in self.answers {
-                    let answer = OcspResponse::parse(bytes)?;
-                    let said = answer
-                        .statuses
-                        .iter()
-                        .find(|single| self.names(&single.certificate, &pair[0], &pair[1]));
-                    if let Some(said) = said {
-                        self.signed(&answer, chain, at)?;
-                        self.good(said)?;
-                        *known += 1;
-                        break;
-                    }
+                if self.is_good(chain, at, pair)? {
+                    *known += 1;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether an answer that holds says so of `pair[0]`, which is `chain[at]` and which `pair[1]`
+    /// issued. Every answer is heard: one revocation counts beside any number that hold, and one
+    /// that has ended is made good by another.
+    fn is_good(
+        &self,
+        chain: &VerifiedChain<'_>,
+        at: usize,
+        pair: &[DeviceCertificate<'_>],
+    ) -> Result<bool, Reason> {
+        let (mut is_good, mut ended) = (false, None);
+        for bytes in self.answers {
+            let answer = OcspResponse::parse(bytes)?;
+            let mut said = answer
+                .statuses
+                .iter()
+                .filter(|single| self.names(&single.certificate, &pair[0], &pair[1]))
+                .peekable();
+            if said.peek().is_some() {
+                self.signed(&answer, chain, at)?;
+            }
+            for said in said {
+                not_revoked(said)?;
+                match holds(said, self.now) {
+                    Ok(()) => is_good = true,
+                    Err(reason) => ended = Some(reason),
+                }
+            }
+        }
+        match ended {
+            Some(reason) if !is_good => Err(reason),
+            _ => Ok(is_good),
+        }
     }
 
     fn names(
@@ -131,20 +157,24 @@ impl Judge<'_> {
         let verified = algorithm.verify_signature(key, answer.signed, answer.signature);
         verified.map_err(|_| Reason::Signature { subject: SUBJECT })
     }
+}
 
-    fn good(&self, said: &SingleResponse<'_>) -> Result<(), Reason> {
-        let last = said.next_update.unwrap_or(said.this_update.saturating_add(ANSWER_AGE_MAX_S));
-        inside(SUBJECT, said.this_update, last, self.now)?;
-        match said.status {
-            CertificateStatus::Good => Ok(()),
-            CertificateStatus::Revoked => Err(Reason::CertificateRevoked {
-                subject: "certificate of the GPU or its manifest",
-            }),
-            CertificateStatus::Unknown => Err(Reason::Value {
-                field: "revocation status",
-                wanted: "good".into(),
-                got: "unknown".into(),
-            }),
+fn holds(said: &SingleResponse<'_>, now: UnixTime) -> Result<(), Reason> {
+    let last = said.next_update.unwrap_or(said.this_update.saturating_add(ANSWER_AGE_MAX_S));
+    inside(SUBJECT, said.this_update, last, now)
+}
+
+/// Whenever it was said: nobody takes a revocation back by letting an answer end.
+fn not_revoked(said: &SingleResponse<'_>) -> Result<(), Reason> {
+    match said.status {
+        CertificateStatus::Good => Ok(()),
+        CertificateStatus::Revoked => {
+            Err(Reason::CertificateRevoked { subject: "certificate of the GPU or its manifest" })
         }
+        CertificateStatus::Unknown => Err(Reason::Value {
+            field: "revocation status",
+            wanted: "good".into(),
+            got: "unknown".into(),
+        }),
     }
 }
