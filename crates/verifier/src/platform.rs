@@ -223,11 +223,11 @@ impl Case<'_> {
     ///
     /// The date is that of the level that the platform has, as in Intel's quote appraisal library.
     fn is_in_grace(&self, verdict: &Verdict) -> bool {
-        let fresh = match verdict.status {
-            TcbStatus::OutOfDate => TcbStatus::UpToDate,
-            TcbStatus::OutOfDateConfigurationNeeded => TcbStatus::ConfigurationNeeded,
-            _ => return false,
-        };
+        use TcbStatus::{OutOfDate, OutOfDateConfigurationNeeded};
+        if !matches!(verdict.status, OutOfDate | OutOfDateConfigurationNeeded) {
+            return false;
+        }
+        let fresh = verdict.but_for_age();
         let (grace, now) = (self.policy.tcb_grace_s, self.now.as_secs());
         let until = verdict.stale_since.map(|since| since.saturating_add(grace));
         grace > 0 && self.policy.tcb_status.accepts(&fresh) && until.is_some_and(|end| now <= end)

@@ -21,6 +21,9 @@ pub(crate) struct Verdict {
     pub(crate) advisories: Arc<[String]>,
     /// The oldest date (Unix seconds) of a level that is out of date, where one is.
     pub(crate) stale_since: Option<u64>,
+    /// Whether any part of the platform needs another configuration, and whether any needs
+    /// hardening in software: what `status` no longer says where it says "out of date".
+    needs: [bool; 2],
 }
 
 impl Verdict {
@@ -28,7 +31,7 @@ impl Verdict {
     pub(crate) fn of_platform(level: &TcbLevel) -> Self {
         let advisories = level.advisory_ids.as_slice().into();
         let stale_since = is_stale(level.tcb_status).then_some(level.tcb_date);
-        Self { status: level.tcb_status, advisories, stale_since }
+        Self { status: level.tcb_status, advisories, stale_since, needs: needs(level.tcb_status) }
     }
 
     /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
@@ -47,6 +50,7 @@ impl Verdict {
         if part.tcb_status != UpToDate {
             self.stale_since = older(self.stale_since, Some(part.tcb_date));
         }
+        self.need(needs(part.tcb_status));
         self.warn_of(&part.advisory_ids);
         self
     }
@@ -57,14 +61,7 @@ impl Verdict {
     pub(crate) fn running_now(mut self, current: &Verdict) -> Self {
         use TcbStatus::*;
         let stale = is_stale;
-        let unconfigured = |status| {
-            let needed = [
-                ConfigurationNeeded,
-                ConfigurationAndSwHardeningNeeded,
-                OutOfDateConfigurationNeeded,
-            ];
-            needed.contains(&status)
-        };
+        let unconfigured = |status| needs(status)[0];
         let configure = unconfigured(self.status) || unconfigured(current.status);
         self.status = match (self.status, current.status) {
             (Revoked, _) | (_, Revoked) => Revoked,
@@ -81,8 +78,25 @@ impl Verdict {
             }
         };
         self.stale_since = older(self.stale_since, current.stale_since);
+        self.need(current.needs);
         self.warn_of(&current.advisories);
         self
+    }
+
+    /// The status that an out-of-date platform would have if it were new.
+    pub(crate) fn but_for_age(&self) -> TcbStatus {
+        match self.needs {
+            [false, false] => TcbStatus::UpToDate,
+            [false, true] => TcbStatus::SwHardeningNeeded,
+            [true, false] => TcbStatus::ConfigurationNeeded,
+            [true, true] => TcbStatus::ConfigurationAndSwHardeningNeeded,
+        }
+    }
+
+    fn need(&mut self, more: [bool; 2]) {
+        for (needed, more) in self.needs.iter_mut().zip(more) {
+            *needed |= more;
+        }
     }
 
     fn warn_of(&mut self, advisories: &[String]) {
@@ -91,6 +105,17 @@ impl Verdict {
         if !more.is_empty() {
             self.advisories = self.advisories.iter().chain(more).cloned().collect();
         }
+    }
+}
+
+/// Configuration, hardening in software.
+fn needs(status: TcbStatus) -> [bool; 2] {
+    use TcbStatus::*;
+    match status {
+        SwHardeningNeeded => [false, true],
+        ConfigurationNeeded | OutOfDateConfigurationNeeded => [true, false],
+        ConfigurationAndSwHardeningNeeded => [true, true],
+        _ => [false, false],
     }
 }
 

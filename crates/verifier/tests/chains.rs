@@ -299,6 +299,46 @@ fn a_quoting_enclave_that_is_not_up_to_date_makes_the_platform_out_of_date() {
 }
 
 #[test]
+fn grace_makes_up_for_age_and_for_nothing_else() {
+    let stale: fn(String) -> String = |text| text.replace("UpToDate", "OutOfDate");
+    let hardening: fn(String) -> String = |text| text.replace("UpToDate", "SWHardeningNeeded");
+    let both: fn(String) -> String =
+        |text| text.replace("UpToDate", "ConfigurationAndSWHardeningNeeded");
+    let unconfigured: fn(String) -> String = |text| text.replace("UpToDate", "ConfigurationNeeded");
+    let stale_unconfigured: fn(String) -> String =
+        |text| text.replace("UpToDate", "OutOfDateConfigurationNeeded");
+    let same: fn(String) -> String = |text| text;
+    for (tcb_info, qe_identity, accepted, passes) in [
+        (same, stale, "UpToDate", true),
+        (stale, same, "UpToDate", true),
+        (stale, stale, "UpToDate", true),
+        (hardening, stale, "UpToDate", false),
+        (hardening, stale, "SWHardeningNeeded", true),
+        (both, stale, "ConfigurationNeeded", false),
+        (both, stale, "ConfigurationAndSWHardeningNeeded", true),
+        (stale_unconfigured, same, "UpToDate", false),
+        (stale_unconfigured, same, "ConfigurationNeeded", true),
+        (same, unconfigured, "UpToDate", false),
+        (stale, stale_unconfigured, "UpToDate", false),
+        (same, stale_unconfigured, "ConfigurationNeeded", true),
+    ] {
+        let made = Recipe { tcb_info, qe_identity, ..Recipe::default() }.make();
+        let text = format!("tcb_grace_s = 999999999\ntcb_status = \"{accepted}\"");
+        let policy = Policy { roots: policy(&made).roots, ..Policy::from_toml(&text).unwrap() };
+        let endorsements = Endorsements::parse(&made.collateral).unwrap();
+        let outcome = appraise(&evidence(&made), &endorsements, &policy, at(NOW), &AwsLc);
+        let statuses = (tcb_info("UpToDate".into()), qe_identity("UpToDate".into()), accepted);
+        match outcome {
+            Ok(_) => assert!(passes, "{statuses:?}"),
+            Err(refused) => {
+                assert!(!passes, "{statuses:?}");
+                assert!(matches!(refused.reason(), Reason::TcbStatus { .. }), "{statuses:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_quoting_enclave_must_match_its_identity_outside_the_mask_too() {
     // The wanted value has a bit that its mask clears: Intel's library then accepts nothing.
     for qe_identity in [
