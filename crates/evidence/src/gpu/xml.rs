@@ -15,6 +15,10 @@ const ELEMENTS_MAX: usize = 2048;
 /// Most attributes and namespace declarations of one element; a manifest has at most eleven.
 const ATTRIBUTES_MAX: usize = 64;
 
+/// Most namespaces in scope of one element, whoever declared them; a manifest has at most eight.
+/// The canonical form compares them pair by pair for every element.
+const NAMESPACES_MAX: usize = 32;
+
 /// Namespaces in scope: prefix (empty: the default) and name.
 type Scope = Vec<(String, String)>;
 
@@ -181,6 +185,9 @@ impl<'a> Parser<'a> {
         let mut scope = outer.clone();
         for (prefix, namespace) in &declarations {
             declare(&mut scope, prefix, namespace);
+        }
+        if scope.len() > NAMESPACES_MAX {
+            return Err("fewer namespaces");
         }
         let namespace = match prefix(name) {
             "" => lookup(&scope, "").unwrap_or_default().into(),
@@ -394,6 +401,8 @@ fn escape(out: &mut String, text: &str, is_value: bool) {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     fn canonical(text: &str) -> Result<String, &'static str> {
@@ -433,6 +442,18 @@ mod tests {
             part.canonical(root.declarations()),
             "<p:b xmlns=\"urn:a\" xmlns:p=\"urn:p\" xmlns:q=\"urn:q\"><c></c></p:b>"
         );
+    }
+
+    #[test]
+    fn namespaces_in_scope_are_bounded_over_all_levels() {
+        let declared = |from: usize, count: usize| -> String {
+            (from..from + count).map(|n| format!(" xmlns:n{n}='urn:{n}'")).collect()
+        };
+        let nested = |half: usize| {
+            format!("<a{}><b{}><c/></b></a>", declared(0, half), declared(half, half))
+        };
+        assert!(canonical(&nested(NAMESPACES_MAX / 2)).is_ok());
+        assert!(canonical(&nested(NAMESPACES_MAX / 2 + 1)).is_err());
     }
 
     #[test]
