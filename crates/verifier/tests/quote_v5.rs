@@ -64,6 +64,25 @@ fn a_bound_service_td_is_refused_unless_the_policy_names_it() {
 }
 
 #[test]
+fn a_report_that_names_no_service_td_is_not_taken_for_one_that_the_policy_names() {
+    let any = r#"= "dangerous-any""#;
+    let with = |hash: &str| {
+        let text = format!(
+            "[workload.tdx]\nmrtd {any}\nrtmr0 {any}\nrtmr1 {any}\nrtmr2 {any}\nrtmr3 {any}\n\
+             mr_service_td = {hash}"
+        );
+        let workload = Policy::from_toml(&text).unwrap().workload;
+        ask(&v5(vec![]), |policy| policy.workload = workload)
+    };
+    // A body of TDX 1.0 has no such field: whoever demands a service TD gets one that says so.
+    let refused = with(&format!("\"{}\"", "07".repeat(48))).unwrap_err();
+    assert!(matches!(refused.reason(), Reason::Value { field: "mr_service_td", .. }));
+    with(&format!("\"{}\"", "00".repeat(48))).unwrap();
+    with(&format!("[\"{}\", \"{}\"]", "00".repeat(48), "07".repeat(48))).unwrap();
+    with("\"dangerous-any\"").unwrap();
+}
+
+#[test]
 fn partitions_devices_and_service_tds_of_the_extended_report_are_refused() {
     for (at, wanted) in [
         (64, "TD partition"),
