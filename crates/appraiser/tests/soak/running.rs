@@ -1,0 +1,146 @@
+//! One run of the program that appraises: a source over the store, an appraiser over the source.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use confide_appraiser::PolicyAppraiser;
+use confide_collateral::{Base, DocumentKey, Options, Services, Source};
+use confide_evidence::{Appraise, BindingKind, Presented, claims::Claims};
+use confide_verifier::{Endorsements, Policy, UnixTime};
+use confide_verifier_aws_lc::AwsLc;
+
+use crate::{
+    disk::Disk,
+    draw::Draw,
+    oracle::{Case, Floors, Oracle, REPORT_DATA},
+    world::{DAY, clock, mark, said_since},
+};
+
+/// Documents are due after four hours of the soak's time, as by default.
+const REFRESH_EVERY: Duration = Duration::from_secs(4 * 3600);
+/// One document with all its attempts: a service that never answers costs this much.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// How long the claims hold around the clock: they are not what is tested.
+const CLAIMS_HOLD: u64 = 10 * DAY;
+/// Between two appraisals of a thread: others want the machine too.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// From one start to the next restart.
+pub(crate) struct Running {
+    pub(crate) source: Arc<Source>,
+    appraiser: PolicyAppraiser,
+    pub(crate) floors: Floors,
+}
+
+/// What was counted over the whole soak.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) appraisals: AtomicU64,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) wrong: Mutex<Vec<String>>,
+}
+
+impl Running {
+    /// Starts over what the store has.
+    pub(crate) fn start(url: &str, disk: &Disk, policy: &str) -> Arc<Self> {
+        let mut policy = Policy::from_toml(policy).unwrap();
+        policy.key_validity_s_max = 2 * CLAIMS_HOLD;
+        let mut services = Services::one(&Base::parse(url, false).unwrap());
+        services.deadline = Some(DEADLINE);
+        let mut options = Options::new(services, Arc::new(clock));
+        options.refresh_every = REFRESH_EVERY;
+        options.look_every = Duration::from_millis(100);
+        options.store = Some(disk.store());
+        let roots = policy.roots.clone();
+        options.check = Some(Arc::new(move |_, json, now| {
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+            let endorsements = Endorsements::parse(json).map_err(|error| error.to_string())?;
+            let prepared = endorsements.prepare(&roots, now, &AwsLc);
+            prepared.map(drop).map_err(|rejection| rejection.reason().to_string())
+        }));
+        let [platform, processor] = disk.seen().map(AtomicU64::new);
+        let floors = Floors { lists: [platform, processor], ..Floors::default() };
+        let source = Arc::new(Source::start(options).unwrap());
+        let appraiser = PolicyAppraiser::with_source(policy, source.clone(), clock);
+        Arc::new(Self { source, appraiser, floors })
+    }
+
+    /// Appraises once; whether it was accepted.
+    pub(crate) fn appraise(&self, case: &Case, oracle: &Oracle, figures: &Figures) -> bool {
+        self.observe(case);
+        let (floor, begun) = (self.floors.of(case.ca), mark());
+        let now = clock();
+        let claims = Claims {
+            config_digest: [7; 32],
+            guarantee: "operator is outside the TEE".into(),
+            nonce: None,
+            not_after: now + CLAIMS_HOLD,
+            not_before: now - CLAIMS_HOLD,
+            pubkey_hash: [1; 32],
+            gpu_evidence_hash: None,
+        };
+        let outcome = self.appraiser.appraise(&Presented {
+            binding: BindingKind::TlsExporter,
+            claims: &claims.encode(),
+            collateral: None,
+            expected_report_data: REPORT_DATA,
+            gpu: None,
+            quote: &case.quote,
+        });
+        let instants = said_since(begun);
+        figures.appraisals.fetch_add(1, SeqCst);
+        let Ok(accepted) = outcome else {
+            figures.refused.fetch_add(1, SeqCst);
+            return false;
+        };
+        figures.accepted.fetch_add(1, SeqCst);
+        if let Some(fault) = oracle.fault(case, &accepted, &instants, floor) {
+            let text = format!("{}: {fault}; {floor:?}, clock {instants:?}", case.name);
+            figures.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        }
+        true
+    }
+
+    /// Takes note of what is at hand: from now on nothing older may decide.
+    fn observe(&self, case: &Case) {
+        let Some(set) = self.source.current(&case.platform) else { return };
+        let mut evaluation = u64::MAX;
+        for document in set.documents() {
+            match document.key {
+                DocumentKey::IntelPckCrl(_) => {
+                    self.floors.lists[case.ca].fetch_max(document.number, SeqCst);
+                }
+                DocumentKey::TcbInfo { .. } | DocumentKey::QeIdentity { .. } => {
+                    evaluation = evaluation.min(document.number);
+                }
+                _ => {}
+            }
+        }
+        self.floors.evaluation.fetch_max(evaluation, SeqCst);
+    }
+}
+
+/// Appraises until it is told to end, whichever program runs.
+pub(crate) fn work(
+    seed: u64,
+    running: &Mutex<Arc<Running>>,
+    oracle: &Oracle,
+    figures: &Figures,
+    end: &AtomicBool,
+) {
+    let mut draw = Draw::new(seed);
+    while !end.load(SeqCst) {
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // A third of the time those with faults, whose number is small.
+        let among = if draw.once_in(3) { 8 } else { oracle.cases.len() as u64 };
+        let case = &oracle.cases[draw.below(among) as usize];
+        running.appraise(case, oracle, figures);
+        std::thread::sleep(PAUSE);
+    }
+}
