@@ -12,8 +12,9 @@ OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 5
 DIFFERENTIAL_SECONDS ?= 20
+SOAK_SECONDS ?= 300
 
-.PHONY: help bench build test style unit no-std vectors python go selftest fuzz differential walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -63,12 +64,17 @@ differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFEREN
 	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) cargo test --locked -p confide-fake-attester \
 	  --test differential -- --nocapture
 
+soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does 12 of them
+	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
+	  --nocapture
+
 walk: build  ## does what the README says, command by command
 	python3 tests/walk.py $(RELEASE)
 
 long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
+	$(MAKE) soak
 	for suite in verify generate batch nested chat; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 

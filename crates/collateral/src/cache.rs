@@ -360,6 +360,9 @@ impl Cache {
                 state.documents.insert(key.clone(), document.clone());
             }
         }
+        // Before anybody is served by it: what was served once is refused to fall back, even after
+        // the next start.
+        self.write(move |store| store.remember(&seen).err().into_iter().collect()).await;
         self.sets.put(set.clone());
         self.sets.shrink(PLATFORMS_MAX);
         for other in self.sets.all() {
@@ -369,7 +372,10 @@ impl Cache {
         }
         self.forget_unused();
         self.generation.send_modify(|generation| *generation += 1);
-        self.save(fresh.into_values().collect(), seen).await;
+        self.write(move |store| {
+            fresh.values().filter_map(|document| store.put(document).err()).collect()
+        })
+        .await;
     }
 
     fn assemble_anew(&self, other: &Endorsed) {
@@ -443,16 +449,10 @@ impl Cache {
         state.documents.retain(|key, _| used.contains(key));
     }
 
-    /// What cannot be saved is still in memory, and said.
-    async fn save(&self, fresh: Vec<Arc<Document>>, seen: Memory) {
+    /// What cannot be written is still in memory, and said.
+    async fn write(&self, work: impl FnOnce(&Store) -> Vec<CollateralError> + Send + 'static) {
         let Some(store) = self.store.clone() else { return };
-        let saved = spawn_blocking(move || {
-            // The memory first: a document without it could be replaced by an older one.
-            let memory = store.remember(&seen);
-            let documents = fresh.iter().map(|document| store.put(document).map(drop));
-            [memory].into_iter().chain(documents).filter_map(Result::err).collect::<Vec<_>>()
-        });
-        let failures = saved.await.unwrap_or_default();
+        let failures = spawn_blocking(move || work(&store)).await.unwrap_or_default();
         add(&self.counters.store_failures, failures.len() as u64);
         if let Some(error) = failures.first() {
             tracing::warn!(%error, count = failures.len(), "the store is not written");

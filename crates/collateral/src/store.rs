@@ -32,6 +32,8 @@ const FILE_LENGTH_MAX: usize = 3 * ANSWER_LENGTH_MAX;
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 /// The memory is kept twice, so that losing one file loses nothing.
 const MEMORY_FILES: [&str; 2] = ["seen.a", "seen.b"];
+/// The memory takes a multiple of this, a block of most file systems.
+const MEMORY_STEP: usize = 4096;
 const DOCUMENT_SUFFIX: &str = ".doc";
 const UNFINISHED_SUFFIX: &str = ".tmp";
 const LOCK_FILE: &str = "lock";
@@ -90,6 +92,11 @@ pub struct Store {
 pub trait Files: Send + Sync {
     /// Makes a file that is there for its owner only, writes it and synchronises it.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Writes over a file that is there, from its first byte, and synchronises it: it takes no new
+    /// room where the file was as long before.
+    fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        SystemFiles.write_over(path, bytes)
+    }
     /// Puts one file in place of another.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Synchronises the names in a folder.
@@ -103,6 +110,13 @@ impl Files for SystemFiles {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
         file.sync_all()
     }
 
@@ -225,14 +239,36 @@ impl Store {
         if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
             return Ok(());
         }
+        let mut content = memory.encode().map_err(|error| {
+            CollateralError::store("encode", &self.folder.join(MEMORY_FILES[0]), &error.into())
+        })?;
+        // White space at the end of JSON: a memory that grows fits the room that it has.
+        let length = (HEADER_LENGTH + content.len()).next_multiple_of(MEMORY_STEP);
+        content.resize(length - HEADER_LENGTH, b' ');
+        let bytes = record(&content);
         // One file after the other: whichever is torn, the other one is whole.
-        for name in MEMORY_FILES {
-            let content = memory.encode().map_err(|error| {
-                CollateralError::store("encode", &self.folder.join(name), &error.into())
-            })?;
-            self.replace(name, &record(&content))?;
+        let [first, second] = MEMORY_FILES;
+        self.replace_memory(first, &bytes, kept[1].is_some())?;
+        self.replace_memory(second, &bytes, true)
+    }
+
+    /// A full disk has no room for a new file, but what was seen must not be forgotten: the file is
+    /// written over in its place, where `other_is_whole` so that a crash loses nothing.
+    fn replace_memory(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        other_is_whole: bool,
+    ) -> Result<(), CollateralError> {
+        let Err(error) = self.replace(name, bytes) else { return Ok(()) };
+        let path = self.folder.join(name);
+        let room = fs::metadata(&path).map_or(0, |about| about.len());
+        if !other_is_whole || room < bytes.len() as u64 {
+            return Err(error);
         }
-        Ok(())
+        self.files
+            .write_over(&path, bytes)
+            .map_err(|error| CollateralError::store("write over", &path, &error))
     }
 
     fn read_memory(&self, name: &str) -> Option<Memory> {

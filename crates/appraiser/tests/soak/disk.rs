@@ -100,6 +100,10 @@ impl Files for Counting {
         self.count(SystemFiles.write_new(path, bytes))
     }
 
+    fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.count(SystemFiles.write_over(path, bytes))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.count(SystemFiles.rename(from, to))
     }

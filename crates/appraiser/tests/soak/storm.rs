@@ -44,8 +44,6 @@ pub(crate) struct Soak<'a> {
     storms: u64,
     restarts: u64,
     clock_steps: u64,
-    /// Restarts that knew less than the program before them.
-    forgotten: u64,
     /// The newest that the disk has had.
     kept: [u64; 2],
     recoveries_ms: Vec<u64>,
@@ -74,7 +72,6 @@ impl<'a> Soak<'a> {
             storms: 0,
             restarts: 0,
             clock_steps: 0,
-            forgotten: 0,
             kept: [0; 2],
             recoveries_ms: Vec::new(),
             past: Counts::default(),
@@ -154,7 +151,6 @@ impl<'a> Soak<'a> {
             "machines_revoked": self.oracle.revoked(),
             "clock_steps": self.clock_steps,
             "restarts": self.restarts,
-            "restarts_that_forgot": self.forgotten,
             "documents_refreshed": self.past.refreshes,
             "fetches_failed": self.past.failures,
             "rollbacks_refused": self.past.refused_rollbacks,
@@ -200,7 +196,8 @@ impl<'a> Soak<'a> {
         faults
     }
 
-    /// Another program over the same store; appraisals under way end with the old one.
+    /// Another program over the same store; appraisals under way end with the old one. What the
+    /// old one served by, the new one knows, however full the disk was.
     fn restart(&mut self) {
         let new = Running::start(self.url, self.disk, &self.oracle.policy());
         let old = std::mem::replace(
@@ -208,10 +205,12 @@ impl<'a> Soak<'a> {
             new,
         );
         self.restarts += 1;
-        self.look_at_disk();
         self.add(&old.source.counts());
+        // First what it knew, then what is kept: it may learn more meanwhile.
         let knew = [0, 1].map(|ca| old.floors.of(ca).list);
-        self.forgotten += u64::from((0..CAS.len()).any(|ca| self.kept[ca] < knew[ca]));
+        self.look_at_disk();
+        let forgot = (0..CAS.len()).any(|ca| self.kept[ca] < knew[ca]);
+        assert!(!forgot, "known before the restart {knew:?}, after it {:?}", self.kept);
     }
 
     /// What the store remembers never falls.
