@@ -66,6 +66,32 @@ fn every_fault_is_refused_by_the_check_that_is_for_it() {
 }
 
 #[test]
+fn a_policy_that_skips_revocation_does_without_a_list_and_not_against_one() {
+    let mut skipping = None;
+    for (fault, wanted) in [
+        (None, None),
+        (Some(Fault::RevokedPck), Some("revocation")),
+        (Some(Fault::RevokedPlatformCa), Some("revocation")),
+        (Some(Fault::ExpiredCrl), Some("revocation")),
+    ] {
+        let made = attester(Variant::default(), fault);
+        let policy = Policy { dangerous_skip_revocation: true, ..policy(&made) };
+        let failed = ask(&made, &policy, NOW).map_err(|no| failed(&no)).map(|_| None);
+        assert_eq!(failed.unwrap_or_else(|failed| failed), wanted, "{fault:?}");
+        let without = SnpEndorsements { crl: None, ..endorsements(&made) };
+        let yes = judge(&quote(&made), without, &policy, NOW).unwrap();
+        let check = yes.checks().iter().find(|check| check.name == "revocation").unwrap();
+        assert_eq!(check.outcome, Outcome::NotEvaluated);
+        skipping = Some((made, policy));
+    }
+    let (made, mut policy) = skipping.unwrap();
+    policy.dangerous_skip_revocation = false;
+    let without = SnpEndorsements { crl: None, ..endorsements(&made) };
+    let no = judge(&quote(&made), without, &policy, NOW).unwrap_err();
+    assert_eq!(*no.reason(), Reason::NoRevocationList);
+}
+
+#[test]
 fn a_self_made_chain_and_the_root_of_another_product_are_refused() {
     let made = attester(Variant::default(), None);
     let no = ask(&made, &Policy { roots: Roots::production(), ..policy(&made) }, NOW);

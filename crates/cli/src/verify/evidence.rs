@@ -65,7 +65,7 @@ pub(crate) struct EvidenceArgs {
     /// Accept a quote or SEV-SNP report of a machine whose memory the host can read.
     #[arg(long)]
     dangerous_accept_debug: bool,
-    /// SEV-SNP: leave revocation unevaluated.
+    /// SEV-SNP: leave revocation unevaluated where no revocation list is given.
     #[arg(long)]
     dangerous_skip_revocation: bool,
     /// Print one JSON object.

@@ -80,12 +80,12 @@ struct Names {
     key_name: &'static str,
 }
 
-/// Verifies the chain and, where `revocation` says so, that nothing in it is revoked.
+/// Verifies the chain and, where a revocation list came, that nothing in it is revoked.
 pub(super) fn verify(
     endorsements: &Endorsements,
     checks: &mut Checks,
     found: &mut Option<Root>,
-    (roots, revocation): (&Roots, bool),
+    roots: &Roots,
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<ChipKey, Reason> {
@@ -117,10 +117,9 @@ pub(super) fn verify(
         windows.push((SnpStep::Chain, subject, Life { from, until }));
     }
     let mut crl = None;
-    match (&endorsements.parts.crl, revocation) {
-        (_, false) => checks.skip(SnpStep::Revocation, SKIPPED),
-        (None, true) => checks.skip(SnpStep::Revocation, "there is no revocation list"),
-        (Some(der), true) => {
+    match &endorsements.parts.crl {
+        None => checks.skip(SnpStep::Revocation, "there is no revocation list"),
+        Some(der) => {
             let (seen, window) = checks.run(SnpStep::Revocation, || {
                 Ok((links.not_revoked(der, now, crypto)?, "".into()))
             })?;
@@ -132,7 +131,6 @@ pub(super) fn verify(
     links.into_key(crypto, root, life, windows, crl)
 }
 
-pub(super) const SKIPPED: &str = "the policy says dangerous_skip_revocation";
 const CRL: &str = "AMD revocation list";
 
 struct Window {

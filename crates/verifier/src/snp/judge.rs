@@ -13,7 +13,7 @@ use confide_evidence::{
 };
 use rustls_pki_types::UnixTime;
 
-use super::{SnpStep, TcbMinimum, chain::ChipKey, chain::SKIPPED};
+use super::{SnpStep, TcbMinimum, chain::ChipKey};
 use crate::{
     AmdClaims, Crypto, Detail, Endorsed, Evidence, Expect, GpuAppraised, GuestMeasurements,
     Measurements, PlatformClaims, Policy, Reason, Scope, SnpWorkload,
@@ -73,13 +73,15 @@ impl Case<'_> {
         Ok(Judged { scope, platform: self.claims(), claims, gpu })
     }
 
-    /// The list's signature and entries are verified with the chain.
+    /// The list's signature and entries are verified with the chain. A policy can do without a
+    /// list, and not without one that came.
     fn revocation(&self, checks: &mut Checks) -> Result<(), Reason> {
-        if self.policy.dangerous_skip_revocation {
-            checks.skip(SnpStep::Revocation, SKIPPED);
-            return Ok(());
-        }
         let Some(seen) = self.key.crl else {
+            if self.policy.dangerous_skip_revocation {
+                let why = "there is no list, and the policy says dangerous_skip_revocation";
+                checks.skip(SnpStep::Revocation, why);
+                return Ok(());
+            }
             return checks.run(SnpStep::Revocation, || Err(Reason::NoRevocationList));
         };
         let minimum = self.policy.snp.crl;
@@ -271,7 +273,6 @@ impl Case<'_> {
     fn claims(&self) -> PlatformClaims {
         let (report, key) = (&self.report, self.key);
         let masked = *report.chip_id() == [0; 64];
-        let skip = self.policy.dangerous_skip_revocation;
         PlatformClaims {
             tee: Tee::Snp,
             report_data: report.report_data(),
@@ -286,7 +287,7 @@ impl Case<'_> {
                 committed_tcb: key.product.tcb(report.committed_tcb()),
                 platform_info: report.platform_info().0,
                 vmpl: report.vmpl(),
-                crl: key.crl.filter(|_| !skip),
+                crl: key.crl,
             })),
             valid_until: key.life.until,
         }

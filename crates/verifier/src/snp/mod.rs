@@ -88,7 +88,7 @@ impl Endorsements {
     ) -> Result<Prepared, Rejection> {
         let mut checks = Checks::new::<SnpStep>();
         let mut root = None;
-        match chain::verify(self, &mut checks, &mut root, (roots, true), now, crypto) {
+        match chain::verify(self, &mut checks, &mut root, roots, now, crypto) {
             Ok(key) => Ok(Prepared { key, checks }),
             Err(reason) => Err(refusal(reason, root, checks)),
         }
@@ -109,8 +109,8 @@ pub fn appraise(
     let mut checks = Checks::new::<SnpStep>();
     let mut root = None;
     let outcome = read(&mut checks, evidence, policy).and_then(|report| {
-        let demanded = (&policy.roots, !policy.dangerous_skip_revocation);
-        let key = chain::verify(endorsements, &mut checks, &mut root, demanded, now, crypto)?;
+        let roots = &policy.roots;
+        let key = chain::verify(endorsements, &mut checks, &mut root, roots, now, crypto)?;
         Case { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
     });
     close(outcome, root, checks)
@@ -179,10 +179,6 @@ impl Prepared {
             return Ok(());
         }
         for (step, subject, life) in &self.key.windows {
-            // What the policy leaves out cannot refuse.
-            if *step == SnpStep::Revocation && policy.dangerous_skip_revocation {
-                continue;
-            }
             if let Err(reason) = inside(subject, life.from, life.until, now) {
                 return Err(checks.fail(*step, reason));
             }
