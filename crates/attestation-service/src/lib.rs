@@ -1,1 +1,25 @@
-//! Appraises evidence over HTTP and signs the result (RFC 9711).
+//! Appraisal over HTTP, for fleets that want it in one place.
+//!
+//! Stateless: evidence comes in, a signed attestation result goes out, a JSON Web Token in the
+//! terms of EAT (RFC 9711) and EAR (draft-ietf-rats-ear). Policies are the server's: a caller
+//! names one and cannot bring one. `docs/attestation-service.md` has the routes and the claims.
+
+mod answer;
+mod binding;
+mod case;
+mod error;
+mod jws;
+mod limits;
+mod listen;
+mod metrics;
+mod policies;
+mod queue;
+mod result;
+mod routes;
+
+pub use binding::OwnEvidence;
+pub use error::ServiceError;
+pub use jws::SigningKey;
+pub use limits::{Limits, RESULT_LIFETIME_MAX};
+pub use listen::{Options, serve};
+pub use policies::{Policies, PolicyEntry};

@@ -1,0 +1,52 @@
+//! Every bound of the service, with its reason.
+
+use std::time::Duration;
+
+/// No result holds for longer: it speaks of a machine as it was when the evidence was appraised.
+pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
+
+/// What the service allows itself and its callers.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's body: evidence, GPU evidence and endorsements in base64 and JSON.
+    pub body_bytes: usize,
+    /// How long a body may take to come.
+    pub body_wait: Duration,
+    /// Appraisals that run at once; more than the cores would only wait for each other.
+    pub concurrent: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// How long running requests may go on after a stop.
+    pub drain: Duration,
+    /// How long a request's head may take to come.
+    pub head_wait: Duration,
+    /// How long a connection may be silent; longer than an answer takes.
+    pub idle: Duration,
+    /// Requests that wait for a place; the next one is told to come again.
+    pub queued: usize,
+    /// How long one of them waits.
+    pub queue_wait: Duration,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// How long a peer may leave an answer unread.
+    pub write_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            body_bytes: 2 * 1024 * 1024,
+            body_wait: Duration::from_secs(10),
+            concurrent: cores,
+            connections: 1024,
+            drain: Duration::from_secs(10),
+            head_wait: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            queued: 1024,
+            queue_wait: Duration::from_secs(5),
+            streams: 128,
+            write_wait: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The server's policies, by name. A caller names one and cannot bring one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use confide_appraiser::{AppraisalError, PolicyAppraiser};
+use confide_verifier::{Appraised, Evidence};
+
+use crate::{ServiceError, case::POLICY_ID_BYTES_MAX};
+
+/// One policy of the server.
+pub struct PolicyEntry {
+    /// Decides by it.
+    pub appraiser: Arc<PolicyAppraiser>,
+    /// SHA-256 of the policy's text, as results carry it.
+    pub sha256: [u8; 32],
+}
+
+/// All policies of the server.
+pub struct Policies(BTreeMap<String, PolicyEntry>);
+
+impl Policies {
+    /// Names are 1 to 64 letters, digits, `.`, `_` and `-`; there has to be at least one.
+    pub fn new(
+        entries: impl IntoIterator<Item = (String, PolicyEntry)>,
+    ) -> Result<Self, ServiceError> {
+        let mut policies = BTreeMap::new();
+        for (name, entry) in entries {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            if name.is_empty() || name.len() > POLICY_ID_BYTES_MAX || !name.bytes().all(plain) {
+                let wanted = "1 to 64 letters, digits, `.`, `_` or `-`";
+                return Err(ServiceError::PolicyName { wanted, got: name });
+            }
+            if policies.contains_key(&name) {
+                return Err(ServiceError::PolicyName { wanted: "another name", got: name });
+            }
+            policies.insert(name, entry);
+        }
+        match policies.is_empty() {
+            true => Err(ServiceError::PolicyName { wanted: "one at least", got: String::new() }),
+            false => Ok(Self(policies)),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&PolicyEntry> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+}
+
+impl PolicyEntry {
+    pub(crate) fn judge(
+        &self,
+        evidence: &Evidence<'_>,
+        endorsements: Option<&[u8]>,
+    ) -> Result<Appraised, AppraisalError> {
+        self.appraiser.judge(evidence, endorsements)
+    }
+}

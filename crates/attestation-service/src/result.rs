@@ -1,0 +1,127 @@
+//! What a result says: the claims of EAT (RFC 9711) and EAR (draft-ietf-rats-ear).
+//!
+//! The values of the trustworthiness vector are those of AR4SI (draft-ietf-rats-ar4si section 2.3).
+//! A value is given only for what was looked at; what was not evaluated is absent.
+
+use confide_verifier::{Appraised, Check, Outcome, Scope};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::case::Case;
+
+/// `eat_profile` of the results.
+pub(crate) const PROFILE: &str = "tag:confide,2026:attestation-result#1";
+
+/// AR4SI's tiers, as values of the vector.
+const AFFIRMING: i64 = 2;
+/// "only recognised executables during the boot process".
+const EXECUTABLES_AT_BOOT: i64 = 3;
+const WARNING: i64 = 32;
+const CONTRAINDICATED: i64 = 96;
+
+/// What does not depend on the evidence.
+pub(crate) struct Frame<'a> {
+    pub(crate) issuer: &'a str,
+    pub(crate) audience: &'a str,
+    pub(crate) issued_at: u64,
+    pub(crate) lifetime_s: u64,
+    pub(crate) policy_sha256: [u8; 32],
+}
+
+/// The claims of an accepted case.
+pub(crate) fn accepted(frame: &Frame<'_>, case: &Case, appraised: &Appraised) -> Value {
+    let verdict = appraised.to_json();
+    // A platform that runs some program is not what a relying party may take for its service.
+    let status = match appraised.scope() {
+        Scope::Workload => "affirming",
+        Scope::Platform => "warning",
+    };
+    let vector = vector(appraised);
+    claims(frame, case, status, Some(vector), &verdict)
+}
+
+/// The claims of a rejected case: it was judged, and this is the judgement.
+pub(crate) fn rejected(frame: &Frame<'_>, case: &Case, verdict: &Value) -> Value {
+    claims(frame, case, "contraindicated", None, verdict)
+}
+
+fn claims(
+    frame: &Frame<'_>,
+    case: &Case,
+    status: &str,
+    vector: Option<Value>,
+    verdict: &Value,
+) -> Value {
+    let mut module = json!({
+        "ear.status": status,
+        "ear.appraisal-policy-id": format!("confide:policy:{}", case.policy_id),
+        "confide.policy-sha256": hex::encode(frame.policy_sha256),
+        "confide.evidence-sha256": hex::encode(Sha256::digest(&case.evidence)),
+        "confide.scope": verdict["scope"],
+        "confide.root": verdict["root"],
+        "confide.tcb-status": verdict["tcb_status"],
+        "confide.advisories": verdict["advisories"],
+        "confide.claims": verdict["claims"],
+        "confide.checks": outcomes(&verdict["checks"]),
+        "confide.reason": verdict["reason"],
+    });
+    if let Some(vector) = vector {
+        module["ear.trustworthiness-vector"] = vector;
+    }
+    if let Some(gpu) = &case.gpu {
+        module["confide.gpu-evidence-sha256"] = hex::encode(Sha256::digest(&gpu.evidence)).into();
+    }
+    if let Some(gpu) = verdict.get("gpu") {
+        module["confide.gpu"] = gpu.clone();
+    }
+    json!({
+        "eat_profile": PROFILE,
+        "eat_nonce": case.nonce,
+        "iss": frame.issuer,
+        "aud": frame.audience,
+        "iat": frame.issued_at,
+        "nbf": frame.issued_at,
+        "exp": frame.issued_at.saturating_add(frame.lifetime_s),
+        "ear.verifier-id": {
+            "developer": "https://crates.io/crates/confide",
+            "build": concat!("confide ", env!("CARGO_PKG_VERSION")),
+        },
+        "submods": { "cpu": module },
+    })
+}
+
+/// Each check with its outcome; the details stay in the log of whoever asks for `verify --json`.
+fn outcomes(checks: &Value) -> Value {
+    let mut outcomes = Map::new();
+    for check in checks.as_array().into_iter().flatten() {
+        if let Some(name) = check["name"].as_str() {
+            outcomes.insert(name.into(), check["outcome"].clone());
+        }
+    }
+    outcomes.into()
+}
+
+fn vector(appraised: &Appraised) -> Value {
+    let passed = |name: &str| {
+        let mut checks = appraised.checks().iter();
+        checks.any(|Check { name: found, outcome, .. }| {
+            *found == name && *outcome == Outcome::Passed
+        })
+    };
+    let mut vector = Map::new();
+    let up_to_date = appraised.tcb_status().is_none_or(|status| status.as_str() == "UpToDate")
+        && appraised.advisories().is_empty();
+    vector.insert("hardware".into(), if up_to_date { AFFIRMING } else { WARNING }.into());
+    let opaque = if appraised.is_debug() { CONTRAINDICATED } else { AFFIRMING };
+    vector.insert("runtime-opaque".into(), opaque.into());
+    if appraised.scope() == Scope::Workload {
+        vector.insert("executables".into(), EXECUTABLES_AT_BOOT.into());
+    }
+    if passed("config_digest") {
+        vector.insert("configuration".into(), AFFIRMING.into());
+    }
+    if passed("chip") {
+        vector.insert("instance-identity".into(), AFFIRMING.into());
+    }
+    vector.into()
+}

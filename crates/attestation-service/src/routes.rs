@@ -1,0 +1,189 @@
+//! The routes.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{DefaultBodyLimit, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use bytes::Bytes;
+use confide_appraiser::AppraisalError;
+use confide_evidence::GpuPresented;
+use confide_verifier::{Appraised, Evidence};
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::json_answer,
+    case::Case,
+    error::RequestError,
+    listen::Options,
+    metrics::Metrics,
+    queue::Queue,
+    result::{self, Frame},
+};
+
+pub(crate) fn router(options: Options) -> Router {
+    let site = Site { queue: Queue::new(&options.limits), metrics: Metrics::default(), options };
+    Router::new()
+        .route("/v1/appraise", post(appraise))
+        .route("/.well-known/jwks.json", get(keys))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { RequestError::NoRoute })
+        .method_not_allowed_fallback(|| async { RequestError::NoMethod })
+        // The handler bounds and times the body itself.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(Arc::new(site))
+}
+
+struct Site {
+    options: Options,
+    queue: Queue,
+    metrics: Metrics,
+}
+
+async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
+    match judged(&site, body).await {
+        Ok((outcome, response)) => {
+            site.metrics.count(outcome);
+            response
+        }
+        Err(error) => {
+            site.metrics.count(error.code());
+            error.into_response()
+        }
+    }
+}
+
+async fn judged(
+    site: &Arc<Site>,
+    body: Body,
+) -> Result<(&'static str, Response), RequestError> {
+    let body = read(site, body).await?;
+    let case = Case::parse(&body)?;
+    if site.options.policies.find(&case.policy_id).is_none() {
+        let wanted = site.options.policies.names().join(", ");
+        return Err(RequestError::NoPolicy { wanted });
+    }
+    let place = site.queue.enter().await?;
+    let worker = Arc::clone(site);
+    // Signatures take a core for a while; the event loop goes on meanwhile.
+    let work = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        worker.decide(&case)
+    });
+    work.await.map_err(|_| RequestError::Signing)?
+}
+
+impl Site {
+    fn decide(&self, case: &Case) -> Result<(&'static str, Response), RequestError> {
+        let Options { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
+        let wanted = || policies.names().join(", ");
+        let policy = policies
+            .find(&case.policy_id)
+            .ok_or_else(|| RequestError::NoPolicy { wanted: wanted() })?;
+        let gpu = case.gpu.as_ref();
+        let evidence = Evidence {
+            quote: &case.evidence,
+            claims: case.claims.as_deref(),
+            report_data: case.report_data,
+            gpu: gpu.map(|gpu| GpuPresented { evidence: &gpu.evidence, nonce: gpu.nonce }),
+        };
+        let started = Instant::now();
+        let verdict = policy.judge(&evidence, case.endorsements.as_deref());
+        self.metrics.appraised_in(started.elapsed());
+        let frame = Frame {
+            issuer,
+            audience,
+            issued_at: clock(),
+            lifetime_s: lifetime.as_secs(),
+            policy_sha256: policy.sha256,
+        };
+        let judgement = Judgement::of(&frame, case, verdict)?;
+        let token = key.sign(&judgement.claims).ok_or(RequestError::Signing)?;
+        let mut body = json!({ "result": token });
+        if let Some(reason) = judgement.reason {
+            body["reason"] = reason.into();
+        }
+        Ok((judgement.outcome, json_answer(judgement.status, &body)))
+    }
+}
+
+struct Judgement {
+    outcome: &'static str,
+    status: StatusCode,
+    claims: Value,
+    reason: Option<String>,
+}
+
+impl Judgement {
+    fn of(
+        frame: &Frame<'_>,
+        case: &Case,
+        verdict: Result<Appraised, AppraisalError>,
+    ) -> Result<Self, RequestError> {
+        match verdict {
+            Ok(appraised) => {
+                let claims = result::accepted(frame, case, &appraised);
+                let status = StatusCode::OK;
+                Ok(Self { outcome: "accepted", status, claims, reason: None })
+            }
+            Err(AppraisalError::Rejected(no)) if !no.reason().is_unjudged() => {
+                let claims = result::rejected(frame, case, &no.to_json());
+                // Not 200: whoever looks at the status alone must not take it for a yes.
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                let reason = Some(no.reason().to_string());
+                Ok(Self { outcome: "rejected", status, claims, reason })
+            }
+            Err(error) => Err(RequestError::Unjudged(error.to_string())),
+        }
+    }
+}
+
+async fn keys(State(site): State<Arc<Site>>) -> Response {
+    let mut jwk = site.options.key.jwk();
+    if site.options.own_evidence.is_some() {
+        let worker = Arc::clone(&site);
+        let made = tokio::task::spawn_blocking(move || {
+            let now = (worker.options.clock)();
+            let own = worker.options.own_evidence.as_ref();
+            own.map(|own| own.for_key(&worker.options.key, now)).transpose()
+        });
+        match made.await {
+            Ok(Ok(Some(evidence))) => jwk["confide.evidence"] = evidence,
+            Ok(Ok(None)) => {}
+            // The key is still the key; a relying party that wants evidence misses it and says so.
+            Ok(Err(error)) => tracing::warn!(%error, "the key is published without evidence"),
+            Err(_) => tracing::warn!("the key is published without evidence: the device failed"),
+        }
+    }
+    json_answer(StatusCode::OK, &json!({ "keys": [jwk] }))
+}
+
+async fn health() -> Response {
+    json_answer(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+async fn metrics(State(site): State<Arc<Site>>) -> Response {
+    let mut response = site.metrics.text(site.queue.waiting()).into_response();
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+async fn read(site: &Site, body: Body) -> Result<Bytes, RequestError> {
+    let limits = &site.options.limits;
+    let limit = limits.body_bytes;
+    let whole = tokio::time::timeout(limits.body_wait, Limited::new(body, limit).collect());
+    match whole.await {
+        Err(_) => Err(RequestError::BodyLate { limit: limits.body_wait }),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(RequestError::BodyLength { limit }),
+        Ok(Err(_)) => Err(RequestError::BodyBroken),
+    }
+}

@@ -1,0 +1,153 @@
+//! `confide verify serve`: appraisal over HTTP.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use confide_appraiser::PolicyAppraiser;
+use confide_attestation_service::{
+    Limits, Options, OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, SigningKey,
+};
+use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
+use confide_fake_attester::FakeAttester;
+use confide_verifier::{POLICY_LENGTH_MAX, Policy};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::{
+    error::{CliError, read_file},
+    process,
+};
+
+/// A P-256 key in PKCS#8 has 138 bytes.
+const KEY_BYTES_MAX: u64 = 4 * 1024;
+
+/// Plain HTTP: it belongs on loopback, or behind `confide gateway`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Address to listen at; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// A policy and the name that callers use for it; may be given several times.
+    #[arg(long, value_name = "NAME=FILE", required = true)]
+    policy: Vec<String>,
+    /// Endorsements for requests that bring none: QuoteCollateralV3, JSON.
+    #[arg(long, value_name = "FILE")]
+    collateral: Option<PathBuf>,
+    /// `aud` of every result: who the results are for.
+    #[arg(long, value_name = "TEXT")]
+    audience: String,
+    /// `iss` of every result.
+    #[arg(long, value_name = "TEXT", default_value = "confide")]
+    issuer: String,
+    /// How long a result holds, in seconds.
+    #[arg(long, value_name = "N", default_value_t = RESULT_LIFETIME_MAX.as_secs(),
+          value_parser = clap::value_parser!(u64).range(1..=RESULT_LIFETIME_MAX.as_secs()))]
+    lifetime_s: u64,
+    /// The signing key: P-256, PKCS#8, DER; without it one is made that dies with the process.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Bind the key in evidence of the simulated attester in this folder.
+    #[arg(long, value_name = "DIR")]
+    simulate: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let options = options(&args)?;
+    process::run_to_end(serve(&args, options))??;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
+    let stop = process::asked_to_stop();
+    let (listener, address) = process::listen(args.listen).await?;
+    if !address.ip().is_loopback() {
+        tracing::warn!("{address} is not loopback: evidence and results travel in the clear there");
+    }
+    let guarantee = if args.simulate.is_some() { "none (simulated)" } else { "none" };
+    process::print_ready(address, guarantee, more(args, &options));
+    if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
+        tracing::warn!(%error, "cut after the drain deadline");
+    }
+    Ok(())
+}
+
+fn more(args: &Args, options: &Options) -> Map<String, Value> {
+    let names = args.policy.iter().filter_map(|given| given.split_once('='));
+    let names: Vec<Value> = names.map(|(name, _)| name.into()).collect();
+    let mut fields = Map::new();
+    fields.insert("policies".into(), names.into());
+    fields.insert("kid".into(), options.key.kid().into());
+    fields.insert("simulated".into(), args.simulate.is_some().into());
+    fields
+}
+
+fn options(args: &Args) -> Result<Options, CliError> {
+    let collateral = match &args.collateral {
+        None => None,
+        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
+    };
+    let entries: Result<Vec<_>, CliError> =
+        args.policy.iter().map(|given| entry(given, collateral.as_deref())).collect();
+    let policies = Policies::new(entries?)
+        .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
+    Ok(Options {
+        policies,
+        key: key(args.key.as_deref())?,
+        issuer: args.issuer.clone(),
+        audience: args.audience.clone(),
+        lifetime: Duration::from_secs(args.lifetime_s),
+        own_evidence: own_evidence(args)?,
+        limits: Limits::default(),
+        clock: process::unix_now,
+    })
+}
+
+fn entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry), CliError> {
+    let Some((name, path)) = given.split_once('=') else {
+        return Err(CliError::new(format!("--policy {given}: wanted NAME=FILE"))
+            .hint("callers name policies; the file is the server's"));
+    };
+    let bytes = read_file(Path::new(path), POLICY_LENGTH_MAX as u64)?;
+    let sha256 = Sha256::digest(&bytes).into();
+    let wrong = |reason: String| {
+        CliError::new(format!("{path}: {reason}"))
+            .hint("docs/policy.md lists every key of a policy")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".into()))?;
+    let policy = Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+    let appraiser = PolicyAppraiser::new(policy, collateral, process::unix_now)
+        .map_err(|error| CliError::new(error).hint("--collateral takes QuoteCollateralV3 JSON"))?;
+    Ok((name.to_owned(), PolicyEntry { appraiser: Arc::new(appraiser), sha256 }))
+}
+
+fn key(path: Option<&Path>) -> Result<SigningKey, CliError> {
+    let Some(path) = path else { return SigningKey::generate().map_err(CliError::new) };
+    let der = Zeroizing::new(read_file(path, KEY_BYTES_MAX)?);
+    SigningKey::from_pkcs8(&der).map_err(|error| {
+        CliError::new(format!("{}: {error}", path.display())).hint(
+            "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform der -out FILE \
+             makes one",
+        )
+    })
+}
+
+fn own_evidence(args: &Args) -> Result<Option<OwnEvidence>, CliError> {
+    let Some(folder) = &args.simulate else { return Ok(None) };
+    let attester = FakeAttester::load(folder).map_err(|error| {
+        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
+    })?;
+    // What this service is configured to do: who issues results, for whom, by which policies.
+    let mut digest = Sha256::new();
+    for part in [&args.issuer, &args.audience].into_iter().chain(&args.policy) {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let guarantee = "operator is outside the TEE".to_owned();
+    Ok(Some(OwnEvidence::new(Arc::new(attester), digest.finalize().into(), guarantee)))
+}
