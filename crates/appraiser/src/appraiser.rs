@@ -1,6 +1,7 @@
 //! Decides on evidence by a policy, and remembers what only time can show.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,6 +14,7 @@ use confide_verifier_aws_lc::AwsLc;
 
 use crate::{
     Accepted, AppraisalError, Appraised, FETCH_DEADLINE, Platforms,
+    chips::Chips,
     newest::Newest,
     sets::{Ready, Set, Sets},
 };
@@ -29,6 +31,7 @@ pub struct PolicyAppraiser {
     clock: fn() -> u64,
     sets: Sets,
     platforms: Platforms,
+    chips: Chips,
     newest: Newest,
 }
 
@@ -77,52 +80,88 @@ impl PolicyAppraiser {
         Ok(())
     }
 
+    /// How many AMD chip keys are known.
+    pub fn chips_held(&self) -> usize {
+        self.chips.held()
+    }
+
     /// What is known of platforms.
     pub fn platforms(&self) -> &Platforms {
         &self.platforms
     }
 
     fn of(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
-        let (sets, platforms) = (Sets::default(), Platforms::default());
-        Self { policy, origin, clock, sets, platforms, newest: Newest::default() }
+        let (sets, platforms, chips) = (Sets::default(), Platforms::default(), Chips::default());
+        Self { policy, origin, clock, sets, platforms, chips, newest: Newest::default() }
     }
 
-    fn dcap(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
+    /// Decides on evidence however it came, with endorsements that came along where this appraiser
+    /// has none of its own.
+    pub fn judge(
+        &self,
+        evidence: &Evidence<'_>,
+        stapled: Option<&[u8]>,
+    ) -> Result<Appraised, AppraisalError> {
         let started = Instant::now();
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
-        let set = self.set(presented)?;
-        let ready = set.ready(&self.policy, now)?;
-        let collateral = started.elapsed();
-        let evidence = Evidence {
-            quote: presented.quote,
-            claims: Some(presented.claims),
-            report_data: Some(presented.expected_report_data),
-            gpu: presented.gpu,
-            binding: Some(presented.binding),
+        let accepted = |(verdict, simulated), collateral| {
+            Ok(Arc::new(Accepted { verdict, simulated, collateral }))
         };
-        let policy = set.policy(&self.policy, ready, &self.newest);
-        let (verdict, learned) =
-            ready.prepared.appraise(&evidence, &policy.1, now, &AwsLc, &self.platforms)?;
-        self.hold(&set, ready);
-        self.platforms.keep(learned, ready.prepared.generation());
-        let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
-        Ok(Arc::new(Accepted { verdict, simulated, collateral }))
+        match detect(evidence.quote) {
+            Some(kind @ Kind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
+            Some(Kind::SnpReport) => {
+                let bytes = self.endorsements(evidence.quote, stapled)?;
+                let collateral = started.elapsed();
+                accepted(self.chips.appraise(evidence, &bytes, &self.policy, now)?, collateral)
+            }
+            // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
+            None | Some(Kind::SgxQuote | Kind::TdxQuote) => {
+                let set = self.set(evidence.quote, stapled)?;
+                let ready = set.ready(&self.policy, now)?;
+                let collateral = started.elapsed();
+                accepted(self.dcap(evidence, &set, ready, now)?, collateral)
+            }
+        }
     }
 
-    fn set(&self, presented: &Presented<'_>) -> Result<Arc<Set>, AppraisalError> {
+    fn dcap(
+        &self,
+        evidence: &Evidence<'_>,
+        set: &Arc<Set>,
+        ready: &Ready,
+        now: UnixTime,
+    ) -> Result<(confide_verifier::Appraised, bool), AppraisalError> {
+        let policy = set.policy(&self.policy, ready, &self.newest);
+        let (verdict, learned) =
+            ready.prepared.appraise(evidence, &policy.1, now, &AwsLc, &self.platforms)?;
+        self.hold(set, ready);
+        self.platforms.keep(learned, ready.prepared.generation());
+        let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
+        Ok((verdict, simulated))
+    }
+
+    fn set(&self, quote: &[u8], stapled: Option<&[u8]>) -> Result<Arc<Set>, AppraisalError> {
         match &self.origin {
             Origin::Own(own) => Ok(own.load_full()),
-            Origin::Peer => {
-                let bytes = presented.collateral.ok_or(AppraisalError::NoCollateral)?;
-                Ok(self.sets.of(bytes))
-            }
+            _ => Ok(self.sets.of(&self.endorsements(quote, stapled)?)),
+        }
+    }
+
+    fn endorsements<'a>(
+        &self,
+        evidence: &[u8],
+        stapled: Option<&'a [u8]>,
+    ) -> Result<Cow<'a, [u8]>, AppraisalError> {
+        match &self.origin {
+            Origin::Own(own) => Ok(own.load().bytes().to_vec().into()),
+            Origin::Peer => Ok(stapled.ok_or(AppraisalError::NoCollateral)?.into()),
             Origin::Service(source) => {
-                let platform = Platform::of_evidence(presented.quote, None)?;
+                let platform = Platform::of_evidence(evidence, None)?;
                 let set = match source.current(&platform) {
                     Some(set) => set,
                     None => source.ensure_blocking(&platform, FETCH_DEADLINE)?,
                 };
-                Ok(self.sets.of(set.json()))
+                Ok(set.json().to_vec().into())
             }
         }
     }
@@ -143,12 +182,13 @@ impl Appraise for PolicyAppraiser {
     type Rejection = AppraisalError;
 
     fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
-        match detect(presented.quote) {
-            // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
-            None | Some(Kind::SgxQuote | Kind::TdxQuote) => self.dcap(presented),
-            Some(kind @ (Kind::SnpReport | Kind::GpuEvidence)) => {
-                Err(AppraisalError::Unsupported(kind))
-            }
-        }
+        let evidence = Evidence {
+            quote: presented.quote,
+            claims: Some(presented.claims),
+            report_data: Some(presented.expected_report_data),
+            gpu: presented.gpu,
+            binding: Some(presented.binding),
+        };
+        self.judge(&evidence, presented.collateral)
     }
 }

@@ -18,7 +18,7 @@ pub enum AppraisalError {
     #[error("collateral is not at hand: {0}")]
     Fetch(#[from] CollateralError),
     /// Evidence of a kind that is not appraised here.
-    #[error("evidence is not supported: wanted a DCAP quote, got {0}")]
+    #[error("evidence is not supported: wanted a DCAP quote or an SNP report, got {0}")]
     Unsupported(Kind),
     /// A check failed.
     #[error("{}", .0.reason())]

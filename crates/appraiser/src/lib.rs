@@ -6,6 +6,7 @@
 
 mod accepted;
 mod appraiser;
+mod chips;
 mod error;
 mod limits;
 mod newest;

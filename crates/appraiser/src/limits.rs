@@ -11,6 +11,9 @@ pub const PLATFORMS_MAX: usize = 100_000;
 /// part of an entry whose length a certificate chooses.
 pub const SERIAL_LENGTH_MAX: usize = 32;
 
+/// AMD chip keys that are kept, with the endorsements that they were learnt from: about 12 KB each.
+pub const CHIPS_MAX: usize = 4_096;
+
 /// Sets of endorsements that are held prepared: one for each processor family and CA of a fleet. A
 /// set takes about 60 KB.
 pub const SETS_MAX: usize = 64;

@@ -74,7 +74,7 @@ fn minimum(list: CrlSeen) -> CrlMinimum {
     CrlMinimum { number_min: list.number, issued_min: list.issued }
 }
 
-fn later(one: CrlMinimum, other: CrlMinimum) -> CrlMinimum {
+pub(crate) fn later(one: CrlMinimum, other: CrlMinimum) -> CrlMinimum {
     CrlMinimum {
         number_min: one.number_min.max(other.number_min),
         issued_min: one.issued_min.max(other.issued_min),

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use confide_evidence::ParseError;
+use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
 use confide_verifier::{Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
 use confide_verifier_aws_lc::AwsLc;
 
@@ -34,8 +34,11 @@ pub(crate) struct Ready {
     pub(crate) is_simulated: bool,
 }
 
-/// What a simulated root has in its subject. It decides on a label only, never on a yes.
-const SIMULATED: &[u8] = b"SIMULATED";
+/// Whether a root says of itself that it is simulated. It decides on a label only, never on a yes.
+pub(crate) fn says_simulated(root_der: &[u8]) -> bool {
+    const SIMULATED: &[u8] = b"SIMULATED";
+    root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
+}
 
 impl Set {
     pub(crate) fn new(bytes: Arc<[u8]>) -> Arc<Self> {
@@ -50,7 +53,14 @@ impl Set {
 
     /// Reads the bytes, to find out early that they cannot be read.
     pub(crate) fn check(bytes: &[u8]) -> Result<(), ParseError> {
-        Endorsements::parse(bytes).map(|_| ())
+        match SnpEndorsements::is_object(bytes) {
+            true => SnpEndorsements::parse(bytes).map(|_| ()),
+            false => Endorsements::parse(bytes).map(|_| ()),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The prepared set. A failure is not kept: what does not hold yet may hold later.
@@ -67,8 +77,7 @@ impl Set {
         let prepared: Result<Prepared, Rejection> =
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
-        let mut parts = prepared.root_der().windows(SIMULATED.len());
-        let is_simulated = parts.any(|part| part == SIMULATED);
+        let is_simulated = says_simulated(prepared.root_der());
         Ok(self.prepared.get_or_init(|| Ready { prepared, is_simulated }))
     }
 

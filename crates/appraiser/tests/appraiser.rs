@@ -108,6 +108,31 @@ fn evidence_without_endorsements_or_of_another_kind_is_refused() {
     }
 }
 
+#[test]
+fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards() {
+    let amd = Options { tee: Tee::Snp, ..options() };
+    let old = FakeAttester::with_fault(amd.clone(), Fault::RolledBackCrl).unwrap();
+    let new = FakeAttester::new(amd).unwrap();
+    let appraiser = appraiser(&new);
+    appraiser.appraise(&Shown::by(&old).presented()).unwrap();
+    let yes = appraiser.appraise(&Shown::by(&new).presented()).unwrap();
+    assert!(yes.is_simulated());
+    assert_eq!(yes.guarantee(), "none (simulated)");
+    assert_eq!(appraiser.chips_held(), 2);
+    let shown = Shown::by(&new);
+    let again = appraiser.appraise(&shown.presented()).unwrap();
+    assert_eq!(appraiser.chips_held(), 2);
+    assert_eq!(yes.verdict().to_json()["checks"], again.verdict().to_json()["checks"]);
+    let error = appraiser.appraise(&Shown::by(&old).presented()).unwrap_err();
+    assert_eq!(error.failed_check(), "revocation");
+    let mut spoiled = shown.quote.clone();
+    spoiled[0x50] ^= 1;
+    let error = appraiser.appraise(&Presented { quote: &spoiled, ..shown.presented() });
+    assert_eq!(error.unwrap_err().failed_check(), "report_signature");
+    let bare = Presented { collateral: None, ..shown.presented() };
+    assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
+}
+
 fn options() -> Options {
     let (seed, issued_at) = ([7; 32], NOW - 3_600);
     Options { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw }

@@ -104,9 +104,8 @@ fn outcomes(checks: &Value) -> Value {
 fn vector(appraised: &Appraised) -> Value {
     let passed = |name: &str| {
         let mut checks = appraised.checks().iter();
-        checks.any(|Check { name: found, outcome, .. }| {
-            *found == name && *outcome == Outcome::Passed
-        })
+        checks
+            .any(|Check { name: found, outcome, .. }| *found == name && *outcome == Outcome::Passed)
     };
     let mut vector = Map::new();
     let up_to_date = appraised.tcb_status().is_none_or(|status| status.as_str() == "UpToDate")

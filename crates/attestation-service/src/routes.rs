@@ -60,10 +60,7 @@ async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
     }
 }
 
-async fn judged(
-    site: &Arc<Site>,
-    body: Body,
-) -> Result<(&'static str, Response), RequestError> {
+async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response), RequestError> {
     let body = read(site, body).await?;
     let case = Case::parse(&body)?;
     if site.options.policies.find(&case.policy_id).is_none() {

@@ -92,7 +92,8 @@ impl Running {
     }
 
     async fn key(&self) -> Value {
-        let (status, body) = self.ask(Method::GET, "/.well-known/jwks.json", String::new(), false).await;
+        let (status, body) =
+            self.ask(Method::GET, "/.well-known/jwks.json", String::new(), false).await;
         assert_eq!(status, StatusCode::OK);
         serde_json::from_slice::<Value>(&body).expect("JSON")["keys"][0].clone()
     }
@@ -217,9 +218,8 @@ async fn the_signing_key_is_bound_in_the_services_own_evidence() {
     let running = start(Limits::default()).await;
     let jwk = running.key().await;
     let own = &jwk["confide.evidence"];
-    let decode = |name: &str| {
-        URL_SAFE_NO_PAD.decode(own[name].as_str().expect("text")).expect("base64url")
-    };
+    let decode =
+        |name: &str| URL_SAFE_NO_PAD.decode(own[name].as_str().expect("text")).expect("base64url");
     let claims = decode("claims");
     let part = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().expect("text")).expect("b64");
     // SubjectPublicKeyInfo of a P-256 key (RFC 5480), written out here a second time.

@@ -1,0 +1,110 @@
+//! AMD's chip keys: each verified down from its root once, bounded, learnt from accepted evidence
+//! only.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use confide_evidence::{pem, snp_endorsements::SnpEndorsements};
+use confide_verifier::{
+    CrlMinimum, Evidence, Policy, RootKind, UnixTime,
+    snp::{self, Endorsements},
+};
+use confide_verifier_aws_lc::AwsLc;
+
+use crate::{AppraisalError, CHIPS_MAX, newest::later, sets::says_simulated};
+
+/// The memory of chip keys, and of the newest revocation list of each root.
+#[derive(Default)]
+pub(crate) struct Chips {
+    /// By the endorsements' bytes: their keys are compared as a whole.
+    held: RwLock<HashMap<Arc<[u8]>, Arc<Chip>>>,
+    /// By the SHA-256 of the root.
+    newest: Mutex<BTreeMap<[u8; 32], CrlMinimum>>,
+}
+
+struct Chip {
+    prepared: snp::Prepared,
+    is_simulated: bool,
+    /// Unix seconds.
+    learnt_at: u64,
+}
+
+impl Chips {
+    /// One P-384 verification where the chip key is known; four signatures where it is not.
+    pub(crate) fn appraise(
+        &self,
+        evidence: &Evidence<'_>,
+        endorsements: &[u8],
+        policy: &Policy,
+        now: UnixTime,
+    ) -> Result<(confide_verifier::Appraised, bool), AppraisalError> {
+        let known = self.find(endorsements, policy, now);
+        let chip = match &known {
+            Some(chip) => chip.clone(),
+            None => Arc::new(Chip::verify(endorsements, policy, now)?),
+        };
+        let root = chip.prepared.root().sha256;
+        let raised = self.raised(policy, &root);
+        let verdict = chip.prepared.appraise(evidence, &raised, now, &AwsLc)?;
+        self.remember(&verdict, &root);
+        if known.is_none() {
+            self.keep(endorsements, chip.clone());
+        }
+        let is_simulated = chip.is_simulated && verdict.root().kind == RootKind::Custom;
+        Ok((verdict, is_simulated))
+    }
+
+    /// How many chip keys are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn find(&self, endorsements: &[u8], policy: &Policy, now: UnixTime) -> Option<Arc<Chip>> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let chip = held.get(endorsements)?;
+        // A clock that went back learns anew.
+        let age = now.as_secs().checked_sub(chip.learnt_at)?;
+        (age <= policy.cache_lifetime_s).then(|| chip.clone())
+    }
+
+    fn keep(&self, endorsements: &[u8], chip: Arc<Chip>) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= CHIPS_MAX && !held.contains_key(endorsements) {
+            let oldest = held.iter().min_by_key(|(_, chip)| chip.learnt_at);
+            if let Some(oldest) = oldest.map(|(bytes, _)| bytes.clone()) {
+                held.remove(&oldest);
+            }
+        }
+        held.insert(endorsements.into(), chip);
+    }
+
+    /// The policy, with its minimum raised to the newest list of this root that was accepted.
+    fn raised(&self, policy: &Policy, root: &[u8; 32]) -> Policy {
+        let mut policy = policy.clone();
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = newest.get(root) {
+            policy.snp.crl = later(policy.snp.crl, *seen);
+        }
+        policy
+    }
+
+    fn remember(&self, verdict: &confide_verifier::Appraised, root: &[u8; 32]) {
+        let Some(seen) = verdict.platform().amd().and_then(|amd| amd.crl) else { return };
+        let seen = CrlMinimum { number_min: seen.number, issued_min: seen.issued };
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = newest.entry(*root).or_default();
+        *held = later(*held, seen);
+    }
+}
+
+impl Chip {
+    fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
+        let parts = SnpEndorsements::parse(endorsements)?;
+        let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
+        let is_simulated = chain.last().is_some_and(|root| says_simulated(root));
+        let prepared = Endorsements::from_parts(parts)?.prepare(&policy.roots, now, &AwsLc)?;
+        Ok(Self { prepared, is_simulated, learnt_at: now.as_secs() })
+    }
+}
