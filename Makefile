@@ -10,7 +10,7 @@ DEBUG := $(TARGET)/debug/confide
 VENV := .venv
 OUT ?= bench-out
 BENCH_FLAGS ?= --quick
-FUZZ_SECONDS ?= 5
+FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 

@@ -51,6 +51,7 @@ impl OwnEvidence {
         let not_before = now.saturating_sub(CLOCK_SKEW_S);
         let claims = Claims {
             config_digest: self.config_digest,
+            gpu_evidence_hash: None,
             guarantee: self.guarantee.clone(),
             nonce: None,
             not_after: not_before.saturating_add(VALIDITY_S),

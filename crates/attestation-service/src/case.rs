@@ -68,6 +68,11 @@ impl Case {
     }
 }
 
+/// Whether bytes are a request that the service would judge.
+pub fn is_request(body: &[u8]) -> bool {
+    Case::parse(body).is_ok()
+}
+
 impl Gpu {
     fn read(wire: WireGpu) -> Result<Self, RequestError> {
         let mut nonce = [0; 32];

@@ -18,6 +18,7 @@ mod result;
 mod routes;
 
 pub use binding::OwnEvidence;
+pub use case::is_request;
 pub use error::ServiceError;
 pub use jws::SigningKey;
 pub use limits::{Limits, RESULT_LIFETIME_MAX};

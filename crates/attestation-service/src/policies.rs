@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use confide_appraiser::{AppraisalError, PolicyAppraiser};
-use confide_verifier::{Appraised, Evidence};
+use confide_appraiser::{AppraisalError, Appraised, PolicyAppraiser};
+use confide_verifier::Evidence;
 
 use crate::{ServiceError, case::POLICY_ID_BYTES_MAX};
 

@@ -3,7 +3,8 @@
 //! The values of the trustworthiness vector are those of AR4SI (draft-ietf-rats-ar4si section 2.3).
 //! A value is given only for what was looked at; what was not evaluated is absent.
 
-use confide_verifier::{Appraised, Check, Outcome, Scope};
+use confide_appraiser::Appraised;
+use confide_verifier::{Check, Outcome, Scope};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -30,9 +31,9 @@ pub(crate) struct Frame<'a> {
 
 /// The claims of an accepted case.
 pub(crate) fn accepted(frame: &Frame<'_>, case: &Case, appraised: &Appraised) -> Value {
-    let verdict = appraised.to_json();
+    let verdict = appraised.verdict().to_json();
     // A platform that runs some program is not what a relying party may take for its service.
-    let status = match appraised.scope() {
+    let status = match appraised.verdict().scope() {
         Scope::Workload => "affirming",
         Scope::Platform => "warning",
     };
@@ -102,15 +103,19 @@ fn outcomes(checks: &Value) -> Value {
 }
 
 fn vector(appraised: &Appraised) -> Value {
+    let appraised = appraised.verdict();
     let passed = |name: &str| {
         let mut checks = appraised.checks().iter();
         checks
             .any(|Check { name: found, outcome, .. }| *found == name && *outcome == Outcome::Passed)
     };
     let mut vector = Map::new();
-    let up_to_date = appraised.tcb_status().is_none_or(|status| status.as_str() == "UpToDate")
-        && appraised.advisories().is_empty();
-    vector.insert("hardware".into(), if up_to_date { AFFIRMING } else { WARNING }.into());
+    // AMD gives no status: the policy's minimum stands in its place, where there is one.
+    let current = match appraised.tcb_status() {
+        Some(status) => status.as_str() == "UpToDate" && appraised.advisories().is_empty(),
+        None => passed("tcb_minimum"),
+    };
+    vector.insert("hardware".into(), if current { AFFIRMING } else { WARNING }.into());
     let opaque = if appraised.is_debug() { CONTRAINDICATED } else { AFFIRMING };
     vector.insert("runtime-opaque".into(), opaque.into());
     if appraised.scope() == Scope::Workload {
@@ -119,7 +124,7 @@ fn vector(appraised: &Appraised) -> Value {
     if passed("config_digest") {
         vector.insert("configuration".into(), AFFIRMING.into());
     }
-    if passed("chip") {
+    if passed("chip") || passed("chip_id") {
         vector.insert("instance-identity".into(), AFFIRMING.into());
     }
     vector.into()

@@ -10,9 +10,9 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use confide_appraiser::AppraisalError;
+use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
-use confide_verifier::{Appraised, Evidence};
+use confide_verifier::Evidence;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
@@ -90,6 +90,8 @@ impl Site {
             claims: case.claims.as_deref(),
             report_data: case.report_data,
             gpu: gpu.map(|gpu| GpuPresented { evidence: &gpu.evidence, nonce: gpu.nonce }),
+            // A caller's word on how it was bound is no evidence of that.
+            binding: None,
         };
         let started = Instant::now();
         let verdict = policy.judge(&evidence, case.endorsements.as_deref());

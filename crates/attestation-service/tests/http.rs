@@ -107,6 +107,7 @@ impl Running {
 fn request(fake: &FakeAttester, policy: &str) -> (Value, Vec<u8>) {
     let claims = Claims {
         config_digest: [3; 32],
+        gpu_evidence_hash: None,
         guarantee: "operator is outside the TEE".into(),
         nonce: None,
         not_after: NOW + 600,

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod gpu;
+mod serve;
 
 use std::{
     fmt::Write as _,
@@ -46,6 +47,8 @@ enum What {
     Quote(QuoteArgs),
     /// Check evidence of a kind that its bytes tell.
     Evidence(evidence::EvidenceArgs),
+    /// Appraise over HTTP, and sign the results.
+    Serve(serve::Args),
 }
 
 #[derive(clap::Args)]
@@ -83,6 +86,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let args = match args.what {
         What::Quote(args) => args,
         What::Evidence(args) => return evidence::run(args),
+        What::Serve(args) => return serve::run(args),
     };
     let judged = judge(&args);
     let (text, status) = match &judged {

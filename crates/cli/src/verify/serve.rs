@@ -94,7 +94,9 @@ fn options(args: &Args) -> Result<Options, CliError> {
     };
     let entries: Result<Vec<_>, CliError> =
         args.policy.iter().map(|given| entry(given, collateral.as_deref())).collect();
-    let policies = Policies::new(entries?)
+    let entries = entries?;
+    let configuration = configuration_digest(args, &entries);
+    let policies = Policies::new(entries)
         .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
     Ok(Options {
         policies,
@@ -102,7 +104,7 @@ fn options(args: &Args) -> Result<Options, CliError> {
         issuer: args.issuer.clone(),
         audience: args.audience.clone(),
         lifetime: Duration::from_secs(args.lifetime_s),
-        own_evidence: own_evidence(args)?,
+        own_evidence: own_evidence(args, configuration)?,
         limits: Limits::default(),
         clock: process::unix_now,
     })
@@ -137,17 +139,30 @@ fn key(path: Option<&Path>) -> Result<SigningKey, CliError> {
     })
 }
 
-fn own_evidence(args: &Args) -> Result<Option<OwnEvidence>, CliError> {
+/// SHA-256 of what this service is set up to do: who issues results, for whom, for how long, and by
+/// which policies.
+fn configuration_digest(args: &Args, entries: &[(String, PolicyEntry)]) -> [u8; 32] {
+    let mut digest = Sha256::new().chain_update(b"confide attestation service v1\0");
+    for text in [&args.issuer, &args.audience] {
+        digest.update((text.len() as u64).to_be_bytes());
+        digest.update(text);
+    }
+    digest.update(args.lifetime_s.to_be_bytes());
+    let mut policies: Vec<_> = entries.iter().collect();
+    policies.sort_by_key(|(name, _)| name);
+    for (name, entry) in policies {
+        digest.update((name.len() as u64).to_be_bytes());
+        digest.update(name);
+        digest.update(entry.sha256);
+    }
+    digest.finalize().into()
+}
+
+fn own_evidence(args: &Args, configuration: [u8; 32]) -> Result<Option<OwnEvidence>, CliError> {
     let Some(folder) = &args.simulate else { return Ok(None) };
     let attester = FakeAttester::load(folder).map_err(|error| {
         CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
     })?;
-    // What this service is configured to do: who issues results, for whom, by which policies.
-    let mut digest = Sha256::new();
-    for part in [&args.issuer, &args.audience].into_iter().chain(&args.policy) {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
     let guarantee = "operator is outside the TEE".to_owned();
-    Ok(Some(OwnEvidence::new(Arc::new(attester), digest.finalize().into(), guarantee)))
+    Ok(Some(OwnEvidence::new(Arc::new(attester), configuration, guarantee)))
 }
