@@ -5,6 +5,7 @@
 
 mod batch;
 mod chat;
+mod collateral;
 mod conversation;
 mod generate;
 mod nested;
@@ -29,6 +30,8 @@ enum Arm {
     Batch(batch::Args),
     /// Chat completions over plain or attested TLS, directly or through a tunnel.
     Chat(chat::Args),
+    /// Appraisal with endorsements fetched, cached or stapled.
+    Collateral(collateral::Args),
     /// Quote generation by the simulated attester.
     Generate(generate::Args),
     /// Bulk transfer through one or two layers of TLS on loopback.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
+        Arm::Collateral(args) => collateral::run(args),
         Arm::Generate(args) => generate::run(args),
         Arm::Nested(args) => nested::run(args),
         Arm::Relay(args) => relay::run(args),

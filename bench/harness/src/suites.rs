@@ -7,6 +7,7 @@ use crate::BenchError;
 const EMBEDDED: &[(&str, &str)] = &[
     ("batch", include_str!("../../suites/batch.toml")),
     ("chat", include_str!("../../suites/chat.toml")),
+    ("collateral", include_str!("../../suites/collateral.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
     ("main", include_str!("../../suites/main.toml")),
     ("nested", include_str!("../../suites/nested.toml")),

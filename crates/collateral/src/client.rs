@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Base, CollateralError, Document, DocumentKey,
+    Base, CollateralError, Counts, Document, DocumentKey,
     counts::Counters,
     http::{Answer, Ask, Deadlines, Http},
     kds,
@@ -134,6 +134,11 @@ impl Client {
     /// Where documents come from.
     pub fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// What was asked and answered since the start.
+    pub fn counts(&self) -> Counts {
+        self.http.counts()
     }
 
     /// The document as its service gives it now; `now` is kept as the time at which it came.

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    Address, CollateralError,
+    Address, CollateralError, Counts,
     back_off::back_off,
     counts::{Counters, HostCounters, add},
     flights::{Flights, landed},
@@ -239,6 +239,10 @@ impl Http {
             self.tagged().keep(address.uri.to_string(), &answer);
         }
         Ok(answer)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counters.read()
     }
 
     fn host(&self, address: &Address) -> Arc<Host> {

@@ -1,0 +1,371 @@
+//! One appraisal, and where its endorsements come from: fetched for it, kept by a source, stapled.
+//!
+//! They are fetched over real HTTP from a *simulated* service (`confide collateral serve
+//! --simulate`), whose latency is set. What is measured is one session: from evidence in memory to
+//! accepted, or to giving up because the endorsements could not be had.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use confide_appraiser::{AppraisalError, PolicyAppraiser};
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_collateral::{
+    Base, Client, CollateralError, Counts, Document, Evaluation, Options, Platform, Services,
+    Source,
+};
+use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
+use confide_fake_attester::FakeAttester;
+use confide_verifier::{Endorsements, Policy, UnixTime};
+use confide_verifier_aws_lc::AwsLc;
+use serde_json::{Map, Value, json};
+use tokio::runtime;
+
+use crate::Outcome;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder of a simulated attester.
+    #[arg(long)]
+    simulate: PathBuf,
+    /// Address and port of the service that gives its endorsements.
+    #[arg(long)]
+    pccs: String,
+    /// `sequence` (each session fetches, one document after the other), `fetched` (each session
+    /// fetches, all documents at once), `cached` or `stapled`.
+    #[arg(long)]
+    mode: String,
+    /// Sessions that stand for one request of the harness: cheap ones are repeated.
+    #[arg(long, default_value_t = 1)]
+    sessions: u64,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let (arm, note) = CollateralArm::new(&args)?;
+    let hello = Hello {
+        arm: format!("confide collateral, {}", args.mode),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: true,
+        guarantee: None,
+        threads: 128,
+        note: Some(format!("simulated evidence; {note}")),
+    };
+    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+}
+
+struct CollateralArm {
+    way: Way,
+    policy: Policy,
+    services: Services,
+    shown: Vec<Shown>,
+    stapled: String,
+    sessions: u64,
+}
+
+/// Where endorsements come from. What is kept between sessions is in here, and nowhere else.
+enum Way {
+    Sequence,
+    Fetched,
+    Cached { source: Arc<Source>, appraiser: PolicyAppraiser },
+    Stapled { appraiser: PolicyAppraiser },
+}
+
+/// What a peer shows on one connection.
+struct Shown {
+    quote: Vec<u8>,
+    claims: Vec<u8>,
+    report_data: ReportData,
+}
+
+/// How one session ended. A session that is rejected is an error of the run.
+struct Ended {
+    accepted: bool,
+    requests: u64,
+}
+
+impl CollateralArm {
+    fn new(args: &Args) -> Outcome<(Self, &'static str)> {
+        let attester = FakeAttester::load(&args.simulate).map_err(|error| error.to_string())?;
+        let policy =
+            Policy::from_toml(&attester.policy_toml()).map_err(|error| error.to_string())?;
+        let base = Base::parse(&format!("http://{}", args.pccs), false)
+            .map_err(|error| error.to_string())?;
+        let services = Services::one(&base);
+        let shown: Vec<Shown> = (0..SHOWN).map(|number| Shown::by(&attester, number)).collect();
+        let appraiser = || PolicyAppraiser::new(policy.clone(), None, now);
+        let (way, note) = match args.mode.as_str() {
+            "sequence" => {
+                (Way::Sequence, "a client for each session, one document after the other")
+            }
+            "fetched" => (Way::Fetched, "a client for each session, four documents at once"),
+            "cached" => {
+                let source = Arc::new(source(&services, &policy)?);
+                let platform = platform(&shown[0])?;
+                fill(&source, &platform)?;
+                let appraiser = PolicyAppraiser::with_source(policy.clone(), source.clone(), now);
+                let note = "fetched once before; each run begins four hours later, when a \
+                            refresh is due, which its sessions do not wait for";
+                (Way::Cached { source, appraiser }, note)
+            }
+            "stapled" => {
+                let appraiser = appraiser().map_err(|error| error.to_string())?;
+                (Way::Stapled { appraiser }, "the evidence comes with its endorsements")
+            }
+            other => {
+                return Err(format!("--mode {other}: wanted sequence, fetched, cached or stapled"));
+            }
+        };
+        let (sessions, stapled) = (args.sessions, attester.collateral_json());
+        Ok((Self { way, policy, services, shown, stapled, sessions }, note))
+    }
+
+    fn answer(&self, order: &Run) -> Outcome<Report> {
+        order.knows_only(&["workers"])?;
+        let workers = order.number("workers", 1)?;
+        if workers == 0 || workers > WORKERS_MAX {
+            return Err(format!("param workers: wanted 1 to {WORKERS_MAX}, got {workers}"));
+        }
+        let before = self.kept_counts();
+        if matches!(self.way, Way::Cached { .. }) {
+            LATER_S.fetch_add(REFRESH_S, Relaxed);
+        }
+        let watch = Stopwatch::start();
+        let each = order.requests * self.sessions;
+        let outcomes: Vec<Outcome<(Vec<Sample>, u64)>> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..workers).map(|worker| scope.spawn(move || self.work(worker, each))).collect();
+            let died = || Err("a worker died".to_string());
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
+        });
+        let (wall_s, cpu_s) = watch.stop();
+        let mut report = Report { wall_s, cpu_s, ..Report::default() };
+        let mut requests = self.refreshed(&before);
+        for outcome in outcomes {
+            let (samples, asked) = outcome?;
+            report.samples.extend(samples);
+            requests += asked;
+        }
+        let count = report.samples.len() as f64;
+        report.answer = json!({ "rejected": 0 });
+        report.metrics.insert("rate_per_s".into(), json!(count / wall_s));
+        let share = json!(requests as f64 / count);
+        report.metrics.insert("requests_per_session_ratio".into(), share);
+        report.metrics.insert("cpu_ms_per_session".into(), json!(cpu_s * 1e3 / count));
+        Ok(report)
+    }
+
+    /// So many sessions, one after the other, and the requests that they made.
+    fn work(&self, worker: u64, sessions: u64) -> Outcome<(Vec<Sample>, u64)> {
+        let (mut samples, mut requests) = (Vec::new(), 0);
+        for number in 0..sessions {
+            let at = (worker.wrapping_mul(31).wrapping_add(number) % SHOWN) as usize;
+            let began = Instant::now();
+            let ended = self.session(&self.shown[at])?;
+            let verify_ms = began.elapsed().as_secs_f64() * 1e3;
+            let mut sample = Sample::default();
+            sample.metrics.insert("verify_ms".into(), json!(verify_ms));
+            let answered = if ended.accepted { 1.0 } else { 0.0 };
+            sample.metrics.insert("answered_ratio".into(), json!(answered));
+            samples.push(sample);
+            requests += ended.requests;
+        }
+        Ok((samples, requests))
+    }
+
+    fn session(&self, shown: &Shown) -> Outcome<Ended> {
+        match &self.way {
+            Way::Sequence => self.in_sequence(shown),
+            Way::Fetched => {
+                let source = Arc::new(source(&self.services, &self.policy)?);
+                let policy = self.policy.clone();
+                let appraiser = PolicyAppraiser::with_source(policy, source.clone(), now);
+                let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
+                Ok(Ended { accepted, requests: requests(&source.counts()) })
+            }
+            Way::Cached { appraiser, .. } => {
+                let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
+                Ok(Ended { accepted, requests: 0 })
+            }
+            Way::Stapled { appraiser } => {
+                let collateral = Some(self.stapled.as_bytes());
+                let accepted = accepted(appraiser.appraise(&shown.presented(collateral)))?;
+                Ok(Ended { accepted, requests: 0 })
+            }
+        }
+    }
+
+    /// Asks for one document after the other, as the seed's verifier does.
+    fn in_sequence(&self, shown: &Shown) -> Outcome<Ended> {
+        let client = Client::new(self.services.clone()).map_err(|error| error.to_string())?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let fetched: Result<Vec<Document>, CollateralError> = runtime.block_on(async {
+            let mut documents = Vec::new();
+            for key in Platform::of_evidence(&shown.quote, None)?.documents(Evaluation::Standard) {
+                documents.push(client.document(&key, now()).await?);
+            }
+            Ok(documents)
+        });
+        let Ok(documents) = fetched else {
+            return Ok(Ended { accepted: false, requests: requests(&client.counts()) });
+        };
+        let collateral = collateral(&documents)?;
+        let appraiser = PolicyAppraiser::new(self.policy.clone(), None, now);
+        let appraiser = appraiser.map_err(|error| error.to_string())?;
+        let accepted = accepted(appraiser.appraise(&shown.presented(Some(collateral.as_bytes()))))?;
+        Ok(Ended { accepted, requests: requests(&client.counts()) })
+    }
+
+    fn kept_counts(&self) -> Counts {
+        match &self.way {
+            Way::Cached { source, .. } => source.counts(),
+            _ => Counts::default(),
+        }
+    }
+
+    /// The requests that a source made for the sessions of a run, after the clock has stopped: a
+    /// refresh that they set off is waited for, so that it is counted whole.
+    fn refreshed(&self, before: &Counts) -> u64 {
+        let began = Instant::now();
+        loop {
+            let counts = self.kept_counts();
+            let made = requests(&counts) - requests(before);
+            let ended = counts.refreshes + counts.failures - before.refreshes - before.failures;
+            let waited = began.elapsed();
+            // A source that backs off after a failure makes none.
+            let none = made == 0 && waited > Duration::from_millis(100);
+            if none || ended >= DOCUMENTS || waited > REFRESH_WAIT || !self.is_cached() {
+                return made;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_cached(&self) -> bool {
+        matches!(self.way, Way::Cached { .. })
+    }
+}
+
+/// Quotes made before the clock starts; no cache is keyed on one.
+const SHOWN: u64 = 64;
+
+/// More callers than this measure the scheduler.
+const WORKERS_MAX: u64 = 512;
+
+/// What a set of Intel's is made of.
+const DOCUMENTS: u64 = 4;
+
+/// Longer than five attempts for a document take, with the waits between them.
+const REFRESH_WAIT: Duration = Duration::from_secs(15);
+
+/// The product's own interval between refreshes.
+const REFRESH_S: u64 = 4 * 3600;
+
+/// How far this process has stepped ahead of the wall clock.
+static LATER_S: AtomicU64 = AtomicU64::new(0);
+
+fn now() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    wall + LATER_S.load(Relaxed)
+}
+
+impl Shown {
+    fn by(attester: &FakeAttester, number: u64) -> Self {
+        let now = now();
+        let mut pubkey_hash = [0; 32];
+        pubkey_hash[..8].copy_from_slice(&number.to_le_bytes());
+        let claims = Claims {
+            config_digest: [7; 32],
+            guarantee: "none".into(),
+            nonce: None,
+            // Longer than the steps of all runs of a process together.
+            not_after: now + 20 * 24 * 3600,
+            not_before: now.saturating_sub(60),
+            pubkey_hash,
+            gpu_evidence_hash: None,
+        };
+        let mut report_data = ReportData::ZERO;
+        report_data.0[..8].copy_from_slice(&number.to_le_bytes());
+        Self { quote: attester.quote(&report_data), claims: claims.encode(), report_data }
+    }
+
+    fn presented<'a>(&'a self, collateral: Option<&'a [u8]>) -> Presented<'a> {
+        Presented {
+            binding: BindingKind::TlsExporter,
+            claims: &self.claims,
+            collateral,
+            expected_report_data: self.report_data,
+            gpu: None,
+            quote: &self.quote,
+        }
+    }
+}
+
+/// Yes, or no for want of endorsements; any other no is a fault of this arm.
+fn accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(AppraisalError::Fetch(_)) => Ok(false),
+        Err(error) => Err(format!("the evidence is rejected: {error}")),
+    }
+}
+
+fn platform(shown: &Shown) -> Outcome<Platform> {
+    Platform::of_evidence(&shown.quote, None).map_err(|error| error.to_string())
+}
+
+/// A source as the product's programs start it: it keeps only sets whose signatures hold.
+fn source(services: &Services, policy: &Policy) -> Outcome<Source> {
+    let mut options = Options::new(services.clone(), Arc::new(now));
+    let roots = policy.roots.clone();
+    options.refresh_every = Duration::from_secs(REFRESH_S);
+    options.check = Some(Arc::new(move |_, json, now| {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let endorsements = Endorsements::parse(json).map_err(|error| error.to_string())?;
+        let prepared = endorsements.prepare(&roots, now, &AwsLc);
+        prepared.map(drop).map_err(|rejection| rejection.reason().to_string())
+    }));
+    Source::start(options).map_err(|error| error.to_string())
+}
+
+/// Has a set at hand before the first run, however often the service fails.
+fn fill(source: &Source, platform: &Platform) -> Outcome {
+    let until = Instant::now() + Duration::from_secs(25);
+    loop {
+        match source.ensure_blocking(platform, Duration::from_secs(10)) {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(error.to_string()),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Requests sent, retries included.
+fn requests(counts: &Counts) -> u64 {
+    counts.hosts.values().map(|host| host.requests).sum()
+}
+
+/// The object that the appraiser reads, from the four documents of a platform in their order.
+fn collateral(documents: &[Document]) -> Outcome<String> {
+    let [root_crl, pck_crl, tcb_info, qe_identity] = documents else {
+        return Err(format!("wanted {DOCUMENTS} documents, got {}", documents.len()));
+    };
+    let mut object = Map::new();
+    let mut put = |name: &str, value: String| object.insert(name.into(), Value::String(value));
+    put("pck_crl_issuer_chain", pck_crl.chain.clone());
+    put("root_ca_crl", hex::encode(&root_crl.content));
+    put("pck_crl", hex::encode(&pck_crl.content));
+    for (name, document) in [("tcb_info", tcb_info), ("qe_identity", qe_identity)] {
+        put(&format!("{name}_issuer_chain"), document.chain.clone());
+        let text = std::str::from_utf8(&document.content).map_err(|error| error.to_string())?;
+        put(name, text.to_owned());
+        put(&format!("{name}_signature"), document.signature.clone());
+    }
+    Ok(Value::Object(object).to_string())
+}
