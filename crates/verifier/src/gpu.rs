@@ -80,6 +80,13 @@ impl<'a> GpuCase<'a> {
         Ok(Self { report, chain, rims: Vec::new(), ocsp: Vec::new(), nonce })
     }
 
+    /// A rejection of bytes that are no evidence of a GPU, before any other check could run.
+    pub fn unreadable(reason: Reason) -> Rejection {
+        let mut checks = Checks::new::<GpuStep>();
+        let reason = checks.fail(GpuStep::Format, reason);
+        Rejection::after(reason, checks)
+    }
+
     /// Decides whether the GPU's evidence is believed, under one policy and at one time.
     pub fn appraise(
         &self,

@@ -1,7 +1,7 @@
 use std::fs;
 
 use clap::Parser;
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeGpu, Fault, GpuOptions, Mode, Options, Tee};
 use confide_verifier::Outcome;
 
 use super::*;
@@ -76,6 +76,29 @@ fn a_missing_revocation_list_is_refused_unless_it_is_skipped_in_so_many_words() 
     let Yes::Cpu(yes) = ask(&[any, "--dangerous-skip-revocation"]).unwrap() else { panic!() };
     let check = yes.checks().iter().find(|check| check.name == "revocation").unwrap();
     assert_eq!(check.outcome, Outcome::NotEvaluated);
+}
+
+#[test]
+fn evidence_that_cannot_be_read_fails_the_first_check_of_its_own_kind() {
+    let case = Case::new("unreadable-quote", Tee::Tdx, Some(Fault::TrailingByte));
+    let refused = case.judge(&[]).unwrap().unwrap_err();
+    let first = &refused.checks()[0];
+    assert_eq!((first.name, first.outcome), ("quote_format", Outcome::Failed));
+    assert_eq!(refusal(&refused), ExitCode::from(1));
+    let case = Case::new("unreadable-gpu", Tee::Tdx, None);
+    let gpu = FakeGpu::new(GpuOptions::new([3; 32], NOW)).unwrap().evidence(&[0; 32]);
+    fs::write(case.dir.join("chain.pem"), "-----BEGIN CERTIFICATE-----").unwrap();
+    let (nonce, chain) = ("00".repeat(32), case.path("chain.pem"));
+    for (bytes, chain) in [(&gpu[..gpu.len() - 1], None), (&b"11e0zz"[..], Some(&chain))] {
+        fs::write(case.dir.join("evidence.bin"), bytes).unwrap();
+        let mut options = [case.path("evidence.bin"), "--at".into(), NOW.to_string()].to_vec();
+        options.extend(["--nonce".into(), nonce.clone()]);
+        options.extend(chain.iter().flat_map(|chain| ["--chain".into(), chain.to_string()]));
+        let refused = case.run(&options).unwrap().unwrap_err();
+        assert_eq!(refusal(&refused), ExitCode::from(2));
+        let first = &refused.checks()[0];
+        assert_eq!((first.name, first.outcome), ("gpu_report_format", Outcome::Failed));
+    }
 }
 
 #[test]

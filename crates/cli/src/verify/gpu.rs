@@ -65,7 +65,7 @@ pub(super) fn judge(
     };
     let mut case = match case {
         Ok(case) => case,
-        Err(reason) => return Ok(Err(Rejection::unchecked(reason))),
+        Err(reason) => return Ok(Err(GpuCase::unreadable(reason))),
     };
     case.rims.extend(rims.iter().map(Vec::as_slice));
     case.ocsp.extend(ocsp.iter().map(Vec::as_slice));
