@@ -2,6 +2,8 @@
 
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
+use confide_evidence::tcb_info::TcbStatus;
+
 use crate::{
     BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload,
     Workload,
@@ -63,13 +65,7 @@ impl Policy {
             true => words.unchecked("formats", "any kind of evidence".into()),
             false => words.checked("formats", format!("the evidence is of {formats}")),
         }
-        words.expect("tcb_status", "the TCB status", tcb_status);
-        if *tcb_grace_s > 0 {
-            let grace = span(*tcb_grace_s);
-            let text = format!("an out-of-date TCB level passes until {grace} after its date");
-            words.unchecked("tcb_grace_s", text);
-        }
-        words.advisories(advisories);
+        words.tcb(tcb_status, *tcb_grace_s, advisories);
         words.least(
             "tcb_evaluation_data_number_min",
             "the TCB evaluation data number",
@@ -77,29 +73,12 @@ impl Policy {
         );
         words.revocation_list("root_crl", "the root's revocation list", *root_crl);
         words.revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
-        match dangerous_accept_debug {
-            false => words.checked("dangerous_accept_debug", "debug is off".into()),
-            true => {
-                let text = "debug may be on: the host can read the memory";
-                words.dangerous("dangerous_accept_debug", text.into());
-            }
-        }
+        words.debug(*dangerous_accept_debug);
         match ppids {
             Some(wanted) => words.expect("ppids", "the Intel platform's PPID", wanted),
             None => words.unchecked("ppids", "any Intel platform".into()),
         }
-        match binding {
-            Some(BindingLevel::Session) => {
-                words.checked("binding", "the evidence is bound to this very TLS session".into());
-            }
-            Some(BindingLevel::Key) => {
-                words.checked("binding", "the evidence is bound to the TLS key or session".into());
-            }
-            None => {
-                let text = "evidence may be bound to the TLS key, to the session, or to no channel";
-                words.unchecked("binding", text.into());
-            }
-        }
+        words.binding(*binding);
         match report_data {
             Some(wanted) => words.expect("report_data", "the report data", wanted),
             None => {
@@ -111,20 +90,7 @@ impl Policy {
             Some(wanted) => words.expect("config_digest", "the configuration's digest", wanted),
             None => words.unchecked("config_digest", "any configuration of the program".into()),
         }
-        words.checked(
-            "key_validity_s_max",
-            format!("a bound key lives {} at most", span(*key_validity_s_max)),
-        );
-        match evidence_age_s_max {
-            Some(most) => words.checked(
-                "evidence_age_s_max",
-                format!("the claims were made {} ago at most", span(*most)),
-            ),
-            None => {
-                let text = "claims may be as old as their key";
-                words.unchecked("evidence_age_s_max", text.into());
-            }
-        }
+        words.ages(*key_validity_s_max, *evidence_age_s_max);
         words.checked(
             "cache_lifetime_s",
             format!("a verdict on a platform's keys is used {} at most", span(*cache_lifetime_s)),
@@ -171,6 +137,52 @@ impl Words {
                 self.checked(field, format!("{subject} is zero"));
             }
             _ => self.checked(field, format!("{subject} is {wanted}")),
+        }
+    }
+
+    fn tcb(&mut self, status: &Expect<TcbStatus>, grace_s: u64, advisories: &Expect<String>) {
+        self.expect("tcb_status", "the TCB status", status);
+        if grace_s > 0 {
+            let grace = span(grace_s);
+            let text = format!("an out-of-date TCB level passes until {grace} after its date");
+            self.unchecked("tcb_grace_s", text);
+        }
+        self.advisories(advisories);
+    }
+
+    fn debug(&mut self, accepted: bool) {
+        const FIELD: &str = "dangerous_accept_debug";
+        match accepted {
+            false => self.checked(FIELD, "debug is off".into()),
+            true => self.dangerous(FIELD, "debug may be on: the host can read the memory".into()),
+        }
+    }
+
+    fn binding(&mut self, level: Option<BindingLevel>) {
+        const FIELD: &str = "binding";
+        match level {
+            Some(BindingLevel::Session) => {
+                self.checked(FIELD, "the evidence is bound to this very TLS session".into());
+            }
+            Some(BindingLevel::Key) => {
+                self.checked(FIELD, "the evidence is bound to the TLS key or session".into());
+            }
+            None => {
+                let text = "evidence may be bound to the TLS key, to the session, or to no channel";
+                self.unchecked(FIELD, text.into());
+            }
+        }
+    }
+
+    fn ages(&mut self, key_validity_s_max: u64, evidence_age_s_max: Option<u64>) {
+        let validity = span(key_validity_s_max);
+        self.checked("key_validity_s_max", format!("a bound key lives {validity} at most"));
+        const AGE: &str = "evidence_age_s_max";
+        match evidence_age_s_max {
+            Some(most) => {
+                self.checked(AGE, format!("the claims were made {} ago at most", span(most)));
+            }
+            None => self.unchecked(AGE, "claims may be as old as their key".into()),
         }
     }
 
