@@ -9,6 +9,7 @@ command must print its ready line, answer while the others run, and end with sta
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
+LONG_RUNNING_PAIRS = (["collateral", "serve"], ["verify", "serve"])
 READY_SECONDS = 60
 COMMAND_SECONDS = 180
 
@@ -42,6 +43,10 @@ def commands(readme):
             yield command.strip(), remark.strip().startswith("refused")
 
 
+def is_long_running(words):
+    return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
+
+
 def free_port():
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
@@ -54,7 +59,7 @@ def step(command, refused, folder, environment, running):
         subprocess.run(part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS)
     last = parts[-1]
     words = last.split()
-    if words[0] == "confide" and words[1] in LONG_RUNNING and not refused:
+    if words[0] == "confide" and is_long_running(words) and not refused:
         listen = words[words.index("--listen") + 1]
         if listen in running:
             if end(running.pop(listen)):
