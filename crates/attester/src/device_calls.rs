@@ -11,7 +11,7 @@ use std::{
 use rustix::{
     ioctl::{self, Opcode, Updater, opcode},
     net::{
-        self, AddressFamily, SocketType,
+        self, AddressFamily, SocketFlags, SocketType,
         addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque},
         sockopt::{self, Timeout},
     },
@@ -66,7 +66,8 @@ unsafe impl SocketAddrArg for VmAddress {
 /// A stream to `port` of the virtual machine or host `context`; no step of it takes longer than
 /// `timeout`.
 pub(crate) fn vm_stream(context: u32, port: u32, timeout: Duration) -> io::Result<File> {
-    let socket = net::socket(AddressFamily::VSOCK, SocketType::STREAM, None)?;
+    let (family, kind) = (AddressFamily::VSOCK, SocketType::STREAM);
+    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
     let family = AddressFamily::VSOCK.as_raw();

@@ -1,8 +1,10 @@
-//! One thread for all devices: calls in the order in which they came, each with a deadline.
+//! One thread for each kind of device: calls in the order in which they came, each with a deadline.
 //!
 //! The kernel holds one lock around a report, so more threads would only wait there, where no
 //! deadline reaches. A call that hangs keeps this thread; its caller and those behind it give up
-//! when their own time is over, and calls whose caller has gone are not begun.
+//! when their own time is over, and calls whose caller has gone are not begun. GPUs have a thread
+//! of their own: they take a second for a report, and one that hangs must not take the CPU's
+//! evidence along.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -19,62 +21,84 @@ use crate::AttesterError;
 /// How many callers may wait: a batch of sessions is one call, so more than this is a flood.
 pub const WAITING_MAX: usize = 1024;
 
-static QUEUE: Mutex<Option<SyncSender<Job>>> = Mutex::new(None);
+/// The longest wait for a device; longer ones are cut to this, as no clock reaches further.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// For the CPU's evidence.
+pub(crate) static CPU: DeviceThread = DeviceThread::new("cpu device");
+/// For GPUs.
+pub(crate) static GPU: DeviceThread = DeviceThread::new("gpu device");
+
+/// A thread that is started with the first call.
+pub(crate) struct DeviceThread {
+    name: &'static str,
+    queue: Mutex<Option<SyncSender<Job>>>,
+}
 
 struct Job {
     until: Instant,
     work: Box<dyn FnOnce() + Send>,
 }
 
-/// Does `work` on the device thread; it receives the instant at which nobody waits any more.
-pub(crate) fn call<T: Send + 'static>(
-    deadline: Duration,
-    work: impl FnOnce(Instant) -> Result<T, AttesterError> + Send + 'static,
-) -> Result<T, AttesterError> {
-    let until = Instant::now() + deadline;
-    let (answer, answered) = mpsc::sync_channel(1);
-    let work = Box::new(move || {
-        // The caller may have gone; then nobody misses the answer.
-        let _ = answer.send(work(until));
-    });
-    match queue()?.try_send(Job { until, work }) {
-        Ok(()) => {}
-        Err(TrySendError::Full(_)) => return Err(AttesterError::QueueFull { limit: WAITING_MAX }),
-        Err(TrySendError::Disconnected(_)) => return Err(ended()),
+impl DeviceThread {
+    const fn new(name: &'static str) -> Self {
+        Self { name, queue: Mutex::new(None) }
     }
-    match answered.recv_timeout(deadline) {
-        Ok(outcome) => outcome,
-        Err(RecvTimeoutError::Timeout) => Err(AttesterError::Deadline { deadline }),
-        // A call that was skipped, or that died.
-        Err(RecvTimeoutError::Disconnected) if Instant::now() >= until => {
-            Err(AttesterError::Deadline { deadline })
+
+    /// Does `work` on this thread; it receives the instant at which nobody waits any more.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        deadline: Duration,
+        work: impl FnOnce(Instant) -> Result<T, AttesterError> + Send + 'static,
+    ) -> Result<T, AttesterError> {
+        let deadline = deadline.min(LONGEST);
+        let until = Instant::now() + deadline;
+        let (answer, answered) = mpsc::sync_channel(1);
+        let work = Box::new(move || {
+            // The caller may have gone; then nobody misses the answer.
+            let _ = answer.send(work(until));
+        });
+        match self.queue()?.try_send(Job { until, work }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                return Err(AttesterError::QueueFull { limit: WAITING_MAX });
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(ended()),
         }
-        Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        match answered.recv_timeout(deadline) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Timeout) => Err(AttesterError::Deadline { deadline }),
+            // A call that was skipped, or that died.
+            Err(RecvTimeoutError::Disconnected) if Instant::now() >= until => {
+                Err(AttesterError::Deadline { deadline })
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
+    }
+
+    fn queue(&self) -> Result<SyncSender<Job>, AttesterError> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &*queue {
+            return Ok(queue.clone());
+        }
+        let (sender, jobs) = mpsc::sync_channel::<Job>(WAITING_MAX);
+        thread::Builder::new()
+            .name(self.name.into())
+            .spawn(move || {
+                for job in jobs {
+                    if Instant::now() < job.until {
+                        // A panic of one call must not take the device from all others.
+                        let _ = panic::catch_unwind(AssertUnwindSafe(job.work));
+                    }
+                }
+            })
+            .map_err(|error| AttesterError::Thread(error.to_string()))?;
+        Ok(queue.insert(sender).clone())
     }
 }
 
 fn ended() -> AttesterError {
     AttesterError::Thread("a call ended it".into())
-}
-
-fn queue() -> Result<SyncSender<Job>, AttesterError> {
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(queue) = &*queue {
-        return Ok(queue.clone());
-    }
-    let (sender, jobs) = mpsc::sync_channel::<Job>(WAITING_MAX);
-    thread::Builder::new()
-        .name("device".into())
-        .spawn(move || {
-            for job in jobs {
-                if Instant::now() < job.until {
-                    // A panic of one call must not take the device from all others.
-                    let _ = panic::catch_unwind(AssertUnwindSafe(job.work));
-                }
-            }
-        })
-        .map_err(|error| AttesterError::Thread(error.to_string()))?;
-    Ok(queue.insert(sender).clone())
 }
 
 #[cfg(test)]
@@ -84,24 +108,25 @@ mod tests {
     // One test: the thread is the process's, and a test beside this one would wait for it.
     #[test]
     fn a_hanging_call_costs_its_callers_their_deadline_and_no_more() {
-        assert_eq!(call(Duration::from_secs(5), |_| Ok(7)).unwrap(), 7);
+        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(7)).unwrap(), 7);
         let (release, released) = mpsc::channel::<()>();
-        let hung = call(Duration::from_millis(20), move |_| {
+        let hung = CPU.call(Duration::from_millis(20), move |_| {
             let _ = released.recv();
             Ok(())
         });
         assert!(matches!(hung, Err(AttesterError::Deadline { .. })));
         let (begun, was_begun) = mpsc::channel();
-        let behind = call(Duration::from_millis(20), move |_| {
+        let behind = CPU.call(Duration::from_millis(20), move |_| {
             let _ = begun.send(());
             Ok(())
         });
         assert!(matches!(behind, Err(AttesterError::Deadline { .. })));
+        assert_eq!(GPU.call(Duration::MAX, |_| Ok(6)).unwrap(), 6, "the GPU waits for the CPU");
         release.send(()).unwrap();
-        assert_eq!(call(Duration::from_secs(5), |_| Ok(8)).unwrap(), 8);
+        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(8)).unwrap(), 8);
         assert!(was_begun.recv().is_err(), "a call was begun that nobody waited for");
-        let died = call::<()>(Duration::from_secs(5), |_| panic!("expected"));
+        let died = CPU.call::<()>(Duration::from_secs(5), |_| panic!("expected"));
         assert!(matches!(died, Err(AttesterError::Thread(_))));
-        assert_eq!(call(Duration::from_secs(5), |_| Ok(9)).unwrap(), 9);
+        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(9)).unwrap(), 9);
     }
 }

@@ -8,6 +8,7 @@
 
 use std::{
     ffi::{c_int, c_uint, c_void},
+    mem::ManuallyDrop,
     path::{Path, PathBuf},
     ptr,
     time::Duration,
@@ -102,13 +103,13 @@ impl Nvml {
     /// What the library says of this machine.
     pub fn state(&self) -> Result<NvmlState, AttesterError> {
         let library = self.library.clone();
-        device_thread::call(NVML_DEADLINE, move |_| Session::open(&library)?.state())
+        device_thread::GPU.call(NVML_DEADLINE, move |_| Session::open(&library)?.state())
     }
 
     /// The container of [`GpuEvidence`] over `nonce`, which was found to hold it.
     pub fn evidence(&self, nonce: &[u8; NONCE_BYTES]) -> Result<Vec<u8>, AttesterError> {
         let (library, index, nonce) = (self.library.clone(), self.index, *nonce);
-        let (report, chain) = device_thread::call(NVML_DEADLINE, move |_| {
+        let (report, chain) = device_thread::GPU.call(NVML_DEADLINE, move |_| {
             let session = Session::open(&library)?;
             let state = session.state()?;
             if !state.confidential_computing || !state.ready {
@@ -186,9 +187,11 @@ impl Session {
         // SAFETY: loading runs the library's initialisers. The path is the driver's own library or
         // one that the caller chose to trust with this process; nothing from a peer reaches it.
         let library = unsafe { Library::new(path) }.map_err(failed)?;
-        let session = Self { library };
+        // A session whose start failed must not shut down what another user of the library holds;
+        // the library stays loaded then, which costs nothing but its place.
+        let session = ManuallyDrop::new(Self { library });
         session.call0("nvmlInit_v2")?;
-        Ok(session)
+        Ok(ManuallyDrop::into_inner(session))
     }
 
     fn state(&self) -> Result<NvmlState, AttesterError> {

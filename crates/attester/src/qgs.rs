@@ -4,7 +4,10 @@
 //! of 4 bytes, then a header (major and minor version u16, type, size and error code u32, all
 //! little-endian), then the sizes and the bytes of the parts.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    time::Instant,
+};
 
 use confide_evidence::quote::QUOTE_LENGTH_MAX;
 
@@ -59,21 +62,39 @@ pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     Ok(&answer[length - quote as usize..])
 }
 
-/// Asks the service at the other end of `stream`.
+/// Asks the service at the other end of `stream`, whose single steps have a limit of their own;
+/// no step is begun after `until`, however many bytes came before it.
 pub fn ask(
     stream: &mut (impl Read + Write),
     report: &[u8; TD_REPORT_LENGTH],
+    until: Instant,
 ) -> Result<Vec<u8>, AttesterError> {
     stream.write_all(&request(report)).map_err(|source| cannot("write to", source))?;
     let mut length = [0; 4];
-    stream.read_exact(&mut length).map_err(|source| cannot("read from", source))?;
+    read_whole(stream, &mut length, until).map_err(|source| cannot("read from", source))?;
     let length = u32::from_be_bytes(length) as usize;
     if length > ANSWER_LENGTH_MAX {
         return Err(refuse("length", ANSWER_LENGTH_MAX as u64, length as u64));
     }
     let mut answer = vec![0; length];
-    stream.read_exact(&mut answer).map_err(|source| cannot("read from", source))?;
+    read_whole(stream, &mut answer, until).map_err(|source| cannot("read from", source))?;
     Ok(quote(&answer)?.to_vec())
+}
+
+/// A host that sends a byte at a time must not keep the device's thread for as long as it likes.
+fn read_whole(stream: &mut impl Read, mut room: &mut [u8], until: Instant) -> io::Result<()> {
+    while !room.is_empty() {
+        if Instant::now() >= until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match stream.read(room) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(length) => room = &mut room[length..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn cannot(action: &'static str, source: io::Error) -> AttesterError {
@@ -90,7 +111,7 @@ fn refuse(subject: &'static str, wanted: u64, got: u64) -> AttesterError {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::net::UnixStream, thread};
+    use std::{os::unix::net::UnixStream, thread, time::Duration};
 
     use super::*;
 
@@ -119,7 +140,7 @@ mod tests {
             there.write_all(&(answer.len() as u32).to_be_bytes()).unwrap();
             there.write_all(&answer).unwrap();
         });
-        assert_eq!(ask(&mut here, &[7; TD_REPORT_LENGTH]).unwrap(), b"a quote");
+        assert_eq!(ask(&mut here, &[7; TD_REPORT_LENGTH], later()).unwrap(), b"a quote");
         service.join().unwrap();
     }
 
@@ -152,8 +173,43 @@ mod tests {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         there.write_all(&u32::MAX.to_be_bytes()).unwrap();
         assert!(matches!(
-            ask(&mut here, &[0; TD_REPORT_LENGTH]),
+            ask(&mut here, &[0; TD_REPORT_LENGTH], later()),
             Err(AttesterError::Service { subject: "length", .. })
         ));
+    }
+
+    #[test]
+    fn a_service_that_drips_is_given_up_at_the_deadline() {
+        /// An endless answer, a byte at a time.
+        struct Dripping(u32);
+
+        impl Read for Dripping {
+            fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+                self.0 += 1;
+                assert!(self.0 < 100, "it is read past the deadline");
+                room[0] = 0;
+                thread::sleep(Duration::from_millis(1));
+                Ok(1)
+            }
+        }
+
+        impl Write for Dripping {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let until = Instant::now();
+        let gave_up = ask(&mut Dripping(0), &[0; TD_REPORT_LENGTH], until);
+        let Err(AttesterError::Io { source, .. }) = gave_up else { panic!("{gave_up:?}") };
+        assert_eq!(source.kind(), ErrorKind::TimedOut);
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(60)
     }
 }

@@ -52,14 +52,14 @@ impl TdxGuest {
     /// Asks the device for one TD report, to know that it is one.
     pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
         let device = options.device.clone();
-        device_thread::call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
+        device_thread::CPU.call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
         Ok(Self { options })
     }
 
     /// A quote over `report_data`.
     pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
         let (options, wanted) = (self.options.clone(), *report_data);
-        device_thread::call(options.deadline, move |until| quote(options, &wanted, until))
+        device_thread::CPU.call(options.deadline, move |until| quote(options, &wanted, until))
     }
 }
 
@@ -89,7 +89,7 @@ fn quote(
         let path = format!("vsock:{context}:{port}").into();
         AttesterError::Io { action: "connect to", path, source }
     })?;
-    let quote = qgs::ask(&mut service, &report)?;
+    let quote = qgs::ask(&mut service, &report, until)?;
     let got = quote_report_data(&quote)?;
     if got != *wanted {
         let (wanted, got) = (wanted.to_string(), got.to_string());

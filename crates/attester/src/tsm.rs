@@ -103,7 +103,7 @@ impl Tsm {
     /// Looks the tree up and makes an empty entry in it, to know its provider.
     pub fn open(options: TsmOptions) -> Result<Self, AttesterError> {
         let reports = options.root.join("report");
-        let (provider, kernels) = device_thread::call(options.deadline, move |_| {
+        let (provider, kernels) = device_thread::CPU.call(options.deadline, move |_| {
             let kernels = is_configfs(&reports)
                 .map_err(|source| AttesterError::Absent { path: reports.clone(), source })?;
             Ok((Entry::make(&reports)?.provider()?, kernels))
@@ -124,9 +124,8 @@ impl Tsm {
     /// A report over `report_data`.
     pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
         let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
-        let report = device_thread::call(options.deadline, move |until| {
-            report(&options, provider, &wanted, until)
-        })?;
+        let report = device_thread::CPU
+            .call(options.deadline, move |until| report(&options, provider, &wanted, until))?;
         self.keep_endorsements(&report)?;
         Ok(report)
     }
@@ -281,5 +280,5 @@ pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
 /// Whose tree lies under `root`, from an entry made for the question.
 pub(crate) fn provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
     let reports = root.join("report");
-    device_thread::call(deadline, move |_| Entry::make(&reports)?.provider())
+    device_thread::CPU.call(deadline, move |_| Entry::make(&reports)?.provider())
 }

@@ -202,6 +202,8 @@ impl Batcher {
     /// Evidence of the attester's GPU over one session's `nonce`, where it has one. It is not
     /// shared: a relying party reckons the nonce from its own session.
     pub(crate) async fn gpu(&self, nonce: [u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
+        let wanted = self.0.limits.waiting;
+        let _place = self.0.gpu_places.try_acquire().map_err(|_| BatchError::Full { wanted })?;
         let turn = self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::Ended)?;
         let attester = self.0.attester.clone();
         let task = tokio::task::spawn_blocking(move || {
@@ -221,7 +223,9 @@ impl Batcher {
 
     fn unchecked(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
         let gpu_turns = Arc::new(Semaphore::new(GPU_IN_FLIGHT_MAX));
-        Self(Arc::new(Shared { attester, gpu_turns, limits, queue: Mutex::default() }))
+        let gpu_places = Semaphore::new(limits.waiting.min(Semaphore::MAX_PERMITS));
+        let queue = Mutex::default();
+        Self(Arc::new(Shared { attester, gpu_places, gpu_turns, limits, queue }))
     }
 
     async fn wait(self, binder: ReportData, lane: Lane) -> Result<Batched, BatchError> {
@@ -273,6 +277,8 @@ impl std::fmt::Debug for Batcher {
 
 struct Shared {
     attester: Arc<dyn Attest>,
+    /// One for each session that waits for GPU evidence: as many as may wait for a quote.
+    gpu_places: Semaphore,
     gpu_turns: Arc<Semaphore>,
     limits: BatchLimits,
     queue: Mutex<Queue>,

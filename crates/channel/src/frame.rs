@@ -9,6 +9,10 @@ use crate::{ChannelError, Phase, deadline::Deadline};
 /// it may be.
 pub const FRAME_BYTES_MAX: usize = 208 * 1024;
 
+/// The longest request or verdict: both have under 50 bytes, and a little more is read so that
+/// what is wrong with it can be said. A peer that has proved nothing yet fills no evidence's room.
+const SHORT_FRAME_BYTES_MAX: usize = 1024;
+
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
 pub(crate) async fn write<S: AsyncWrite + Unpin>(
     stream: &mut S,
@@ -43,8 +47,12 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     deadline: Deadline,
 ) -> Result<Vec<u8>, ChannelError> {
     let got = deadline.keep_io(phase, stream.read_u32()).await? as usize;
-    if got > FRAME_BYTES_MAX {
-        return Err(ChannelError::FrameLength { phase, wanted: FRAME_BYTES_MAX, got });
+    let wanted = match phase {
+        Phase::Evidence => FRAME_BYTES_MAX,
+        _ => SHORT_FRAME_BYTES_MAX,
+    };
+    if got > wanted {
+        return Err(ChannelError::FrameLength { phase, wanted, got });
     }
     // Grows with what comes, so that a length alone reserves no memory.
     let mut bytes = Vec::new();

@@ -82,14 +82,17 @@ impl Identity {
                 options.attester.as_deref()
             }
         };
-        // Sent later with session binding; what no client would read is found out here.
-        let collateral = attester.map(own_evidence::collateral).transpose()?.flatten();
         let claims = claims.encode();
         let mut params = parameters(&options.names, not_before, not_after)?;
         if options.binding == Binding::Key {
             let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
             let quote = own_evidence::quote(attester, &key_report_data(&claims))?;
+            // After the quote: some devices give the endorsements beside it (SNP's host table).
+            let collateral = own_evidence::collateral(attester)?;
             params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
+        } else if let Some(attester) = attester {
+            // Sent later with session binding; what no client would read is found out here.
+            own_evidence::collateral(attester)?;
         }
         let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();
         if certificate.len() >= CERTIFICATE_BYTES_MAX {

@@ -15,7 +15,7 @@ use confide_channel::{
     Server, ServerOptions,
 };
 use confide_evidence::{
-    Attest, ReportData,
+    Attest, AttestError, ReportData,
     binder::{Role, key_report_data, session_report_data},
     claims::{Claims, ClaimsError},
     tagged_evidence::{COLLATERAL_BYTES_MAX, TaggedError, TaggedEvidence},
@@ -35,6 +35,36 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 const EVIDENCE_OID: [u64; 6] = [2, 23, 133, 5, 4, 9];
+
+#[tokio::test]
+async fn endorsements_that_a_device_gives_beside_its_first_quote_are_stapled() {
+    /// As an SNP guest: the host's certificate table comes with a report.
+    #[derive(Default)]
+    struct Table(AtomicU64);
+
+    impl Attest for Table {
+        fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(quote(report_data))
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            (self.0.load(Ordering::SeqCst) > 0).then(|| b"{}".to_vec())
+        }
+
+        fn simulated(&self) -> bool {
+            true
+        }
+    }
+
+    let attester = Arc::new(Table::default());
+    let server = Server::new(server_options(Binding::Key), Some(attester), clock).unwrap();
+    let client = client(Binding::Key);
+    let (near, far) = wire();
+    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    accepted.unwrap();
+    assert_eq!(attested.unwrap().appraised().collateral.as_deref(), Some(&b"{}"[..]));
+}
 
 #[tokio::test]
 async fn a_stream_comes_with_what_was_accepted() {

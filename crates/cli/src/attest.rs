@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// Pretend to run in debug mode; the policy that is written allows it
     #[arg(long, requires = "simulate")]
     debug: bool,
+    /// With a simulated GPU beside it; the policy that is written requires it, so it is accepted
+    /// with session binding only
+    #[arg(long, requires = "simulate")]
+    gpu: bool,
     /// How long a quote takes: as software signs, or serial at 39 ms as measured on hardware
     #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
     mode: SimulatedMode,
@@ -84,7 +88,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn simulate(args: &Args, tee: SimulatedTee, out: &Path) -> Result<(), CliError> {
-    let attester = FakeAttester::new(options(args, tee)?).map_err(CliError::new)?;
+    let mut attester = FakeAttester::new(options(args, tee)?).map_err(CliError::new)?;
+    if args.gpu {
+        attester = attester.with_gpu().map_err(CliError::new)?;
+    }
     let evidence = attester.quote(&signed(args));
     attester.save(out).map_err(cannot_write)?;
     write(out, "evidence.bin", &evidence)?;
@@ -181,11 +188,17 @@ fn simulated_summary(
     for (name, what) in files {
         text += &format!("  {name:24} {what}\n");
     }
-    text += &format!(
-        "next: {}\n\
-         or: confide gateway --simulate {dir} --binding key --upstream URL --listen 127.0.0.1:0\n",
-        verification(args, out, attester),
-    );
+    let gateway = |binding| {
+        format!(
+            "confide gateway --simulate {dir} --binding {binding} --upstream URL \
+             --listen 127.0.0.1:0\n"
+        )
+    };
+    // The file holds no evidence of the GPU, which the policy requires.
+    text += &match args.gpu {
+        true => format!("next: {}", gateway("session")),
+        false => format!("next: {}\nor: {}", verification(args, out, attester), gateway("key")),
+    };
     text
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::ValueEnum;
+use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
 use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
@@ -61,6 +62,10 @@ pub(crate) struct Args {
     attester: Option<AttesterName>,
     #[command(flatten)]
     device: DeviceArgs,
+    /// Beside the device's evidence show that of the NVIDIA GPU with this index (from 0); it
+    /// travels with session binding only
+    #[arg(long, value_name = "N", conflicts_with = "simulate")]
+    gpu_index: Option<u32>,
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
@@ -183,13 +188,17 @@ async fn model_manifest(args: &Args, configuration: &Configuration) -> Option<[u
 }
 
 fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
+    if args.gpu_index.is_some() && args.binding != BindingName::Session {
+        let text = "evidence of a GPU is shown with session binding only";
+        return Err(CliError::new(text).hint("add --binding session, or leave --gpu-index out"));
+    }
     if args.binding == BindingName::None {
         return Ok(None);
     }
     let attester = match (&args.simulate, args.attester) {
         (Some(folder), None | Some(AttesterName::Simulated)) => simulated(folder)?,
-        (None, Some(AttesterName::Device)) => args.device.open()?.attester,
-        (None, None) if args.device.any() => args.device.open()?.attester,
+        (None, Some(AttesterName::Device)) => device(args)?,
+        (None, None) if args.device.any() || args.gpu_index.is_some() => device(args)?,
         (Some(_), Some(AttesterName::Device)) => {
             return Err(CliError::new("wanted one attester, got --attester device and --simulate")
                 .hint("leave one of them out"));
@@ -210,6 +219,19 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
         None => Ok(Some(attester)),
         Some(source) => Ok(Some(Arc::new(FetchingAttester::new(attester, source)?))),
     }
+}
+
+/// The CPU's device, and the GPU beside it where one was named.
+fn device(args: &Args) -> Result<Arc<dyn Attest>, CliError> {
+    let cpu = args.device.open()?.attester;
+    let Some(index) = args.gpu_index else { return Ok(cpu) };
+    let gpu = Nvml::new(NVML_LIBRARY, index);
+    // A GPU that cannot attest is found out here, and not by the first client.
+    gpu.evidence(&[0; 32]).map_err(|error| {
+        CliError::new(with_causes(&error))
+            .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
+    })?;
+    Ok(Arc::new(WithGpu::new(cpu, gpu)))
 }
 
 /// The roots under which fetched endorsements must verify before they are kept. Whether they are

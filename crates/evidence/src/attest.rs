@@ -1,6 +1,6 @@
 //! The seam between a channel and whatever obtains evidence for it.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 
 use crate::ReportData;
 
@@ -24,6 +24,24 @@ pub trait Attest: Send + Sync {
 
     /// Whether the evidence is made by software that only imitates a TEE.
     fn simulated(&self) -> bool;
+}
+
+impl<A: Attest + ?Sized> Attest for Arc<A> {
+    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+        (**self).attest(report_data)
+    }
+
+    fn collateral(&self) -> Option<Vec<u8>> {
+        (**self).collateral()
+    }
+
+    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        (**self).gpu(nonce)
+    }
+
+    fn simulated(&self) -> bool {
+        (**self).simulated()
+    }
 }
 
 /// Why no evidence could be obtained.

@@ -6,7 +6,8 @@ use confide_evidence::{Attest, AttestError, ReportData};
 use serde::Serialize;
 
 use crate::{
-    Edition, FakeEndorsements, FakeError, Fault, Mode, Options, Tee, Variant, device,
+    Edition, FakeEndorsements, FakeError, FakeGpu, Fault, GpuOptions, Mode, Options, Tee, Variant,
+    device,
     machine::Machine,
     plan::{COLLATERAL_DAYS, Plan},
     policy, state,
@@ -21,6 +22,7 @@ pub struct FakeAttester {
     vendors: FakeEndorsements,
     collateral: String,
     snp: Option<SnpFiles>,
+    gpu: Option<FakeGpu>,
 }
 
 /// The endorsements of an SNP report, one file each.
@@ -53,8 +55,16 @@ impl FakeAttester {
 
     /// The attester that [`Self::save`] wrote into `dir`.
     pub fn load(dir: &Path) -> Result<Self, FakeError> {
-        let (options, variant) = state::load(dir)?;
-        Self::with(options, variant, None)
+        let (options, variant, has_gpu) = state::load(dir)?;
+        let attester = Self::with(options, variant, None)?;
+        if has_gpu { attester.with_gpu() } else { Ok(attester) }
+    }
+
+    /// The same attester with a simulated GPU beside it, which its policy then requires.
+    pub fn with_gpu(mut self) -> Result<Self, FakeError> {
+        let Options { seed, issued_at, .. } = &self.options;
+        self.gpu = Some(FakeGpu::new(GpuOptions::new(*seed, *issued_at))?);
+        Ok(self)
     }
 
     /// Writes `collateral.json`, `root.der`, `policy.toml` and [`crate::STATE_FILE`] into `dir`,
@@ -74,7 +84,7 @@ impl FakeAttester {
             write(dir, "chain.pem", files.chain.as_bytes())?;
             write(dir, "crl.der", &files.crl)?;
         }
-        state::save(dir, &self.options, &self.variant)
+        state::save(dir, &self.options, &self.variant, self.gpu.is_some())
     }
 
     /// Evidence over `report_data`; in [`Mode::Device`] the caller waits for its turn first.
@@ -106,7 +116,7 @@ impl FakeAttester {
 
     /// A policy for `confide verify` and `confide connect` that accepts exactly this attester.
     pub fn policy_toml(&self) -> String {
-        policy::toml(&self.options, self.root_der())
+        policy::toml(&self.options, self.root_der(), self.gpu.as_ref().map(FakeGpu::root_ders))
     }
 
     /// Which kind of quote this attester makes.
@@ -170,7 +180,7 @@ impl FakeAttester {
                 (machine, collateral, None)
             }
         };
-        Ok(Self { options, variant, machine, vendors, collateral, snp })
+        Ok(Self { options, variant, machine, vendors, collateral, snp, gpu: None })
     }
 }
 
@@ -249,6 +259,10 @@ impl Attest for FakeAttester {
 
     fn collateral(&self) -> Option<Vec<u8>> {
         Some(self.collateral.clone().into_bytes())
+    }
+
+    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
+        Ok(self.gpu.as_ref().map(|gpu| gpu.evidence(nonce)))
     }
 
     fn simulated(&self) -> bool {

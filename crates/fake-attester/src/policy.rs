@@ -11,8 +11,9 @@ use crate::{
 
 /// The policy's text. `docs/policy.md` describes the format. Written by hand, so that whoever
 /// opens the file finds the comments.
-pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
+pub(crate) fn toml(options: &Options, root: &[u8], gpu_roots: Option<[&[u8]; 2]>) -> String {
     let root = hex::encode(Sha256::digest(root));
+    let [of_gpus, required] = gpu_roots.map_or_else(Default::default, gpu);
     let debug = if options.debug { DEBUG } else { NO_DEBUG };
     let workload = match options.tee {
         Tee::Tdx | Tee::TdxV5 => trust_domain(),
@@ -24,7 +25,7 @@ pub(crate) fn toml(options: &Options, root: &[u8]) -> String {
 # Never put this root into a policy beside a real one.
 
 # SHA-256 of the simulated root certificate, root.der.
-roots = ["sha256:{root}"]
+roots = ["sha256:{root}"{of_gpus}]
 
 tcb_status = "UpToDate"
 advisories = []
@@ -35,13 +36,21 @@ tcb_evaluation_data_number_min = {EVALUATION_NUMBER}
 # gateway that was pointed at a foreign upstream passes.
 config_digest = "dangerous-any"
 
-{workload}"#
+{workload}{required}"#
     )
 }
 
 const NO_DEBUG: &str = "dangerous_accept_debug = false\n";
 const DEBUG: &str = "# The simulated attester is in debug mode, where the host reads memory.\n\
                      dangerous_accept_debug = true\n";
+
+/// What is added to the roots, and what to the end.
+fn gpu(roots: [&[u8]; 2]) -> [String; 2] {
+    let name = |root: &[u8]| format!(", \"sha256:{}\"", hex::encode(Sha256::digest(root)));
+    let required = "\n# The simulated GPU, whose two roots are the last ones above.\n\
+                    [gpu]\nrequired = true\n";
+    [roots.map(name).concat(), required.into()]
+}
 
 fn trust_domain() -> String {
     let [mrtd, rtmr0, rtmr1, rtmr2, rtmr3, mrseam] =

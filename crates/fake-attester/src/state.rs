@@ -31,6 +31,9 @@ struct State {
     /// Absent in states of older versions.
     #[serde(default)]
     variant: Variant,
+    /// Whether there is a simulated GPU beside it; absent in states of older versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    gpu: bool,
     seed: String,
 }
 
@@ -40,7 +43,12 @@ impl Drop for State {
     }
 }
 
-pub(crate) fn save(dir: &Path, options: &Options, variant: &Variant) -> Result<(), FakeError> {
+pub(crate) fn save(
+    dir: &Path,
+    options: &Options,
+    variant: &Variant,
+    gpu: bool,
+) -> Result<(), FakeError> {
     let state = State {
         simulated: true,
         note: NOTE.into(),
@@ -49,6 +57,7 @@ pub(crate) fn save(dir: &Path, options: &Options, variant: &Variant) -> Result<(
         issued_at: options.issued_at,
         mode: options.mode,
         variant: *variant,
+        gpu,
         seed: hex::encode(options.seed),
     };
     let text = Zeroizing::new(serde_json::to_string_pretty(&state)? + "\n");
@@ -60,7 +69,8 @@ pub(crate) fn save(dir: &Path, options: &Options, variant: &Variant) -> Result<(
     })
 }
 
-pub(crate) fn load(dir: &Path) -> Result<(Options, Variant), FakeError> {
+/// The last of the three says whether there is a GPU.
+pub(crate) fn load(dir: &Path) -> Result<(Options, Variant, bool), FakeError> {
     let path = dir.join(STATE_FILE);
     let mut text = Zeroizing::new(String::new());
     let read = fs::File::open(&path)
@@ -83,7 +93,7 @@ pub(crate) fn load(dir: &Path) -> Result<(Options, Variant), FakeError> {
     let State { tee, debug, issued_at, mode, variant, .. } = &state;
     let options = Options { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
     seed.zeroize();
-    Ok((options, *variant))
+    Ok((options, *variant, state.gpu))
 }
 
 /// Creates or replaces a file that only its owner may read.

@@ -7,7 +7,7 @@ use confide_evidence::{Attest, AttestError, ReportData};
 
 use crate::error::CliError;
 
-/// Longest wait for endorsements when evidence is renewed: without them the peer has to fetch.
+/// Longest wait for endorsements at the start: without them the peer has to fetch.
 const STAPLE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Staples what a source has for the platform that the attester runs on.
@@ -18,11 +18,13 @@ pub(crate) struct FetchingAttester {
 }
 
 impl FetchingAttester {
-    /// Obtains evidence once, to see which platform this is.
+    /// Obtains evidence once, to see which platform this is, and waits for its endorsements.
     pub(crate) fn new(attester: Arc<dyn Attest>, source: Arc<Source>) -> Result<Self, CliError> {
         let evidence = attester.attest(&ReportData::ZERO).map_err(CliError::new)?;
         let platform = Platform::of_evidence(&evidence, None).map_err(CliError::new)?;
-        source.request(&platform);
+        if let Err(error) = source.ensure_blocking(&platform, STAPLE_DEADLINE) {
+            tracing::warn!(%error, "no endorsements are stapled before the service gives them");
+        }
         Ok(Self { attester, source, platform })
     }
 }
@@ -32,11 +34,12 @@ impl Attest for FetchingAttester {
         self.attester.attest(report_data)
     }
 
+    /// Never waits: all sessions of a batch stand behind this call.
     fn collateral(&self) -> Option<Vec<u8>> {
-        match self.source.ensure_blocking(&self.platform, STAPLE_DEADLINE) {
-            Ok(set) => Some(set.json().to_vec()),
-            Err(error) => {
-                tracing::warn!(%error, "no endorsements are stapled that were fetched");
+        match self.source.current(&self.platform) {
+            Some(set) => Some(set.json().to_vec()),
+            None => {
+                self.source.request(&self.platform);
                 self.attester.collateral()
             }
         }
