@@ -42,12 +42,16 @@ fn nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it() {
     if let Some(folder) = env::var_os(FOLDER) {
         return soak(Path::new(&folder), true);
     }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("soak");
+    // Its own: who removes a folder takes away what others have mounted there.
+    let folder = format!("soak-{}", std::process::id());
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     if !may_mount(&folder) {
         println!("skipped: no file system of one's own: the store's does not fill up");
-        return soak(&folder, false);
+        soak(&folder, false);
+        fs::remove_dir_all(&folder).unwrap();
+        return;
     }
     let name = "nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it";
     let script =
@@ -59,6 +63,7 @@ fn nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it() {
         .status()
         .unwrap();
     assert!(ended.success(), "the soak in its own mount namespace: {ended}");
+    fs::remove_dir(&folder).unwrap();
 }
 
 fn may_mount(folder: &Path) -> bool {
