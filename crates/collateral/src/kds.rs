@@ -47,18 +47,27 @@ pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
 pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
     let (issued, until, number) = match key {
         DocumentKey::AmdKey(key) => endorsement_key(key, body)?,
-        DocumentKey::AmdChain { .. } => {
+        DocumentKey::AmdChain { product, vlek } => {
             let chain = decode_chain("AMD chain", body).map_err(shape)?;
             let [intermediate, root] = chain.as_slice() else {
                 return Err(shape("wanted two certificates, ASK or ASVK and ARK"));
             };
             let intermediate = AmdCertificate::parse("ASK", intermediate).map_err(shape)?;
             let root = AmdCertificate::parse("ARK", root).map_err(shape)?;
+            // Another product's chain or list would be kept for years: it is refused here already.
+            let line = product.as_str();
+            let kind = if *vlek { "SEV-VLEK-" } else { "SEV-" };
+            named(intermediate.common_name, &format!("{kind}{line}"))?;
+            named(root.common_name, &format!("ARK-{line}"))?;
             let from = intermediate.not_before.max(root.not_before);
             (from, intermediate.not_after.min(root.not_after), 0)
         }
-        DocumentKey::AmdCrl { .. } => {
-            let dates = CrlDates::parse("revocation list", body).map_err(shape)?;
+        DocumentKey::AmdCrl { product, .. } => {
+            let dates = CrlDates::parse_amd("revocation list", body).map_err(shape)?;
+            let wanted = format!("ARK-{}", product.as_str());
+            if !dates.issuer.windows(wanted.len()).any(|part| part == wanted.as_bytes()) {
+                return Err(Fault::foreign(format!("a list of {wanted}"), "another CA".into()));
+            }
             (dates.this_update, dates.next_update.saturating_sub(1), dates.number)
         }
         _ => return Err(shape("none of AMD's")),
@@ -74,6 +83,14 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
         number,
         fetched_at: 0,
     })
+}
+
+/// A test root may write words of its own before AMD's names.
+fn named(got: &str, wanted: &str) -> Result<(), Fault> {
+    match got.ends_with(wanted) {
+        true => Ok(()),
+        false => Err(Fault::foreign(wanted.into(), confide_evidence::foreign_text(got))),
+    }
 }
 
 /// The certificate of another chip or of other versions would not fit the report: it is refused

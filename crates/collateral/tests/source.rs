@@ -183,6 +183,32 @@ fn a_rolled_back_list_is_refused_reported_and_the_newer_one_kept() {
 }
 
 #[test]
+fn a_document_that_names_another_root_and_is_refused_lets_no_older_list_past_the_memory() {
+    let later = ISSUED_AT + 21 * DAY;
+    let (good, old) = (Issuer::new(later, None), Issuer::new(later, Some(Fault::RolledBackCrl)));
+    let ended = Issuer::new(later - 40 * DAY, None);
+    let (service, clock) = (issuer_service(&good), TestClock::at(later + 60));
+    let source = Source::start(options(&service, &clock)).unwrap();
+    ensure(&source, &good.platform).unwrap();
+    let end = "-----END CERTIFICATE-----";
+    let chain = good.text("pck_crl_issuer_chain");
+    let (first, _) = chain.split_once(end).unwrap();
+    let mut lure = ended;
+    lure.collateral["tcb_info_issuer_chain"] = format!("{first}{end}\n{first}{end}\n").into();
+    service.answer(move |request| match request.path.contains("/tcb?") {
+        true => lure.reply(request),
+        false => old.reply(request),
+    });
+    clock.set(later + DAY);
+    eventually("a refusal", || {
+        let set = source.current(&good.platform).unwrap();
+        assert_eq!(json(&set)["pck_crl"], good.collateral["pck_crl"]);
+        assert_eq!(json(&set)["root_ca_crl"], good.collateral["root_ca_crl"]);
+        source.counts().refused_rollbacks >= 2
+    });
+}
+
+#[test]
 fn a_rollback_is_refused_after_a_restart_and_with_the_documents_lost() {
     let folder = folder("rollback-restart");
     let later = ISSUED_AT + 21 * DAY;

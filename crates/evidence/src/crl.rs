@@ -24,18 +24,30 @@ pub struct CrlDates<'a> {
     pub this_update: u64,
     /// Unix seconds of nextUpdate.
     pub next_update: u64,
-    /// CRLNumber. Intel leaves it at 1 and only moves `this_update`.
+    /// CRLNumber. Intel leaves it at 1 and only moves `this_update`; 0 where AMD gives none.
     pub number: u64,
 }
 
 impl<'a> CrlDates<'a> {
     /// Reads the dates and the number; who is revoked is a chain verifier's work.
     pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
-        read(bytes).map_err(|field| ParseError::Der { subject, field })
+        let list = read(bytes).and_then(|(list, number)| match number {
+            Some(number) => Ok(CrlDates { number, ..list }),
+            None => Err("CRL number"),
+        });
+        list.map_err(|field| ParseError::Der { subject, field })
+    }
+
+    /// The same for a list of AMD's, which may lack a number: it counts as 0 then, and only the
+    /// issue date tells an older list.
+    pub fn parse_amd(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (list, number) = read(bytes).map_err(|field| ParseError::Der { subject, field })?;
+        Ok(Self { number: number.unwrap_or(0), ..list })
     }
 }
 
-fn read(bytes: &[u8]) -> Result<CrlDates<'_>, &'static str> {
+/// The list, and its number where it has one.
+fn read(bytes: &[u8]) -> Result<(CrlDates<'_>, Option<u64>), &'static str> {
     let mut list = signed_part(bytes)?;
     tagged(&mut list, Tag::Integer, "version")?;
     tagged(&mut list, Tag::Sequence, "signature algorithm")?;
@@ -67,6 +79,40 @@ fn read(bytes: &[u8]) -> Result<CrlDates<'_>, &'static str> {
         let value = digits.iter().fold(0, |sum: u64, digit| sum << 8 | u64::from(*digit));
         once(&mut number, value, "CRL number")
     })?;
-    let number = number.ok_or("CRL number")?;
-    Ok(CrlDates { issuer, this_update, next_update, number })
+    Ok((CrlDates { issuer, this_update, next_update, number: 0 }, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        [&[tag, u8::try_from(content.len()).unwrap()][..], &content].concat()
+    }
+
+    fn list(extensions: &[&[u8]]) -> Vec<u8> {
+        let algorithm = element(0x30, &[&[6, 1, 0x2a]]);
+        let (name, date) =
+            (element(0x30, &[]), |year: &[u8]| element(0x17, &[year, b"0101000000Z"]));
+        let extensions = element(0xa0, &[&element(0x30, extensions)]);
+        let fields: [&[u8]; 6] =
+            [&[2, 1, 1], &algorithm, &name, &date(b"25"), &date(b"26"), &extensions];
+        element(0x30, &[&element(0x30, &fields), &algorithm, &[3, 2, 0, 1]])
+    }
+
+    #[test]
+    fn a_list_without_a_number_counts_as_zero_where_it_is_amds_and_is_refused_where_not() {
+        let key_id = element(0x30, &[&[6, 3, 0x55, 0x1d, 35], &element(4, &[&[0x30, 0]])]);
+        let number = element(0x30, &[&[6, 3, 0x55, 0x1d, 20], &element(4, &[&[2, 1, 7]])]);
+        let (with, without) = (list(&[&key_id, &number]), list(&[&key_id]));
+        assert_eq!(CrlDates::parse("list", &with).unwrap().number, 7);
+        assert_eq!(CrlDates::parse_amd("list", &with).unwrap().number, 7);
+        let refused = CrlDates::parse("list", &without);
+        assert!(matches!(refused, Err(ParseError::Der { field: "CRL number", .. })), "{refused:?}");
+        let read = CrlDates::parse_amd("list", &without).unwrap();
+        assert_eq!((read.number, read.this_update), (0, 1_735_689_600));
+    }
 }

@@ -14,7 +14,10 @@ pub fn dates(kind: Kind, body: &[u8]) -> Result<Dates, ParseError> {
         Kind::SgxTcb | Kind::TdxTcb => tcb_info(body).map(|(dates, _)| dates),
         Kind::SgxQeIdentity | Kind::TdxQeIdentity => qe_identity(body),
         Kind::PckCrl | Kind::RootCrl | Kind::VcekCrl | Kind::VlekCrl => {
-            let list = CrlDates::parse("revocation list", body)?;
+            let list = match kind {
+                Kind::VcekCrl | Kind::VlekCrl => CrlDates::parse_amd("revocation list", body)?,
+                _ => CrlDates::parse("revocation list", body)?,
+            };
             let CrlDates { number, this_update: issued, next_update: until, .. } = list;
             Ok(Dates { number, issued, until })
         }

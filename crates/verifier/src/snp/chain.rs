@@ -275,7 +275,7 @@ impl<'a> Links<'a> {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<(CrlSeen, Life), Reason> {
-        let dates = CrlDates::parse(CRL, der)?;
+        let dates = CrlDates::parse_amd(CRL, der)?;
         if dates.issuer != self.ark.fields.subject {
             return Err(Reason::Differs { subject: CRL, other: "a list of this root" });
         }
