@@ -13,7 +13,9 @@ use confide_verifier::{
 };
 use confide_verifier_aws_lc::AwsLc;
 
-use crate::{AppraisalError, CHIPS_MAX, newest::later, sets::says_simulated};
+use crate::{
+    AppraisalError, CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX, newest::later, sets::says_simulated,
+};
 
 /// The memory of chip keys, and of the newest revocation list of each root.
 #[derive(Default)]
@@ -49,7 +51,7 @@ impl Chips {
         let raised = self.raised(policy, &root);
         let verdict = chip.prepared.appraise(evidence, &raised, now, &AwsLc)?;
         self.remember(&verdict, &root);
-        if known.is_none() {
+        if known.is_none() && endorsements.len() <= CHIP_ENDORSEMENTS_LENGTH_MAX {
             self.keep(endorsements, chip.clone());
         }
         let is_simulated = chip.is_simulated && verdict.root().kind == RootKind::Custom;

@@ -129,6 +129,11 @@ fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards()
     spoiled[0x50] ^= 1;
     let error = appraiser.appraise(&Presented { quote: &spoiled, ..shown.presented() });
     assert_eq!(error.unwrap_err().failed_check(), "report_signature");
+    // White space is a peer's to choose, and fills no memory.
+    let padded = format!("{}{}", " ".repeat(64 * 1024), new.collateral_json()).into_bytes();
+    let padded = Presented { collateral: Some(&padded), ..shown.presented() };
+    appraiser.appraise(&padded).unwrap();
+    assert_eq!(appraiser.chips_held(), 2);
     let bare = Presented { collateral: None, ..shown.presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
 }

@@ -13,6 +13,9 @@ const VALIDITY_S: u64 = 60 * 60;
 /// Claims begin this much before now, for relying parties whose clock is late.
 const CLOCK_SKEW_S: u64 = 60;
 
+/// How long a device that failed is left in peace: whoever asks for the keys must not keep it busy.
+const FAILED_REST_S: u64 = 5;
+
 /// Evidence over the signing key, by key binding: report data is the SHA-256 of claims that hold
 /// the SHA-256 of the key's SPKI.
 pub struct OwnEvidence {
@@ -24,7 +27,7 @@ pub struct OwnEvidence {
 
 struct Made {
     at: u64,
-    json: Value,
+    outcome: Result<Value, String>,
 }
 
 impl OwnEvidence {
@@ -38,13 +41,19 @@ impl OwnEvidence {
     /// It may block for tens of milliseconds, and one caller makes it for all.
     pub(crate) fn for_key(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |made: &&Made| now >= made.at && now - made.at < VALIDITY_S / 2;
-        if let Some(made) = last.as_ref().filter(fresh) {
-            return Ok(made.json.clone());
-        }
-        let json = self.make(key, now)?;
-        *last = Some(Made { at: now, json: json.clone() });
-        Ok(json)
+        let fresh = |made: &&Made| {
+            let lasts = if made.outcome.is_ok() { VALIDITY_S / 2 } else { FAILED_REST_S };
+            now.checked_sub(made.at).is_some_and(|age| age < lasts)
+        };
+        let outcome = match last.as_ref().filter(fresh) {
+            Some(made) => made.outcome.clone(),
+            None => {
+                let outcome = self.make(key, now).map_err(|error| error.to_string());
+                *last = Some(Made { at: now, outcome: outcome.clone() });
+                outcome
+            }
+        };
+        outcome.map_err(ServiceError::OwnEvidence)
     }
 
     fn make(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
@@ -74,5 +83,49 @@ impl OwnEvidence {
             "endorsements": endorsements,
             "simulated": self.attester.simulated(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use confide_evidence::{AttestError, ReportData};
+
+    use super::*;
+
+    /// A device that gives nothing and counts how often it is asked.
+    #[derive(Default)]
+    struct Broken(AtomicU32);
+
+    impl Attest for Broken {
+        fn attest(&self, _: &ReportData) -> Result<Vec<u8>, AttestError> {
+            self.0.fetch_add(1, SeqCst);
+            Ok(Vec::new())
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn simulated(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_device_that_fails_is_left_in_peace_and_asked_again_later() {
+        let device = Arc::new(Broken::default());
+        let own = OwnEvidence::new(device.clone(), [0; 32], String::new());
+        let key = SigningKey::generate().unwrap();
+        for now in [100, 100, 104] {
+            assert!(own.for_key(&key, now).is_err());
+        }
+        assert_eq!(device.0.load(SeqCst), 1);
+        assert!(own.for_key(&key, 105).is_err());
+        assert_eq!(device.0.load(SeqCst), 2);
+        // A clock that goes back makes nothing rest for long.
+        assert!(own.for_key(&key, 50).is_err());
+        assert_eq!(device.0.load(SeqCst), 3);
     }
 }

@@ -48,6 +48,8 @@ pub enum ServiceError {
 pub(crate) enum RequestError {
     #[error("body is longer than {limit} bytes")]
     BodyLength { limit: usize },
+    #[error("bodies of all requests are too long together: wanted at most {limit} bytes")]
+    BodiesFull { limit: usize },
     #[error("body did not come within {} s", .limit.as_secs())]
     BodyLate { limit: Duration },
     #[error("body broke off")]
@@ -82,7 +84,9 @@ impl RequestError {
             }
             Self::NoPolicy { .. } | Self::NoRoute => StatusCode::NOT_FOUND,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::QueueFull { .. } | Self::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodiesFull { .. } | Self::QueueFull { .. } | Self::Busy { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Signing => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -91,6 +95,7 @@ impl RequestError {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::BodyLength { .. } => "body_length",
+            Self::BodiesFull { .. } => "bodies_full",
             Self::BodyLate { .. } => "body_late",
             Self::BodyBroken => "body_broken",
             Self::Json(_) => "json",

@@ -10,10 +10,16 @@ pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
 pub struct Limits {
     /// Bytes of a request's body: evidence, GPU evidence and endorsements in base64 and JSON.
     pub body_bytes: usize,
+    /// Bytes of all bodies that are held at once: connections times streams times one body would be
+    /// more than any machine has.
+    pub bodies_bytes: usize,
     /// How long a body may take to come.
     pub body_wait: Duration,
     /// Appraisals that run at once; more than the cores would only wait for each other.
     pub concurrent: usize,
+    /// Longest life of a connection; after it, what runs ends and the caller dials again. Without it
+    /// a caller who sends a byte now and then would hold its place for ever.
+    pub connection_age: Duration,
     /// Connections at once.
     pub connections: usize,
     /// How long running requests may go on after a stop.
@@ -37,8 +43,10 @@ impl Default for Limits {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             body_bytes: 2 * 1024 * 1024,
+            bodies_bytes: 128 * 1024 * 1024,
             body_wait: Duration::from_secs(10),
             concurrent: cores,
+            connection_age: Duration::from_secs(600),
             connections: 1024,
             drain: Duration::from_secs(10),
             head_wait: Duration::from_secs(10),

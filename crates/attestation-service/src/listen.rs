@@ -115,14 +115,17 @@ async fn connection(
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let mut connection = std::pin::pin!(connection);
-    let stop = async {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
+    let over = async {
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = tokio::time::sleep(limits.connection_age) => {}
+        }
     };
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,
-        () = stop => {
+        () = over => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::time::timeout(limits.idle, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = outcome {

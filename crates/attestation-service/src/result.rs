@@ -38,7 +38,11 @@ pub(crate) fn accepted(frame: &Frame<'_>, case: &Case, appraised: &Appraised) ->
         Scope::Platform => "warning",
     };
     let vector = vector(appraised);
-    claims(frame, case, status, Some(vector), &verdict)
+    let mut claims = claims(frame, case, status, Some(vector), &verdict);
+    // A result outlives neither the claims nor the endorsements that it rests on.
+    let end = frame.issued_at.saturating_add(frame.lifetime_s).min(appraised.not_after());
+    claims["exp"] = end.into();
+    claims
 }
 
 /// The claims of a rejected case: it was judged, and this is the judgement.

@@ -9,15 +9,16 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use bytes::Bytes;
 use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
 use confide_verifier::Evidence;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
+    Limits,
     answer::json_answer,
     case::Case,
     error::RequestError,
@@ -28,7 +29,14 @@ use crate::{
 };
 
 pub(crate) fn router(options: Options) -> Router {
-    let site = Site { queue: Queue::new(&options.limits), metrics: Metrics::default(), options };
+    let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
+    let site = Site {
+        queue: Queue::new(&options.limits),
+        bodies: Arc::new(Semaphore::new(bodies)),
+        own_evidence: tokio::sync::Mutex::default(),
+        metrics: Metrics::default(),
+        options,
+    };
     Router::new()
         .route("/v1/appraise", post(appraise))
         .route("/.well-known/jwks.json", get(keys))
@@ -44,6 +52,11 @@ pub(crate) fn router(options: Options) -> Router {
 struct Site {
     options: Options,
     queue: Queue,
+    /// A permit for each byte of a body that is held.
+    bodies: Arc<Semaphore>,
+    /// One caller makes the own evidence; the others wait without a thread each, so that appraisals
+    /// keep theirs.
+    own_evidence: tokio::sync::Mutex<()>,
     metrics: Metrics,
 }
 
@@ -61,8 +74,9 @@ async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
 }
 
 async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response), RequestError> {
-    let body = read(site, body).await?;
+    let (body, held) = read(site, body).await?;
     let case = Case::parse(&body)?;
+    drop(body);
     if site.options.policies.find(&case.policy_id).is_none() {
         let wanted = site.options.policies.names().join(", ");
         return Err(RequestError::NoPolicy { wanted });
@@ -71,7 +85,7 @@ async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response)
     let worker = Arc::clone(site);
     // Signatures take a core for a while; the event loop goes on meanwhile.
     let work = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let (_place, _held) = (place, held);
         worker.decide(&case)
     });
     work.await.map_err(|_| RequestError::Signing)?
@@ -148,6 +162,7 @@ async fn keys(State(site): State<Arc<Site>>) -> Response {
     let mut jwk = site.options.key.jwk();
     if site.options.own_evidence.is_some() {
         let worker = Arc::clone(&site);
+        let _one = site.own_evidence.lock().await;
         let made = tokio::task::spawn_blocking(move || {
             let now = (worker.options.clock)();
             let own = worker.options.own_evidence.as_ref();
@@ -175,14 +190,35 @@ async fn metrics(State(site): State<Arc<Site>>) -> Response {
     response
 }
 
-async fn read(site: &Site, body: Body) -> Result<Bytes, RequestError> {
-    let limits = &site.options.limits;
-    let limit = limits.body_bytes;
-    let whole = tokio::time::timeout(limits.body_wait, Limited::new(body, limit).collect());
-    match whole.await {
-        Err(_) => Err(RequestError::BodyLate { limit: limits.body_wait }),
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(RequestError::BodyLength { limit }),
-        Ok(Err(_)) => Err(RequestError::BodyBroken),
-    }
+/// The body, and a permit for each of its bytes: they are taken as the bytes come, so that a caller
+/// who announces much and sends little takes little.
+async fn read(
+    site: &Site,
+    body: Body,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), RequestError> {
+    let Limits { body_bytes: limit, bodies_bytes, body_wait, .. } = site.options.limits;
+    let mut body = Limited::new(body, limit);
+    let whole = async {
+        let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => RequestError::BodyLength { limit },
+                false => RequestError::BodyBroken,
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            let full = RequestError::BodiesFull { limit: bodies_bytes };
+            let permits = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let Ok(more) = Arc::clone(&site.bodies).try_acquire_many_owned(permits) else {
+                return Err(full);
+            };
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes, held))
+    };
+    let late = RequestError::BodyLate { limit: body_wait };
+    tokio::time::timeout(body_wait, whole).await.unwrap_or(Err(late))
 }

@@ -105,12 +105,16 @@ impl Running {
 }
 
 fn request(fake: &FakeAttester, policy: &str) -> (Value, Vec<u8>) {
+    request_until(fake, policy, NOW + 600)
+}
+
+fn request_until(fake: &FakeAttester, policy: &str, not_after: u64) -> (Value, Vec<u8>) {
     let claims = Claims {
         config_digest: [3; 32],
         gpu_evidence_hash: None,
         guarantee: "operator is outside the TEE".into(),
         nonce: None,
-        not_after: NOW + 600,
+        not_after,
         not_before: NOW,
         pubkey_hash: [4; 32],
     }
@@ -232,6 +236,34 @@ async fn the_signing_key_is_bound_in_the_services_own_evidence() {
     let ReportData(bound) = key_report_data(&claims);
     assert!(quote.windows(64).any(|window| window == bound));
     assert_eq!(own["simulated"], true);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_result_ends_with_the_claims_that_it_rests_on() {
+    let running = start(Limits::default()).await;
+    let (body, _) = request_until(&attester(false), "fleet", NOW + 100);
+    let (status, answer) = running.appraise(&body, false).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let claims = opened(answer["result"].as_str().expect("a token"), &running.key().await);
+    assert_eq!((&claims["iat"], &claims["exp"]), (&json!(NOW), &json!(NOW + 100)));
+    running.end().await;
+}
+
+#[tokio::test]
+async fn bodies_of_all_requests_together_are_bounded() {
+    let running = start(Limits { bodies_bytes: 1000, ..Limits::default() }).await;
+    let body = request(&attester(false), "fleet").0;
+    for h2 in [false, true] {
+        let (status, answer) = running.appraise(&body, h2).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer["error"]["code"], "bodies_full");
+    }
+    // What they held is free again.
+    let small = json!({ "evidence": "AQID", "policy_id": "none", "nonce": "12345678" });
+    for _ in 0..20 {
+        assert_eq!(running.appraise(&small, true).await.0, StatusCode::NOT_FOUND);
+    }
     running.end().await;
 }
 

@@ -275,8 +275,8 @@ impl Cache {
     ) -> Result<(Arc<Endorsed>, Option<CollateralError>), CollateralError> {
         let _one = self.commit.lock().await;
         let now = (self.clock)();
-        let root = self.root_of(keys, &fresh);
-        fresh.retain(|_, document| match self.judge(document, &root, now) {
+        let root = self.root_of(keys, &fresh, now);
+        fresh.retain(|_, document| match self.judge(document, &root_for(document, &root), now) {
             Ok(()) => true,
             Err(error) => {
                 self.tell_rollback(document, &error);
@@ -424,13 +424,16 @@ impl Cache {
         &self,
         keys: &[DocumentKey],
         fresh: &HashMap<DocumentKey, Arc<Document>>,
+        now: u64,
     ) -> [u8; 32] {
-        let carries = |key: &&DocumentKey| {
-            matches!(key, DocumentKey::TcbInfo { .. } | DocumentKey::AmdChain { .. })
+        let key = keys.iter().find(|key| carries_root(key));
+        // One that is refused must not choose the memory that the others are compared with.
+        let fit = |document: &&Arc<Document>| {
+            self.judge(document, &root_for(document, &[0; 32]), now).is_ok()
         };
-        let key = keys.iter().find(carries);
         let document = key.and_then(|key| {
-            fresh.get(key).cloned().or_else(|| self.state().documents.get(key).cloned())
+            let held = || self.state().documents.get(key).cloned();
+            fresh.get(key).filter(fit).cloned().or_else(held)
         });
         document.and_then(|document| document.root()).unwrap_or_default()
     }
@@ -493,6 +496,19 @@ impl State {
         let free = self.new_platforms > 0;
         self.new_platforms -= u32::from(free);
         free
+    }
+}
+
+/// The document of a set whose chain says under which root the set is.
+fn carries_root(key: &DocumentKey) -> bool {
+    matches!(key, DocumentKey::TcbInfo { .. } | DocumentKey::AmdChain { .. })
+}
+
+/// A document that carries a root is compared with what was seen under that one.
+fn root_for(document: &Document, root: &[u8; 32]) -> [u8; 32] {
+    match carries_root(&document.key) {
+        true => document.root().unwrap_or_default(),
+        false => *root,
     }
 }
 

@@ -245,3 +245,48 @@ async fn rims_ocsp_answers_and_pck_certificates_are_fetched() {
     let certificate = client.pck_certificate(&request).await.unwrap();
     assert_eq!(certificate.chain.matches("BEGIN CERTIFICATE").count(), 3);
 }
+
+#[tokio::test]
+async fn a_genuine_list_of_another_ca_is_not_taken_for_the_roots() {
+    let issuer = Issuer::new(ISSUED_AT, None);
+    let list = Reply::new(200, issuer.text("pck_crl"));
+    let service = Service::start(move |_| list.clone());
+    let refused = client(&service).document(&ROOT_CRL, 0).await.unwrap_err();
+    assert!(matches!(refused, CollateralError::Foreign { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_chain_or_list_of_another_product_line_is_refused() {
+    use confide_collateral::Product;
+    let options = Options {
+        seed: [7; 32],
+        tee: confide_fake_attester::Tee::Snp,
+        debug: false,
+        issued_at: ISSUED_AT,
+        mode: Mode::Raw,
+    };
+    let json = FakeAttester::new(options).unwrap().collateral_json();
+    let endorsements = SnpEndorsements::parse(json.as_bytes()).unwrap();
+    let (chain, crl) = (endorsements.chain.into_bytes(), endorsements.crl.unwrap());
+    let service = Service::start(move |request| match request.path.ends_with("cert_chain") {
+        true => Reply::new(200, chain.clone()),
+        false => Reply::new(200, crl.clone()),
+    });
+    let client = client(&service);
+    let mut taken = 0;
+    for product in [Product::Milan, Product::Genoa, Product::Turin] {
+        for vlek in [false, true] {
+            for key in
+                [DocumentKey::AmdChain { product, vlek }, DocumentKey::AmdCrl { product, vlek }]
+            {
+                match client.document(&key, 0).await {
+                    Ok(_) => taken += 1,
+                    Err(CollateralError::Foreign { .. }) => {}
+                    Err(other) => panic!("{key}: {other}"),
+                }
+            }
+        }
+    }
+    // The chain of its line and signer, and the root's list under both of its names.
+    assert_eq!(taken, 3);
+}

@@ -16,7 +16,7 @@ pub struct Edition {
     pub issued_at: u64,
     /// `thisUpdate` of all revocation lists, unix seconds.
     pub crl_issued_at: u64,
-    /// CRLNumber of all revocation lists.
+    /// CRLNumber of all revocation lists; AMD's have none where it is 0.
     pub crl_number: u64,
     /// Days from issue to the next update, of documents and lists alike.
     pub days: u64,

@@ -19,11 +19,19 @@ pub struct Kept {
     database: Arc<dyn Database>,
     upstream: Option<Arc<dyn Upstream>>,
     flights: Mutex<HashMap<(Kind, String), Flight>>,
-    failures: Mutex<HashMap<(Kind, String), Instant>>,
+    resting: Mutex<HashMap<(Kind, String), Resting>>,
     fetches: Semaphore,
 }
 
 type Flight = Arc<OnceCell<Result<Option<Document>, UpstreamError>>>;
+
+/// What is not asked for again for a moment.
+#[derive(Clone, Copy)]
+struct Resting {
+    since: Instant,
+    /// The vendor said that it has none.
+    unknown: bool,
+}
 
 /// A document, and how it stands.
 pub(crate) struct Found {
@@ -59,7 +67,7 @@ impl Kept {
             database,
             upstream,
             flights: Mutex::default(),
-            failures: Mutex::default(),
+            resting: Mutex::default(),
             fetches: Semaphore::new(limits.fetches),
         }
     }
@@ -87,15 +95,20 @@ impl Way {
             return Ok(Found { document, freshness: Freshness::Fresh });
         };
         let overdue = document.dates.is_over(now);
-        let aged = document.kind.is_reissued()
-            && now.saturating_sub(document.fetched_at) >= self.limits.refresh_after_s;
+        // One that came later than now shows that the clock went back.
+        let age = now.checked_sub(document.fetched_at);
+        let aged =
+            document.kind.is_reissued() && age.is_none_or(|age| age >= self.limits.refresh_after_s);
         if self.kept.upstream.is_none() || !(overdue || aged) {
             let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
             return Ok(Found { document, freshness });
         }
         if !overdue {
-            let (way, wanted) = (self.clone(), wanted.clone());
-            tokio::spawn(async move { way.refresh(&wanted).await });
+            // A crowd that asks while the vendor is slow leaves one task behind, not one each.
+            if !self.is_on_its_way(wanted) {
+                let (way, wanted) = (self.clone(), wanted.clone());
+                tokio::spawn(async move { way.refresh(&wanted).await });
+            }
             return Ok(Found { document, freshness: Freshness::Aged });
         }
         // What has ended is worth waiting for. The relying party judges the dates in any case.
@@ -168,8 +181,11 @@ impl Way {
         let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
         let place = (wanted.kind(), wanted.key());
         let rest = self.limits.retry_after;
-        if locked(&self.kept.failures).get(&place).is_some_and(|at| at.elapsed() < rest) {
-            return Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) });
+        if let Some(resting) = self.resting(&place) {
+            return match resting.unknown {
+                true => Ok(None),
+                false => Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) }),
+            };
         }
         let flight = {
             let mut flights = locked(&self.kept.flights);
@@ -181,21 +197,37 @@ impl Way {
         let (way, wanted) = (self.clone(), wanted.clone());
         let flying = tokio::spawn(async move {
             let landed = flight.get_or_init(|| way.fly(&*upstream, &wanted)).await.clone();
-            way.landed(place, landed.is_err());
+            way.landed(place, &landed);
             landed
         });
         flying.await.unwrap_or_else(|error| Err(UpstreamError::Failed(error.to_string())))
     }
 
-    fn landed(&self, place: (Kind, String), failed: bool) {
+    fn resting(&self, place: &(Kind, String)) -> Option<Resting> {
+        let resting = locked(&self.kept.resting).get(place).copied();
+        resting.filter(|it| it.since.elapsed() < self.limits.retry_after)
+    }
+
+    fn is_on_its_way(&self, wanted: &Wanted) -> bool {
+        let place = (wanted.kind(), wanted.key());
+        self.resting(&place).is_some() || locked(&self.kept.flights).contains_key(&place)
+    }
+
+    /// What failed, what the vendor does not have and what it still gives though it is overdue is
+    /// not asked for again at once.
+    fn landed(&self, place: (Kind, String), landed: &Result<Option<Document>, UpstreamError>) {
         locked(&self.kept.flights).remove(&place);
-        let mut failures = locked(&self.kept.failures);
-        let rest = self.limits.retry_after;
-        failures.retain(|_, at| at.elapsed() < rest);
-        if failed && failures.len() < self.limits.fetches_waiting {
-            failures.insert(place, Instant::now());
-        } else if !failed {
-            failures.remove(&place);
+        let mut resting = locked(&self.kept.resting);
+        resting.retain(|_, it| it.since.elapsed() < self.limits.retry_after);
+        let unknown = match landed {
+            Ok(Some(document)) if !document.dates.is_over((self.clock)()) => {
+                resting.remove(&place);
+                return;
+            }
+            other => matches!(other, Ok(None)),
+        };
+        if resting.len() < self.limits.fetches_waiting {
+            resting.insert(place, Resting { since: Instant::now(), unknown });
         }
     }
 
@@ -233,6 +265,10 @@ impl Way {
 
     async fn keep(&self, document: Document) -> Result<Option<Document>, UpstreamError> {
         let (kind, key, got) = (document.kind.name(), document.key.clone(), document.dates);
+        if self.is_full_for(&document).await {
+            tracing::warn!(kind, key, "the database is full: a fetched document is not kept");
+            return Ok(Some(document));
+        }
         match self.kept.database.write(document.clone()).await {
             Ok(Written::Kept) => Ok(Some(document)),
             Ok(Written::Older { kept }) => {
@@ -248,6 +284,13 @@ impl Way {
                 Ok(Some(document))
             }
         }
+    }
+
+    /// Clients name chips and versions: what they name may not fill the disk.
+    async fn is_full_for(&self, document: &Document) -> bool {
+        let database = &self.kept.database;
+        let full = database.count().await.is_ok_and(|count| count >= self.limits.documents);
+        full && matches!(database.read(document.kind, &document.key).await, Ok(None))
     }
 }
 

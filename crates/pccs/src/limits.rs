@@ -24,13 +24,15 @@ pub struct Limits {
     pub connection_age: Duration,
     /// Longest drain after the service was asked to stop.
     pub drain: Duration,
+    /// Documents kept; what is fetched beyond is served and not kept. A fleet has one for each chip.
+    pub documents: u64,
     /// Fetches from vendors at once; AMD's service allows few.
     pub fetches: usize,
     /// Requests that may wait for a fetch; more get status 503.
     pub fetches_waiting: usize,
     /// After how many seconds a kept document is fetched anew while it is served.
     pub refresh_after_s: u64,
-    /// How long a failed fetch is not tried again.
+    /// How long a fetch that failed, or brought nothing newer than what is overdue, is not tried again.
     pub retry_after: Duration,
     /// How often documents are looked through for those to fetch anew.
     pub refresh_every: Duration,
@@ -53,6 +55,7 @@ impl Default for Limits {
             write_wait: Duration::from_secs(30),
             connection_age: Duration::from_secs(600),
             drain: Duration::from_secs(10),
+            documents: 100_000,
             fetches: 8,
             fetches_waiting: 256,
             // Vendors re-issue daily at most; an hour bounds how late a revocation is seen.

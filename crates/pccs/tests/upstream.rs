@@ -153,6 +153,40 @@ async fn what_the_vendor_does_not_have_is_not_found() {
     let vendor = Vendor::new(Vec::new());
     let world = World::new(&vendor, |_| {}).await;
     assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::NOT_FOUND);
+    // Nor is the vendor asked for it again at once.
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn a_vendor_that_still_gives_what_is_overdue_is_not_asked_for_each_client() {
+    let vendor = Vendor::new(documents(Some(Fault::ExpiredCrl)));
+    let world = World::new(&vendor, |limits| limits.retry_after = Duration::from_secs(3600)).await;
+    let _ = world.database.write(list(Some(Fault::ExpiredCrl))).await.unwrap();
+    for _ in 0..3 {
+        let got = world.service.get(ROOT_CRL).await;
+        assert_eq!((got.status, got.header("warning")), (StatusCode::OK, OVERDUE));
+    }
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn what_came_before_the_clock_went_back_is_fetched_anew() {
+    let vendor = Vendor::new(documents(None));
+    let year = 365 * 24 * 3600;
+    let world = World::with(&vendor, |_| {}, |early| early.fetched_at = clock() + year).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), STALE);
+    while world.kept().await.fetched_at != clock() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_cannot_fill_the_database_beyond_its_bound() {
+    let vendor = Vendor::new(documents(None));
+    let world = World::new(&vendor, |limits| limits.documents = 0).await;
+    assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::OK);
+    assert_eq!(world.database.count().await.unwrap(), 0);
 }
 
 const STALE: &str = "110 confide \"Response is Stale\"";

@@ -115,6 +115,8 @@ impl Amd {
             .collect();
         let entries = if entries.is_empty() { entries } else { sequence(&[&entries]) };
         let number = extension("2.5.29.20", false, &integer(&list.number.to_be_bytes()));
+        // AMD's lists may have none; zero stands for that here.
+        let number = if list.number == 0 { Vec::new() } else { number };
         let extensions = [authority_key_id(&self.ark.key_id), number].concat();
         let signed = sequence(&[
             &integer(&[1]),
