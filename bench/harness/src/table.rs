@@ -49,6 +49,12 @@ pub(crate) fn judgement(record: &Record) -> String {
     for not in &record.not_run {
         text.push_str(&format!("not run: {}: {}\n", not.bench, not.reason));
     }
+    for arm in &record.arms {
+        let Some(reason) = &arm.given_up else { continue };
+        // An arm that never said hello has no version.
+        let what = if arm.version.is_empty() { "not run" } else { "left out" };
+        text.push_str(&format!("{what}: {}, arm {}: {reason}\n", arm.bench, arm.name));
+    }
     if let Some(first) = record.voids.first() {
         let count = record.voids.len();
         text.push_str(&format!("void: {count} runs, the first: {}\n", first.reason));

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use confide_bench::{Effort, Options, Outcome, Programs, SuiteText, Validity, run};
+use confide_bench::{Effort, Options, Outcome, Programs, SuiteText, Validity, run, table};
 use serde_json::Value;
 
 /// An arm that answers every run with `requests` samples; `{HOOK}` runs before each answer.
@@ -134,6 +134,7 @@ fn an_arm_that_says_nothing_sensible_is_left_out_with_the_reason() {
     let arms = record["arms"].as_array().unwrap();
     let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
     assert!(arm["given_up"].as_str().unwrap().contains("unexpected line: nonsense"));
+    assert!(table(&outcome.record).contains("left out: one, arm b: "));
 }
 
 #[test]
