@@ -98,7 +98,7 @@ impl CollateralArm {
             .map_err(|error| error.to_string())?;
         let services = Services::one(&base);
         let shown: Vec<Shown> = (0..SHOWN).map(|number| Shown::by(&attester, number)).collect();
-        let appraiser = || PolicyAppraiser::new(policy.clone(), None, now);
+        let appraiser = || PolicyAppraiser::new(policy.clone(), None, wall);
         let (way, note) = match args.mode.as_str() {
             "sequence" => {
                 (Way::Sequence, "a client for each session, one document after the other")
@@ -108,7 +108,7 @@ impl CollateralArm {
                 let source = Arc::new(source(&services, &policy)?);
                 let platform = platform(&shown[0])?;
                 fill(&source, &platform)?;
-                let appraiser = PolicyAppraiser::with_source(policy.clone(), source.clone(), now);
+                let appraiser = PolicyAppraiser::with_source(policy.clone(), source.clone(), wall);
                 let note = "fetched once before; each run begins four hours later, when a \
                             refresh is due, which its sessions do not wait for";
                 (Way::Cached { source, appraiser }, note)
@@ -184,7 +184,7 @@ impl CollateralArm {
             Way::Fetched => {
                 let source = Arc::new(source(&self.services, &self.policy)?);
                 let policy = self.policy.clone();
-                let appraiser = PolicyAppraiser::with_source(policy, source.clone(), now);
+                let appraiser = PolicyAppraiser::with_source(policy, source.clone(), wall);
                 let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
                 Ok(Ended { accepted, requests: requests(&source.counts()) })
             }
@@ -216,7 +216,7 @@ impl CollateralArm {
             return Ok(Ended { accepted: false, requests: requests(&client.counts()) });
         };
         let collateral = collateral(&documents)?;
-        let appraiser = PolicyAppraiser::new(self.policy.clone(), None, now);
+        let appraiser = PolicyAppraiser::new(self.policy.clone(), None, wall);
         let appraiser = appraiser.map_err(|error| error.to_string())?;
         let accepted = accepted(appraiser.appraise(&shown.presented(Some(collateral.as_bytes()))))?;
         Ok(Ended { accepted, requests: requests(&client.counts()) })
@@ -267,25 +267,29 @@ const REFRESH_WAIT: Duration = Duration::from_secs(15);
 /// The product's own interval between refreshes.
 const REFRESH_S: u64 = 4 * 3600;
 
-/// How far this process has stepped ahead of the wall clock.
+/// How far the clock of this process's sources has stepped ahead of the wall clock.
 static LATER_S: AtomicU64 = AtomicU64::new(0);
 
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// The clock of a source: evidence and endorsements are appraised by the wall clock.
 fn now() -> u64 {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    wall + LATER_S.load(Relaxed)
+    wall() + LATER_S.load(Relaxed)
 }
 
 impl Shown {
     fn by(attester: &FakeAttester, number: u64) -> Self {
-        let now = now();
+        let now = wall();
         let mut pubkey_hash = [0; 32];
         pubkey_hash[..8].copy_from_slice(&number.to_le_bytes());
         let claims = Claims {
             config_digest: [7; 32],
             guarantee: "none".into(),
             nonce: None,
-            // Longer than the steps of all runs of a process together.
-            not_after: now + 20 * 24 * 3600,
+            // Longer than a suite takes, and within a day, which a policy allows at most.
+            not_after: now + 12 * 3600,
             not_before: now.saturating_sub(60),
             pubkey_hash,
             gpu_evidence_hash: None,
