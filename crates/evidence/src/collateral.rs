@@ -3,11 +3,11 @@
 //! The object is `QuoteCollateralV3` as dcap-qvl writes it: documents and PEM chains as text,
 //! verbatim because their signatures cover the bytes; signatures and revocation lists in hex.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{borrow::Cow, string::String, vec, vec::Vec};
 
 use serde::Deserialize;
 
-use crate::{ParseError, json};
+use crate::{ParseError, hexadecimal, json};
 
 /// Longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
 /// processor family may grow.
@@ -45,7 +45,7 @@ impl Collateral {
             let (limit, got) = (COLLATERAL_LENGTH_MAX, document.len());
             return Err(ParseError::TooLong { subject: "collateral", limit, got });
         }
-        let wire: Wire = json::document("collateral", document)?;
+        let wire: Wire<'_> = json::document("collateral", document)?;
         Ok(Self {
             pck_crl_issuer_chain: text("pck_crl_issuer_chain", wire.pck_crl_issuer_chain)?,
             root_ca_crl: bytes("root_ca_crl", wire.root_ca_crl)?,
@@ -59,7 +59,7 @@ impl Collateral {
             )?,
             qe_identity: text("qe_identity", wire.qe_identity)?,
             qe_identity_signature: signature("qe_identity_signature", wire.qe_identity_signature)?,
-            pck_certificate_chain: wire.pck_certificate_chain.filter(|chain| !chain.is_empty()),
+            pck_certificate_chain: text("pck_certificate_chain", wire.pck_certificate_chain).ok(),
         })
     }
 }
@@ -67,29 +67,43 @@ impl Collateral {
 /// Every field optional, so that an absent one is told apart from a malformed object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
-    pck_crl_issuer_chain: Option<String>,
-    root_ca_crl: Option<String>,
-    pck_crl: Option<String>,
-    tcb_info_issuer_chain: Option<String>,
-    tcb_info: Option<String>,
-    tcb_info_signature: Option<String>,
-    qe_identity_issuer_chain: Option<String>,
-    qe_identity: Option<String>,
-    qe_identity_signature: Option<String>,
-    pck_certificate_chain: Option<String>,
+struct Wire<'a> {
+    #[serde(borrow)]
+    pck_crl_issuer_chain: Option<Text<'a>>,
+    root_ca_crl: Option<Text<'a>>,
+    pck_crl: Option<Text<'a>>,
+    tcb_info_issuer_chain: Option<Text<'a>>,
+    tcb_info: Option<Text<'a>>,
+    tcb_info_signature: Option<Text<'a>>,
+    qe_identity_issuer_chain: Option<Text<'a>>,
+    qe_identity: Option<Text<'a>>,
+    qe_identity_signature: Option<Text<'a>>,
+    pck_certificate_chain: Option<Text<'a>>,
 }
 
-fn text(subject: &'static str, value: Option<String>) -> Result<String, ParseError> {
-    value.filter(|value| !value.is_empty()).ok_or(ParseError::Missing { subject })
+/// Text that is copied only where it is escaped: what is in hexadecimal is read where it lies.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn present<'a>(subject: &'static str, value: Option<Text<'a>>) -> Result<Cow<'a, str>, ParseError> {
+    let value = value.filter(|Text(value)| !value.is_empty());
+    value.map(|Text(value)| value).ok_or(ParseError::Missing { subject })
 }
 
-fn bytes(subject: &'static str, value: Option<String>) -> Result<Vec<u8>, ParseError> {
-    hex::decode(text(subject, value)?)
-        .map_err(|_| ParseError::Text { subject, wanted: "hexadecimal" })
+fn text(subject: &'static str, value: Option<Text<'_>>) -> Result<String, ParseError> {
+    present(subject, value).map(Cow::into_owned)
 }
 
-fn signature(subject: &'static str, value: Option<String>) -> Result<[u8; 64], ParseError> {
+fn bytes(subject: &'static str, value: Option<Text<'_>>) -> Result<Vec<u8>, ParseError> {
+    let value = present(subject, value)?;
+    let mut bytes = vec![0; value.len() / 2];
+    match hexadecimal::decode(value.as_bytes(), &mut bytes) {
+        true => Ok(bytes),
+        false => Err(ParseError::Text { subject, wanted: "hexadecimal" }),
+    }
+}
+
+fn signature(subject: &'static str, value: Option<Text<'_>>) -> Result<[u8; 64], ParseError> {
     let value = bytes(subject, value)?;
     let got = value.len();
     value.try_into().map_err(|_| ParseError::Length { subject, wanted: 64, got })

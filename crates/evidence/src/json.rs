@@ -1,10 +1,14 @@
 //! How Intel's signed JSON spells bytes and dates.
 
-use core::{fmt, marker::PhantomData, str::FromStr};
+use core::{
+    fmt,
+    marker::PhantomData,
+    str::{self, FromStr},
+};
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::ParseError;
+use crate::{ParseError, hexadecimal};
 
 /// A whole document, with nothing after it.
 pub(crate) fn document<'a, T: Deserialize<'a>>(
@@ -15,7 +19,12 @@ pub(crate) fn document<'a, T: Deserialize<'a>>(
     if !text.trim_ascii_start().starts_with(b"{") {
         return Err(ParseError::Text { subject, wanted: "a JSON object" });
     }
-    serde_json::from_slice(text).map_err(|error| ParseError::json(subject, &error))
+    // Looked at once and as a whole, UTF-8 takes a tenth of what it takes string by string.
+    let read = match str::from_utf8(text) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(text),
+    };
+    read.map_err(|error| ParseError::json(subject, &error))
 }
 
 /// Exactly `N` bytes in hexadecimal.
@@ -24,8 +33,10 @@ pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
 ) -> Result<[u8; N], D::Error> {
     with_text(deserializer, |text| {
         let mut bytes = [0; N];
-        hex::decode_to_slice(text, &mut bytes).map_err(|_| "hexadecimal of the field's length")?;
-        Ok(bytes)
+        match hexadecimal::decode(text.as_bytes(), &mut bytes) {
+            true => Ok(bytes),
+            false => Err("hexadecimal of the field's length"),
+        }
     })
 }
 

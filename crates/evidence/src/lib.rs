@@ -19,6 +19,7 @@ pub mod collateral;
 pub mod crl;
 mod detect;
 pub mod gpu;
+mod hexadecimal;
 mod json;
 mod parse_error;
 pub mod pck;
