@@ -28,7 +28,8 @@ fn every_kind_of_evidence_is_accepted_by_its_own_policy_with_either_binding() {
         for binding in ["key", "session"] {
             let gateway = gateway(&attester, binding);
             let connect = connect(&gateway, &attester.join("policy.toml"), binding);
-            let ready = connect.unwrap_or_else(|said| panic!("{tee} {binding}: {said}")).ready.clone();
+            let ready =
+                connect.unwrap_or_else(|said| panic!("{tee} {binding}: {said}")).ready.clone();
             assert_eq!(ready["guarantee"], "none (simulated)", "{tee} {binding}");
         }
     }
