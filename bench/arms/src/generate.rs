@@ -50,7 +50,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let issued_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
     let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
-    let source = if through_tree { Source::tree(attester)? } else { Source::Itself(attester) };
+    let source =
+        if through_tree { Source::tree(attester)? } else { Source::Itself(Box::new(attester)) };
     let hello = Hello {
         arm: format!("simulated quoting enclave, {} mode", args.mode),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
@@ -64,8 +65,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Whom a caller asks.
 enum Source {
-    Itself(FakeAttester),
-    Tree(MountedAttester),
+    Itself(Box<FakeAttester>),
+    Tree(Box<MountedAttester>),
 }
 
 /// The attester for real devices before a tree that is served in this process.
@@ -84,7 +85,7 @@ impl Source {
         let tree = mounted.map_err(|error| error.to_string())?;
         let options = TsmOptions { root: folder.clone(), ..TsmOptions::default() };
         let tsm = Tsm::open(options).map_err(|error| error.to_string())?;
-        Ok(Self::Tree(MountedAttester { tsm, tree: Some(tree), folder }))
+        Ok(Self::Tree(Box::new(MountedAttester { tsm, tree: Some(tree), folder })))
     }
 
     fn quote(&self, report_data: &ReportData) -> Outcome<Vec<u8>> {
