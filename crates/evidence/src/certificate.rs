@@ -188,7 +188,7 @@ fn read_fields<'a>(
     each_extension(list, |id, critical, value| {
         if id == KEY_USAGE {
             let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
-            once(&mut certificate.key_usage, key_usage(bits), "key usage")?;
+            once(&mut certificate.key_usage, key_usage(bits)?, "key usage")?;
         } else if id == BASIC_CONSTRAINTS {
             if has_basic_constraints {
                 return Err("basic constraints");
@@ -334,13 +334,18 @@ pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
     Ok(found)
 }
 
-pub(crate) fn key_usage(bits: BitStringRef<'_>) -> KeyUsage {
+/// The bits that are not used have to be zero (X.690 section 11.2.1).
+pub(crate) fn key_usage(bits: BitStringRef<'_>) -> Result<KeyUsage, &'static str> {
+    let unused = (1_u8 << bits.unused_bits()) - 1;
+    if bits.raw_bytes().last().is_some_and(|last| last & unused != 0) {
+        return Err("key usage");
+    }
     let first = bits.raw_bytes().first().copied().unwrap_or(0);
-    KeyUsage {
+    Ok(KeyUsage {
         digital_signature: first & 0x80 != 0,
         key_cert_sign: first & 0x04 != 0,
         crl_sign: first & 0x02 != 0,
-    }
+    })
 }
 
 pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
@@ -358,4 +363,21 @@ pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
         u8::decode(&mut fields).map_err(|_| FIELD)?;
     }
     if fields.is_finished() { Ok(is_ca) } else { Err(FIELD) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_usage_whose_unused_bits_are_set_is_refused() {
+        let read =
+            |unused, bits: &'static [u8]| key_usage(BitStringRef::new(unused, bits).unwrap());
+        let both = read(1, &[0x06]).unwrap();
+        assert!(both.key_cert_sign && both.crl_sign && !both.digital_signature);
+        for unused in 2..=7 {
+            assert_eq!(read(unused, &[0x06]), Err("key usage"), "{unused}");
+        }
+        assert!(read(6, &[0xc0]).unwrap().digital_signature);
+    }
 }

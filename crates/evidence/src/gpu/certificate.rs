@@ -99,7 +99,7 @@ fn read(bytes: &[u8]) -> Result<DeviceCertificate<'_>, &'static str> {
     each_extension(list, |id, critical, value| {
         if id == KEY_USAGE {
             let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
-            return once(&mut certificate.key_usage, key_usage(bits), "key usage");
+            return once(&mut certificate.key_usage, key_usage(bits)?, "key usage");
         }
         if id == BASIC_CONSTRAINTS {
             return once(&mut constraints, says_ca(value)?, "basic constraints");
