@@ -45,14 +45,30 @@ pub(crate) fn decode_chain_of(
         let length = body.iter().position(|byte| *byte == b'-').ok_or_else(|| malformed.clone())?;
         let (body, after) = body.split_at(length);
         rest = after.strip_prefix(END).ok_or_else(|| malformed.clone())?.trim_ascii_start();
-        let mut base64 = Vec::with_capacity(body.len());
-        // A line at a time: byte by byte takes as long as the decoding does.
-        for line in body.split(u8::is_ascii_whitespace) {
-            base64.extend_from_slice(line);
-        }
+        let base64 = joined(body).ok_or_else(|| malformed.clone())?;
         chain.push(STANDARD.decode(&base64).map_err(|_| malformed.clone())?);
     }
     Ok(chain)
+}
+
+/// The lines between two boundaries, without their ends (RFC 7468 section 3). A blank line among
+/// them is refused: others take what stands before it for headers.
+fn joined(body: &[u8]) -> Option<Vec<u8>> {
+    let mut base64 = Vec::with_capacity(body.len());
+    let mut lines = body.split(|byte| *byte == b'\n');
+    let content = |line: &[u8]| line.len() - usize::from(line.ends_with(b"\r"));
+    lines.next().filter(|rest| content(rest) == 0)?;
+    let mut lines = lines.peekable();
+    // A line at a time: byte by byte takes as long as the decoding does.
+    while let Some(line) = lines.next() {
+        let length = content(line);
+        match lines.peek() {
+            None if line.is_empty() && !base64.is_empty() => return Some(base64),
+            Some(_) if length > 0 => base64.extend_from_slice(&line[..length]),
+            _ => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -62,6 +78,20 @@ mod tests {
     use super::*;
 
     const ONE: &[u8] = b"-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn boundaries_have_lines_of_their_own_and_no_line_is_blank() {
+        for body in
+            ["AQID\n", "\nAQID", "\n\nAQID\n", "\nAQ\n\nID\n", " \nAQID\n", "\nAQID \n", "\n"]
+        {
+            let text = [BEGIN, body.as_bytes(), END].concat();
+            assert!(decode_chain("chain", &text).is_err(), "{body:?}");
+        }
+        for body in ["\nAQID\n", "\r\nAQ\r\nID\r\n"] {
+            let text = [BEGIN, body.as_bytes(), END].concat();
+            assert_eq!(decode_chain("chain", &text).unwrap(), [[1, 2, 3]], "{body:?}");
+        }
+    }
 
     #[test]
     fn a_chain_is_read_in_order_and_zero_bytes_at_its_end_are_dropped() {

@@ -107,6 +107,22 @@ const STRICT: &[Strict] = &[
             matches!(reason, Reason::Malformed(ParseError::Der { subject, .. }) if *subject == extension)
         },
     },
+    // X.690 section 11.2.1: DER has one spelling for a set of bits.
+    Strict {
+        name: "a key usage whose unused bits are set",
+        is: |reason| {
+            let field = "key usage";
+            matches!(reason, Reason::Malformed(ParseError::Der { field: got, .. }) if *got == field)
+        },
+    },
+    // Intel's library compares the wanted bits as they are: one that the mask clears is met by
+    // nothing. It masks both sides.
+    Strict {
+        name: "a QE identity that wants bits outside its own mask",
+        is: |reason| {
+            matches!(reason, Reason::Value { field: "QE ATTRIBUTES" | "QE MISCSELECT", .. })
+        },
+    },
     // RFC 5280 section 5.2.3: conforming issuers number their lists; without a number no rollback
     // could be seen.
     Strict {
