@@ -107,6 +107,22 @@ const STRICT: &[Strict] = &[
             matches!(reason, Reason::Malformed(ParseError::Der { subject, .. }) if *subject == extension)
         },
     },
+    // X.690 section 8.19: an identifier whose last byte promises another one has no meaning.
+    Strict {
+        name: "a malformed identifier of an extension",
+        is: |reason| {
+            let field = "extension identifier";
+            matches!(reason, Reason::Malformed(ParseError::Der { field: got, .. }) if *got == field)
+        },
+    },
+    // What a length announces and its parts do not fill would be read by nobody.
+    Strict {
+        name: "signature data of another length than it announces",
+        is: |reason| {
+            let wanted = "signature data";
+            matches!(reason, Reason::Malformed(ParseError::Length { subject, .. }) if *subject == wanted)
+        },
+    },
     // X.690 section 11.2.1: DER has one spelling for a set of bits.
     Strict {
         name: "a key usage whose unused bits are set",
