@@ -72,8 +72,10 @@ def step(command, refused, folder, environment, running):
     wanted = 1 if refused else 0
     if done.returncode != wanted:
         sys.exit(f"walk: wanted status {wanted}, got {done.returncode}")
-    if words[0] == "curl" and ("data: [DONE]" not in done.stdout or '"content"' not in done.stdout):
+    if words[:2] == ["curl", "-N"] and ("data: [DONE]" not in done.stdout or '"content"' not in done.stdout):
         sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
+    if words[0] == "curl" and words[1] != "-N" and not isinstance(json.loads(done.stdout), dict):
+        sys.exit("walk: wanted a JSON object")
 
 
 def start(command, folder, environment):
