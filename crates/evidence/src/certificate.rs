@@ -169,6 +169,7 @@ fn read_fields<'a>(
     let not_before = time(&mut validity, "notBefore")?;
     let not_after = time(&mut validity, "notAfter")?;
     let subject = tagged(&mut tbs, Tag::Sequence, "subject")?.value();
+    common_name(issuer)?;
     let public_key_info = tagged(&mut tbs, Tag::Sequence, "public key")?;
     let mut certificate = Fields {
         serial,
@@ -322,6 +323,11 @@ pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
             let mut attribute = nested(tagged(&mut set, Tag::Sequence, FIELD)?, FIELD)?;
             let id = tagged(&mut attribute, Tag::ObjectIdentifier, FIELD)?.value();
             let value = AnyRef::decode(&mut attribute).map_err(|_| FIELD)?;
+            // As with extensions: what others cannot read is not read here either.
+            ObjectIdentifier::from_bytes(id).map_err(|_| FIELD)?;
+            if !attribute.is_finished() {
+                return Err(FIELD);
+            }
             if id != COMMON_NAME {
                 continue;
             }

@@ -109,10 +109,10 @@ const STRICT: &[Strict] = &[
     },
     // X.690 section 8.19: an identifier whose last byte promises another one has no meaning.
     Strict {
-        name: "a malformed identifier of an extension",
+        name: "a malformed identifier of an extension or in a name",
         is: |reason| {
-            let field = "extension identifier";
-            matches!(reason, Reason::Malformed(ParseError::Der { field: got, .. }) if *got == field)
+            let fields = ["extension identifier", "common name"];
+            matches!(reason, Reason::Malformed(ParseError::Der { field, .. }) if fields.contains(field))
         },
     },
     // What a length announces and its parts do not fill would be read by nobody.
