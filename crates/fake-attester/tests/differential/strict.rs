@@ -123,6 +123,11 @@ const STRICT: &[Strict] = &[
             matches!(reason, Reason::Malformed(ParseError::Length { subject, .. }) if *subject == wanted)
         },
     },
+    // Intel's quotes carry leaf, CA and root; it finds its way with fewer.
+    Strict {
+        name: "a PCK chain of another shape than leaf, CA and root",
+        is: |reason| matches!(reason, Reason::ChainShape { chain: "PCK chain of the quote", .. }),
+    },
     // X.690 section 11.2.1: DER has one spelling for a set of bits.
     Strict {
         name: "a key usage whose unused bits are set",
