@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/estimate", &[]),
     ("crates/evidence", &[]),
     ("crates/forward", &[]),
+    ("crates/rlwe", &[]),
     // wing A: attestation
     ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
@@ -18,9 +19,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/fake-attester", &["evidence"]),
     ("crates/verifier", &["evidence"]),
     ("crates/verifier-aws-lc", &["verifier"]),
+    // wing B: encryption
+    ("crates/lora", &["rlwe"]),
     // floor 2: engines
-    ("crates/engine", &[]),
-    ("crates/native", &["engine"]),
+    ("crates/engine", &["lora"]),
+    ("crates/native", &["engine", "lora"]),
     // floor 3: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
     ("crates/attestation-service", &["appraiser", "evidence", "forward", "verifier"]),
@@ -30,7 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("crates/pccs", &["collateral", "evidence", "forward"]),
     ("crates/gateway", &["channel", "evidence", "forward"]),
-    ("crates/serve", &["engine", "forward"]),
+    ("crates/serve", &["engine", "forward", "lora"]),
     // top
     (
         "crates/cli",
@@ -46,8 +49,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "evidence",
             "fake-attester",
             "gateway",
+            "lora",
             "native",
             "pccs",
+            "rlwe",
             "serve",
             "verifier",
             "verifier-aws-lc",
@@ -67,7 +72,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "collateral",
             "evidence",
             "fake-attester",
+            "lora",
             "pccs",
+            "rlwe",
             "verifier",
             "verifier-aws-lc",
         ],

@@ -1,0 +1,91 @@
+use std::collections::BTreeMap;
+
+use crate::{Guarantee, Input, Projection, Site, Width};
+
+/// An adapter as an engine meets it: opened once for each generation.
+pub trait Adapt: Send + Sync + 'static {
+    /// Every projection that it changes, with its widths; an engine refuses those that its model
+    /// does not have.
+    fn sites(&self) -> &BTreeMap<Site, Width>;
+
+    /// Who is protected from whom, computed from what runs.
+    fn guarantee(&self) -> Guarantee;
+
+    /// Begins a generation. May take the time of a network round trip.
+    ///
+    /// # Errors
+    /// Where its host cannot be reached or refuses.
+    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError>;
+}
+
+/// An adapter at work in one generation. All calls block.
+pub trait Deltas: Send {
+    /// Adds the adapter's part, scaling included, to what the base model's projections gave.
+    ///
+    /// `rows` holds `T` vectors of the input's width, one after the other. `outputs` names
+    /// projections that read `input`, each with `T` vectors of its own width. Projections that the
+    /// adapter does not change are left as they are.
+    ///
+    /// # Errors
+    /// Where the host fails or refuses; the outputs are then as they were.
+    fn add(
+        &mut self,
+        layer: u32,
+        input: Input,
+        rows: &[f32],
+        outputs: &mut [(Projection, &mut [f32])],
+    ) -> Result<(), AdaptError>;
+
+    /// What it took until now.
+    fn report(&self) -> Report;
+}
+
+/// What an adapter took in one generation. Times are sums over all calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Homomorphic operations that ran, here or at the host: encryptions, products, decryptions.
+    pub he_operations: u64,
+    /// Rotations among them.
+    pub he_rotations: u64,
+    /// Vectors that the host answered, each a linear equation about the adapter.
+    pub answered_vectors: u64,
+    /// Answers left in the budget of this client; `None` where there is no budget.
+    pub budget_left: Option<u64>,
+    /// Round trips to the host.
+    pub round_trips: u64,
+    /// Bytes sent and received while tokens were made.
+    pub online_bytes: u64,
+    /// Milliseconds by step: `quantise_ms`, `mask_ms`, `encrypt_ms`, `network_ms`, `product_ms`,
+    /// `decrypt_ms`, `unmask_ms`, `b_ms`. Steps that did not run are absent.
+    pub steps_ms: BTreeMap<&'static str, f64>,
+}
+
+/// Why an adapter gave no delta.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdaptError {
+    /// The host went away or was never there.
+    #[error("adapter host is lost: {reason}")]
+    HostLost {
+        /// What the connection said.
+        reason: String,
+    },
+    /// The host refused, by name.
+    #[error("adapter host refused: {reason}")]
+    Refused {
+        /// What it said.
+        reason: String,
+    },
+    /// The client's budget of answers is used up.
+    #[error("adapter budget is used up: {limit} answered vectors were allowed")]
+    Budget {
+        /// The budget.
+        limit: u64,
+    },
+    /// A value does not fit what was agreed on.
+    #[error("activation cannot be sent: {reason}")]
+    Activation {
+        /// What is wrong with it.
+        reason: String,
+    },
+}

@@ -1,0 +1,64 @@
+use std::fmt;
+
+/// Who is protected from whom, computed from what runs and never a constant of a mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarantee {
+    /// The host computes without reading the activations.
+    pub host_is_blind: bool,
+    /// The key holder never receives the adapter.
+    pub adapter_stays: bool,
+    /// The client has had, or may have, as many exact answers as determine the adapter.
+    pub adapter_can_be_learned: bool,
+    /// Evidence, devices or both are simulated.
+    pub simulated: bool,
+}
+
+impl Guarantee {
+    /// Nobody is protected from anybody: the adapter and the activations are in one process.
+    pub const NONE: Guarantee = Guarantee {
+        host_is_blind: false,
+        adapter_stays: false,
+        adapter_can_be_learned: true,
+        simulated: false,
+    };
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blind = match (self.host_is_blind, self.adapter_stays) {
+            (false, false) => "none",
+            (true, false) => "adapter host is blind; adapter is not protected",
+            (false, true) => "adapter is not handed over; activations are not hidden",
+            (true, true) if self.adapter_can_be_learned => {
+                "adapter host is blind; adapter can be learned"
+            }
+            (true, true) => "adapter host is blind; adapter is not handed over",
+        };
+        out.write_str(blind)?;
+        if self.simulated {
+            out.write_str(" (simulated)")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_follows_from_what_ran() {
+        assert_eq!(Guarantee::NONE.to_string(), "none");
+        let mut guarantee = Guarantee {
+            host_is_blind: true,
+            adapter_stays: true,
+            adapter_can_be_learned: false,
+            simulated: false,
+        };
+        assert_eq!(guarantee.to_string(), "adapter host is blind; adapter is not handed over");
+        guarantee.adapter_can_be_learned = true;
+        assert!(guarantee.to_string().ends_with("adapter can be learned"));
+        guarantee.simulated = true;
+        assert!(guarantee.to_string().ends_with("(simulated)"));
+    }
+}

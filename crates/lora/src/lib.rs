@@ -1,0 +1,12 @@
+//! Private LoRA adapters: a key holder who runs the base model and holds the secret key, and an
+//! adapter host who holds A and B and never a key.
+//!
+//! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it.
+
+mod deltas;
+mod guarantee;
+mod site;
+
+pub use deltas::{Adapt, AdaptError, Deltas, Report};
+pub use guarantee::Guarantee;
+pub use site::{Input, Projection, Site, UnknownProjection, Width};

@@ -1,0 +1,138 @@
+use std::{fmt, str::FromStr};
+
+/// A matrix of the base model that an adapter can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Projection {
+    /// `self_attn.q_proj`.
+    Query,
+    /// `self_attn.k_proj`.
+    Key,
+    /// `self_attn.v_proj`.
+    Value,
+    /// `self_attn.o_proj`.
+    Output,
+    /// `mlp.gate_proj`.
+    Gate,
+    /// `mlp.up_proj`.
+    Up,
+    /// `mlp.down_proj`.
+    Down,
+    /// None of the model's matrices: a delta on the last hidden state, after the last norm. This is
+    /// what report 003 calls a LoRA; it is here to be compared with.
+    FinalHidden,
+}
+
+/// A vector inside the model that projections read. Those that read the same one share what is
+/// sent of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Input {
+    /// The normed hidden state before attention: q, k and v read it.
+    Attention,
+    /// What attention read: o reads it.
+    AttentionOutput,
+    /// The normed hidden state before the feed-forward part: gate and up read it.
+    FeedForward,
+    /// The gated product: down reads it.
+    FeedForwardInner,
+    /// The last hidden state after the last norm.
+    FinalHidden,
+}
+
+/// A projection of a layer. [`Projection::FinalHidden`] stands in layer 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site {
+    /// Layer, from 0.
+    pub layer: u32,
+    /// Projection.
+    pub projection: Projection,
+}
+
+/// Widths of a projection, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Width {
+    /// Length of the vector it reads.
+    pub input: usize,
+    /// Length of the vector it gives.
+    pub output: usize,
+}
+
+impl Projection {
+    /// Those of the model itself, in the order of its computation.
+    pub const ALL: [Projection; 7] = [
+        Projection::Query,
+        Projection::Key,
+        Projection::Value,
+        Projection::Output,
+        Projection::Gate,
+        Projection::Up,
+        Projection::Down,
+    ];
+
+    /// The name that PEFT and Hugging Face use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Projection::Query => "q_proj",
+            Projection::Key => "k_proj",
+            Projection::Value => "v_proj",
+            Projection::Output => "o_proj",
+            Projection::Gate => "gate_proj",
+            Projection::Up => "up_proj",
+            Projection::Down => "down_proj",
+            Projection::FinalHidden => "final-hidden",
+        }
+    }
+
+    /// The vector it reads.
+    pub fn input(self) -> Input {
+        match self {
+            Projection::Query | Projection::Key | Projection::Value => Input::Attention,
+            Projection::Output => Input::AttentionOutput,
+            Projection::Gate | Projection::Up => Input::FeedForward,
+            Projection::Down => Input::FeedForwardInner,
+            Projection::FinalHidden => Input::FinalHidden,
+        }
+    }
+}
+
+impl FromStr for Projection {
+    type Err = UnknownProjection;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProjection> {
+        let all = Projection::ALL.into_iter().chain([Projection::FinalHidden]);
+        all.into_iter()
+            .find(|projection| projection.name() == name)
+            .ok_or_else(|| UnknownProjection(name.into()))
+    }
+}
+
+impl fmt::Display for Projection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "layer {} {}", self.layer, self.projection)
+    }
+}
+
+/// A name that is no projection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "projection: wanted q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or down_proj, got {0:?}"
+)]
+pub struct UnknownProjection(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_projection_is_found_by_its_name() {
+        for projection in Projection::ALL {
+            assert_eq!(projection.name().parse(), Ok(projection));
+        }
+        assert!("w_pack".parse::<Projection>().is_err());
+    }
+}
