@@ -3,10 +3,12 @@
 //!
 //! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it.
 
+mod adapter;
 mod deltas;
 mod guarantee;
 mod site;
 
+pub use adapter::{Adapter, Matrix, Pair};
 pub use deltas::{Adapt, AdaptError, Deltas, Report};
 pub use guarantee::Guarantee;
 pub use site::{Input, Projection, Site, UnknownProjection, Width};

@@ -1,0 +1,99 @@
+use std::{collections::BTreeMap, fmt};
+
+use crate::{Site, Width};
+
+/// A LoRA adapter: for each projection that it changes, a pair of small matrices.
+#[derive(Clone, PartialEq)]
+pub struct Adapter {
+    /// What it is called: the name of its folder, or what its maker chose.
+    pub name: String,
+    /// The base model that it was trained on, as its configuration says.
+    pub base_model: Option<String>,
+    /// One pair for each adapted projection.
+    pub modules: BTreeMap<Site, Pair>,
+}
+
+/// `delta(x) = scale · B · (A · x)`, for `A` of `rank × input` and `B` of `output × rank`.
+#[derive(Clone, PartialEq)]
+pub struct Pair {
+    /// `rank × input`.
+    pub a: Matrix,
+    /// `output × rank`.
+    pub b: Matrix,
+    /// Alpha over rank, or over its square root.
+    pub scale: f64,
+}
+
+/// A matrix, row by row.
+#[derive(Clone, PartialEq)]
+pub struct Matrix {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// `rows · columns` values, one row after the other.
+    pub values: Vec<f32>,
+}
+
+impl Adapter {
+    /// The widths of every projection that it changes.
+    pub fn sites(&self) -> BTreeMap<Site, Width> {
+        self.modules.iter().map(|(site, pair)| (*site, pair.width())).collect()
+    }
+
+    /// Elements of all matrices.
+    pub fn parameters(&self) -> u64 {
+        let elements = |pair: &Pair| (pair.a.values.len() + pair.b.values.len()) as u64;
+        self.modules.values().map(elements).sum()
+    }
+}
+
+impl Pair {
+    /// Rows of A, columns of B.
+    pub fn rank(&self) -> usize {
+        self.a.rows
+    }
+
+    /// What it reads and what it gives.
+    pub fn width(&self) -> Width {
+        Width { input: self.a.columns, output: self.b.rows }
+    }
+}
+
+impl Matrix {
+    /// A matrix of zeroes.
+    pub fn zeroes(rows: usize, columns: usize) -> Matrix {
+        Matrix { rows, columns, values: vec![0.0; rows * columns] }
+    }
+
+    /// Row `index`.
+    ///
+    /// # Panics
+    /// Where there is no such row.
+    pub fn row(&self, index: usize) -> &[f32] {
+        &self.values[index * self.columns..(index + 1) * self.columns]
+    }
+}
+
+// An adapter is what the adapter host protects: its values are never printed.
+impl fmt::Debug for Adapter {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Adapter")
+            .field("name", &self.name)
+            .field("base_model", &self.base_model)
+            .field("modules", &self.modules)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Pair({:?}, {:?}, scale {})", self.a, self.b, self.scale)
+    }
+}
+
+impl fmt::Debug for Matrix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Matrix({}x{})", self.rows, self.columns)
+    }
+}
