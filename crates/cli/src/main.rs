@@ -3,6 +3,7 @@
 //! One file per subcommand. This is the only place that reads the wall clock, the environment and
 //! the arguments; everything below receives them as values.
 
+mod adapter;
 mod attest;
 mod bench;
 mod collateral;
@@ -30,6 +31,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Private LoRA adapters: host them, prepare for them.
+    Adapter(adapter::Args),
     /// Obtain evidence of this machine, or simulate it.
     Attest(attest::Args),
     /// Measure what each layer of protection costs on this machine.
@@ -56,6 +59,7 @@ enum Command {
 fn main() -> ExitCode {
     process::log_to_stderr();
     let outcome = match Arguments::parse().command {
+        Command::Adapter(args) => adapter::run(args),
         Command::Attest(args) => attest::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Collateral(args) => collateral::run(args),

@@ -1,0 +1,32 @@
+//! `confide adapter`: private adapters, looked at, hosted and prepared for.
+
+mod host;
+mod prepare;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::error::CliError;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer key holders about adapters that never leave this process.
+    Host(host::Args),
+    /// Make masks with an adapter host, and say what they cost.
+    Prepare(prepare::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    match args.command {
+        Command::Host(args) => host::run(args),
+        Command::Prepare(args) => prepare::run(args),
+    }
+}
