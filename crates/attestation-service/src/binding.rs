@@ -36,6 +36,11 @@ impl OwnEvidence {
         Self { attester, config_digest, guarantee, last: Mutex::new(None) }
     }
 
+    /// Whether the attester is simulated, so that the evidence protects nobody.
+    pub fn is_simulated(&self) -> bool {
+        self.attester.simulated()
+    }
+
     /// The evidence for `key`, made anew when the last is older than half its life.
     ///
     /// It may block for tens of milliseconds, and one caller makes it for all.

@@ -1,5 +1,6 @@
 //! `confide attest`: evidence of this machine, or *simulated* evidence.
 
+pub(crate) mod chosen;
 mod detect;
 pub(crate) mod device;
 mod tree;

@@ -10,19 +10,15 @@ use std::{
 };
 
 use clap::ValueEnum;
-use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
 use confide_channel::Binding;
 use confide_client::with_causes;
-use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
-use confide_fake_attester::FakeAttester;
+use confide_evidence::Attest;
 use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
-use confide_verifier::Roots;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    attest::device::DeviceArgs,
-    collateral::{fetching::FetchingAttester, service::ServiceArgs},
-    error::{CliError, read_file},
+    attest::chosen::AttesterArgs,
+    error::CliError,
     process,
 };
 
@@ -33,9 +29,6 @@ const MODELS_DEADLINE: Duration = Duration::from_secs(3);
 const UPSTREAM_WAIT_S: u64 = 10;
 /// Between two tries: short beside what loading takes.
 const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
-
-/// A root certificate is about 700 bytes.
-const ROOT_BYTES_MAX: u64 = 16 * 1024;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -54,23 +47,11 @@ pub(crate) struct Args {
     /// How evidence is tied to connections
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
-    /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
-    #[arg(long, value_name = "DIR")]
-    simulate: Option<PathBuf>,
-    /// Where evidence comes from; `simulated` needs --simulate, which says so by itself
-    #[arg(long, value_enum, value_name = "ATTESTER")]
-    attester: Option<AttesterName>,
     #[command(flatten)]
-    device: DeviceArgs,
-    /// Beside the device's evidence show that of the NVIDIA GPU with this index (from 0); it
-    /// travels with session binding only
-    #[arg(long, value_name = "N", conflicts_with = "simulate")]
-    gpu_index: Option<u32>,
+    attester: AttesterArgs,
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
-    #[command(flatten)]
-    service: ServiceArgs,
     /// How long a key lives before a new one takes its place, in seconds
     #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(60..=604_800))]
     key_validity_s: u64,
@@ -83,14 +64,6 @@ pub(crate) struct Args {
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum AttesterName {
-    /// A device of this machine
-    Device,
-    /// The simulated attester in a folder
-    Simulated,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -188,89 +161,20 @@ async fn model_manifest(args: &Args, configuration: &Configuration) -> Option<[u
 }
 
 fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
-    if args.gpu_index.is_some() && args.binding != BindingName::Session {
+    if args.attester.gpu_index.is_some() && args.binding != BindingName::Session {
         let text = "evidence of a GPU is shown with session binding only";
         return Err(CliError::new(text).hint("add --binding session, or leave --gpu-index out"));
     }
     if args.binding == BindingName::None {
         return Ok(None);
     }
-    let attester = match (&args.simulate, args.attester) {
-        (Some(folder), None | Some(AttesterName::Simulated)) => simulated(folder)?,
-        (None, Some(AttesterName::Device)) => device(args)?,
-        (None, None) if args.device.any() || args.gpu_index.is_some() => device(args)?,
-        (Some(_), Some(AttesterName::Device)) => {
-            return Err(CliError::new("wanted one attester, got --attester device and --simulate")
-                .hint("leave one of them out"));
-        }
-        (None, _) => {
-            return Err(CliError::new("this gateway has no attester").hint(
-                "on a machine with a device give --attester device; else make a simulated one \
-                 with `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give \
-                 --binding none for ordinary TLS",
-            ));
-        }
-    };
-    if let Some(path) = &args.collateral {
-        let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-        return Ok(Some(Arc::new(Stapling { attester, collateral })));
-    }
-    match args.service.start(&endorsement_roots(args)?)? {
-        None => Ok(Some(attester)),
-        Some(source) => Ok(Some(Arc::new(FetchingAttester::new(attester, source)?))),
-    }
-}
-
-/// The CPU's device, and the GPU beside it where one was named.
-fn device(args: &Args) -> Result<Arc<dyn Attest>, CliError> {
-    let cpu = args.device.open()?.attester;
-    let Some(index) = args.gpu_index else { return Ok(cpu) };
-    let gpu = Nvml::new(NVML_LIBRARY, index);
-    // A GPU that cannot attest is found out here, and not by the first client.
-    gpu.evidence(&[0; 32]).map_err(|error| {
-        CliError::new(with_causes(&error))
-            .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
-    })?;
-    Ok(Arc::new(WithGpu::new(cpu, gpu)))
-}
-
-/// The roots under which fetched endorsements must verify before they are kept. Whether they are
-/// believed is for the peers to judge.
-fn endorsement_roots(args: &Args) -> Result<Roots, CliError> {
-    match &args.simulate {
-        None => Ok(Roots::production()),
-        Some(folder) => Ok(Roots::custom(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?)),
-    }
-}
-
-fn simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
-    let attester = FakeAttester::load(folder).map_err(|error| {
-        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
-    })?;
-    Ok(Arc::new(attester))
-}
-
-/// An attester whose collateral was given by the operator.
-struct Stapling {
-    attester: Arc<dyn Attest>,
-    collateral: Vec<u8>,
-}
-
-impl Attest for Stapling {
-    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
-        self.attester.attest(report_data)
-    }
-
-    fn collateral(&self) -> Option<Vec<u8>> {
-        Some(self.collateral.clone())
-    }
-
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
-        self.attester.gpu(nonce)
-    }
-
-    fn simulated(&self) -> bool {
-        self.attester.simulated()
+    match args.attester.open(args.collateral.as_deref())? {
+        Some(attester) => Ok(Some(attester)),
+        None => Err(CliError::new("this gateway has no attester").hint(
+            "on a machine with a device give --attester device; else make a simulated one with \
+             `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give --binding \
+             none for ordinary TLS",
+        )),
     }
 }
 

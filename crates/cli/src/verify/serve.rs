@@ -13,13 +13,13 @@ use confide_attestation_service::{
     Limits, Options, OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, SigningKey,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
-use confide_fake_attester::FakeAttester;
 use confide_verifier::{POLICY_LENGTH_MAX, Policy};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
+    attest::chosen::AttesterArgs,
     error::{CliError, read_file},
     process,
 };
@@ -52,9 +52,8 @@ pub(crate) struct Args {
     /// The signing key: P-256, PKCS#8, DER; without it one is made that dies with the process.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Bind the key in evidence of the simulated attester in this folder.
-    #[arg(long, value_name = "DIR")]
-    simulate: Option<PathBuf>,
+    #[command(flatten)]
+    attester: AttesterArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -69,12 +68,20 @@ async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is not loopback: evidence and results travel in the clear there");
     }
-    let guarantee = if args.simulate.is_some() { "none (simulated)" } else { "none" };
-    process::print_ready(address, guarantee, more(args, &options));
+    process::print_ready(address, guarantee(&options), more(args, &options));
     if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
         tracing::warn!(%error, "cut after the drain deadline");
     }
     Ok(())
+}
+
+/// Requests and results travel in the clear; what evidence can show is where the key lives.
+fn guarantee(options: &Options) -> &'static str {
+    match &options.own_evidence {
+        None => "none",
+        Some(evidence) if evidence.is_simulated() => "none (simulated)",
+        Some(_) => "results are signed by an attested key",
+    }
 }
 
 fn more(args: &Args, options: &Options) -> Map<String, Value> {
@@ -83,7 +90,8 @@ fn more(args: &Args, options: &Options) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("policies".into(), names.into());
     fields.insert("kid".into(), options.key.kid().into());
-    fields.insert("simulated".into(), args.simulate.is_some().into());
+    let simulated = options.own_evidence.as_ref().is_some_and(OwnEvidence::is_simulated);
+    fields.insert("simulated".into(), simulated.into());
     fields
 }
 
@@ -159,10 +167,11 @@ fn configuration_digest(args: &Args, entries: &[(String, PolicyEntry)]) -> [u8; 
 }
 
 fn own_evidence(args: &Args, configuration: [u8; 32]) -> Result<Option<OwnEvidence>, CliError> {
-    let Some(folder) = &args.simulate else { return Ok(None) };
-    let attester = FakeAttester::load(folder).map_err(|error| {
-        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
-    })?;
+    if args.attester.gpu_index.is_some() {
+        return Err(CliError::new("evidence of a GPU is not shown by this service")
+            .hint("leave --gpu-index out"));
+    }
+    let Some(attester) = args.attester.open(None)? else { return Ok(None) };
     let guarantee = "operator is outside the TEE".to_owned();
-    Ok(Some(OwnEvidence::new(Arc::new(attester), configuration, guarantee)))
+    Ok(Some(OwnEvidence::new(attester, configuration, guarantee)))
 }
