@@ -16,11 +16,7 @@ use confide_evidence::Attest;
 use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    attest::chosen::AttesterArgs,
-    error::CliError,
-    process,
-};
+use crate::{attest::chosen::AttesterArgs, error::CliError, process};
 
 /// The upstream is on the same machine or network: one that listens answers within this.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
