@@ -1,3 +1,5 @@
+use confide_lora::{AdaptError, Site};
+
 /// Why an engine gives no token, or no further one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -36,5 +38,40 @@ pub enum EngineError {
     Failed {
         /// What failed.
         reason: String,
+    },
+    /// The engine takes no adapters.
+    #[error("this engine takes no adapters")]
+    NoAdapters,
+    /// A model or adapter of this name is there already.
+    #[error("name {name:?} is taken")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// As many adapters are loaded as may be.
+    #[error("too many adapters: wanted at most {limit}")]
+    TooManyAdapters {
+        /// The bound.
+        limit: usize,
+    },
+    /// The adapter changes a projection that the model does not have, or not with these widths.
+    #[error("adapter {name:?}: {site}: wanted {wanted}, got {got}")]
+    AdapterSite {
+        /// The adapter.
+        name: String,
+        /// Where.
+        site: Site,
+        /// What the model has there.
+        wanted: String,
+        /// What the adapter has there.
+        got: String,
+    },
+    /// The adapter gives no delta, and the base model may not answer in its place.
+    #[error("adapter {name:?} failed: {error}")]
+    Adapter {
+        /// The adapter.
+        name: String,
+        /// Why.
+        error: AdaptError,
     },
 }

@@ -4,16 +4,23 @@ use std::{
     task::{Context, Poll},
 };
 
+use confide_lora::AdaptError;
 use futures_util::Stream;
 use tokio::sync::mpsc;
 
-use crate::EngineError;
+use crate::{AdapterReport, EngineError};
 
 /// What a running generation says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// One more token.
     Token(Token),
+    /// The adapter gives no further delta, and the base model goes on alone. Said once, before the
+    /// first token that is not the adapter's, and only under [`OnLoss::Base`](crate::OnLoss::Base).
+    AdapterLost {
+        /// Why.
+        reason: AdaptError,
+    },
     /// The completion is whole. Nothing follows.
     Finished {
         /// Why it ended.
@@ -22,6 +29,8 @@ pub enum Event {
         tail: String,
         /// What it took.
         usage: Usage,
+        /// What the adapter took, where the model was one.
+        adapter: Option<AdapterReport>,
     },
     /// The completion is broken. Nothing follows.
     Failed(EngineError),
@@ -124,7 +133,7 @@ impl Stream for Received {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(event) => event.unwrap_or(Event::Failed(EngineError::Stopped)),
         };
-        self.ended = !matches!(event, Event::Token(_));
+        self.ended = matches!(event, Event::Finished { .. } | Event::Failed(_));
         Poll::Ready(Some(event))
     }
 }

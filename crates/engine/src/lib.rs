@@ -4,24 +4,36 @@
 //! that ends with exactly one of [`Event::Finished`] and [`Event::Failed`]. Dropping the generation
 //! cancels it. The number of [`Event::Token`]s is the number of completion tokens in the usage.
 //!
+//! An engine may take adapters at run time: each is one more model, whose `parent` is the base. An
+//! adapter that is lost in mid-answer is never hidden, see [`OnLoss`].
+//!
 //! [`sim`] is the engine without a model: its tokens and their instants are known beforehand, so
 //! that the instrument can be checked against it. All it says is *simulated*.
 
+mod adapter;
 mod error;
 mod generation;
 mod request;
 pub mod sim;
+mod split;
 mod stop;
 mod timer;
 
+use std::sync::Arc;
+
+use confide_lora::Adapt;
+
+pub use adapter::{AdapterReport, OnLoss};
 pub use error::EngineError;
 pub use generation::{Event, FinishReason, Generation, Sender, Token, Usage, channel};
 pub use request::{Message, Prompt, Request, Role, Sampling};
+pub use split::{Split, SplitSession};
 pub use stop::StopFilter;
 
 /// Something that completes text.
 pub trait Engine: Send + Sync + 'static {
-    /// The models it serves; at least one, with distinct names.
+    /// The models it serves; at least one, with distinct names. Adapters that are loaded now follow
+    /// the base models.
     fn models(&self) -> Vec<Model>;
 
     /// Number of tokens in `prompt` as `model` sees it, its chat template included.
@@ -39,6 +51,34 @@ pub trait Engine: Send + Sync + 'static {
 
     /// How many generations run side by side; more than these wait.
     fn slots(&self) -> usize;
+
+    /// Takes an adapter as one more model. It is checked against the base model by the names and
+    /// widths of its projections.
+    ///
+    /// # Errors
+    /// [`EngineError::NoAdapters`], [`EngineError::NameTaken`], [`EngineError::TooManyAdapters`],
+    /// [`EngineError::AdapterSite`].
+    fn load_adapter(
+        &self,
+        _name: &str,
+        _adapter: Arc<dyn Adapt>,
+        _on_loss: OnLoss,
+    ) -> Result<(), EngineError> {
+        Err(EngineError::NoAdapters)
+    }
+
+    /// Forgets an adapter. Generations that run with it go on to their end.
+    ///
+    /// # Errors
+    /// [`EngineError::NoAdapters`], and [`EngineError::UnknownModel`] where no adapter has this name.
+    fn unload_adapter(&self, _name: &str) -> Result<(), EngineError> {
+        Err(EngineError::NoAdapters)
+    }
+
+    /// The model without its LM head, where the engine can give hidden states.
+    fn split(&self) -> Option<Arc<dyn Split>> {
+        None
+    }
 }
 
 /// One model of an engine.
@@ -50,4 +90,6 @@ pub struct Model {
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,
+    /// For an adapter, the name of the model that it changes.
+    pub parent: Option<String>,
 }

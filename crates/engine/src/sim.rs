@@ -77,6 +77,7 @@ impl Engine for Sim {
             name: self.options.model_name.clone(),
             context_tokens: self.options.context_tokens,
             manifest_sha256: None,
+            parent: None,
         }]
     }
 
@@ -209,7 +210,7 @@ impl Simulated {
     fn finish(&mut self, reason: FinishReason) -> Event {
         self.ended = true;
         let usage = Usage { prompt_tokens: self.prompt_tokens, completion_tokens: self.sent };
-        Event::Finished { reason, tail: self.stop.finish(), usage }
+        Event::Finished { reason, tail: self.stop.finish(), usage, adapter: None }
     }
 }
 
@@ -315,11 +316,11 @@ mod tests {
                     tokens += 1;
                     text.push_str(&token.text);
                 }
-                Event::Finished { reason, tail, usage } => {
+                Event::Finished { reason, tail, usage, .. } => {
                     assert_eq!(generation.next().await, None);
                     return (text + &tail, tokens, reason, usage);
                 }
-                Event::Failed(error) => panic!("{error}"),
+                other => panic!("{other:?}"),
             }
         }
         panic!("the stream ended without an end");

@@ -73,6 +73,7 @@ fn ask(
                 count = usage.completion_tokens;
             }
             Event::Failed(error) => return Err(error.into()),
+            Event::AdapterLost { reason } => return Err(reason.into()),
         }
     }
     Ok((text, count))

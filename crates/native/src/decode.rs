@@ -121,7 +121,7 @@ fn generate(
     let rest = detokeniser.finish().map_err(|error| failed(&error))?;
     let tail = stop.push(&rest) + &stop.finish();
     let reason = if stop.stopped() { FinishReason::Stop } else { reason };
-    let _ = sender.send(Event::Finished { reason, tail, usage });
+    let _ = sender.send(Event::Finished { reason, tail, usage, adapter: None });
     Ok(())
 }
 

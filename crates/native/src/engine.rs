@@ -76,6 +76,7 @@ impl Native {
             name: options.model_name.unwrap_or_else(|| folder_name(dir)),
             context_tokens: context as u32,
             manifest_sha256: manifest.map(|(_, sha256)| sha256),
+            parent: None,
         };
         Ok(Self { jobs, served, slots, text })
     }

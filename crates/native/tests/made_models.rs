@@ -79,11 +79,11 @@ fn answer(engine: &Native, request: Request) -> (String, Vec<u32>, FinishReason,
                 ids.push(token.id);
                 text.push_str(&token.text);
             }
-            Event::Finished { reason, tail, usage } => {
+            Event::Finished { reason, tail, usage, .. } => {
                 text.push_str(&tail);
                 end = Some((reason, usage));
             }
-            Event::Failed(error) => panic!("{error}"),
+            other => panic!("{other:?}"),
         }
     }
     let (reason, usage) = end.expect("an end");

@@ -68,13 +68,20 @@ impl Events {
                         break;
                     }
                 }
-                Poll::Ready(Some(Event::Finished { reason, tail, usage })) => {
+                Poll::Ready(Some(Event::Finished { reason, tail, usage, .. })) => {
                     self.open(&mut frame);
                     if !tail.is_empty() {
                         self.chunks.text(&mut frame, &tail);
                     }
                     self.chunks.end(&mut frame, reason, usage);
                     self.state = State::Done;
+                    return frame;
+                }
+                Poll::Ready(Some(Event::AdapterLost { reason })) => {
+                    // Until the label is on the wire, no text of the base model may pass for the
+                    // adapter's.
+                    let error = EngineError::Failed { reason: reason.to_string() };
+                    self.break_off(&mut frame, &error.into());
                     return frame;
                 }
                 Poll::Ready(Some(Event::Failed(error))) => {
@@ -190,7 +197,12 @@ mod tests {
     async fn every_token_is_one_event_and_the_end_is_marked() {
         let usage = Usage::default();
         let mut list: Vec<Event> = (0..500).map(|_| token("x")).collect();
-        list.push(Event::Finished { reason: FinishReason::Stop, tail: "rest".into(), usage });
+        list.push(Event::Finished {
+            reason: FinishReason::Stop,
+            tail: "rest".into(),
+            usage,
+            adapter: None,
+        });
         let (text, whole) = read(events(list, HOUR).await).await;
         assert!(whole && text.ends_with("data: [DONE]\n\n"));
         assert_eq!(text.matches("\"content\":\"x\"").count(), 500);

@@ -199,7 +199,12 @@ async fn whole(mut generation: Generation) -> Result<(String, FinishReason, Usag
     while let Some(event) = generation.next().await {
         match event {
             Event::Token(token) => text.push_str(&token.text),
-            Event::Finished { reason, tail, usage } => return Ok((text + &tail, reason, usage)),
+            Event::Finished { reason, tail, usage, .. } => {
+                return Ok((text + &tail, reason, usage));
+            }
+            Event::AdapterLost { reason } => {
+                return Err(EngineError::Failed { reason: reason.to_string() }.into());
+            }
             Event::Failed(error) => return Err(error.into()),
         }
     }

@@ -234,7 +234,12 @@ struct Odd {
 
 impl Engine for Odd {
     fn models(&self) -> Vec<Model> {
-        vec![Model { name: "sim".into(), context_tokens: 100, manifest_sha256: Some("ab".into()) }]
+        vec![Model {
+            name: "sim".into(),
+            context_tokens: 100,
+            manifest_sha256: Some("ab".into()),
+            parent: None,
+        }]
     }
 
     fn count(&self, _model: &str, _prompt: &Prompt) -> Result<u32, EngineError> {

@@ -1,0 +1,50 @@
+use crate::{AdapterReport, EngineError};
+
+/// A model without its LM head: tokens or their embeddings in, the last hidden state out. Whoever
+/// asks keeps tokenizer, output matrix and sampling, so the server never computes a token.
+///
+/// It sees the tokens, though: rows of a public embedding table are looked up as easily as their
+/// numbers are read.
+pub trait Split: Send + Sync + 'static {
+    /// Hidden width `H`, in elements.
+    fn width(&self) -> usize;
+
+    /// Longest text of a session, in tokens.
+    fn context_tokens(&self) -> u32;
+
+    /// Opens a session, of the base model or of the adapter with this name. May take the time of a
+    /// network round trip.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownModel`], [`EngineError::QueueFull`] where as many sessions are open as
+    /// may be, [`EngineError::Adapter`].
+    fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError>;
+}
+
+/// One text being read. All calls block and compute.
+pub trait SplitSession: Send {
+    /// Reads tokens after those already read and gives the last one's hidden state after the last
+    /// norm, `H` elements.
+    ///
+    /// # Errors
+    /// [`EngineError::Prompt`] where no token or an unknown one is given,
+    /// [`EngineError::PromptTooLong`], [`EngineError::Adapter`], [`EngineError::Failed`].
+    /// After any but the first two the session is of no further use.
+    fn forward(&mut self, ids: &[u32]) -> Result<Vec<f32>, EngineError>;
+
+    /// As [`SplitSession::forward`], from `T` embeddings of `H` elements, one after the other.
+    ///
+    /// # Errors
+    /// As there; [`EngineError::Prompt`] where the length is no multiple of `H`.
+    fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError>;
+
+    /// Tokens read so far.
+    fn read_tokens(&self) -> u32;
+
+    /// Forgets what was read. The adapter's report goes on.
+    fn restart(&mut self);
+
+    /// What the adapter took until now; `None` for the base model. Its `lost` is set from the
+    /// first hidden state on that was computed without it.
+    fn adapter(&self) -> Option<AdapterReport>;
+}
