@@ -78,6 +78,21 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
         ]);
         assert_eq!(gateway.ready["guarantee"], "none (simulated)");
         gateway.end();
+        let service = Serving::start(&[
+            "verify",
+            "serve",
+            "--policy",
+            &format!("fleet={}", text(&policy)),
+            "--audience",
+            "test",
+            "--attester",
+            "device",
+            "--tsm-root",
+            text(&tree),
+        ]);
+        assert_eq!(service.ready["guarantee"], "none (simulated)");
+        assert_eq!(service.ready["simulated"], true);
+        service.end();
         serve.end();
         assert!(!tree.join("report").exists(), "the tree was left mounted");
         for folder in [tree, sim, dev] {
