@@ -7,6 +7,8 @@ pub struct Guarantee {
     pub host_is_blind: bool,
     /// The key holder never receives the adapter.
     pub adapter_stays: bool,
+    /// Under `protect = A` the key holder receives B and computes with it: only A stays.
+    pub b_is_handed_over: bool,
     /// The client has had, or may have, as many exact answers as determine the adapter.
     pub adapter_can_be_learned: bool,
     /// Evidence, devices or both are simulated.
@@ -18,6 +20,7 @@ impl Guarantee {
     pub const NONE: Guarantee = Guarantee {
         host_is_blind: false,
         adapter_stays: false,
+        b_is_handed_over: true,
         adapter_can_be_learned: true,
         simulated: false,
     };
@@ -31,6 +34,9 @@ impl fmt::Display for Guarantee {
             (false, true) => "adapter is not handed over; activations are not hidden",
             (true, true) if self.adapter_can_be_learned => {
                 "adapter host is blind; adapter can be learned"
+            }
+            (true, true) if self.b_is_handed_over => {
+                "adapter host is blind; A is not handed over, B is"
             }
             (true, true) => "adapter host is blind; adapter is not handed over",
         };
@@ -52,10 +58,13 @@ mod tests {
         let mut guarantee = Guarantee {
             host_is_blind: true,
             adapter_stays: true,
+            b_is_handed_over: false,
             adapter_can_be_learned: false,
             simulated: false,
         };
         assert_eq!(guarantee.to_string(), "adapter host is blind; adapter is not handed over");
+        guarantee.b_is_handed_over = true;
+        assert_eq!(guarantee.to_string(), "adapter host is blind; A is not handed over, B is");
         guarantee.adapter_can_be_learned = true;
         assert!(guarantee.to_string().ends_with("adapter can be learned"));
         guarantee.simulated = true;
