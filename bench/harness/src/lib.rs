@@ -19,6 +19,7 @@ mod process;
 mod programs;
 mod progress;
 mod protocol;
+mod published;
 mod record;
 mod rows;
 mod run;

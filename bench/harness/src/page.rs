@@ -5,6 +5,7 @@ mod compared;
 mod environment;
 mod forest;
 mod html;
+mod published;
 mod summary;
 
 use crate::{
@@ -19,6 +20,8 @@ pub(crate) fn render(record: &Record, samples: &[Sample], slices: &[Slice]) -> S
         summary::header(record),
         summary::judgement(record),
         summary::headline(record),
+        published::answers(record),
+        published::quoted(record),
         forest::section(record),
         compared::section(record),
         charts::section(record, samples, slices),

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     BenchError, Effort,
     host::Machine,
+    published::{AnswerTable, Quoted},
     rows::{Figure, Row},
     suite::SeedFigure,
 };
@@ -49,6 +50,10 @@ pub struct Record {
     pub(crate) rows: Vec<Row>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) seed_figures: Vec<SeedFigure>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) answers: Vec<AnswerTable>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) quoted: Vec<Quoted>,
 }
 
 /// The suite, whole, so that the record needs no other file.
@@ -176,6 +181,8 @@ impl Record {
             rows: judged.rows,
             figures: judged.figures,
             seed_figures: Vec::new(),
+            answers: Vec::new(),
+            quoted: Vec::new(),
         }
     }
 

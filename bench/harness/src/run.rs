@@ -368,6 +368,8 @@ impl Running<'_> {
             rows: Vec::new(),
             figures: Vec::new(),
             seed_figures: self.suite.seed_figures.clone(),
+            answers: self.suite.answers.clone(),
+            quoted: self.suite.quoted.clone(),
         }
     }
 }

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::BenchError;
+use crate::{
+    BenchError,
+    published::{AnswerTable, Quoted},
+};
 
 /// Parameters of one point of a grid, by name.
 pub(crate) type Params = BTreeMap<String, Value>;
@@ -27,6 +30,10 @@ pub struct Suite {
     pub(crate) benches: Vec<Bench>,
     #[serde(default, rename = "seed_figure")]
     pub(crate) seed_figures: Vec<SeedFigure>,
+    #[serde(default, rename = "answer")]
+    pub(crate) answers: Vec<AnswerTable>,
+    #[serde(default, rename = "quoted")]
+    pub(crate) quoted: Vec<Quoted>,
 }
 
 /// `[suite]`.
@@ -261,6 +268,12 @@ impl Suite {
                 return wrong("seed_figure", format!("no metric named {}", figure.metric));
             }
         }
+        for table in &self.answers {
+            table.check(&self.benches).map_err(|message| (table.title.clone(), message))?;
+        }
+        for row in &self.quoted {
+            row.check(&self.benches).map_err(|message| ("quoted".to_owned(), message))?;
+        }
         Ok(())
     }
 
@@ -370,6 +383,55 @@ pub(crate) mod tests {
         assert_eq!(suite.benches[0].metrics[0].margin, 0.02);
     }
 
+    /// A published table and a quoted rate for the small suite.
+    const PUBLISHED: &str = r#"
+        [[answer]]
+        title = "Theirs"
+        source = "a report"
+        protects = "nobody"
+        [[answer.row]]
+        what = "work"
+        theirs = "3 ms"
+        ours = [{ bench = "one", arm = "b", metric = "work_ms", params = { size = 1 } }]
+        [[answer.row]]
+        what = "on a device"
+        theirs = "1 ms"
+        absent = "no device here"
+        [[quoted]]
+        system = "other"
+        model = "large"
+        hardware = "much"
+        encrypted = "all"
+        protects = "the user from the server"
+        rate = "0.1 /s"
+        source = "a paper"
+        [[quoted]]
+        system = "small"
+        model = "small"
+        hardware = "this machine"
+        encrypted = "nothing"
+        ours = { bench = "one", arm = "a", metric = "work_ms" }
+        source = "this run"
+    "#;
+
+    #[test]
+    fn published_figures_name_rows_that_the_suite_has() {
+        let whole = format!("{SMALL}{PUBLISHED}");
+        let suite = Suite::parse("small", &whole).unwrap();
+        assert_eq!((suite.answers[0].rows.len(), suite.quoted.len()), (2, 2));
+        for (from, to) in [
+            ("bench = \"one\", arm = \"b\"", "bench = \"two\", arm = \"b\""),
+            ("bench = \"one\", arm = \"b\"", "bench = \"one\", arm = \"c\""),
+            ("params = { size = 1 }", "params = { colour = 1 }"),
+            ("absent = \"no device here\"", ""),
+            ("rate = \"0.1 /s\"", ""),
+            ("protects = \"the user from the server\"", ""),
+        ] {
+            let error = Suite::parse("small", &whole.replacen(from, to, 1)).unwrap_err();
+            assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{from}: {error}");
+        }
+    }
+
     #[test]
     fn an_unknown_key_is_an_error_in_every_table() {
         for (table, line) in [
@@ -377,8 +439,12 @@ pub(crate) mod tests {
             ("[[arm]]", "colour = 1"),
             ("[[bench]]", "pairs = 3"),
             ("[[bench.metric]]", "unit = \"ms\""),
+            ("[[answer]]", "colour = 1"),
+            ("[[answer.row]]", "colour = 1"),
+            ("[[quoted]]", "colour = 1"),
         ] {
-            let text = SMALL.replacen(table, &format!("{table}\n{line}"), 1);
+            let whole = format!("{SMALL}{PUBLISHED}");
+            let text = whole.replacen(table, &format!("{table}\n{line}"), 1);
             let error = Suite::parse("small", &text).unwrap_err();
             assert!(matches!(error, BenchError::SuiteSyntax { .. }), "{table}: {error}");
         }

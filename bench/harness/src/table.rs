@@ -3,6 +3,7 @@
 use crate::{
     Record, Validity,
     format::{aa, cost, value, verdict},
+    record::ArmRecord,
     rows::Row,
 };
 
@@ -20,8 +21,31 @@ pub fn table(record: &Record) -> String {
     );
     let mut text = aligned(&lines, first_aa);
     text.push('\n');
+    text.push_str(&guarantees(record));
     text.push_str(&judgement(record));
     text
+}
+
+/// What the arms of the headline rows computed of themselves, one line for each answer.
+fn guarantees(record: &Record) -> String {
+    let shown = |arm: &&ArmRecord| {
+        !arm.twin && record.rows.iter().any(|row| row.headline && row.bench == arm.bench)
+    };
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for arm in record.arms.iter().filter(shown) {
+        let Some(guarantee) = &arm.guarantee else { continue };
+        let known = said.iter().position(|(text, _)| text == guarantee);
+        let at = known.unwrap_or_else(|| {
+            said.push((guarantee, Vec::new()));
+            said.len() - 1
+        });
+        if !said[at].1.contains(&arm.label.as_str()) {
+            said[at].1.push(&arm.label);
+        }
+    }
+    let line =
+        |(text, arms): &(&str, Vec<&str>)| format!("guarantee: {text}: {}\n", arms.join(", "));
+    said.iter().map(line).collect()
 }
 
 /// One or two lines that say whether the table may be believed.

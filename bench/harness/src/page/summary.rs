@@ -2,10 +2,14 @@
 
 use std::fmt::Write;
 
-use super::html::{chip, class_of, escape, simulated, utc};
+use super::{
+    html::{chip, class_of, escape, simulated, utc},
+    published::protection,
+};
 use crate::{
     Effort, Record, Validity,
     format::{aa, cost, metric, value, verdict},
+    record::ArmRecord,
     rows::{Figure, Outcome, Row},
     suite::SeedFigure,
 };
@@ -210,7 +214,8 @@ fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
     let (number, interval) = shown.split_once(" [").unwrap_or((&shown, "]"));
     let _ = write!(
         out,
-        "<tr><td class=\"layer\">{}{}<small class=\"soft\">{}</small></td>\
+        "<tr><td class=\"layer\">{}{}<small class=\"guards\">{}</small>\
+         <small class=\"soft\">{}</small></td>\
          <td class=\"num\" data-name=\"clear\">{}</td>\
          <td class=\"num\" data-name=\"protected\">{}</td>\
          <td class=\"cost\" data-name=\"cost\"><div><b>{}</b><span>[{}</span></div></td>\
@@ -218,6 +223,7 @@ fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
          <td data-name=\"verdict\"><div>{}</div></td>",
         escape(&row.label),
         simulated(row.simulated),
+        escape(&protects(record, row)),
         escape(&under(record, row)),
         escape(&value(&row.metric, row.clear)),
         escape(&value(&row.metric, row.protected)),
@@ -232,6 +238,13 @@ fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
         let _ = write!(out, "<td class=\"seed\"{name}><div>{text}</div></td>");
     }
     out.push_str("</tr>\n");
+}
+
+/// Who is protected from whom in the arm of this row.
+fn protects(record: &Record, row: &Row) -> String {
+    let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
+    let arm = record.arms.iter().find(is).filter(|_| !row.twin);
+    arm.map_or_else(String::new, |arm| format!("protects: {}", protection(arm)))
 }
 
 /// Which arms, their round trips, the ratio to a floor.

@@ -1,0 +1,159 @@
+//! Published tables with our rows beside theirs, and the quoted rates of other systems.
+
+use std::fmt::Write;
+
+use super::html::{chip, escape, simulated};
+use crate::{
+    Record,
+    format::value,
+    published::{AnswerRow, AnswerTable, Ours, Quoted},
+    record::ArmRecord,
+    rows::Figure,
+};
+
+/// Every published table, theirs and ours.
+pub(super) fn answers(record: &Record) -> String {
+    if record.answers.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<h2>The published tables, and ours</h2>\n<p class=\"soft\">Each table as it was \
+         published, with the figure of this run that answers each row and what either protects. \
+         Hardware and models differ: no ratio is made of theirs and ours. Ours are means over all \
+         samples of this run.</p>\n",
+    );
+    for table in &record.answers {
+        answer(&mut out, record, table);
+    }
+    out
+}
+
+/// Rates of other systems: quoted, with ours between them.
+pub(super) fn quoted(record: &Record) -> String {
+    if record.quoted.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<h2>Other systems, quoted</h2>\n<p class=\"soft\">Published by others on their hardware \
+         with their models, not measured here. Rates of different classes of protection are no \
+         race: a system that hides everything does more than one that hides the activations from \
+         an adapter's host.</p>\n<div class=\"scroll\"><table class=\"cards\"><thead><tr>\
+         <th>system</th><th>what is encrypted</th><th>who is protected from whom</th>\
+         <th class=\"num\">rate</th><th>the seed's table says</th><th>source</th></tr></thead>\
+         <tbody>\n",
+    );
+    for row in &record.quoted {
+        quoted_line(&mut out, record, row);
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// Who is protected from whom in an arm: what it computed of itself, else what the suite says.
+pub(super) fn protection(arm: &ArmRecord) -> &str {
+    arm.guarantee.as_deref().unwrap_or(&arm.protects)
+}
+
+fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
+    let note = table.note.as_ref().map_or_else(String::new, |note| escape(note));
+    let _ = write!(
+        out,
+        "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
+         <div class=\"scroll\"><table class=\"cards answers\"><thead><tr><th>row</th>\
+         <th class=\"num theirs\">theirs</th><th class=\"num\">ours</th><th>what ours is</th>\
+         <th>ours protects</th></tr></thead><tbody>\n",
+        escape(&table.title),
+        escape(&table.source),
+        escape(&table.protects),
+    );
+    for row in &table.rows {
+        answer_line(out, record, row);
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn answer_line(out: &mut String, record: &Record, row: &AnswerRow) {
+    let first = row.ours.first().and_then(|ours| arm_of(record, ours));
+    let values: Vec<String> = row.ours.iter().map(|ours| shown(record, ours)).collect();
+    let mut arms: Vec<&str> = Vec::new();
+    for arm in row.ours.iter().filter_map(|ours| arm_of(record, ours)) {
+        if !arms.contains(&arm.label.as_str()) {
+            arms.push(&arm.label);
+        }
+    }
+    let what = match &row.absent {
+        Some(reason) => chip("mute", reason),
+        None => escape(&arms.join(" and ")),
+    };
+    let note = row
+        .note
+        .as_ref()
+        .map_or_else(String::new, |note| format!("<small class=\"soft\">{}</small>", escape(note)));
+    let _ = writeln!(
+        out,
+        "<tr><td class=\"layer\">{}</td><td class=\"num theirs\" data-name=\"theirs\">{}</td>\
+         <td class=\"num\" data-name=\"ours\"><b>{}</b>{}</td>\
+         <td data-name=\"ours is\"><div>{what}{note}</div></td>\
+         <td data-name=\"protects\">{}</td></tr>",
+        escape(&row.what),
+        escape(&row.theirs),
+        escape(&values.join(", ")),
+        simulated(first.is_some_and(|arm| arm.simulated)),
+        escape(first.map_or("", protection)),
+    );
+}
+
+fn quoted_line(out: &mut String, record: &Record, row: &Quoted) {
+    let ours = row.ours.as_ref();
+    let arm = ours.and_then(|ours| arm_of(record, ours));
+    let rate = match (ours, &row.rate) {
+        (Some(ours), _) => format!("<b>{}</b>", escape(&shown(record, ours))),
+        (None, rate) => escape(rate.as_deref().unwrap_or_default()),
+    };
+    let (class, mark) = if ours.is_some() { ("good", "measured") } else { ("mute", "quoted") };
+    let protects = row.protects.as_deref().or(arm.map(protection)).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "<tr{}><td class=\"layer\">{} {}<small class=\"soft\">{}, {}</small></td>\
+         <td data-name=\"encrypted\">{}</td><td data-name=\"protects\">{}</td>\
+         <td class=\"num\" data-name=\"rate\">{rate}</td>\
+         <td class=\"theirs\" data-name=\"the seed\">{}</td><td data-name=\"source\"><small>{}</small></td></tr>",
+        if ours.is_some() { " class=\"ours\"" } else { "" },
+        escape(&row.system),
+        chip(class, mark),
+        escape(&row.model),
+        escape(&row.hardware),
+        escape(&row.encrypted),
+        escape(protects),
+        escape(row.seed_says.as_deref().unwrap_or_default()),
+        escape(&row.source),
+    );
+}
+
+fn arm_of<'a>(record: &'a Record, ours: &Ours) -> Option<&'a ArmRecord> {
+    record.arms.iter().find(|arm| arm.bench == ours.bench && arm.name == ours.arm && !arm.twin)
+}
+
+/// The figure, or why there is none.
+fn shown(record: &Record, ours: &Ours) -> String {
+    if let Some(figure) = record.figures.iter().find(|figure| is(figure, ours)) {
+        return value(&ours.metric, figure.mean);
+    }
+    let not_run = record.not_run.iter().any(|not| not.bench == ours.bench);
+    let given_up = arm_of(record, ours).is_some_and(|arm| arm.given_up.is_some());
+    match not_run || given_up {
+        true => "not run".into(),
+        false => "not measured".into(),
+    }
+}
+
+fn is(figure: &Figure, ours: &Ours) -> bool {
+    let point = |(name, value): (&String, &serde_json::Value)| {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        figure.case.split(' ').any(|part| part == format!("{name}={shown}"))
+    };
+    !figure.twin
+        && (figure.bench == ours.bench)
+        && (figure.arm == ours.arm)
+        && (figure.metric == ours.metric)
+        && ours.params.iter().all(point)
+}

@@ -1,0 +1,119 @@
+//! Published figures in a suite: tables that rows of the suite answer, and rates of other systems,
+//! which are quoted and never measured here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::suite::{Bench, Params};
+
+/// `[[answer]]`: a published table, and what of this suite answers each of its rows.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerTable {
+    pub(crate) title: String,
+    /// Where it was published, and on what it was measured.
+    pub(crate) source: String,
+    /// Who is protected from whom in what was published.
+    pub(crate) protects: String,
+    /// What a reader must know before comparing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+    #[serde(rename = "row")]
+    pub(crate) rows: Vec<AnswerRow>,
+}
+
+/// `[[answer.row]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerRow {
+    /// Their name of the row; absent in a table of ours that has one row more.
+    pub(crate) what: String,
+    /// Their figure, as published.
+    pub(crate) theirs: String,
+    /// Ours: figures of this run, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ours: Vec<Ours>,
+    /// Why there is no figure of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) absent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// A figure of this run: the mean over all valid samples of an arm.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ours {
+    pub(crate) bench: String,
+    pub(crate) arm: String,
+    pub(crate) metric: String,
+    #[serde(default, skip_serializing_if = "Params::is_empty")]
+    pub(crate) params: Params,
+}
+
+/// `[[quoted]]`: a rate that somebody else published, or one of ours to stand beside them.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quoted {
+    pub(crate) system: String,
+    pub(crate) model: String,
+    pub(crate) hardware: String,
+    /// What is encrypted.
+    pub(crate) encrypted: String,
+    /// Who is protected from whom; absent for ours, whose arm says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protects: Option<String>,
+    /// As published. A row has this or `ours`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ours: Option<Ours>,
+    /// What the seed's table has in its place, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seed_says: Option<String>,
+    pub(crate) source: String,
+}
+
+impl AnswerTable {
+    /// Why this table means nothing, if so.
+    pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {
+        if self.rows.is_empty() {
+            return Err("wanted at least one row".into());
+        }
+        for row in &self.rows {
+            if row.ours.is_empty() == row.absent.is_none() {
+                return Err(format!("row {}: wanted either ours or absent", row.what));
+            }
+            row.ours.iter().try_for_each(|ours| ours.check(benches))?;
+        }
+        Ok(())
+    }
+}
+
+impl Quoted {
+    /// Why this row means nothing, if so.
+    pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {
+        if self.rate.is_some() == self.ours.is_some() {
+            return Err(format!("{}: wanted either rate or ours", self.system));
+        }
+        if self.rate.is_some() == self.protects.is_none() {
+            return Err(format!("{}: a rate and protects belong together", self.system));
+        }
+        self.ours.iter().try_for_each(|ours| ours.check(benches))
+    }
+}
+
+impl Ours {
+    fn check(&self, benches: &[Bench]) -> Result<(), String> {
+        let Some(bench) = benches.iter().find(|bench| bench.name == self.bench) else {
+            return Err(format!("no bench named {}", self.bench));
+        };
+        if !bench.arms.contains(&self.arm) {
+            return Err(format!("bench {} has no arm {}", self.bench, self.arm));
+        }
+        let unknown = |name: &&String| !bench.grid.contains_key(*name);
+        match self.params.keys().find(unknown) {
+            Some(name) => Err(format!("the grid of bench {} has no {name}", self.bench)),
+            None => Ok(()),
+        }
+    }
+}
