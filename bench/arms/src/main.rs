@@ -8,6 +8,7 @@ mod chat;
 mod collateral;
 mod conversation;
 mod generate;
+mod link;
 mod nested;
 mod relay;
 mod verify;
@@ -34,6 +35,8 @@ enum Arm {
     Collateral(collateral::Args),
     /// Quote generation by the simulated attester.
     Generate(generate::Args),
+    /// A service behind a link with a known round trip (a service, not an arm).
+    Link(link::Args),
     /// Bulk transfer through one or two layers of TLS on loopback.
     Nested(nested::Args),
     /// A TCP relay that adds a round-trip delay (a service, not an arm).
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Arm::Chat(args) => chat::run(args),
         Arm::Collateral(args) => collateral::run(args),
         Arm::Generate(args) => generate::run(args),
+        Arm::Link(args) => link::run(args),
         Arm::Nested(args) => nested::run(args),
         Arm::Relay(args) => relay::run(args),
         Arm::Verify(args) => verify::run(args),

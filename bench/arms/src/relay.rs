@@ -8,11 +8,13 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    num::NonZeroU64,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
 };
 
+use rustix::thread::set_current_timer_slack;
 use serde_json::json;
 
 use crate::Outcome;
@@ -44,15 +46,20 @@ pub(crate) fn run(args: Args) -> Outcome {
         json!({ "ready": true, "listen": listen.to_string(), "guarantee": "none",
                 "simulated": true, "delay_ms": args.delay_ms })
     );
-    let round_trip = Duration::from_millis(args.delay_ms);
-    for client in listener.incoming().flatten() {
-        let accepted = Instant::now();
-        thread::spawn(move || carry(client, args.to, accepted, round_trip));
-    }
+    serve(&listener, args.to, Duration::from_millis(args.delay_ms));
     Ok(())
 }
 
-fn carry(client: TcpStream, to: SocketAddr, accepted: Instant, round_trip: Duration) {
+/// Carries every connection to `to` with this round trip added.
+pub(crate) fn serve(listener: &TcpListener, to: SocketAddr, round_trip: Duration) {
+    for client in listener.incoming().flatten() {
+        let accepted = Instant::now();
+        thread::spawn(move || carry(client, to, accepted, round_trip));
+    }
+}
+
+/// Carries one connection.
+pub(crate) fn carry(client: TcpStream, to: SocketAddr, accepted: Instant, round_trip: Duration) {
     let Ok(server) = TcpStream::connect(to) else { return };
     let (_, _) = (client.set_nodelay(true), server.set_nodelay(true));
     let (Ok(client_reader), Ok(server_reader)) = (client.try_clone(), server.try_clone()) else {
@@ -88,6 +95,8 @@ fn read_chunks(
 }
 
 fn write_chunks(mut to: TcpStream, receive: &Receiver<(Instant, Vec<u8>)>) {
+    // Without it the kernel adds up to 50 us to each sleep. Where it may not be set, it does.
+    let _ = set_current_timer_slack(NonZeroU64::new(1_000));
     for (due, chunk) in receive {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         if chunk.is_empty() || to.write_all(&chunk).is_err() {
