@@ -1,0 +1,292 @@
+mod portable;
+
+use std::fmt;
+
+use crate::{Modulus, RlweError};
+
+/// Degrees that have a transform: the CKKS sets go up to 32768.
+pub(crate) const DEGREE_MIN: usize = 8;
+pub(crate) const DEGREE_MAX: usize = 65536;
+
+/// Which code runs the transforms. All give the same values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// 64-bit integers, on every machine.
+    Portable,
+}
+
+impl Path {
+    /// The paths that this machine has for a modulus, fastest last.
+    pub fn available(modulus: Modulus) -> Vec<Path> {
+        let _ = modulus;
+        vec![Path::Portable]
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Portable => "portable",
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// The negacyclic number-theoretic transform of degree n modulo one prime.
+///
+/// In NTT form, element i is the polynomial's value at ψ^(2·rev(i) + 1), where ψ is the least
+/// primitive 2n-th root of unity and rev reverses log2(n) bits. Butterflies are lazy (D. Harvey,
+/// "Faster arithmetic for number-theoretic transforms", 2014).
+#[derive(Clone)]
+pub struct NttTable {
+    n: usize,
+    modulus: Modulus,
+    path: Path,
+    forward: Roots,
+    inverse: Roots,
+    /// n^−1, and n^−1 times the root of the last inverse stage.
+    scale: [Factor; 2],
+}
+
+/// Powers of a root in bit-reversed order, with the quotients that the path multiplies with.
+#[derive(Clone)]
+struct Roots {
+    values: Vec<u64>,
+    quotients: Vec<u64>,
+}
+
+/// A factor and the quotient that the path multiplies with.
+#[derive(Clone, Copy)]
+struct Factor {
+    value: u64,
+    quotient: u64,
+}
+
+impl NttTable {
+    /// A table for the fastest path of this machine.
+    ///
+    /// # Errors
+    /// Where n is no power of two from 8 to 65536 or the modulus is not 1 mod 2n.
+    pub fn new(n: usize, modulus: Modulus) -> Result<NttTable, RlweError> {
+        let path = Path::available(modulus).last().copied().unwrap_or(Path::Portable);
+        NttTable::with_path(n, modulus, path)
+    }
+
+    /// A table for the path named: for tests and measurements.
+    ///
+    /// # Errors
+    /// As [`NttTable::new`], and where the machine or the modulus does not have the path.
+    pub fn with_path(n: usize, modulus: Modulus, path: Path) -> Result<NttTable, RlweError> {
+        let refused = RlweError::NoTransform { n, modulus: modulus.value() };
+        if !n.is_power_of_two() || !(DEGREE_MIN..=DEGREE_MAX).contains(&n) {
+            return Err(refused);
+        }
+        if !Path::available(modulus).contains(&path) {
+            return Err(RlweError::NoPath { path: path.name() });
+        }
+        let root = modulus.primitive_root(2 * n as u64).ok_or(refused)?;
+        let forward = Roots::new(n, modulus, root, path);
+        let inverse = Roots::new(n, modulus, modulus.inverse(root), path);
+        let scale = modulus.inverse(n as u64);
+        let last = modulus.mul(scale, inverse.values[1]);
+        let scale = [scale, last]
+            .map(|value| Factor { value, quotient: path.quotient(modulus.shoup(value).quotient) });
+        Ok(NttTable { n, modulus, path, forward, inverse, scale })
+    }
+
+    /// Degree.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Modulus.
+    pub fn modulus(&self) -> Modulus {
+        self.modulus
+    }
+
+    /// The code that runs.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
+    /// ψ, the primitive 2n-th root of unity of element 0.
+    pub fn root(&self) -> u64 {
+        self.forward.values[self.n / 2]
+    }
+
+    /// Coefficient form to NTT form, in place; n reduced values to n reduced values.
+    ///
+    /// # Panics
+    /// Where `values` has not n elements.
+    pub fn forward(&self, values: &mut [u64]) {
+        assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
+        match self.path {
+            Path::Portable => portable::forward(self, values),
+        }
+    }
+
+    /// NTT form to coefficient form, in place; n reduced values to n reduced values.
+    ///
+    /// # Panics
+    /// Where `values` has not n elements.
+    pub fn inverse(&self, values: &mut [u64]) {
+        assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
+        match self.path {
+            Path::Portable => portable::inverse(self, values),
+        }
+    }
+}
+
+impl fmt::Debug for NttTable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "NttTable({}, {}, {})", self.n, self.modulus.value(), self.path)
+    }
+}
+
+impl Path {
+    /// The quotient that this path wants, from floor(w·2^64 / q).
+    fn quotient(self, quotient: u64) -> u64 {
+        match self {
+            Path::Portable => quotient,
+        }
+    }
+}
+
+impl Roots {
+    fn new(n: usize, modulus: Modulus, root: u64, path: Path) -> Roots {
+        let mut values = vec![0; n];
+        let mut power = 1;
+        for i in 0..n {
+            values[reversed(i, n)] = power;
+            power = modulus.mul(power, root);
+        }
+        let quotient = |&value: &u64| path.quotient(modulus.shoup(value).quotient);
+        let quotients = values.iter().map(quotient).collect();
+        Roots { values, quotients }
+    }
+}
+
+/// i with its log2(n) bits in reverse order.
+fn reversed(i: usize, n: usize) -> usize {
+    i.reverse_bits() >> (usize::BITS - n.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rng, ntt_primes_below};
+
+    fn uniform(rng: &mut Rng, modulus: Modulus, n: usize) -> Vec<u64> {
+        let mut values = vec![0; n];
+        rng.fill_uniform(modulus, &mut values);
+        values
+    }
+
+    /// Horner's rule at every point: n^2 products.
+    fn evaluated(table: &NttTable, values: &[u64]) -> Vec<u64> {
+        let q = table.modulus();
+        let at = |i: usize| q.pow(table.root(), 2 * reversed(i, table.n()) as u64 + 1);
+        let horner = |x: u64| values.iter().rev().fold(0, |sum, &c| q.mul_add(sum, x, c));
+        (0..table.n()).map(|i| horner(at(i))).collect()
+    }
+
+    /// Sum over all pairs, with X^n = −1.
+    fn naive_product(q: Modulus, a: &[u64], b: &[u64]) -> Vec<u64> {
+        let n = a.len();
+        let mut product = vec![0; n];
+        for (i, &x) in a.iter().enumerate() {
+            for (j, &y) in b.iter().enumerate() {
+                let term = q.mul(x, y);
+                let at = (i + j) % n;
+                let signed = if i + j < n { term } else { q.neg(term) };
+                product[at] = q.add(product[at], signed);
+            }
+        }
+        product
+    }
+
+    /// Every path of every kind of modulus that this machine has.
+    fn tables(n: usize) -> Vec<NttTable> {
+        let mut found = Vec::new();
+        for bits in [25, 40, 49, 50, 51, 60, 61] {
+            let modulus = Modulus::new(ntt_primes_below(bits, n, 1)[0]).unwrap();
+            for path in Path::available(modulus) {
+                found.push(NttTable::with_path(n, modulus, path).unwrap());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_path_evaluates_at_the_odd_powers_of_the_root() {
+        let mut rng = Rng::from_seed([1; 32]);
+        for n in [8, 16, 32, 64, 256, 512] {
+            for table in tables(n) {
+                let values = uniform(&mut rng, table.modulus(), n);
+                let mut transformed = values.clone();
+                table.forward(&mut transformed);
+                assert_eq!(transformed, evaluated(&table, &values), "{table:?}");
+                table.inverse(&mut transformed);
+                assert_eq!(transformed, values, "{table:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_multiplies_as_the_naive_product() {
+        let mut rng = Rng::from_seed([2; 32]);
+        for n in [8, 128, 1024] {
+            for table in tables(n) {
+                let q = table.modulus();
+                let (a, b) = (uniform(&mut rng, q, n), uniform(&mut rng, q, n));
+                let (mut left, mut right) = (a.clone(), b.clone());
+                table.forward(&mut left);
+                table.forward(&mut right);
+                let mut product: Vec<_> =
+                    left.iter().zip(&right).map(|(&x, &y)| q.mul(x, y)).collect();
+                table.inverse(&mut product);
+                assert_eq!(product, naive_product(q, &a, &b), "{table:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_agrees_with_the_portable_one_at_full_degree() {
+        let mut rng = Rng::from_seed([3; 32]);
+        for n in [1024, 2048, 4096, 8192, 16384, 32768] {
+            for table in tables(n) {
+                let q = table.modulus();
+                let portable = NttTable::with_path(n, q, Path::Portable).unwrap();
+                let greatest = vec![q.value() - 1; n];
+                for values in [greatest, uniform(&mut rng, q, n)] {
+                    let (mut ours, mut reference) = (values.clone(), values.clone());
+                    table.forward(&mut ours);
+                    portable.forward(&mut reference);
+                    assert_eq!(ours, reference, "{table:?}");
+                    table.inverse(&mut ours);
+                    assert_eq!(ours, values, "{table:?}");
+                    // An inverse of values that no forward transform bounded.
+                    let (mut ours, mut reference) = (values.clone(), values);
+                    table.inverse(&mut ours);
+                    portable.inverse(&mut reference);
+                    assert_eq!(ours, reference, "{table:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn degrees_and_moduli_without_a_transform_are_refused() {
+        let modulus = Modulus::new(ntt_primes_below(50, 4096, 1)[0]).unwrap();
+        for n in [0, 1, 4, 1000, 1 << 17] {
+            assert!(matches!(NttTable::new(n, modulus), Err(RlweError::NoTransform { .. })));
+        }
+        let odd = Modulus::new(12289).unwrap();
+        assert!(matches!(NttTable::new(4096, odd), Err(RlweError::NoTransform { .. })));
+        assert!(NttTable::new(2048, odd).is_ok());
+    }
+}

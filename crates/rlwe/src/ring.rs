@@ -1,0 +1,115 @@
+use std::{fmt, sync::Arc};
+
+use crate::{Modulus, NttTable, RlweError, Shoup};
+
+/// Greatest count of limbs: 16 words of 61 bits pass every modulus of the security tables.
+pub(crate) const LIMBS_MAX: usize = 16;
+
+/// Z_q\[X\]/(X^n + 1) with q the product of different primes, the limbs (RNS form).
+pub struct Ring {
+    n: usize,
+    limbs: Vec<Limb>,
+    lower: Option<Arc<Ring>>,
+}
+
+/// One prime of a ring.
+#[derive(Debug)]
+pub struct Limb {
+    /// The prime.
+    pub modulus: Modulus,
+    /// Its transform.
+    pub table: NttTable,
+    /// Inverse of the ring's last prime modulo this one: for switching down; 0 in the last limb.
+    pub(crate) last_inverse: Shoup,
+}
+
+impl Ring {
+    /// A ring of degree n over the primes given, in their order.
+    ///
+    /// # Errors
+    /// Where a prime is none or is not 1 mod 2n, is given twice, or there are 0 or more than 16.
+    pub fn new(n: usize, primes: &[u64]) -> Result<Arc<Ring>, RlweError> {
+        let twice = (1..primes.len()).any(|i| primes[..i].contains(&primes[i]));
+        if primes.is_empty() || primes.len() > LIMBS_MAX || twice {
+            return Err(RlweError::Limbs { limit: LIMBS_MAX, got: primes.len() });
+        }
+        let last = primes[primes.len() - 1];
+        let limb = |&prime: &u64| {
+            let modulus = Modulus::new(prime)?;
+            let table = NttTable::new(n, modulus)?;
+            let last_inverse = modulus.shoup(modulus.inverse(modulus.reduce(last)));
+            Ok(Limb { modulus, table, last_inverse })
+        };
+        let limbs = primes.iter().map(limb).collect::<Result<Vec<_>, RlweError>>()?;
+        let lower = match primes.len() {
+            1 => None,
+            count => Some(Ring::new(n, &primes[..count - 1])?),
+        };
+        Ok(Arc::new(Ring { n, limbs, lower }))
+    }
+
+    /// Degree.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// The limbs.
+    pub fn limbs(&self) -> &[Limb] {
+        &self.limbs
+    }
+
+    /// The moduli.
+    pub fn moduli(&self) -> impl Iterator<Item = Modulus> + '_ {
+        self.limbs.iter().map(|limb| limb.modulus)
+    }
+
+    /// The ring without its last limb; none where it has one.
+    pub fn lower(&self) -> Option<&Arc<Ring>> {
+        self.lower.as_ref()
+    }
+
+    /// Elements of a polynomial: n in each limb.
+    pub fn len(&self) -> usize {
+        self.n * self.limbs.len()
+    }
+
+    /// Never: a ring has a limb.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Bits of q, rounded up.
+    pub fn modulus_bits(&self) -> u32 {
+        self.moduli().map(|q| (q.value() as f64).log2()).sum::<f64>().ceil() as u32
+    }
+
+    /// Whether two rings have the same degree and primes.
+    pub fn same(&self, other: &Ring) -> bool {
+        std::ptr::eq(self, other) || (self.n == other.n && self.moduli().eq(other.moduli()))
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let primes: Vec<_> = self.moduli().map(Modulus::value).collect();
+        write!(out, "Ring({}, {primes:?})", self.n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ntt_primes_below;
+
+    #[test]
+    fn a_ring_needs_different_primes_and_not_too_many() {
+        let primes = ntt_primes_below(50, 1024, 17);
+        assert!(matches!(Ring::new(1024, &[]), Err(RlweError::Limbs { .. })));
+        assert!(matches!(Ring::new(1024, &primes), Err(RlweError::Limbs { .. })));
+        let twice = [primes[0], primes[1], primes[0]];
+        assert!(matches!(Ring::new(1024, &twice), Err(RlweError::Limbs { .. })));
+        let ring = Ring::new(1024, &primes[..3]).unwrap();
+        assert_eq!((ring.len(), ring.modulus_bits()), (3072, 150));
+        assert!(ring.lower().unwrap().same(&Ring::new(1024, &primes[..2]).unwrap()));
+    }
+}

@@ -1,0 +1,151 @@
+//! Distributions over the generator's words.
+
+use crate::{Modulus, Rng};
+
+/// The centred binomial distribution's parameter: |e| <= 21, sigma 3.24 (the error width of the
+/// HomomorphicEncryption.org standard is 3.19).
+pub const ERROR_BOUND: u64 = 21;
+
+impl Rng {
+    /// Uniform values below the modulus, for public values: words cut to the modulus' width, those
+    /// not below it skipped, so that the time tells which were.
+    pub fn fill_uniform(&mut self, modulus: Modulus, values: &mut [u64]) {
+        let mask = u64::MAX >> (64 - modulus.bits());
+        let mut filled = 0;
+        while filled < values.len() {
+            let wanted = values.len() - filled;
+            self.words(wanted, |word| {
+                let value = word & mask;
+                values[filled] = value;
+                filled += usize::from(value < modulus.value());
+            });
+        }
+    }
+
+    /// Uniform values below 2^bits, `bits` from 1 to 64, in constant time.
+    pub fn fill_bits(&mut self, bits: u32, values: &mut [u64]) {
+        let mut slots = values.iter_mut();
+        self.words(slots.len(), |word| {
+            if let Some(slot) = slots.next() {
+                *slot = word >> (64 - bits.clamp(1, 64));
+            }
+        });
+    }
+
+    /// A value below `bound`, in constant time; farther from uniform than 2^−64 by nobody's test.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let low = u128::from(self.next_u64()) * u128::from(bound);
+        let high = u128::from(self.next_u64()) * u128::from(bound);
+        // The upper 64 bits of the 192-bit product of a 128-bit word and the bound.
+        ((high + (low >> 64)) >> 64) as u64
+    }
+
+    /// Ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant time.
+    pub fn fill_ternary(&mut self, values: &mut [i64]) {
+        let mut slots = values.iter_mut();
+        self.words(slots.len(), |word| {
+            if let Some(slot) = slots.next() {
+                *slot = ((u128::from(word) * 3) >> 64) as i64 - 1;
+            }
+        });
+    }
+
+    /// Centred binomial values: the difference of two sums of 21 bits, in constant time.
+    pub fn fill_errors(&mut self, values: &mut [i64]) {
+        let mut slots = values.iter_mut();
+        self.words(slots.len(), |word| {
+            if let Some(slot) = slots.next() {
+                *slot = binomial(word);
+            }
+        });
+    }
+}
+
+/// From the lower 42 bits of a word.
+#[inline(always)]
+fn binomial(word: u64) -> i64 {
+    const HALF: u64 = (1 << ERROR_BOUND) - 1;
+    i64::from((word & HALF).count_ones()) - i64::from(((word >> 21) & HALF).count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The chi-square statistic of counts against probabilities.
+    fn chi_square(counts: &[u64], probabilities: &[f64]) -> f64 {
+        let total = counts.iter().sum::<u64>() as f64;
+        let term = |(&count, p): (&u64, f64)| (count as f64 - total * p).powi(2) / (total * p);
+        counts.iter().zip(probabilities.iter().copied()).map(term).sum()
+    }
+
+    /// Far beyond the 99.99 % quantile of `degrees` degrees of freedom (Wilson and Hilferty).
+    fn limit(degrees: f64) -> f64 {
+        let h = 2.0 / (9.0 * degrees);
+        degrees * (1.0 - h + 3.9 * h.sqrt()).powi(3)
+    }
+
+    #[test]
+    fn ternary_values_are_thirds() {
+        let mut values = vec![9; 60_000];
+        Rng::from_seed([11; 32]).fill_ternary(&mut values);
+        let counts = [-1, 0, 1].map(|v| values.iter().filter(|&&x| x == v).count() as u64);
+        assert_eq!(counts.iter().sum::<u64>(), 60_000);
+        assert!(chi_square(&counts, &[1.0 / 3.0; 3]) < limit(2.0), "{counts:?}");
+    }
+
+    #[test]
+    fn errors_are_centred_binomial() {
+        let mut values = vec![99; 200_000];
+        Rng::from_seed([12; 32]).fill_errors(&mut values);
+        assert!(values.iter().all(|e| e.unsigned_abs() <= ERROR_BOUND));
+        // P(e = d) = C(42, 21 + d) / 2^42; the tails beyond ±9 are one class each.
+        let mut row = vec![1.0f64];
+        for i in 0..42 {
+            row.push(row[i] * (42 - i) as f64 / (i + 1) as f64);
+        }
+        let p = |d: i64| row[(21 + d) as usize] / 2f64.powi(42);
+        let mut counts = vec![0; 21];
+        let mut probabilities = vec![0.0; 21];
+        for d in -21..=21i64 {
+            probabilities[(d.clamp(-10, 10) + 10) as usize] += p(d);
+        }
+        for e in &values {
+            counts[(e.clamp(&-10, &10) + 10) as usize] += 1;
+        }
+        assert!(chi_square(&counts, &probabilities) < limit(20.0), "{counts:?}");
+        let variance = values.iter().map(|e| (e * e) as f64).sum::<f64>() / 200_000.0;
+        assert!((variance - 10.5).abs() < 0.2, "{variance}");
+    }
+
+    #[test]
+    fn uniform_values_are_reduced_and_flat() {
+        for q in [12289, (1 << 50) - 27, (1 << 61) - 1] {
+            let modulus = Modulus::new(q).unwrap();
+            let mut values = vec![u64::MAX; 64_000];
+            Rng::from_seed([13; 32]).fill_uniform(modulus, &mut values);
+            assert!(values.iter().all(|&x| x < q));
+            let mut counts = vec![0; 64];
+            for x in &values {
+                counts[(u128::from(*x) * 64 / u128::from(q)) as usize] += 1;
+            }
+            assert!(chi_square(&counts, &[1.0 / 64.0; 64]) < limit(63.0), "{q}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn bits_and_values_below_a_bound_are_flat() {
+        let mut rng = Rng::from_seed([14; 32]);
+        let mut values = vec![0; 64_000];
+        rng.fill_bits(33, &mut values);
+        assert!(values.iter().all(|x| x >> 33 == 0));
+        let mut counts = vec![0; 64];
+        values.iter().for_each(|x| counts[(x >> 27) as usize] += 1);
+        assert!(chi_square(&counts, &[1.0 / 64.0; 64]) < limit(63.0), "{counts:?}");
+        let mut counts = vec![0; 10];
+        (0..20_000).for_each(|_| counts[rng.below(10) as usize] += 1);
+        assert!(chi_square(&counts, &[0.1; 10]) < limit(9.0), "{counts:?}");
+        let bound = (1 << 63) + 12345;
+        assert!((0..1000).all(|_| rng.below(bound) < bound));
+    }
+}
