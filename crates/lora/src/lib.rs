@@ -6,9 +6,12 @@
 mod adapter;
 mod deltas;
 mod guarantee;
+pub mod peft;
+pub mod plain;
 mod site;
 
 pub use adapter::{Adapter, Matrix, Pair};
 pub use deltas::{Adapt, AdaptError, Deltas, Report};
 pub use guarantee::Guarantee;
+pub use peft::PeftError;
 pub use site::{Input, Projection, Site, UnknownProjection, Width};

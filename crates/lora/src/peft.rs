@@ -1,0 +1,161 @@
+//! PEFT's adapters, read as they come and written so that PEFT loads them.
+//!
+//! A folder holds `adapter_config.json` and `adapter_model.safetensors`. What the two say is taken
+//! only where it leads to the output that PEFT itself would give; everything else is refused by
+//! name: a file left over, a matrix missing, a field that changes the result and is not known here.
+
+mod base;
+mod config;
+mod dora;
+mod error;
+mod pattern;
+mod target;
+mod weights;
+mod write;
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+pub use base::{BaseFolder, BaseWeights};
+pub use config::Config;
+pub use error::PeftError;
+
+use crate::Adapter;
+
+/// The configuration's file.
+pub const CONFIG_FILE: &str = "adapter_config.json";
+/// The matrices' file.
+pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
+
+/// Bytes of a configuration. One that names every module of a large model has a tenth of it.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the matrices' file, which is read whole: rank 256 on a model of 70 billion weights has
+/// 3.3 GB in 16 bits.
+pub const WEIGHTS_BYTES_MAX: u64 = 4 << 30;
+/// Bytes of a safetensors header: a hundred for each of some 30,000 tensors.
+pub const HEADER_BYTES_MAX: u64 = 4 << 20;
+/// Rank of a pair, before a magnitude is folded.
+pub const RANK_MAX: usize = 4096;
+/// Width of a projection. The widest in use are near 60,000.
+pub const WIDTH_MAX: usize = 1 << 17;
+/// Layers. The deepest models in use have 126.
+pub const LAYERS_MAX: u32 = 1024;
+/// Elements of all matrices after folding, 4 bytes each.
+pub const ELEMENTS_MAX: u64 = 1 << 30;
+/// Entries of `rank_pattern`, `alpha_pattern` and `layers_pattern`: one for each module of the
+/// deepest model.
+pub const PATTERNS_MAX: usize = 2048;
+/// Names in `target_modules` and `exclude_modules`.
+pub const NAMES_MAX: usize = 1 << 14;
+/// Bytes of one regular expression.
+pub const PATTERN_BYTES_MAX: usize = 1 << 14;
+
+// Files that torch writes with pickle: opening one runs what it says.
+const PICKLES: [&str; 4] =
+    ["adapter_model.bin", "adapter_model.pt", "adapter_model.pth", "pytorch_model.bin"];
+
+impl Adapter {
+    /// Reads the PEFT adapter in folder `dir`, whose last part becomes its name.
+    ///
+    /// # Errors
+    /// Where a file cannot be read, or says what PEFT would not do or this reader does not know.
+    /// [`PeftError::BaseNeeded`] for DoRA: see [`Adapter::load_with_base`].
+    pub fn load(dir: impl AsRef<Path>) -> Result<Adapter, PeftError> {
+        Self::load_from(dir.as_ref(), None)
+    }
+
+    /// Reads the PEFT adapter in `dir`, folding DoRA's magnitudes with the base model's weights.
+    ///
+    /// A folded pair has A of `output × input` and an identity for B, since the difference that a
+    /// magnitude makes has full rank. A holds all that the adapter knows, so that `protect = A`
+    /// protects it.
+    ///
+    /// # Errors
+    /// As [`Adapter::load`], and where `base` lacks a weight or has one of another shape.
+    pub fn load_with_base(
+        dir: impl AsRef<Path>,
+        base: &dyn BaseWeights,
+    ) -> Result<Adapter, PeftError> {
+        Self::load_from(dir.as_ref(), Some(base))
+    }
+
+    /// Reads an adapter from the bytes of its two files.
+    ///
+    /// # Errors
+    /// As [`Adapter::load`].
+    pub fn from_bytes(
+        name: &str,
+        config: &[u8],
+        weights: &[u8],
+        base: Option<&dyn BaseWeights>,
+    ) -> Result<Adapter, PeftError> {
+        let config = Config::parse(config)?;
+        let modules = weights::read(&config, weights, base)?;
+        Ok(Adapter { name: name.into(), base_model: config.base_model().map(Into::into), modules })
+    }
+
+    /// Writes the adapter as PEFT does, in 32-bit floats. Makes the folder where it is missing.
+    ///
+    /// # Errors
+    /// Where an adapter is there already, a file cannot be written, or the adapter is of the
+    /// last hidden state, which PEFT does not know.
+    pub fn save(&self, dir: impl AsRef<Path>) -> Result<(), PeftError> {
+        write::save(self, dir.as_ref())
+    }
+
+    fn load_from(dir: &Path, base: Option<&dyn BaseWeights>) -> Result<Adapter, PeftError> {
+        let config = read_config(dir)?;
+        let path = dir.join(WEIGHTS_FILE);
+        if !path.exists() {
+            let pickle = PICKLES.into_iter().find(|name| dir.join(name).exists());
+            if let Some(name) = pickle {
+                return Err(PeftError::Pickle { path: dir.join(name) });
+            }
+        }
+        let weights = read_file(&path, WEIGHTS_BYTES_MAX)?;
+        Adapter::from_bytes(&name_of(dir), &config, &weights, base)
+    }
+}
+
+impl Config {
+    /// Reads the configuration in folder `dir`.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or says what is not supported.
+    pub fn load(dir: impl AsRef<Path>) -> Result<Config, PeftError> {
+        Config::parse(&read_config(dir.as_ref())?)
+    }
+}
+
+fn read_config(dir: &Path) -> Result<Vec<u8>, PeftError> {
+    read_file(&dir.join(CONFIG_FILE), CONFIG_BYTES_MAX)
+}
+
+fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, PeftError> {
+    let unread = |error: std::io::Error| PeftError::Read {
+        path: path.to_path_buf(),
+        reason: error.to_string(),
+    };
+    // A pipe or a device would keep us waiting for as long as it likes.
+    if !fs::metadata(path).map_err(unread)?.is_file() {
+        return Err(PeftError::Read {
+            path: path.to_path_buf(),
+            reason: "it is not a plain file".into(),
+        });
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(unread)?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > limit {
+        return Err(PeftError::TooLong { path: path.to_path_buf(), limit });
+    }
+    Ok(bytes)
+}
+
+fn name_of(dir: &Path) -> String {
+    let absolute: PathBuf = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
+    absolute.file_name().map_or_else(|| "adapter".into(), |name| name.to_string_lossy().into())
+}

@@ -1,0 +1,105 @@
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use safetensors::{SafeTensors, tensor::TensorView};
+
+use super::{PeftError, WIDTH_MAX, weights};
+use crate::{Matrix, Site};
+
+// Header bytes of one file of a base model; a mixture of experts has some ten thousand tensors.
+const HEADER_BYTES_MAX: u64 = 16 << 20;
+// Files of one base model.
+const FILES_MAX: usize = 512;
+
+/// Where DoRA's fold finds the base model's weights.
+pub trait BaseWeights {
+    /// The weight of `site`, `output × input`.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be read.
+    fn weight(&self, site: Site) -> Result<Matrix, PeftError>;
+}
+
+/// The base model's folder, with one or more `*.safetensors` files. Weights are read one at a time.
+#[derive(Debug)]
+pub struct BaseFolder {
+    files: Vec<PathBuf>,
+}
+
+impl BaseFolder {
+    /// Finds the files of the model in `dir`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read or has no such file, or too many.
+    pub fn open(dir: impl AsRef<Path>) -> Result<BaseFolder, PeftError> {
+        let dir = dir.as_ref();
+        let unread = |reason: String| PeftError::Read { path: dir.to_path_buf(), reason };
+        let entries = std::fs::read_dir(dir).map_err(|error| unread(error.to_string()))?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|end| end == "safetensors"))
+            .filter(|path| path.is_file())
+            .take(FILES_MAX + 1)
+            .collect();
+        files.sort();
+        match files.len() {
+            0 => Err(unread("wanted *.safetensors, got none".into())),
+            1..=FILES_MAX => Ok(BaseFolder { files }),
+            got => Err(PeftError::Limit {
+                what: "files of the base model".into(),
+                limit: FILES_MAX as u64,
+                got: got as u64,
+            }),
+        }
+    }
+}
+
+impl BaseWeights for BaseFolder {
+    fn weight(&self, site: Site) -> Result<Matrix, PeftError> {
+        let names =
+            weights::STACKS.map(|stack| format!("{}.weight", weights::path_of(stack, site)));
+        for path in &self.files {
+            let unread = |reason: String| PeftError::Read { path: path.clone(), reason };
+            if let Some(found) = read(path, &names).map_err(|error| unread(error.to_string()))? {
+                return found;
+            }
+        }
+        Err(PeftError::BaseWeight { site })
+    }
+}
+
+/// The first of `names` that the file has.
+fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, PeftError>>> {
+    let bad = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
+    let mut file = File::open(path)?;
+    let mut header = vec![0; 8];
+    file.read_exact(&mut header)?;
+    let length = header.first_chunk::<8>().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+    if length > HEADER_BYTES_MAX {
+        return Err(bad("its header is too long"));
+    }
+    (&mut file).take(length).read_to_end(&mut header)?;
+    let parsed = SafeTensors::read_metadata(&header);
+    let (_, metadata) = parsed.map_err(|error| bad(&error.to_string()))?;
+    let Some((name, info)) = names.iter().find_map(|name| Some((name, metadata.info(name)?)))
+    else {
+        return Ok(None);
+    };
+    let &[rows, columns] = &info.shape[..] else {
+        return Err(bad("a projection's weight has not two dimensions"));
+    };
+    if rows > WIDTH_MAX || columns > WIDTH_MAX {
+        return Err(bad("a projection's weight is too wide"));
+    }
+    let (start, end) = info.data_offsets;
+    file.seek(SeekFrom::Start(8 + length + start as u64))?;
+    let mut data = Vec::new();
+    file.take((end - start) as u64).read_to_end(&mut data)?;
+    let view = TensorView::new(info.dtype, info.shape.clone(), &data);
+    let view = view.map_err(|error| bad(&error.to_string()))?;
+    let values = weights::floats(name, &view);
+    Ok(Some(values.map(|values| Matrix { rows, columns, values })))
+}

@@ -1,0 +1,360 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    marker::PhantomData,
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::Value;
+
+use super::{
+    LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, PeftError, RANK_MAX,
+    pattern::{Key, Pattern},
+    target::{Layers, Names, Target},
+};
+
+/// What `adapter_config.json` says, as far as it decides the output.
+///
+/// Of fields that are not known here, those that are `null`, `false`, or empty are off and ignored;
+/// all others are refused by name, because they may change the output.
+#[derive(Clone, Debug)]
+pub struct Config {
+    base_model: Option<String>,
+    rank: usize,
+    alpha: f64,
+    rslora: bool,
+    dora: bool,
+    ranks: Vec<(Key, usize)>,
+    alphas: Vec<(Key, f64)>,
+    pub(super) target: Target,
+}
+
+// They steer the training, or say how the file came about; the output does not depend on them. The
+// four initialisers' settings mean nothing without `init_lora_weights`, which is looked at.
+// `fan_in_fan_out` tells how the base model's weight lies in memory, which `BaseWeights` fixes.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "auto_mapping",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "fan_in_fan_out",
+    "inference_mode",
+    "loftq_config",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+    "velora_config",
+];
+
+// Ways to initialise A and B that leave the base model's weights as they were.
+const HARMLESS_STARTS: [&str; 6] = ["gaussian", "eva", "orthogonal", "mica", "true", "false"];
+
+// Tasks whose model gives hidden states or tokens and has no head of its own.
+const TASKS: [&str; 2] = ["CAUSAL_LM", "FEATURE_EXTRACTION"];
+
+impl Config {
+    /// Parses the bytes of `adapter_config.json`.
+    ///
+    /// # Errors
+    /// Where they are not JSON of that shape, or a field asks for what is not supported.
+    pub fn parse(bytes: &[u8]) -> Result<Config, PeftError> {
+        let file: File = serde_json::from_slice(bytes)
+            .map_err(|error| PeftError::Json { reason: error.to_string() })?;
+        file.refuse_what_is_not_supported()?;
+        let target = file.target()?;
+        Ok(Config {
+            rank: rank("r", file.r.unwrap_or(8))?,
+            alpha: finite("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
+            rslora: file.use_rslora.unwrap_or(false),
+            dora: file.use_dora.unwrap_or(false),
+            ranks: patterns("rank_pattern", file.rank_pattern, rank)?,
+            alphas: patterns("alpha_pattern", file.alpha_pattern, finite)?,
+            base_model: file.base_model_name_or_path,
+            target,
+        })
+    }
+
+    /// The base model that it was trained on.
+    pub fn base_model(&self) -> Option<&str> {
+        self.base_model.as_deref()
+    }
+
+    /// `r`: the rank of modules that no pattern names.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// `lora_alpha` of modules that no pattern names.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// `use_rslora`: the scale is alpha over the rank's square root.
+    pub fn is_rslora(&self) -> bool {
+        self.rslora
+    }
+
+    /// `use_dora`: there is a magnitude for each output.
+    pub fn is_dora(&self) -> bool {
+        self.dora
+    }
+
+    /// The rank of the module at `path`, a path within the base model.
+    ///
+    /// # Errors
+    /// Where a pattern takes too many steps.
+    pub fn rank_of(&self, path: &str) -> Result<usize, PeftError> {
+        Ok(first_match(&self.ranks, path)?.unwrap_or(self.rank))
+    }
+
+    /// The scale of the module at `path`.
+    ///
+    /// # Errors
+    /// Where a pattern takes too many steps.
+    pub fn scale_of(&self, path: &str) -> Result<f64, PeftError> {
+        let alpha = first_match(&self.alphas, path)?.unwrap_or(self.alpha);
+        let rank = self.rank_of(path)? as f64;
+        Ok(if self.rslora { alpha / rank.sqrt() } else { alpha / rank })
+    }
+}
+
+fn first_match<T: Copy>(patterns: &[(Key, T)], path: &str) -> Result<Option<T>, PeftError> {
+    for (key, value) in patterns {
+        if key.matches(path)? {
+            return Ok(Some(*value));
+        }
+    }
+    Ok(None)
+}
+
+/// The file's fields. Absent and `null` are the same; defaults are PEFT's.
+#[derive(Deserialize)]
+struct File {
+    peft_type: Option<String>,
+    task_type: Option<String>,
+    base_model_name_or_path: Option<String>,
+    r: Option<u64>,
+    lora_alpha: Option<f64>,
+    use_rslora: Option<bool>,
+    use_dora: Option<bool>,
+    lora_bias: Option<bool>,
+    bias: Option<String>,
+    rank_pattern: Option<Ordered<u64>>,
+    alpha_pattern: Option<Ordered<f64>>,
+    target_modules: Option<OneOrMany<String>>,
+    exclude_modules: Option<OneOrMany<String>>,
+    layers_to_transform: Option<OneOrMany<i64>>,
+    layers_pattern: Option<OneOrMany<String>>,
+    modules_to_save: Option<Value>,
+    init_lora_weights: Option<Value>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// A JSON object whose order counts: the first pattern that matches decides.
+struct Ordered<T>(Vec<(String, T)>);
+
+impl File {
+    fn refuse_what_is_not_supported(&self) -> Result<(), PeftError> {
+        let refuse = |field: &str, wanted, got: String| {
+            let got = got.chars().take(200).collect();
+            Err(PeftError::Field { field: field.into(), wanted, got })
+        };
+        match self.peft_type.as_deref() {
+            Some("LORA") => {}
+            Some(other) => return refuse("peft_type", "LORA", other.into()),
+            None => return refuse("peft_type", "LORA", "nothing".into()),
+        }
+        if let Some(task) = self.task_type.as_deref()
+            && !TASKS.contains(&task)
+        {
+            return refuse("task_type", "CAUSAL_LM or FEATURE_EXTRACTION", task.into());
+        }
+        if let Some(bias) = self.bias.as_deref().filter(|bias| *bias != "none") {
+            return refuse("bias", "none", bias.into());
+        }
+        if self.lora_bias == Some(true) {
+            return refuse("lora_bias", "false", "true".into());
+        }
+        if let Some(modules) = self.modules_to_save.as_ref().filter(|value| !is_off(value)) {
+            return refuse("modules_to_save", "no whole modules", modules.to_string());
+        }
+        match &self.init_lora_weights {
+            None | Some(Value::Null | Value::Bool(_)) => {}
+            Some(Value::String(name))
+                if HARMLESS_STARTS.contains(&name.to_lowercase().as_str()) => {}
+            Some(other) => {
+                let wanted = "a start that leaves the base model's weights as they were";
+                return refuse("init_lora_weights", wanted, other.to_string());
+            }
+        }
+        let unknown = self
+            .rest
+            .iter()
+            .find(|(field, value)| !WITHOUT_EFFECT.contains(&field.as_str()) && !is_off(value));
+        match unknown {
+            Some((field, value)) => {
+                refuse(field, "nothing, null, false or empty", value.to_string())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn target(&self) -> Result<Target, PeftError> {
+        let Some(chosen) = &self.target_modules else {
+            return Err(field("target_modules", "names, a pattern or all-linear", "nothing"));
+        };
+        let is_pattern = matches!(chosen, OneOrMany::One(_));
+        let chosen = match chosen {
+            OneOrMany::One(text) if text.eq_ignore_ascii_case("all-linear") => Names::All,
+            chosen => names("target_modules", chosen)?,
+        };
+        // PEFT takes an empty string or list for none.
+        let excluded = match &self.exclude_modules {
+            None => None,
+            Some(OneOrMany::One(text)) if text.is_empty() => None,
+            Some(excluded) => Some(names("exclude_modules", excluded)?),
+        };
+        if is_pattern && self.layers_to_transform.is_some() {
+            let wanted = "a list of names beside layers_to_transform";
+            return Err(field("target_modules", wanted, "a pattern"));
+        }
+        Ok(Target { chosen, excluded, layers: self.layers()? })
+    }
+
+    fn layers(&self) -> Result<Option<Layers>, PeftError> {
+        let patterns: Vec<&str> = match &self.layers_pattern {
+            None => Vec::new(),
+            Some(OneOrMany::One(text)) => {
+                Some(text.as_str()).filter(|text| !text.is_empty()).into_iter().collect()
+            }
+            Some(OneOrMany::Many(list)) => list.iter().map(String::as_str).collect(),
+        };
+        let Some(indices) = &self.layers_to_transform else {
+            return match patterns.first() {
+                Some(got) => Err(field("layers_pattern", "layers_to_transform beside it", got)),
+                None => Ok(None),
+            };
+        };
+        let indices: &[i64] = match indices {
+            OneOrMany::One(index) => std::slice::from_ref(index),
+            OneOrMany::Many(list) if list.is_empty() => return Ok(None),
+            OneOrMany::Many(list) => list,
+        };
+        at_most("layers_pattern", PATTERNS_MAX, patterns.len())?;
+        let index = |index: &i64| match u32::try_from(*index) {
+            Ok(index) if index < LAYERS_MAX => Ok(index),
+            _ => Err(field("layers_to_transform", "layers from 0 to 1023", &index.to_string())),
+        };
+        let indices = indices.iter().map(index).collect::<Result<BTreeSet<u32>, _>>()?;
+        let compiled = patterns
+            .iter()
+            .map(|pattern| Pattern::compile("layers_pattern", pattern, &Layers::whole(pattern)));
+        let patterns = match patterns.is_empty() {
+            true => vec![Pattern::compile("layers_pattern", "", Layers::ANY)?],
+            false => compiled.collect::<Result<_, _>>()?,
+        };
+        Ok(Some(Layers { indices, patterns }))
+    }
+}
+
+fn names(field: &'static str, names: &OneOrMany<String>) -> Result<Names, PeftError> {
+    match names {
+        OneOrMany::One(pattern) => Pattern::full(field, pattern).map(Names::Pattern),
+        OneOrMany::Many(list) => {
+            at_most(field, NAMES_MAX, list.len())?;
+            Ok(Names::List(list.iter().cloned().collect()))
+        }
+    }
+}
+
+fn patterns<T, U>(
+    field: &'static str,
+    map: Option<Ordered<T>>,
+    check: fn(&'static str, T) -> Result<U, PeftError>,
+) -> Result<Vec<(Key, U)>, PeftError> {
+    let entries = map.map_or_else(Vec::new, |map| map.0);
+    at_most(field, PATTERNS_MAX, entries.len())?;
+    let entry = |(key, value): (String, T)| Ok((Key::new(field, &key)?, check(field, value)?));
+    entries.into_iter().map(entry).collect()
+}
+
+fn rank(name: &'static str, rank: u64) -> Result<usize, PeftError> {
+    match usize::try_from(rank) {
+        Ok(rank) if (1..=RANK_MAX).contains(&rank) => Ok(rank),
+        _ => Err(field(name, "a rank from 1 to 4096", &rank.to_string())),
+    }
+}
+
+fn finite(name: &'static str, value: f64) -> Result<f64, PeftError> {
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err(field(name, "a finite number", &value.to_string())),
+    }
+}
+
+fn at_most(what: &str, limit: usize, got: usize) -> Result<(), PeftError> {
+    match got <= limit {
+        true => Ok(()),
+        false => {
+            let what = format!("entries of {what}");
+            Err(PeftError::Limit { what, limit: limit as u64, got: got as u64 })
+        }
+    }
+}
+
+fn field(field: &str, wanted: &'static str, got: &str) -> PeftError {
+    PeftError::Field { field: field.into(), wanted, got: got.into() }
+}
+
+fn is_off(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+struct Entries<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+    type Value = Ordered<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a map of patterns")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered<T>, A::Error> {
+        let mut entries: Vec<(String, T)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        while let Some((key, value)) = map.next_entry::<String, T>()? {
+            if !seen.insert(key.clone()) {
+                return Err(serde::de::Error::custom(format_args!("pattern {key:?} twice")));
+            }
+            entries.push((key, value));
+        }
+        Ok(Ordered(entries))
+    }
+}

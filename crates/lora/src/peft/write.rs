@@ -1,0 +1,132 @@
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::{self, OpenOptions},
+    io::Write,
+    path::Path,
+};
+
+use safetensors::{Dtype, tensor::TensorView};
+use serde_json::{Value, json};
+
+use super::{CONFIG_FILE, PeftError, WEIGHTS_FILE, weights};
+use crate::{Adapter, Matrix, Pair, Projection, Site};
+
+const STACK: &str = "model.layers.";
+
+pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
+    if let Some(site) = adapter.modules.keys().find(|site| is_outside(**site)) {
+        return Err(PeftError::NotInPeft { site: *site });
+    }
+    let config = serde_json::to_vec_pretty(&config(adapter))
+        .map_err(|error| PeftError::Json { reason: error.to_string() })?;
+    let weights = serialize(adapter)?;
+    fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
+    // Without a configuration the folder is no adapter, so that it comes last.
+    write_new(&dir.join(WEIGHTS_FILE), &weights)?;
+    write_new(&dir.join(CONFIG_FILE), &config)
+}
+
+fn is_outside(site: Site) -> bool {
+    site.projection == Projection::FinalHidden
+}
+
+/// The rank and alpha that most modules have, and patterns for the others.
+fn config(adapter: &Adapter) -> Value {
+    let pairs = || adapter.modules.iter();
+    let rank = most(pairs().map(|(_, pair)| pair.rank())).unwrap_or(8);
+    let alpha_bits = most(pairs().map(|(_, pair)| alpha(pair).to_bits()));
+    let default_alpha = alpha_bits.map_or(8.0, f64::from_bits);
+    let other_ranks = pairs().filter(|(_, pair)| pair.rank() != rank);
+    let other_alphas = pairs().filter(|(_, pair)| alpha(pair) != default_alpha);
+    let path = |site: &Site| weights::path_of(STACK, *site);
+    let ranks: BTreeMap<String, usize> =
+        other_ranks.map(|(site, pair)| (path(site), pair.rank())).collect();
+    let alphas: BTreeMap<String, Value> =
+        other_alphas.map(|(site, pair)| (path(site), number(alpha(pair)))).collect();
+    json!({
+        "alpha_pattern": alphas,
+        "base_model_name_or_path": adapter.base_model,
+        "bias": "none",
+        "fan_in_fan_out": false,
+        "inference_mode": true,
+        "init_lora_weights": true,
+        "lora_alpha": number(default_alpha),
+        "lora_dropout": 0.0,
+        "modules_to_save": null,
+        "peft_type": "LORA",
+        "r": rank,
+        "rank_pattern": ranks,
+        "revision": null,
+        "target_modules": targets(adapter),
+        "task_type": "CAUSAL_LM",
+        "use_dora": false,
+        "use_rslora": false,
+    })
+}
+
+/// Names of projections where every layer has the same ones, else every module's path.
+fn targets(adapter: &Adapter) -> BTreeSet<String> {
+    let sites = &adapter.modules;
+    let projections: BTreeSet<Projection> = sites.keys().map(|site| site.projection).collect();
+    let layers: BTreeSet<u32> = sites.keys().map(|site| site.layer).collect();
+    let has_all_layers =
+        layers.last().is_none_or(|last| layers.len() as u64 == u64::from(*last) + 1);
+    match has_all_layers && sites.len() == projections.len() * layers.len() {
+        true => projections.iter().map(Projection::to_string).collect(),
+        false => sites.keys().map(|site| weights::path_of(STACK, *site)).collect(),
+    }
+}
+
+/// The alpha that gives the pair's scale. One that is whole but for rounding is whole.
+fn alpha(pair: &Pair) -> f64 {
+    let alpha = pair.scale * pair.rank() as f64;
+    let whole = alpha.round();
+    if (alpha - whole).abs() <= 1e-12 * whole.abs() { whole } else { alpha }
+}
+
+/// PEFT writes whole alphas as integers.
+fn number(value: f64) -> Value {
+    let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
+    if is_whole { json!(value as i64) } else { json!(value) }
+}
+
+fn most<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(value, _)| value)
+}
+
+fn serialize(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
+    let bytes = |matrix: &Matrix| -> Vec<u8> {
+        matrix.values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    };
+    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+    for (site, pair) in &adapter.modules {
+        let module = format!("{}{}", weights::PREFIX, weights::path_of(STACK, *site));
+        for (part, matrix) in [("lora_A", &pair.a), ("lora_B", &pair.b)] {
+            let shape = vec![matrix.rows, matrix.columns];
+            tensors.push((format!("{module}.{part}.weight"), shape, bytes(matrix)));
+        }
+    }
+    let bad =
+        |error: safetensors::SafeTensorError| PeftError::Weights { reason: error.to_string() };
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(bad)?))
+    });
+    let views = views.collect::<Result<Vec<_>, PeftError>>()?;
+    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    safetensors::serialize(views, Some(metadata)).map_err(bad)
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), PeftError> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = file.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => PeftError::Exists { path: path.to_path_buf() },
+        _ => unwritten(path, &error),
+    })?;
+    file.write_all(bytes).map_err(|error| unwritten(path, &error))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> PeftError {
+    PeftError::Write { path: path.to_path_buf(), reason: error.to_string() }
+}
