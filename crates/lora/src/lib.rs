@@ -8,6 +8,7 @@ mod deltas;
 mod guarantee;
 pub mod peft;
 pub mod plain;
+pub mod protocol;
 mod site;
 
 pub use adapter::{Adapter, Matrix, Pair};

@@ -1,0 +1,102 @@
+//! Fields of messages: little-endian integers, and byte strings with their length before them.
+
+use super::ProtocolError;
+
+/// Reads one message's fields in order.
+pub(crate) struct Fields<'a> {
+    message: &'static str,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'static str, payload: &'a [u8]) -> Self {
+        Self { message, rest: payload }
+    }
+
+    pub(crate) fn wrong(&self, field: &'static str, wanted: &'static str) -> ProtocolError {
+        ProtocolError::Field { message: self.message, field, wanted }
+    }
+
+    pub(crate) fn bytes(
+        &mut self,
+        field: &'static str,
+        count: usize,
+    ) -> Result<&'a [u8], ProtocolError> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or_else(|| self.wrong(field, "all of its bytes"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], ProtocolError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(field, N)?);
+        Ok(array)
+    }
+
+    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, ProtocolError> {
+        Ok(self.array::<1>(field)?[0])
+    }
+
+    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, ProtocolError> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, ProtocolError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, ProtocolError> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    /// A number that is finite and not below zero.
+    pub(crate) fn magnitude(&mut self, field: &'static str) -> Result<f64, ProtocolError> {
+        let value = self.array(field).map(f64::from_le_bytes)?;
+        match value.is_finite() && value >= 0.0 {
+            true => Ok(value),
+            false => Err(self.wrong(field, "a finite number of at least 0")),
+        }
+    }
+
+    /// A length of one byte, then that many.
+    pub(crate) fn short(&mut self, field: &'static str) -> Result<&'a [u8], ProtocolError> {
+        let count = self.u8(field)?;
+        self.bytes(field, count.into())
+    }
+
+    /// A name: 1 to 128 bytes of visible ASCII.
+    pub(crate) fn name(&mut self, field: &'static str) -> Result<&'a str, ProtocolError> {
+        let bytes = self.short(field)?;
+        let text = std::str::from_utf8(bytes).ok().filter(|text| is_name(text));
+        text.ok_or_else(|| self.wrong(field, "1 to 128 visible ASCII characters"))
+    }
+
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    pub(crate) fn end(self) -> Result<(), ProtocolError> {
+        match self.rest.is_empty() {
+            true => Ok(()),
+            false => Err(self.wrong("end", "nothing after the last field")),
+        }
+    }
+}
+
+/// Whether a text can be sent as a name.
+pub(crate) fn is_name(text: &str) -> bool {
+    (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Appends bytes with their length in one byte before them; longer ones are cut.
+pub(crate) fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    let count = bytes.len().min(255);
+    out.push(count as u8);
+    out.extend_from_slice(&bytes[..count]);
+}

@@ -1,0 +1,344 @@
+//! Frames: length, kind, request id, payload. One write each.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::{FRAME_DEADLINE, ProtocolError};
+
+/// Length (u32), kind (u8) and request id (u32), little-endian.
+pub const HEADER_BYTES: usize = 9;
+
+/// Kind and request id are part of what the length counts.
+const COUNTED_BYTES: usize = 5;
+
+/// One read asks for this much at least; a masked vector of 1,536 elements is under 8 KiB.
+const READ_BYTES: usize = 16 * 1024;
+
+/// A buffer that a large frame has grown is given back beyond this.
+const KEPT_BYTES: usize = 2 * 1024 * 1024;
+
+/// What a frame is. Those of the key holder are below `0x80`, those of the host above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Opens a session.
+    Hello = 0x01,
+    /// Another connection of a session, or the same one after it broke.
+    Attach = 0x02,
+    /// Begins a batch of masks.
+    Prepare = 0x03,
+    /// Ciphertexts of a batch.
+    Block = 0x04,
+    /// Masked vectors.
+    Apply = 0x05,
+    /// A vector as ciphertexts.
+    Direct = 0x06,
+    /// Ends a connection, or the session with it.
+    Goodbye = 0x07,
+    /// Answers a hello.
+    Welcome = 0x81,
+    /// One projection's outer matrix, after the welcome.
+    Outer = 0x82,
+    /// Answers an attach.
+    Attached = 0x83,
+    /// How many more blocks may be sent.
+    Credit = 0x84,
+    /// Part of a batch's answer.
+    Prepared = 0x85,
+    /// Answers an apply.
+    Products = 0x86,
+    /// Answers a direct.
+    DirectAnswer = 0x87,
+    /// Answers a goodbye; nothing comes after it.
+    Farewell = 0x88,
+    /// A refusal. One with the request id 0 ends the connection.
+    Error = 0xff,
+}
+
+/// Who receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Receives kinds below `0x80`.
+    Host,
+    /// Receives kinds from `0x80` on.
+    Holder,
+}
+
+impl Kind {
+    const ALL: [Kind; 16] = [
+        Kind::Hello,
+        Kind::Attach,
+        Kind::Prepare,
+        Kind::Block,
+        Kind::Apply,
+        Kind::Direct,
+        Kind::Goodbye,
+        Kind::Welcome,
+        Kind::Outer,
+        Kind::Attached,
+        Kind::Credit,
+        Kind::Prepared,
+        Kind::Products,
+        Kind::DirectAnswer,
+        Kind::Farewell,
+        Kind::Error,
+    ];
+
+    /// The longest payload of this kind, in bytes.
+    pub const fn payload_max(self) -> usize {
+        match self {
+            // A public key of N = 4096 and two limbs is about 131 KB, names are short.
+            Kind::Hello => 512 * 1024,
+            Kind::Attach => 128,
+            Kind::Prepare => 256,
+            // Sixteen ciphertexts of 64 KiB.
+            Kind::Block => 1024 * 1024 + 64,
+            // 32 rows of 32,768 elements at 40 bits would be 5 MB; a holder splits at 64 rows of
+            // 1,536 elements.
+            Kind::Apply => 4 * 1024 * 1024,
+            // 8,960 elements in tiles of 512: 18 ciphertexts of two limbs.
+            Kind::Direct => 8 * 1024 * 1024,
+            Kind::Goodbye => 1,
+            // 512 groups of a few sites.
+            Kind::Welcome => 256 * 1024,
+            // 32,768 outputs of rank 512, as f32.
+            Kind::Outer => 64 * 1024 * 1024 + 64,
+            Kind::Attached => 128,
+            Kind::Credit => 4,
+            Kind::Prepared => 1024 * 1024 + 64,
+            Kind::Products => 16 * 1024 * 1024,
+            Kind::DirectAnswer => 64 * 1024 * 1024,
+            Kind::Farewell => 0,
+            Kind::Error => 9,
+        }
+    }
+
+    /// Who receives it.
+    pub fn receiver(self) -> Side {
+        if (self as u8) < 0x80 { Side::Host } else { Side::Holder }
+    }
+
+    fn from_byte(byte: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// A frame as it came, its payload still in the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Which request it belongs to.
+    pub id: u32,
+    /// What it holds.
+    pub payload: &'a [u8],
+}
+
+/// Room for one outgoing frame, used again for the next.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+}
+
+impl FrameBuffer {
+    /// A frame whose payload `fill` appends; the whole frame as it goes over the wire.
+    pub fn frame(&mut self, kind: Kind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.push(kind as u8);
+        self.bytes.extend_from_slice(&id.to_le_bytes());
+        fill(&mut self.bytes);
+        let length = (self.bytes.len() - HEADER_BYTES + COUNTED_BYTES) as u32;
+        self.bytes[..4].copy_from_slice(&length.to_le_bytes());
+        &self.bytes
+    }
+}
+
+/// Writes a whole frame as one write, and flushes it.
+///
+/// # Errors
+/// Where the stream fails, or does not take it within `deadline`.
+pub async fn write_frame<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    frame: &[u8],
+    deadline: Duration,
+) -> Result<(), ProtocolError> {
+    let sending = async {
+        stream.write_all(frame).await?;
+        stream.flush().await
+    };
+    match timeout(deadline, sending).await {
+        Ok(sent) => Ok(sent?),
+        Err(_) => Err(ProtocolError::Deadline { what: "sending a frame", deadline }),
+    }
+}
+
+/// Reads frames of one side from a stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    stream: R,
+    side: Side,
+    buffer: Vec<u8>,
+    /// Bytes at the start of `buffer` that were handed out.
+    taken: usize,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Frames that `side` receives.
+    pub fn new(stream: R, side: Side) -> Self {
+        Self { stream, side, buffer: Vec::with_capacity(READ_BYTES), taken: 0 }
+    }
+
+    /// The stream below; what was read ahead stays here.
+    pub fn stream_mut(&mut self) -> &mut R {
+        &mut self.stream
+    }
+
+    /// The next frame. `deadline` is for its first bytes, called `what` in the error; the rest has
+    /// [`FRAME_DEADLINE`].
+    ///
+    /// # Errors
+    /// [`ProtocolError`]: the stream's end, a deadline, a kind or a length that is not allowed.
+    /// After any of them nothing more can be read.
+    pub async fn next(
+        &mut self,
+        what: &'static str,
+        deadline: Duration,
+    ) -> Result<Frame<'_>, ProtocolError> {
+        self.drop_taken();
+        let late = |what, deadline| move |_| ProtocolError::Deadline { what, deadline };
+        while self.buffer.is_empty() {
+            let read = timeout(deadline, self.stream.read_buf(&mut self.buffer));
+            if read.await.map_err(late(what, deadline))?? == 0 {
+                return Err(ProtocolError::Ended { within_frame: false });
+            }
+        }
+        let (kind, id, end) = match self.header()? {
+            Some((kind, id, end)) if self.buffer.len() >= end => (kind, id, end),
+            _ => timeout(FRAME_DEADLINE, self.rest())
+                .await
+                .map_err(late("the rest of a frame", FRAME_DEADLINE))??,
+        };
+        self.taken = end;
+        Ok(Frame { kind, id, payload: &self.buffer[HEADER_BYTES..end] })
+    }
+
+    fn drop_taken(&mut self) {
+        if self.taken == self.buffer.len() {
+            self.buffer.clear();
+        } else {
+            self.buffer.drain(..self.taken);
+        }
+        self.taken = 0;
+        if self.buffer.capacity() > KEPT_BYTES && self.buffer.len() < READ_BYTES {
+            self.buffer.shrink_to(READ_BYTES);
+        }
+    }
+
+    /// Kind, request id and end of the frame that begins the buffer, once its header is there.
+    fn header(&self) -> Result<Option<(Kind, u32, usize)>, ProtocolError> {
+        let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
+        let got = u32::from_le_bytes([l0, l1, l2, l3]);
+        let payload =
+            (got as usize).checked_sub(COUNTED_BYTES).ok_or(ProtocolError::Short { got })?;
+        let known = Kind::from_byte(kind).filter(|kind| kind.receiver() == self.side);
+        let kind = known.ok_or(ProtocolError::Kind { got: kind })?;
+        let wanted = kind.payload_max();
+        if payload > wanted {
+            return Err(ProtocolError::Length { kind, wanted, got: payload });
+        }
+        Ok(Some((kind, u32::from_le_bytes([i0, i1, i2, i3]), HEADER_BYTES + payload)))
+    }
+
+    /// Reads on until the frame is whole. Memory grows with what comes, not with what a length
+    /// announces.
+    async fn rest(&mut self) -> Result<(Kind, u32, usize), ProtocolError> {
+        loop {
+            if let Some(found @ (_, _, end)) = self.header()? {
+                if self.buffer.len() >= end {
+                    return Ok(found);
+                }
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(ProtocolError::Ended { within_frame: true });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[tokio::test]
+    async fn frames_come_out_as_they_went_in_however_they_are_cut() {
+        let mut buffer = FrameBuffer::default();
+        let payload: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
+        let mut wire = buffer.frame(Kind::Goodbye, 7, |out| out.push(1)).to_vec();
+        wire.extend_from_slice(buffer.frame(Kind::Block, 8, |out| out.extend(&payload)));
+        wire.extend_from_slice(buffer.frame(Kind::Goodbye, 9, |_| ()));
+        for cut in [1, 8, 9, 10, 4096, wire.len()] {
+            let (mut near, far) = tokio::io::duplex(cut);
+            let sent = wire.clone();
+            let sending = tokio::spawn(async move { near.write_all(&sent).await });
+            let mut reader = FrameReader::new(far, Side::Host);
+            let first = reader.next("a frame", SOON).await.unwrap();
+            assert_eq!((first.kind, first.id, first.payload), (Kind::Goodbye, 7, &[1][..]));
+            let second = reader.next("a frame", SOON).await.unwrap();
+            assert_eq!((second.kind, second.id), (Kind::Block, 8));
+            assert!(second.payload == payload);
+            let third = reader.next("a frame", SOON).await.unwrap();
+            assert_eq!((third.kind, third.id, third.payload), (Kind::Goodbye, 9, &[][..]));
+            sending.await.unwrap().unwrap();
+            let ended = reader.next("a frame", SOON).await.unwrap_err();
+            assert!(matches!(ended, ProtocolError::Ended { within_frame: false }), "{ended}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_frame_of_this_side_is_refused_before_its_payload_comes() {
+        let cases: [(&[u8], fn(&ProtocolError) -> bool); 5] = [
+            (&[4, 0, 0, 0, 1, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Short { got: 4 })),
+            (&[5, 0, 0, 0, 0x33, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x33 })),
+            (&[5, 0, 0, 0, 0x86, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x86 })),
+            (&[255, 255, 255, 255, 1, 0, 0, 0, 0], |e| {
+                matches!(e, ProtocolError::Length { kind: Kind::Hello, .. })
+            }),
+            (&[7, 0, 0, 0, 7, 0, 0, 0, 0], |e| {
+                matches!(e, ProtocolError::Length { kind: Kind::Goodbye, wanted: 1, got: 2 })
+            }),
+        ];
+        for (bytes, expected) in cases {
+            let mut reader = FrameReader::new(bytes, Side::Host);
+            let read = reader.next("a frame", SOON).await;
+            let error = read.map(|frame| frame.kind).unwrap_err();
+            assert!(expected(&error), "{error}");
+        }
+        let mut reader = FrameReader::new(&[9, 0, 0, 0, 5][..], Side::Host);
+        let cut = reader.next("a frame", SOON).await;
+        assert!(matches!(cut, Err(ProtocolError::Ended { within_frame: true })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_before_and_within_a_frame_has_an_end() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let mut reader = FrameReader::new(far, Side::Host);
+        let silent = reader.next("a frame", SOON).await.map(|frame| frame.kind);
+        assert!(matches!(silent, Err(ProtocolError::Deadline { what: "a frame", .. })));
+        near.write_all(&[5, 0]).await.unwrap();
+        let stuck = reader.next("a frame", SOON).await.map(|frame| frame.kind);
+        assert!(matches!(stuck, Err(ProtocolError::Deadline { what: "the rest of a frame", .. })));
+    }
+}

@@ -1,0 +1,55 @@
+//! What frames hold.
+
+mod open;
+mod session;
+mod work;
+
+pub use open::{Attach, Attached, Hello};
+pub use session::{GroupInfo, Outer, OuterForm, SiteInfo, Welcome};
+pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
+
+use super::{Protect, ProtocolError, Scheme, fields::Fields};
+use crate::{Input, Projection};
+
+const INPUTS: [Input; 5] = [
+    Input::Attention,
+    Input::AttentionOutput,
+    Input::FeedForward,
+    Input::FeedForwardInner,
+    Input::FinalHidden,
+];
+
+const PROJECTIONS: [Projection; 8] = [
+    Projection::Query,
+    Projection::Key,
+    Projection::Value,
+    Projection::Output,
+    Projection::Gate,
+    Projection::Up,
+    Projection::Down,
+    Projection::FinalHidden,
+];
+
+const SCHEMES: [Scheme; 2] = [Scheme::Masked, Scheme::Direct];
+
+const PROTECTS: [Protect; 2] = [Protect::A, Protect::Both];
+
+/// The code of a word: its place in the list, from `first`.
+fn code<T: PartialEq>(words: &[T], word: &T, first: u8) -> u8 {
+    words.iter().position(|known| known == word).map_or(u8::MAX, |index| index as u8 + first)
+}
+
+fn word<T: Copy>(
+    fields: &mut Fields<'_>,
+    field: &'static str,
+    words: &[T],
+    first: u8,
+) -> Result<T, ProtocolError> {
+    let code = fields.u8(field)?;
+    let index = code.checked_sub(first).map(usize::from);
+    let word = index.and_then(|index| words.get(index)).copied();
+    word.ok_or_else(|| fields.wrong(field, "a known code"))
+}
+
+#[cfg(test)]
+mod tests;

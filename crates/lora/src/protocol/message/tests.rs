@@ -1,0 +1,184 @@
+use super::*;
+use crate::protocol::{Refusal, VERSION};
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
+}
+
+fn hello() -> Hello<'static> {
+    Hello {
+        version: VERSION,
+        adapter: "banking",
+        scheme: Scheme::Masked,
+        parameters: "rlwe-4096-q100-flood40",
+        protect: Some(Protect::A),
+        client: [7; 32],
+        credential: b"secret",
+        public_key: &[1, 2, 3],
+    }
+}
+
+fn welcome() -> Welcome {
+    let matrix =
+        SiteInfo { projection: Projection::Query, output: 10, rows: 2, outer: OuterForm::Matrix };
+    let merged = SiteInfo {
+        projection: Projection::Down,
+        output: 4,
+        rows: 4,
+        outer: OuterForm::Scale(0.25),
+    };
+    let group = GroupInfo {
+        layer: 3,
+        input: Input::Attention,
+        width: 8,
+        rows: 4,
+        norm_limit: 1000,
+        budget: Some(7),
+        budget_left: Some(2),
+        sites: vec![matrix, SiteInfo { projection: Projection::Key, ..matrix }],
+    };
+    let inner = GroupInfo {
+        input: Input::FeedForwardInner,
+        budget: None,
+        budget_left: None,
+        sites: vec![merged],
+        ..group.clone()
+    };
+    Welcome {
+        version: VERSION,
+        epoch: [1; 16],
+        token: [2; 32],
+        simulated: true,
+        trusted: false,
+        can_be_learned: true,
+        protect: Protect::Both,
+        plaintext_bits: 33,
+        noise_sigma: 0.5,
+        groups: vec![group, inner],
+    }
+}
+
+#[test]
+fn messages_come_back_as_they_were() {
+    let bytes = encoded(|out| hello().encode(out));
+    assert_eq!(Hello::decode(&bytes).unwrap(), hello());
+    let bytes = encoded(|out| welcome().encode(out));
+    assert_eq!(Welcome::decode(&bytes).unwrap(), welcome());
+    let attach = Attach { client: [1; 32], epoch: [2; 16], token: [3; 32] };
+    assert_eq!(Attach::decode(&encoded(|out| attach.encode(out))).unwrap(), attach);
+    let attached = Attached { connections: 3 };
+    assert_eq!(Attached::decode(&encoded(|out| attached.encode(out))).unwrap(), attached);
+    let outer = Outer { group: 1, site: 2, output: 2, rank: 1, values: vec![1.5, -2.0] };
+    assert!(Outer::decode(&encoded(|out| outer.encode(out))).unwrap() == outer);
+    let prepare = Prepare { layer: 1, input: Input::FeedForward, batch: 9, seed: [4; 32] };
+    assert_eq!(Prepare::decode(&encoded(|out| prepare.encode(out))).unwrap(), prepare);
+    let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
+    assert_eq!(Block::decode(&encoded(|out| block.encode(out))).unwrap(), block);
+    let prepared = Prepared { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
+    assert_eq!(Prepared::decode(&encoded(|out| prepared.encode(out))).unwrap(), prepared);
+    let credit = Credit { blocks: 4 };
+    assert_eq!(Credit::decode(&encoded(|out| credit.encode(out))).unwrap(), credit);
+    let input = Input::FinalHidden;
+    let apply = Apply { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
+    assert_eq!(Apply::decode(&encoded(|out| apply.encode(out))).unwrap(), apply);
+    let products = Products { budget_left: None, vectors: 2, packed: &[8; 4] };
+    assert_eq!(Products::decode(&encoded(|out| products.encode(out))).unwrap(), products);
+    let direct = Direct {
+        layer: 1,
+        input,
+        tile_inputs: 512,
+        tile_rows: 8,
+        seed: [1; 32],
+        ciphertexts: &[6],
+    };
+    assert_eq!(Direct::decode(&encoded(|out| direct.encode(out))).unwrap(), direct);
+    let answer = DirectAnswer { budget_left: Some(3), ciphertexts: &[6] };
+    assert_eq!(DirectAnswer::decode(&encoded(|out| answer.encode(out))).unwrap(), answer);
+    let goodbye = Goodbye { session: true };
+    assert_eq!(Goodbye::decode(&encoded(|out| goodbye.encode(out))).unwrap(), goodbye);
+}
+
+#[test]
+fn every_refusal_comes_back_by_its_name() {
+    let plain = [
+        Refusal::Malformed,
+        Refusal::UnknownAdapter,
+        Refusal::NotOffered,
+        Refusal::NoSession,
+        Refusal::CounterUsed,
+        Refusal::NotPrepared,
+        Refusal::AlreadyPrepared,
+        Refusal::Busy,
+        Refusal::Deadline,
+        Refusal::Stopping,
+        Refusal::Internal,
+        Refusal::Version { host: 2 },
+        Refusal::Budget { limit: 1535 },
+    ];
+    for refusal in plain {
+        let bytes = encoded(|out| refusal.encode(out));
+        assert_eq!(Refusal::decode(&bytes).unwrap(), refusal);
+    }
+    assert!(Refusal::decode(&[0; 9]).is_err());
+    assert!(Refusal::decode(&[99, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+}
+
+#[test]
+fn every_cut_of_a_message_with_an_end_is_refused() {
+    let bytes = encoded(|out| welcome().encode(out));
+    for end in 0..bytes.len() {
+        assert!(Welcome::decode(&bytes[..end]).is_err(), "{end}");
+    }
+    let long = [&bytes[..], &[0]].concat();
+    assert!(Welcome::decode(&long).is_err());
+    let bytes = encoded(|out| hello().encode(out));
+    // What follows the fields is the key, whatever its length.
+    for end in 0..bytes.len() - hello().public_key.len() {
+        assert!(Hello::decode(&bytes[..end]).is_err(), "{end}");
+    }
+}
+
+#[test]
+fn another_protocol_and_another_version_are_told_apart() {
+    let mut bytes = encoded(|out| hello().encode(out));
+    bytes[8] = 2;
+    let refused = Hello::decode(&bytes).unwrap_err();
+    assert!(matches!(refused, ProtocolError::Refused(Refusal::Version { host: VERSION })));
+    let foreign = Hello::decode(b"GET / HTTP/1.1\r\n").unwrap_err();
+    assert!(matches!(foreign, ProtocolError::Field { field: "magic", .. }), "{foreign}");
+}
+
+#[test]
+fn a_welcome_of_which_parts_do_not_fit_together_is_refused() {
+    type Change = fn(&mut Welcome);
+    let cases: [(&str, Change); 6] = [
+        ("rows", |w| w.groups[0].rows = 5),
+        ("projection", |w| w.groups[0].input = Input::FeedForward),
+        ("outer", |w| w.groups[1].sites[0].output = 5),
+        ("plaintext bits", |w| w.plaintext_bits = 63),
+        ("norm limit", |w| w.groups[0].norm_limit = 0),
+        ("sites", |w| w.groups[0].sites.clear()),
+    ];
+    for (wanted, change) in cases {
+        let mut changed = welcome();
+        change(&mut changed);
+        match Welcome::decode(&encoded(|out| changed.encode(out))) {
+            Err(ProtocolError::Field { field, .. }) => assert_eq!(field, wanted),
+            other => panic!("{wanted}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn vectors_are_counted_before_they_are_looked_at() {
+    for vectors in [0, Apply::VECTORS_MAX + 1] {
+        let input = Input::Attention;
+        let apply = Apply { layer: 0, input, counter: 0, vectors, packed: &[] };
+        assert!(Apply::decode(&encoded(|out| apply.encode(out))).is_err());
+    }
+    let apply =
+        Apply { layer: 0, input: Input::Attention, counter: u64::MAX, vectors: 2, packed: &[] };
+    assert!(Apply::decode(&encoded(|out| apply.encode(out))).is_err());
+}

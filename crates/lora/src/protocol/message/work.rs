@@ -1,0 +1,354 @@
+use super::{Fields, INPUTS, ProtocolError, code, word};
+use crate::{Input, protocol::Refusal};
+
+/// Vectors in one [`Apply`]: a longer prompt is sent in several.
+const VECTORS_MAX: u16 = 64;
+
+/// Begins a batch of masks for one input; its ciphertexts follow in [`Block`]s of the same request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepare {
+    /// Layer, from 0.
+    pub layer: u32,
+    /// Which of its vectors.
+    pub input: Input,
+    /// Which batch of this session and input, from 0, in order. Its first counter is `batch`
+    /// times the ring's degree.
+    pub batch: u32,
+    /// What the `a` of all its ciphertexts is expanded from.
+    pub seed: [u8; 32],
+}
+
+/// Some ciphertexts of a batch, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// The element of the vector that the first one masks.
+    pub first: u32,
+    /// How many.
+    pub count: u16,
+    /// As `confide-rlwe` writes them, all of one length.
+    pub ciphertexts: &'a [u8],
+}
+
+/// Some ciphertexts of a batch's answer, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared<'a> {
+    /// The row that the first one belongs to.
+    pub first: u32,
+    /// How many.
+    pub count: u16,
+    /// As `confide-rlwe` writes them, all of one length.
+    pub ciphertexts: &'a [u8],
+}
+
+/// How many blocks more the host takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// Added to what is left.
+    pub blocks: u16,
+}
+
+/// Masked vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apply<'a> {
+    /// Layer, from 0.
+    pub layer: u32,
+    /// Which of its vectors.
+    pub input: Input,
+    /// The first vector's counter; each further one has the next.
+    pub counter: u64,
+    /// How many, 1 to 64.
+    pub vectors: u16,
+    /// Each packed by itself into whole bytes.
+    pub packed: &'a [u8],
+}
+
+/// Answers an [`Apply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Products<'a> {
+    /// Answers left for this input; `None` where there is no budget.
+    pub budget_left: Option<u64>,
+    /// As many as vectors were asked.
+    pub vectors: u16,
+    /// Each packed by itself into whole bytes.
+    pub packed: &'a [u8],
+}
+
+/// One vector as ciphertexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direct<'a> {
+    /// Layer, from 0.
+    pub layer: u32,
+    /// Which of its vectors.
+    pub input: Input,
+    /// Elements of the vector in one ciphertext.
+    pub tile_inputs: u32,
+    /// Rows answered in one ciphertext.
+    pub tile_rows: u32,
+    /// What the `a` of all ciphertexts is expanded from.
+    pub seed: [u8; 32],
+    /// As `confide-rlwe` writes them, all of one length.
+    pub ciphertexts: &'a [u8],
+}
+
+/// Answers a [`Direct`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAnswer<'a> {
+    /// As in [`Products`].
+    pub budget_left: Option<u64>,
+    /// As `confide-rlwe` writes them, all of one length.
+    pub ciphertexts: &'a [u8],
+}
+
+/// Ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goodbye {
+    /// And the session with it: the host forgets its batches.
+    pub session: bool,
+}
+
+impl Prepare {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_place(out, self.layer, self.input);
+        out.extend_from_slice(&self.batch.to_le_bytes());
+        out.extend_from_slice(&self.seed);
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("prepare", payload);
+        let (layer, input) = place(&mut fields)?;
+        let prepare =
+            Self { layer, input, batch: fields.u32("batch")?, seed: fields.array("seed")? };
+        fields.end()?;
+        Ok(prepare)
+    }
+}
+
+impl<'a> Block<'a> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_part(out, self.first, self.count, self.ciphertexts);
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let (first, count, ciphertexts) = part("block", payload)?;
+        Ok(Self { first, count, ciphertexts })
+    }
+}
+
+impl<'a> Prepared<'a> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_part(out, self.first, self.count, self.ciphertexts);
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let (first, count, ciphertexts) = part("prepared", payload)?;
+        Ok(Self { first, count, ciphertexts })
+    }
+}
+
+impl Credit {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.blocks.to_le_bytes());
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("credit", payload);
+        let credit = Self { blocks: fields.u16("blocks")? };
+        fields.end()?;
+        Ok(credit)
+    }
+}
+
+impl<'a> Apply<'a> {
+    /// Vectors in one message at most.
+    pub const VECTORS_MAX: u16 = VECTORS_MAX;
+
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_head(out);
+        out.extend_from_slice(self.packed);
+    }
+
+    /// Appends all but the packed vectors.
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        put_place(out, self.layer, self.input);
+        out.extend_from_slice(&self.counter.to_le_bytes());
+        out.extend_from_slice(&self.vectors.to_le_bytes());
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("apply", payload);
+        let (layer, input) = place(&mut fields)?;
+        let counter = fields.u64("counter")?;
+        let vectors = fields.u16("vectors")?;
+        if !(1..=VECTORS_MAX).contains(&vectors) {
+            return Err(fields.wrong("vectors", "1 to 64"));
+        }
+        if counter.checked_add(vectors.into()).is_none() {
+            return Err(fields.wrong("counter", "one that can be counted on from"));
+        }
+        Ok(Self { layer, input, counter, vectors, packed: fields.rest() })
+    }
+}
+
+impl<'a> Products<'a> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_head(out);
+        out.extend_from_slice(self.packed);
+    }
+
+    /// Appends all but the packed vectors.
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.budget_left.unwrap_or(u64::MAX).to_le_bytes());
+        out.extend_from_slice(&self.vectors.to_le_bytes());
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("products", payload);
+        let left = fields.u64("budget left")?;
+        let vectors = fields.u16("vectors")?;
+        let budget_left = (left != u64::MAX).then_some(left);
+        Ok(Self { budget_left, vectors, packed: fields.rest() })
+    }
+}
+
+impl<'a> Direct<'a> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_place(out, self.layer, self.input);
+        out.extend_from_slice(&self.tile_inputs.to_le_bytes());
+        out.extend_from_slice(&self.tile_rows.to_le_bytes());
+        out.extend_from_slice(&self.seed);
+        out.extend_from_slice(self.ciphertexts);
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("direct", payload);
+        let (layer, input) = place(&mut fields)?;
+        let (tile_inputs, tile_rows) = (fields.u32("tile inputs")?, fields.u32("tile rows")?);
+        let seed = fields.array("seed")?;
+        Ok(Self { layer, input, tile_inputs, tile_rows, seed, ciphertexts: fields.rest() })
+    }
+}
+
+impl<'a> DirectAnswer<'a> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.budget_left.unwrap_or(u64::MAX).to_le_bytes());
+        out.extend_from_slice(self.ciphertexts);
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("direct answer", payload);
+        let left = fields.u64("budget left")?;
+        Ok(Self { budget_left: (left != u64::MAX).then_some(left), ciphertexts: fields.rest() })
+    }
+}
+
+impl Goodbye {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.session.into());
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("goodbye", payload);
+        let session = match fields.u8("session")? {
+            0 => false,
+            1 => true,
+            _ => return Err(fields.wrong("session", "0 or 1")),
+        };
+        fields.end()?;
+        Ok(Self { session })
+    }
+}
+
+impl Refusal {
+    /// Appends the message.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        let (code, detail) = self.parts();
+        out.push(code);
+        out.extend_from_slice(&detail.to_le_bytes());
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// Where a field is not as it must be.
+    pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut fields = Fields::new("error", payload);
+        let (code, detail) = (fields.u8("code")?, fields.u64("detail")?);
+        let refusal = Refusal::from_parts(code, detail);
+        let refusal = refusal.ok_or_else(|| fields.wrong("code", "a known one"))?;
+        fields.end()?;
+        Ok(refusal)
+    }
+}
+
+fn put_place(out: &mut Vec<u8>, layer: u32, input: Input) {
+    out.extend_from_slice(&layer.to_le_bytes());
+    out.push(code(&INPUTS, &input, 0));
+}
+
+fn place(fields: &mut Fields<'_>) -> Result<(u32, Input), ProtocolError> {
+    Ok((fields.u32("layer")?, word(fields, "input", &INPUTS, 0)?))
+}
+
+fn put_part(out: &mut Vec<u8>, first: u32, count: u16, ciphertexts: &[u8]) {
+    out.extend_from_slice(&first.to_le_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(ciphertexts);
+}
+
+fn part<'a>(
+    message: &'static str,
+    payload: &'a [u8],
+) -> Result<(u32, u16, &'a [u8]), ProtocolError> {
+    let mut fields = Fields::new(message, payload);
+    let (first, count) = (fields.u32("first")?, fields.u16("count")?);
+    let ciphertexts = fields.rest();
+    if count == 0 || ciphertexts.is_empty() || ciphertexts.len() % usize::from(count) != 0 {
+        return Err(fields.wrong("ciphertexts", "at least one, all of one length"));
+    }
+    Ok((first, count, ciphertexts))
+}
