@@ -3,21 +3,35 @@
 //! Ground floor: no I/O beside the operating system's randomness, no word of adapters or models.
 //!
 //! From below: [`Modulus`] and [`NttTable`], [`Ring`] with its [`Poly`] and [`NttPoly`], the
-//! generator [`Rng`], the named [`ParameterSet`]s.
+//! generator [`Rng`], the named [`ParameterSet`]s. On them exact encryption of integers mod 2^k
+//! (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over thousands
+//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
 
+mod context;
+mod encrypt;
 mod error;
+mod keys;
 mod modulus;
 mod ntt;
 mod params;
 mod poly;
+mod products;
 mod ring;
 mod rng;
 mod sampler;
+mod switch;
+mod wire;
 
+pub use context::Context;
+pub use encrypt::{Ciphertext, Encryptor, Plaintext, SeededCiphertext};
 pub use error::RlweError;
+pub use keys::{PublicKey, SecretKey};
 pub use modulus::{Modulus, Shoup, is_prime, ntt_primes_below};
 pub use ntt::{NttTable, Path};
 pub use params::{ParameterSet, quantum_security_bits};
 pub use poly::{NttPoly, Poly};
+pub use products::{ScalarMatrix, ScalarProducts};
 pub use ring::{Limb, Ring};
 pub use rng::{Rng, Seed};
+pub use sampler::ERROR_BOUND;
+pub use switch::SmallCiphertext;

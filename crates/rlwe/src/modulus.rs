@@ -149,7 +149,7 @@ impl Modulus {
 
     /// The least primitive root of unity of `order`, a power of two that divides q − 1.
     pub(crate) fn primitive_root(self, order: u64) -> Option<u64> {
-        if !order.is_power_of_two() || order < 2 || (self.value - 1) % order != 0 {
+        if !order.is_power_of_two() || order < 2 || !(self.value - 1).is_multiple_of(order) {
             return None;
         }
         let root = (2..self.value)
@@ -179,7 +179,7 @@ pub fn is_prime(n: u64) -> bool {
     if n < 2 {
         return false;
     }
-    if let Some(base) = BASES.iter().find(|&&base| n % base == 0) {
+    if let Some(base) = BASES.iter().find(|&&base| n.is_multiple_of(base)) {
         return n == *base;
     }
     let twos = (n - 1).trailing_zeros();
@@ -222,7 +222,8 @@ mod tests {
 
     #[test]
     fn primes_are_told_from_composites() {
-        let sieve = |n: u64| n > 1 && (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        let sieve =
+            |n: u64| n > 1 && (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
         for n in 0..5000 {
             assert_eq!(is_prime(n), sieve(n), "{n}");
         }

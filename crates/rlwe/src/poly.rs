@@ -61,6 +61,12 @@ macro_rules! linear {
                 &self.values[index * self.ring.n()..][..self.ring.n()]
             }
 
+            /// All values, to be written with reduced ones.
+            #[allow(dead_code)]
+            pub(crate) fn values_mut(&mut self) -> &mut [u64] {
+                &mut self.values
+            }
+
             /// The limbs with their moduli.
             pub fn limbs(&self) -> impl Iterator<Item = (Modulus, &[u64])> {
                 self.ring.moduli().zip(self.values.chunks_exact(self.ring.n()))
@@ -150,6 +156,16 @@ impl Poly {
         Ok(poly)
     }
 
+    /// self += n signed values, each of magnitude below every modulus, in constant time.
+    pub(crate) fn add_small(&mut self, values: &[i64]) {
+        for (q, limb) in self.limbs_mut() {
+            for (x, &value) in limb.iter_mut().zip(values) {
+                let lifted = value.wrapping_add((value >> 63) & q.value() as i64);
+                *x = q.add(*x, lifted as u64);
+            }
+        }
+    }
+
     /// To NTT form.
     pub fn into_ntt(mut self) -> NttPoly {
         let n = self.ring.n();
@@ -209,13 +225,25 @@ impl NttPoly {
 
     /// self += a · b.
     pub fn add_product(&mut self, a: &NttPoly, b: &NttPoly) {
+        self.zip_products(a, b, |q, x, a, b| *x = q.mul_add(a, b, *x));
+    }
+
+    /// self −= a · b.
+    pub fn sub_product(&mut self, a: &NttPoly, b: &NttPoly) {
+        self.zip_products(a, b, |q, x, a, b| *x = q.sub(*x, q.mul(a, b)));
+    }
+
+    fn zip_products(
+        &mut self,
+        a: &NttPoly,
+        b: &NttPoly,
+        each: impl Fn(Modulus, &mut u64, u64, u64),
+    ) {
         assert!(self.ring.same(&a.ring) && self.ring.same(&b.ring), "different rings");
         let n = self.ring.n();
         let pairs = a.values.chunks_exact(n).zip(b.values.chunks_exact(n));
         for ((q, limb), (a, b)) in self.limbs_mut().zip(pairs) {
-            for (x, (&a, &b)) in limb.iter_mut().zip(a.iter().zip(b)) {
-                *x = q.mul_add(a, b, *x);
-            }
+            limb.iter_mut().zip(a.iter().zip(b)).for_each(|(x, (&a, &b))| each(q, x, a, b));
         }
     }
 

@@ -1,0 +1,163 @@
+use std::{fmt, sync::Arc};
+
+use crate::{Modulus, ParameterSet, Poly, Ring, RlweError, Shoup};
+
+/// A parameter set at work: its ring and the constants of the encoding.
+///
+/// A message m mod t = 2^k is encoded as round(q·m/t), so that a sum of encoded messages wraps as
+/// the messages do, whatever t is.
+pub struct Context {
+    set: ParameterSet,
+    ring: Arc<Ring>,
+    small: Arc<Ring>,
+    /// q mod t, and t^−1 modulo each prime.
+    q_mod_t: u64,
+    t_inverse: Vec<Shoup>,
+    /// floor(2^(k + 64) / p0).
+    ratio: u64,
+}
+
+impl Context {
+    /// # Errors
+    /// None for a set that this crate names.
+    pub fn new(set: &ParameterSet) -> Result<Arc<Context>, RlweError> {
+        let ring = Ring::new(set.n(), set.primes())?;
+        let small = Ring::new(set.n(), &set.primes()[..1])?;
+        let t = 1u64 << set.plaintext_bits();
+        let product = set.primes().iter().fold(1, |product: u64, &p| product.wrapping_mul(p));
+        let t_inverse = ring.moduli().map(|p| p.shoup(p.inverse(p.reduce(t)))).collect();
+        let ratio = (u128::from(t) << 64) / u128::from(set.primes()[0]);
+        Ok(Arc::new(Context {
+            set: set.clone(),
+            ring,
+            small,
+            q_mod_t: product & (t - 1),
+            t_inverse,
+            ratio: ratio as u64,
+        }))
+    }
+
+    /// Its set.
+    pub fn set(&self) -> &ParameterSet {
+        &self.set
+    }
+
+    /// Degree N: messages of a ciphertext.
+    pub fn n(&self) -> usize {
+        self.ring.n()
+    }
+
+    /// The ring of ciphertexts.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// The ring of answers switched down: the first limb alone.
+    pub fn small_ring(&self) -> &Arc<Ring> {
+        &self.small
+    }
+
+    /// t − 1: messages are taken and given below 2^k.
+    pub fn message_mask(&self) -> u64 {
+        (1 << self.set.plaintext_bits()) - 1
+    }
+
+    /// poly += round(q·m/t), in constant time. Messages are taken mod t.
+    ///
+    /// round(q·m/t) = (q·m + h − r)/t with h = t/2 and r = (q·m + h) mod t; modulo a prime of q
+    /// the term q·m is 0, so no number is wider than a word.
+    ///
+    /// # Errors
+    /// Where there are not N messages.
+    pub(crate) fn add_encoded(&self, messages: &[u64], poly: &mut Poly) -> Result<(), RlweError> {
+        let (wanted, got) = (self.n(), messages.len());
+        if wanted != got {
+            return Err(RlweError::Length { what: "message", wanted, got });
+        }
+        let (half, mask) = (1u64 << (self.set.plaintext_bits() - 1), self.message_mask());
+        for ((p, limb), &inverse) in poly.limbs_mut().zip(&self.t_inverse) {
+            for (x, &message) in limb.iter_mut().zip(messages) {
+                let rest = self.q_mod_t.wrapping_mul(message).wrapping_add(half) & mask;
+                let encoded = p.mul_shoup(p.value() + half - rest, inverse);
+                *x = p.add(*x, encoded);
+            }
+        }
+        Ok(())
+    }
+
+    /// round(phase·t/p0) mod t for a phase below p0, exactly and in constant time.
+    #[inline(always)]
+    pub(crate) fn decoded(&self, phase: u64) -> u64 {
+        let p = self.set.primes()[0];
+        // At most one too small: the ratio is.
+        let quotient = ((u128::from(phase) * u128::from(self.ratio)) >> 64) as u64;
+        let shifted = phase.wrapping_shl(self.set.plaintext_bits());
+        let rest = shifted.wrapping_sub(quotient.wrapping_mul(p));
+        let missed = not_below(rest, p);
+        let rest = rest - missed * p;
+        (quotient + missed + not_below(rest, p.div_ceil(2))) & self.message_mask()
+    }
+
+    pub(crate) fn first_modulus(&self) -> Modulus {
+        self.ring.limbs()[0].modulus
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Context({})", self.set)
+    }
+}
+
+/// 1 where a >= b, else 0, without a branch; both below 2^63.
+#[inline(always)]
+fn not_below(a: u64, b: u64) -> u64 {
+    (a.wrapping_sub(b) >> 63) ^ 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn encoding_rounds_and_decoding_undoes_it_at_the_edges() {
+        for name in ParameterSet::names() {
+            let context = Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap();
+            let (n, t) = (context.n(), 1u64 << context.set().plaintext_bits());
+            let mut messages = vec![0; n];
+            Rng::from_seed([21; 32]).fill_bits(context.set().plaintext_bits(), &mut messages);
+            messages[..5].copy_from_slice(&[0, 1, t / 2 - 1, t / 2, t - 1]);
+            let mut poly = Poly::zero(context.ring());
+            context.add_encoded(&messages, &mut poly).unwrap();
+            let mut small = poly;
+            while small.ring().limbs().len() > 1 {
+                small = small.drop_limb();
+            }
+            let p = context.first_modulus();
+            // The greatest error that rounding forgives, up to what the encoding itself adds.
+            let edge = (p.value() >> (context.set().plaintext_bits() + 1)) - 2;
+            for (&phase, &message) in small.values().iter().zip(&messages) {
+                let exact = u128::from(message) * u128::from(p.value());
+                let off = (u128::from(phase) * u128::from(t)).abs_diff(exact);
+                assert!(off <= u128::from(t) || message == 0);
+                assert_eq!(context.decoded(phase), message);
+                assert_eq!(context.decoded(p.add(phase, edge)), message);
+                assert_eq!(context.decoded(p.sub(phase, edge)), message);
+            }
+        }
+    }
+
+    #[test]
+    fn decoding_is_the_rounded_quotient() {
+        let set = ParameterSet::named("rlwe-4096-q100-flood40").unwrap();
+        let context = Context::new(&set).unwrap();
+        let (p, k) = (set.primes()[0], set.plaintext_bits());
+        let mut rng = Rng::from_seed([22; 32]);
+        let edges = [0, 1, p / 2, p / 2 + 1, p - 1, p >> k, p >> (k + 1), (p >> (k + 1)) + 1];
+        for phase in edges.into_iter().chain((0..10_000).map(|_| rng.below(p))) {
+            let rounded = ((u128::from(phase) << (k + 1)) + u128::from(p)) / (2 * u128::from(p));
+            assert_eq!(context.decoded(phase), rounded as u64 & context.message_mask());
+        }
+    }
+}

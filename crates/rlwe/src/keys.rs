@@ -1,0 +1,250 @@
+use std::{fmt, sync::Arc};
+
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    Ciphertext, Context, Encryptor, NttPoly, Poly, RlweError, Rng, Seed, SeededCiphertext,
+    SmallCiphertext, encrypt::public_polynomial,
+};
+
+/// A ternary secret. Wiped when dropped, never written out, never shown.
+pub struct SecretKey {
+    context: Arc<Context>,
+    secret: NttPoly,
+}
+
+/// b = −a·s + e with a from a seed: encrypts, and re-randomises what was computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    pub(crate) seed: Seed,
+    pub(crate) a: NttPoly,
+    pub(crate) b: NttPoly,
+}
+
+impl SecretKey {
+    /// A fresh key.
+    pub fn generate(context: &Arc<Context>, rng: &mut Rng) -> SecretKey {
+        let secret = small_polynomial(context, rng, Rng::fill_ternary).into_ntt();
+        SecretKey { context: context.clone(), secret }
+    }
+
+    /// Its parameters.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The public key that goes with it; each call makes another one.
+    pub fn public_key(&self, rng: &mut Rng) -> PublicKey {
+        let seed = rng.seed();
+        let a = public_polynomial(self.context.ring(), &seed, 0);
+        let mut b = small_polynomial(&self.context, rng, Rng::fill_errors).into_ntt();
+        self.subtract_product(&a, &mut b);
+        PublicKey { seed, a, b }
+    }
+
+    /// Encrypts N messages mod 2^k, one for each coefficient.
+    ///
+    /// # Errors
+    /// Where there are not N.
+    pub fn encrypt(&self, messages: &[u64], rng: &mut Rng) -> Result<SeededCiphertext, RlweError> {
+        self.encryptor(rng.fork()).encrypt(messages)
+    }
+
+    /// Encrypts many vectors of messages under one public seed.
+    pub fn encryptor(&self, rng: Rng) -> Encryptor<'_> {
+        Encryptor::new(self, rng)
+    }
+
+    /// The messages of an answer, in [0, 2^k): all N, or those at the positions it carries. Exact
+    /// as long as the weights kept to the set's `row_l1_max`; whatever the bytes say, it gives
+    /// some vector and never fails on a value.
+    ///
+    /// # Errors
+    /// Where the answer is one of another set.
+    pub fn decrypt(&self, answer: &SmallCiphertext) -> Result<Vec<u64>, RlweError> {
+        let phases = self.phases(answer)?;
+        Ok(phases.iter().map(|&phase| self.context.decoded(phase)).collect())
+    }
+
+    /// c0 + c1·s modulo the first prime, at the positions that c0 carries.
+    pub(crate) fn phases(
+        &self,
+        answer: &SmallCiphertext,
+    ) -> Result<Zeroizing<Vec<u64>>, RlweError> {
+        let n = self.context.n();
+        if answer.c1.len() != n {
+            return Err(RlweError::Length { what: "answer", wanted: n, got: answer.c1.len() });
+        }
+        let limb = &self.context.ring().limbs()[0];
+        let mut product = Zeroizing::new(answer.c1.clone());
+        limb.table.forward(&mut product);
+        let secret = self.secret.limb(0);
+        product.iter_mut().zip(secret).for_each(|(x, &s)| *x = limb.modulus.mul(*x, s));
+        limb.table.inverse(&mut product);
+        let sum = |(&c0, position): (&u64, usize)| limb.modulus.add(c0, product[position]);
+        Ok(Zeroizing::new(answer.c0.iter().zip(answer.positions()).map(sum).collect()))
+    }
+
+    /// target −= a·s.
+    pub(crate) fn subtract_product(&self, a: &NttPoly, target: &mut NttPoly) {
+        target.sub_product(a, &self.secret);
+    }
+}
+
+impl PublicKey {
+    /// A fresh encryption of zero with the set's flooding on its phase: added to a result, it hides
+    /// from the holder of the secret key everything but the messages. Whoever hides must make it
+    /// himself; a zero that the key holder made hides nothing from him.
+    ///
+    /// # Errors
+    /// Where the set is not flooded.
+    pub fn zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
+        self.hidden(context, rng, Poly::zero(context.ring()))
+    }
+
+    /// As [`PublicKey::zero`], of messages instead of zero.
+    ///
+    /// # Errors
+    /// Where the set is not flooded or there are not N messages.
+    pub fn encrypt(
+        &self,
+        context: &Context,
+        messages: &[u64],
+        rng: &mut Rng,
+    ) -> Result<Ciphertext, RlweError> {
+        let mut encoded = Poly::zero(context.ring());
+        context.add_encoded(messages, &mut encoded)?;
+        self.hidden(context, rng, encoded)
+    }
+
+    /// (b·u + e1 + flooding + encoded, a·u + e2).
+    fn hidden(
+        &self,
+        context: &Context,
+        rng: &mut Rng,
+        mut encoded: Poly,
+    ) -> Result<Ciphertext, RlweError> {
+        if context.set().flood_bits() == 0 {
+            return Err(RlweError::NotFlooded { name: context.set().name() });
+        }
+        if !self.a.ring().same(context.ring()) {
+            let (wanted, got) = (context.ring().len(), self.a.ring().len());
+            return Err(RlweError::Length { what: "public key", wanted, got });
+        }
+        add_flooding(context, rng, &mut encoded);
+        let mut errors = small_polynomial(context, rng, Rng::fill_errors);
+        encoded.add_assign(&errors);
+        errors.zeroize();
+        let mut mask = small_polynomial(context, rng, Rng::fill_ternary).into_ntt();
+        let mut c0 = encoded.into_ntt();
+        let mut c1 = small_polynomial(context, rng, Rng::fill_errors).into_ntt();
+        c0.add_product(&self.b, &mask);
+        c1.add_product(&self.a, &mask);
+        mask.zeroize();
+        Ok(Ciphertext { c0, c1 })
+    }
+}
+
+impl Drop for SecretKey {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SecretKey({}, ..)", self.context.set().name())
+    }
+}
+
+/// A polynomial of small secret coefficients.
+fn small_polynomial(context: &Context, rng: &mut Rng, fill: fn(&mut Rng, &mut [i64])) -> Poly {
+    let mut small = Zeroizing::new(vec![0; context.n()]);
+    fill(rng, &mut small);
+    let mut poly = Poly::zero(context.ring());
+    poly.add_small(&small);
+    poly
+}
+
+/// poly += a uniform value of [−F, F) in each coefficient, in constant time: the upper part
+/// uniform in [−B, B), the lower flood_bits uniform.
+fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
+    let (n, bits) = (context.n(), context.set().flood_bits());
+    let bound = context.set().product_noise();
+    let mut flood = Zeroizing::new(vec![0u128; n]);
+    for value in flood.iter_mut() {
+        let high = u128::from(rng.below(2 * bound as u64));
+        *value = (high << bits) | u128::from(rng.next_u64() >> (64 - bits));
+    }
+    for (p, limb) in poly.limbs_mut() {
+        let shift = p.reduce_wide(bound << bits);
+        for (x, &value) in limb.iter_mut().zip(flood.iter()) {
+            *x = p.add(*x, p.sub(p.reduce_wide(value), shift));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParameterSet;
+
+    fn context(name: &str) -> Arc<Context> {
+        Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        let context = context("rlwe-1024-q25");
+        let key = SecretKey::generate(&context, &mut Rng::from_seed([31; 32]));
+        assert_eq!(format!("{key:?}"), "SecretKey(rlwe-1024-q25, ..)");
+    }
+
+    #[test]
+    fn flooding_keeps_to_its_bound_and_reaches_far() {
+        let context = context("toy-256-q100-flood40");
+        let set = context.set();
+        let mut rng = Rng::from_seed([32; 32]);
+        let (mut least, mut greatest) = (0f64, 0f64);
+        for _ in 0..20 {
+            let mut poly = Poly::zero(context.ring());
+            add_flooding(&context, &mut rng, &mut poly);
+            for value in crate::encrypt::tests::centred(&poly) {
+                assert!(value.unsigned_abs() <= set.flood_bound());
+                least = least.min(value as f64);
+                greatest = greatest.max(value as f64);
+            }
+        }
+        let bound = set.flood_bound() as f64;
+        assert!(least < -0.99 * bound && greatest > 0.99 * bound);
+    }
+
+    #[test]
+    fn a_zero_is_flooded_and_decrypts_to_zero() {
+        for name in ["rlwe-4096-q100-flood40", "rlwe-8192-q200-flood40", "toy-256-q100-flood40"] {
+            let context = context(name);
+            let mut rng = Rng::from_seed([33; 32]);
+            let key = SecretKey::generate(&context, &mut rng);
+            let public = key.public_key(&mut rng);
+            let (first, second) = (
+                public.zero(&context, &mut rng).unwrap(),
+                public.zero(&context, &mut rng).unwrap(),
+            );
+            assert_ne!(first.c1, second.c1);
+            assert_eq!(key.decrypt(&first.switch_down()).unwrap(), vec![0; context.n()]);
+            let messages: Vec<u64> = (0..context.n() as u64).map(|i| i * 0x1234_5679).collect();
+            let encrypted = public.encrypt(&context, &messages, &mut rng).unwrap();
+            let wanted: Vec<_> = messages.iter().map(|m| m & context.message_mask()).collect();
+            assert_eq!(key.decrypt(&encrypted.switch_down()).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_set_without_flooding_gives_no_zero() {
+        let context = context("rlwe-2048-q50");
+        let mut rng = Rng::from_seed([34; 32]);
+        let public = SecretKey::generate(&context, &mut rng).public_key(&mut rng);
+        let refused = public.zero(&context, &mut rng);
+        assert!(matches!(refused, Err(RlweError::NotFlooded { .. })));
+    }
+}

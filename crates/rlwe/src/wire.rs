@@ -1,0 +1,400 @@
+//! One form of bytes for each type that travels: version, kind, set, plaintext bits, then fields of
+//! exact length; coefficients packed at the width of their prime. Whatever is not the one form that
+//! is written here is refused. Secret keys have no form.
+
+use std::sync::Arc;
+
+use crate::{
+    Ciphertext, Context, Modulus, NttPoly, PublicKey, Ring, RlweError, Seed, SeededCiphertext,
+    SmallCiphertext, encrypt::public_polynomial,
+};
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 4;
+const SEED_BYTES: usize = 32;
+
+/// A type that travels: what it is called and the number it has in the header.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    number: u8,
+}
+
+const SEEDED: Kind = Kind { name: "seeded ciphertext", number: 1 };
+const PUBLIC_KEY: Kind = Kind { name: "public key", number: 2 };
+const SMALL: Kind = Kind { name: "answer", number: 3 };
+const WHOLE: Kind = Kind { name: "ciphertext", number: 4 };
+
+impl SeededCiphertext {
+    /// Bytes that each has: header, seed, index, c0.
+    pub fn wire_bytes(context: &Context) -> usize {
+        HEADER_BYTES + SEED_BYTES + 4 + packed_ring_bytes(context.ring())
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = header(context, SEEDED, SeededCiphertext::wire_bytes(context));
+        out.extend(self.seed);
+        out.extend(self.index.to_le_bytes());
+        pack_poly(&self.c0, &mut out);
+        out
+    }
+
+    /// From its bytes.
+    ///
+    /// # Errors
+    /// Where they are not the form that [`SeededCiphertext::to_bytes`] writes.
+    pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SeededCiphertext, RlweError> {
+        let mut reader = Reader::new(context, SEEDED, bytes)?;
+        reader.expect_length(SeededCiphertext::wire_bytes(context))?;
+        let (seed, index) = (reader.seed()?, reader.number()?);
+        let c0 = reader.poly(context.ring())?;
+        Ok(SeededCiphertext { c0, seed, index })
+    }
+}
+
+impl PublicKey {
+    /// Bytes that each has: header, seed, b.
+    pub fn wire_bytes(context: &Context) -> usize {
+        HEADER_BYTES + SEED_BYTES + packed_ring_bytes(context.ring())
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = header(context, PUBLIC_KEY, PublicKey::wire_bytes(context));
+        out.extend(self.seed);
+        pack_poly(&self.b, &mut out);
+        out
+    }
+
+    /// From its bytes.
+    ///
+    /// # Errors
+    /// Where they are not the form that [`PublicKey::to_bytes`] writes.
+    pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<PublicKey, RlweError> {
+        let mut reader = Reader::new(context, PUBLIC_KEY, bytes)?;
+        reader.expect_length(PublicKey::wire_bytes(context))?;
+        let seed = reader.seed()?;
+        let b = reader.poly(context.ring())?;
+        let a = public_polynomial(context.ring(), &seed, 0);
+        Ok(PublicKey { seed, a, b })
+    }
+}
+
+impl Ciphertext {
+    /// Bytes that each has: header, c0, c1.
+    pub fn wire_bytes(context: &Context) -> usize {
+        HEADER_BYTES + 2 * packed_ring_bytes(context.ring())
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = header(context, WHOLE, Ciphertext::wire_bytes(context));
+        pack_poly(&self.c0, &mut out);
+        pack_poly(&self.c1, &mut out);
+        out
+    }
+
+    /// From its bytes.
+    ///
+    /// # Errors
+    /// Where they are not the form that [`Ciphertext::to_bytes`] writes.
+    pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<Ciphertext, RlweError> {
+        let mut reader = Reader::new(context, WHOLE, bytes)?;
+        reader.expect_length(Ciphertext::wire_bytes(context))?;
+        let (c0, c1) = (reader.poly(context.ring())?, reader.poly(context.ring())?);
+        Ok(Ciphertext { c0, c1 })
+    }
+}
+
+impl SmallCiphertext {
+    /// Bytes of an answer with `count` of N messages: header, count, positions (two bytes each, none
+    /// where all N are there), c0 at them, c1.
+    pub fn wire_bytes(context: &Context, count: usize) -> usize {
+        let (bits, n) = (context.first_modulus().bits() as usize, context.n());
+        let positions = if count == n { 0 } else { 2 * count };
+        HEADER_BYTES + 4 + positions + (count * bits).div_ceil(8) + n * bits / 8
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = header(context, SMALL, SmallCiphertext::wire_bytes(context, self.c0.len()));
+        out.extend((self.c0.len() as u32).to_le_bytes());
+        out.extend(self.positions.iter().flatten().flat_map(|position| position.to_le_bytes()));
+        let bits = context.first_modulus().bits();
+        pack(&self.c0, bits, &mut out);
+        pack(&self.c1, bits, &mut out);
+        out
+    }
+
+    /// From its bytes.
+    ///
+    /// # Errors
+    /// Where they are not the form that [`SmallCiphertext::to_bytes`] writes.
+    pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SmallCiphertext, RlweError> {
+        let mut reader = Reader::new(context, SMALL, bytes)?;
+        let (n, count) = (context.n(), reader.number()? as usize);
+        if count > n {
+            return Err(reader.refused("more messages than coefficients"));
+        }
+        reader.expect_length(SmallCiphertext::wire_bytes(context, count))?;
+        let positions = if count == n { None } else { Some(reader.positions(count, n)?) };
+        let modulus = context.first_modulus();
+        let c0 = reader.values(modulus, count)?;
+        let c1 = reader.values(modulus, n)?;
+        Ok(SmallCiphertext { c0, c1, positions })
+    }
+}
+
+fn header(context: &Context, kind: Kind, capacity: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(capacity);
+    let set = context.set();
+    out.extend([VERSION, kind.number, set.id(), set.plaintext_bits() as u8]);
+    out
+}
+
+fn packed_ring_bytes(ring: &Ring) -> usize {
+    ring.moduli().map(|p| ring.n() * p.bits() as usize / 8).sum()
+}
+
+fn pack_poly(poly: &NttPoly, out: &mut Vec<u8>) {
+    for (modulus, limb) in poly.limbs() {
+        pack(limb, modulus.bits(), out);
+    }
+}
+
+/// Appends values of `bits` bits each, least bit first, the last byte filled up with zeros.
+fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
+    let (mut pending, mut held) = (0u128, 0);
+    for &value in values {
+        pending |= u128::from(value) << held;
+        held += bits;
+        if held >= 64 {
+            out.extend((pending as u64).to_le_bytes());
+            pending >>= 64;
+            held -= 64;
+        }
+    }
+    out.extend(&pending.to_le_bytes()[..held.div_ceil(8) as usize]);
+}
+
+struct Reader<'a> {
+    kind: Kind,
+    length: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn new(context: &Context, kind: Kind, bytes: &'a [u8]) -> Result<Reader<'a>, RlweError> {
+        let mut reader = Reader { kind, length: bytes.len(), rest: bytes };
+        let header = reader.take(HEADER_BYTES)?;
+        let set = context.set();
+        if header[0] != VERSION {
+            return Err(reader.refused("another version"));
+        }
+        if header[1] != kind.number {
+            return Err(reader.refused("another type"));
+        }
+        if (header[2], u32::from(header[3])) != (set.id(), set.plaintext_bits()) {
+            return Err(reader.refused("another parameter set"));
+        }
+        Ok(reader)
+    }
+
+    fn expect_length(&self, wanted: usize) -> Result<(), RlweError> {
+        match self.length == wanted {
+            true => Ok(()),
+            false => Err(RlweError::Length { what: self.kind.name, wanted, got: self.length }),
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], RlweError> {
+        let (taken, rest) =
+            self.rest.split_at_checked(count).ok_or_else(|| self.refused("ends early"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn seed(&mut self) -> Result<Seed, RlweError> {
+        let mut seed = [0; SEED_BYTES];
+        seed.copy_from_slice(self.take(SEED_BYTES)?);
+        Ok(seed)
+    }
+
+    fn number(&mut self) -> Result<u32, RlweError> {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(self.take(4)?);
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn positions(&mut self, count: usize, n: usize) -> Result<Vec<u16>, RlweError> {
+        let bytes = self.take(2 * count)?;
+        let positions: Vec<u16> =
+            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
+        let last = positions.last().map_or(0, |&last| usize::from(last));
+        match ascending && last < n {
+            true => Ok(positions),
+            false => Err(self.refused("positions are not ascending below N")),
+        }
+    }
+
+    fn poly(&mut self, ring: &Arc<Ring>) -> Result<NttPoly, RlweError> {
+        let mut values = Vec::with_capacity(ring.len());
+        for modulus in ring.moduli() {
+            self.unpack(modulus, ring.n(), &mut values)?;
+        }
+        NttPoly::from_values(ring, values)
+    }
+
+    fn values(&mut self, modulus: Modulus, count: usize) -> Result<Vec<u64>, RlweError> {
+        let mut values = Vec::with_capacity(count);
+        self.unpack(modulus, count, &mut values)?;
+        Ok(values)
+    }
+
+    /// Appends `count` values, each below the modulus.
+    fn unpack(
+        &mut self,
+        modulus: Modulus,
+        count: usize,
+        values: &mut Vec<u64>,
+    ) -> Result<(), RlweError> {
+        let bits = modulus.bits() as usize;
+        let bytes = self.take((count * bits).div_ceil(8))?;
+        let mask = (1u64 << bits) - 1;
+        let (start, mut at) = (values.len(), 0);
+        for _ in 0..count {
+            let window = &bytes[at / 8..];
+            let word = match window.first_chunk::<16>() {
+                Some(word) => u128::from_le_bytes(*word),
+                None => window.iter().rev().fold(0, |word, &byte| word << 8 | u128::from(byte)),
+            };
+            values.push((word >> (at % 8)) as u64 & mask);
+            at += bits;
+        }
+        if values[start..].iter().any(|&value| value >= modulus.value()) {
+            return Err(self.refused("a value is not below its modulus"));
+        }
+        let spare = bytes.len() * 8 - at;
+        if spare > 0 && bytes[bytes.len() - 1] >> (8 - spare) != 0 {
+            return Err(self.refused("spare bits are not zero"));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, reason: &'static str) -> RlweError {
+        RlweError::Wire { what: self.kind.name, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ParameterSet, Rng, SecretKey};
+
+    /// Every type's bytes, with a reader that writes them again.
+    type Again = fn(&Context, &[u8]) -> Result<Vec<u8>, RlweError>;
+
+    fn forms(context: &Arc<Context>) -> Vec<(Vec<u8>, Again)> {
+        let mut rng = Rng::from_seed([71; 32]);
+        let key = SecretKey::generate(context, &mut rng);
+        let fresh = key.encrypt(&vec![3; context.n()], &mut rng).unwrap();
+        let whole = fresh.clone().expand();
+        let small = whole.clone().switch_down();
+        let some = small.clone().select(&[0, 5, context.n() - 1]).unwrap();
+        let read_small: Again = |c, b| Ok(SmallCiphertext::from_bytes(c, b)?.to_bytes(c));
+        vec![
+            (fresh.to_bytes(context), |c, b| Ok(SeededCiphertext::from_bytes(c, b)?.to_bytes(c))),
+            (key.public_key(&mut rng).to_bytes(context), |c, b| {
+                Ok(PublicKey::from_bytes(c, b)?.to_bytes(c))
+            }),
+            (whole.to_bytes(context), |c, b| Ok(Ciphertext::from_bytes(c, b)?.to_bytes(c))),
+            (small.to_bytes(context), read_small),
+            (some.to_bytes(context), read_small),
+        ]
+    }
+
+    fn contexts() -> impl Iterator<Item = Arc<Context>> {
+        ParameterSet::names()
+            .map(|name| Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for context in contexts() {
+            for (bytes, again) in forms(&context) {
+                assert_eq!(again(&context, &bytes).unwrap(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_fifty_bits() {
+        let set = ParameterSet::named("rlwe-4096-q100-flood40").unwrap();
+        let context = Context::new(&set).unwrap();
+        assert_eq!(SeededCiphertext::wire_bytes(&context), 51_240);
+        assert_eq!(SmallCiphertext::wire_bytes(&context, 4096), 51_208);
+        assert_eq!(SmallCiphertext::wire_bytes(&context, 8), 25_674);
+    }
+
+    #[test]
+    fn other_lengths_versions_types_and_sets_are_refused() {
+        let all: Vec<_> = contexts().collect();
+        for (index, context) in all.iter().enumerate() {
+            for (bytes, again) in forms(context) {
+                for end in [0, 3, 4, 20, bytes.len() - 1] {
+                    assert!(again(context, &bytes[..end]).is_err());
+                }
+                let mut longer = bytes.clone();
+                longer.push(0);
+                assert!(matches!(again(context, &longer), Err(RlweError::Length { .. })));
+                for at in 0..HEADER_BYTES {
+                    let mut other = bytes.clone();
+                    other[at] ^= 16;
+                    assert!(matches!(again(context, &other), Err(RlweError::Wire { .. })));
+                }
+                let other = &all[(index + 1) % all.len()];
+                assert!(matches!(again(other, &bytes), Err(RlweError::Wire { .. })));
+            }
+        }
+    }
+
+    #[test]
+    fn values_beyond_the_modulus_spare_bits_and_wrong_positions_are_refused() {
+        let set = ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap();
+        let context = Context::new(&set).unwrap();
+        for (bytes, again) in forms(&context) {
+            let mut beyond = bytes.clone();
+            let end = beyond.len();
+            beyond[end - 7..].fill(0xff);
+            assert!(matches!(again(&context, &beyond), Err(RlweError::Wire { .. })));
+        }
+        let (bytes, again) = forms(&context).pop().unwrap();
+        // Three values of fifty bits end in the second-last bit of their nineteen bytes.
+        let spare = HEADER_BYTES + 4 + 6 + 18;
+        for (at, value) in [(spare, 0xff), (HEADER_BYTES, 4), (8, 9), (13, 1), (10, 0)] {
+            let mut wrong = bytes.clone();
+            wrong[at] = value;
+            assert!(again(&context, &wrong).is_err(), "{at}");
+        }
+        let mut many = bytes;
+        many[HEADER_BYTES..][..4].fill(0xff);
+        assert!(matches!(again(&context, &many), Err(RlweError::Wire { .. })));
+    }
+
+    #[test]
+    fn packing_keeps_every_width() {
+        for q in [12289, (1 << 25) - 39, (1 << 50) - 27, (1 << 60) - 93, (1 << 61) - 1] {
+            let modulus = Modulus::new(q).unwrap();
+            let mut values = vec![0; 37];
+            Rng::from_seed([72; 32]).fill_uniform(modulus, &mut values);
+            values[3] = q - 1;
+            let mut bytes = Vec::new();
+            pack(&values, modulus.bits(), &mut bytes);
+            let mut reader = Reader { kind: WHOLE, length: bytes.len(), rest: &bytes };
+            assert_eq!(reader.values(modulus, 37).unwrap(), values);
+            assert!(reader.rest.is_empty());
+        }
+    }
+}
