@@ -1,0 +1,368 @@
+//! The canonical embedding: real slots to real coefficients of a polynomial and back, in f64.
+//!
+//! Slot j is the polynomial's value at ζ^(3^j), ζ = exp(iπ/N): SEAL's order, so that both encode a
+//! vector to the same polynomial. The other N/2 odd powers of ζ are the conjugates of these.
+
+use std::f64::consts::PI;
+
+/// Transforms between N/2 real slots and N real coefficients.
+///
+/// Folding coefficient k + N/2 into the imaginary part of coefficient k leaves a polynomial of
+/// degree n = N/2 modulo X^n − i, whose n roots are the powers of ζ that are 1 mod 4: one of each
+/// conjugate pair. So one transform of n complex numbers is enough, with the twist inside its
+/// twiddles as in the number-theoretic transform. Radix 4; one radix-2 stage where log2(n) is odd.
+pub(super) struct Embedding {
+    /// n = N/2.
+    n: usize,
+    /// r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), nodes as in a heap.
+    roots: Roots,
+    /// r of a node times r of its left child.
+    products: Roots,
+    /// Where slot j stands after the transform.
+    leaf_of_slot: Vec<u32>,
+}
+
+/// Complex numbers, real and imaginary parts apart, so that a compiler can use vectors.
+struct Roots {
+    re: Vec<f64>,
+    im: Vec<f64>,
+}
+
+/// Real and imaginary part.
+type Complex = (f64, f64);
+
+/// r of the left child, r of the node, their product: what a radix-4 butterfly multiplies with.
+type Turns = [Complex; 3];
+
+impl Embedding {
+    /// For polynomials of N coefficients, N a power of two from 8.
+    pub(super) fn new(degree: usize) -> Embedding {
+        let n = degree / 2;
+        // The modulus of a node is X^h − ζ^exponent; of the root X^n − ζ^n, where ζ^n = i.
+        let mut exponents = vec![0; 2 * n];
+        exponents[1] = n;
+        for node in 1..n {
+            exponents[2 * node] = exponents[node] / 2;
+            exponents[2 * node + 1] = exponents[node] / 2 + degree;
+        }
+        let power = |exponent: usize| {
+            let angle = PI * ((exponent % (2 * degree)) as f64 / degree as f64);
+            (angle.cos(), angle.sin())
+        };
+        let roots = Roots::new(n, |node| power(exponents[2 * node]));
+        let products = Roots::new(n / 2, |node| power(exponents[2 * node] + exponents[4 * node]));
+        let mut leaf_of_exponent = vec![0; 2 * degree];
+        for leaf in 0..n {
+            leaf_of_exponent[exponents[n + leaf]] = leaf as u32;
+        }
+        let odd_powers = std::iter::successors(Some(1), |e| Some(e * 3 % (2 * degree)));
+        let leaf_of_slot = odd_powers.take(n).map(|exponent| {
+            // A real slot has the same value at the conjugate root.
+            let kept = if exponent % 4 == 1 { exponent } else { 2 * degree - exponent };
+            leaf_of_exponent[kept]
+        });
+        Embedding { n, roots, products, leaf_of_slot: leaf_of_slot.collect() }
+    }
+
+    /// N/2.
+    pub(super) fn slots(&self) -> usize {
+        self.n
+    }
+
+    /// Slots to coefficients, multiplied by `factor`. Slots that are not given are zero.
+    pub(super) fn coefficients(&self, slots: &[f64], factor: f64) -> Vec<f64> {
+        let mut coefficients = vec![0.0; 2 * self.n];
+        let factor = factor / self.n as f64;
+        for (&leaf, &slot) in self.leaf_of_slot.iter().zip(slots) {
+            coefficients[leaf as usize] = slot * factor;
+        }
+        let (re, im) = coefficients.split_at_mut(self.n);
+        self.inverse(re, im);
+        coefficients
+    }
+
+    /// Coefficients to slots, multiplied by `factor`. Destroys the coefficients.
+    ///
+    /// Imaginary parts of the slots are lost: for a polynomial that encodes real slots they are
+    /// noise.
+    pub(super) fn values(&self, coefficients: &mut [f64], factor: f64) -> Vec<f64> {
+        let (re, im) = coefficients.split_at_mut(self.n);
+        self.forward(re, im);
+        self.leaf_of_slot.iter().map(|&leaf| re[leaf as usize] * factor).collect()
+    }
+
+    /// Two polynomials' slots by one transform. Destroys the coefficients.
+    ///
+    /// A polynomial whose slots are all real equals its mirror image under X -> X^−1. The mean of
+    /// the two is taken first, which leaves the real parts as they were and makes the imaginary
+    /// ones zero; so the values of p + i·q are the slots of p and, in the imaginary part, of q.
+    pub(super) fn value_pairs(
+        &self,
+        first: &mut [f64],
+        second: &mut [f64],
+        factor: f64,
+    ) -> (Vec<f64>, Vec<f64>) {
+        mirror(first);
+        mirror(second);
+        let (re, im) = first.split_at_mut(self.n);
+        let (second_low, second_high) = second.split_at(self.n);
+        re.iter_mut().zip(second_high).for_each(|(x, y)| *x -= y);
+        im.iter_mut().zip(second_low).for_each(|(x, y)| *x += y);
+        self.forward(re, im);
+        // The leaf of a conjugate root holds conjugates, but both polynomials' slots are real.
+        let take = |part: &[f64]| {
+            self.leaf_of_slot.iter().map(|&leaf| part[leaf as usize] * factor).collect()
+        };
+        (take(re), take(im))
+    }
+
+    /// Values at the leaves, from the folded coefficients.
+    fn forward(&self, re: &mut [f64], im: &mut [f64]) {
+        let (mut node, mut block) = (1, self.n);
+        if self.n.trailing_zeros() % 2 == 1 {
+            radix2(re, im, |x, y| {
+                let turned = times(y, self.roots.at(1));
+                (plus(x, turned), minus(x, turned))
+            });
+            (node, block) = (2, self.n / 2);
+        }
+        while block > 4 {
+            for (at, (re, im)) in blocks(re, im, block).enumerate() {
+                radix4(re, im, &self.turns(node + at), split);
+            }
+            (node, block) = (node * 4, block / 4);
+        }
+        self.leaves(re, im, node, split);
+    }
+
+    /// Folded coefficients, n-fold, from the values at the leaves.
+    fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
+        let (mut node, mut block) = (self.n / 4, 4);
+        self.leaves(re, im, node, join);
+        while node >= 4 {
+            (node, block) = (node / 4, block * 4);
+            for (at, (re, im)) in blocks(re, im, block).enumerate() {
+                radix4(re, im, &self.turns(node + at), join);
+            }
+        }
+        if node == 2 {
+            radix2(re, im, |x, y| (plus(x, y), back(minus(x, y), self.roots.at(1))));
+        }
+    }
+
+    /// The stage of radix 4 whose blocks are four neighbours.
+    #[inline(always)]
+    fn leaves(&self, re: &mut [f64], im: &mut [f64], node: usize, butterfly: impl Butterfly) {
+        let (re, _) = re.as_chunks_mut::<4>();
+        let (im, _) = im.as_chunks_mut::<4>();
+        for (at, (re, im)) in re.iter_mut().zip(im).enumerate() {
+            let values = [(re[0], im[0]), (re[1], im[1]), (re[2], im[2]), (re[3], im[3])];
+            let values = butterfly(values, &self.turns(node + at));
+            *re = values.map(|value| value.0);
+            *im = values.map(|value| value.1);
+        }
+    }
+
+    #[inline(always)]
+    fn turns(&self, node: usize) -> Turns {
+        [self.roots.at(2 * node), self.roots.at(node), self.products.at(node)]
+    }
+}
+
+/// What a stage does to four numbers.
+trait Butterfly: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy {}
+
+impl<F: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy> Butterfly for F {}
+
+/// X^4h − r^4 to its four factors: two stages of radix 2 with three products.
+#[inline(always)]
+fn split([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
+    let (b, c, d) = (times(b, turns[0]), times(c, turns[1]), times(d, turns[2]));
+    let (even, odd) = ((plus(a, c), minus(a, c)), (plus(b, d), minus(b, d)));
+    let turned = (-odd.1.1, odd.1.0);
+    [plus(even.0, odd.0), minus(even.0, odd.0), plus(even.1, turned), minus(even.1, turned)]
+}
+
+/// The inverse of [`split`], four times.
+#[inline(always)]
+fn join([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
+    let (even, odd) = ((plus(a, b), plus(c, d)), (minus(a, b), minus(c, d)));
+    let turned = (odd.1.1, -odd.1.0);
+    [
+        plus(even.0, even.1),
+        back(plus(odd.0, turned), turns[0]),
+        back(minus(even.0, even.1), turns[1]),
+        back(minus(odd.0, turned), turns[2]),
+    ]
+}
+
+#[inline(always)]
+fn radix4(re: &mut [f64], im: &mut [f64], turns: &Turns, butterfly: impl Butterfly) {
+    let ([re0, re1, re2, re3], [im0, im1, im2, im3]) = (quarters(re), quarters(im));
+    let first = re0.iter_mut().zip(im0);
+    let second = re1.iter_mut().zip(im1);
+    let third = re2.iter_mut().zip(im2);
+    let fourth = re3.iter_mut().zip(im3);
+    for (((a, b), c), d) in first.zip(second).zip(third).zip(fourth) {
+        let values = [(*a.0, *a.1), (*b.0, *b.1), (*c.0, *c.1), (*d.0, *d.1)];
+        let values = butterfly(values, turns);
+        (*a.0, *a.1) = values[0];
+        (*b.0, *b.1) = values[1];
+        (*c.0, *c.1) = values[2];
+        (*d.0, *d.1) = values[3];
+    }
+}
+
+#[inline(always)]
+fn radix2(
+    re: &mut [f64],
+    im: &mut [f64],
+    butterfly: impl Fn(Complex, Complex) -> (Complex, Complex),
+) {
+    let half = re.len() / 2;
+    let ((re0, re1), (im0, im1)) = (re.split_at_mut(half), im.split_at_mut(half));
+    for (a, b) in re0.iter_mut().zip(im0).zip(re1.iter_mut().zip(im1)) {
+        ((*a.0, *a.1), (*b.0, *b.1)) = butterfly((*a.0, *a.1), (*b.0, *b.1));
+    }
+}
+
+fn quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
+    let (left, right) = values.split_at_mut(values.len() / 2);
+    let (first, second) = left.split_at_mut(left.len() / 2);
+    let (third, fourth) = right.split_at_mut(right.len() / 2);
+    [first, second, third, fourth]
+}
+
+fn blocks<'a>(
+    re: &'a mut [f64],
+    im: &'a mut [f64],
+    size: usize,
+) -> impl Iterator<Item = (&'a mut [f64], &'a mut [f64])> {
+    re.chunks_exact_mut(size).zip(im.chunks_exact_mut(size))
+}
+
+/// The mean of a polynomial and its image under X -> X^−1 = −X^(N−1).
+fn mirror(coefficients: &mut [f64]) {
+    let half = coefficients.len() / 2;
+    let (low, high) = coefficients[1..].split_at_mut(half);
+    for (x, y) in low.iter_mut().zip(high.iter_mut().rev()) {
+        let mean = (*x - *y) * 0.5;
+        (*x, *y) = (mean, -mean);
+    }
+    coefficients[half] = 0.0;
+}
+
+#[inline(always)]
+fn plus(a: Complex, b: Complex) -> Complex {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+#[inline(always)]
+fn minus(a: Complex, b: Complex) -> Complex {
+    (a.0 - b.0, a.1 - b.1)
+}
+
+#[inline(always)]
+fn times(a: Complex, b: Complex) -> Complex {
+    (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
+}
+
+/// a times the conjugate of b.
+#[inline(always)]
+fn back(a: Complex, b: Complex) -> Complex {
+    (a.0 * b.0 + a.1 * b.1, a.1 * b.0 - a.0 * b.1)
+}
+
+impl Roots {
+    fn new(count: usize, root: impl Fn(usize) -> Complex) -> Roots {
+        // Node 0 is none.
+        let (re, im) = (0..count).map(|node| if node == 0 { (1.0, 0.0) } else { root(node) }).unzip();
+        Roots { re, im }
+    }
+
+    #[inline(always)]
+    fn at(&self, node: usize) -> Complex {
+        (self.re[node], self.im[node])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(count: usize, seed: u64) -> Vec<f64> {
+        let mut state = seed;
+        let step = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        std::iter::repeat_with(step).take(count).collect()
+    }
+
+    /// The real part of the polynomial's value at ζ^(3^j), term by term.
+    fn evaluated(coefficients: &[f64]) -> Vec<f64> {
+        let degree = coefficients.len();
+        let mut exponent = 1;
+        let mut slots = Vec::new();
+        for _ in 0..degree / 2 {
+            let term = |(k, c): (usize, &f64)| {
+                let turns = (k * exponent) % (2 * degree);
+                c * (PI * turns as f64 / degree as f64).cos()
+            };
+            slots.push(coefficients.iter().enumerate().map(term).sum());
+            exponent = exponent * 3 % (2 * degree);
+        }
+        slots
+    }
+
+    fn close(a: &[f64], b: &[f64], error: f64) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(x, y)| (x - y).abs() < error)
+    }
+
+    #[test]
+    fn slots_are_the_values_at_the_odd_roots() {
+        for degree in [8, 16, 32, 64, 128, 512] {
+            let embedding = Embedding::new(degree);
+            let coefficients = drawn(degree, degree as u64);
+            let slots = embedding.values(&mut coefficients.clone(), 2.0);
+            let wanted: Vec<f64> = evaluated(&coefficients).iter().map(|x| 2.0 * x).collect();
+            assert!(close(&slots, &wanted, 1e-10), "{degree}");
+        }
+    }
+
+    #[test]
+    fn encoding_is_the_inverse_of_decoding() {
+        for degree in [8, 16, 64, 256, 16384, 32768] {
+            let embedding = Embedding::new(degree);
+            let slots = drawn(degree / 2, 5);
+            let coefficients = embedding.coefficients(&slots, 4.0);
+            let again = embedding.values(&mut coefficients.clone(), 0.25);
+            assert!(close(&again, &slots, 1e-13), "{degree}");
+            if degree <= 256 {
+                let wanted: Vec<f64> = evaluated(&coefficients).iter().map(|x| x / 4.0).collect();
+                assert!(close(&wanted, &slots, 1e-12), "{degree}");
+            }
+        }
+    }
+
+    #[test]
+    fn slots_that_are_not_given_are_zero() {
+        let embedding = Embedding::new(32);
+        let mut coefficients = embedding.coefficients(&[3.0, -4.0], 1.0);
+        let mut wanted = vec![0.0; 16];
+        wanted[..2].copy_from_slice(&[3.0, -4.0]);
+        assert!(close(&embedding.values(&mut coefficients, 1.0), &wanted, 1e-14));
+    }
+
+    #[test]
+    fn one_transform_decodes_two_polynomials() {
+        for degree in [8, 16, 64, 16384] {
+            let embedding = Embedding::new(degree);
+            // Any real polynomial: its imaginary parts must not reach the other one's slots.
+            let (first, second) = (drawn(degree, 1), drawn(degree, 2));
+            let wanted = [&first, &second].map(|p| embedding.values(&mut p.clone(), 3.0));
+            let (a, b) = embedding.value_pairs(&mut first.clone(), &mut second.clone(), 3.0);
+            assert!(close(&a, &wanted[0], 1e-10) && close(&b, &wanted[1], 1e-10), "{degree}");
+        }
+    }
+}
