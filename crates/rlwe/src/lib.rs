@@ -5,8 +5,10 @@
 //! From below: [`Modulus`] and [`NttTable`], [`Ring`] with its [`Poly`] and [`NttPoly`], the
 //! generator [`Rng`], the named [`ParameterSet`]s. On them exact encryption of integers mod 2^k
 //! (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over thousands
-//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
+//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]). Beside it [`ckks`], for
+//! comparison only.
 
+pub mod ckks;
 mod context;
 mod encrypt;
 mod error;

@@ -276,7 +276,8 @@ fn back(a: Complex, b: Complex) -> Complex {
 impl Roots {
     fn new(count: usize, root: impl Fn(usize) -> Complex) -> Roots {
         // Node 0 is none.
-        let (re, im) = (0..count).map(|node| if node == 0 { (1.0, 0.0) } else { root(node) }).unzip();
+        let (re, im) =
+            (0..count).map(|node| if node == 0 { (1.0, 0.0) } else { root(node) }).unzip();
         Roots { re, im }
     }
 
@@ -293,7 +294,9 @@ mod tests {
     fn drawn(count: usize, seed: u64) -> Vec<f64> {
         let mut state = seed;
         let step = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
         };
         std::iter::repeat_with(step).take(count).collect()
