@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use safetensors::{SafeTensors, tensor::TensorView};
+use safetensors::tensor::{Metadata, TensorView};
 
 use super::{PeftError, WIDTH_MAX, weights};
 use crate::{Matrix, Site};
@@ -75,17 +75,16 @@ impl BaseWeights for BaseFolder {
 fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, PeftError>>> {
     let bad = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
     let mut file = File::open(path)?;
-    let mut header = vec![0; 8];
-    file.read_exact(&mut header)?;
-    let length = header.first_chunk::<8>().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+    let mut length = [0; 8];
+    file.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
     if length > HEADER_BYTES_MAX {
         return Err(bad("its header is too long"));
     }
+    let mut header = Vec::new();
     (&mut file).take(length).read_to_end(&mut header)?;
-    let parsed = SafeTensors::read_metadata(&header);
-    let (_, metadata) = parsed.map_err(|error| bad(&error.to_string()))?;
-    let Some((name, info)) = names.iter().find_map(|name| Some((name, metadata.info(name)?)))
-    else {
+    let header: Metadata = serde_json::from_slice(&header)?;
+    let Some((name, info)) = names.iter().find_map(|name| Some((name, header.info(name)?))) else {
         return Ok(None);
     };
     let &[rows, columns] = &info.shape[..] else {
@@ -94,6 +93,7 @@ fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, 
     if rows > WIDTH_MAX || columns > WIDTH_MAX {
         return Err(bad("a projection's weight is too wide"));
     }
+    // The offsets were checked against the shapes, and against each other.
     let (start, end) = info.data_offsets;
     file.seek(SeekFrom::Start(8 + length + start as u64))?;
     let mut data = Vec::new();
