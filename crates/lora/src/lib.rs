@@ -1,18 +1,39 @@
 //! Private LoRA adapters: a key holder who runs the base model and holds the secret key, and an
 //! adapter host who holds A and B and never a key.
 //!
-//! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it.
+//! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it. Below that:
+//! [`Weights`] are an adapter's projections as integers and [`Terms`] what a key holder is told of
+//! them; [`Budgets`] count the answers of each client.
 
 mod adapter;
+mod budget;
 mod deltas;
+mod factor;
 mod guarantee;
+mod int_matrix;
+mod link;
+mod mask;
+mod meter;
 pub mod peft;
 pub mod plain;
 pub mod protocol;
+mod quantise;
 mod site;
+mod terms;
 
 pub use adapter::{Adapter, Matrix, Pair};
+pub use budget::{Allowance, BudgetError, BudgetState, Budgets};
 pub use deltas::{Adapt, AdaptError, Deltas, Report};
+pub use factor::Factor;
 pub use guarantee::Guarantee;
+pub use int_matrix::{Digits, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX};
+pub use link::{Estimate, Job, Link, OperationCosts, Tile};
+pub use mask::{Epoch, ProcessKey, Slot};
+pub use meter::{Meter, Step};
 pub use peft::PeftError;
+pub use quantise::{
+    QuantiseError, Quantised, QuantisedVector, VECTOR_MAX, norm_limit, quantise_rows,
+    quantise_vector, quantise_whole,
+};
 pub use site::{Input, Projection, Site, UnknownProjection, Width};
+pub use terms::{Effect, Part, Protect, RANK_MAX, Terms, TermsError, WIDTH_MAX, Weights};

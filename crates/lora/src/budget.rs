@@ -1,0 +1,162 @@
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::Slot;
+
+/// Most sequences that are counted at once. None is ever forgotten while the process lives, because a
+/// forgotten budget is a fresh one: beyond this, new clients are refused. 56 sequences for each client
+/// of an adapter on all projections of 28 layers: 18,000 clients, 150 MB.
+pub const SLOTS_MAX: usize = 1 << 20;
+
+/// How many answers a client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// One fewer than the input is wide: as many exact answers as it is wide determine a linear map.
+    BelowWidth,
+    /// A number that the adapter's owner chose. At or above the width the adapter can be learned.
+    Vectors(u64),
+    /// No budget: only for a key holder whose attestation the adapter's policy accepts.
+    Attested,
+}
+
+/// The answers that clients have had, counted for each slot.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    used: Mutex<HashMap<Slot, u64>>,
+}
+
+/// What is left of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetState {
+    /// Answered vectors.
+    pub used: u64,
+    /// Answers left; `None` where there is no budget.
+    pub left: Option<u64>,
+    /// As many exact answers as determine the adapter have been given, or may be.
+    pub adapter_can_be_learned: bool,
+}
+
+/// Why no answer is given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BudgetError {
+    /// The client has had its answers.
+    #[error(
+        "budget is used up: {limit} answered vectors are allowed, {used} were given, {wanted} more were asked for"
+    )]
+    UsedUp {
+        /// The budget.
+        limit: u64,
+        /// Answered vectors.
+        used: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// Too many clients to count.
+    #[error("budgets: {SLOTS_MAX} sequences are counted already")]
+    Full,
+}
+
+impl Allowance {
+    /// The number of answers for an input of `width`; `None` where there is no budget.
+    pub fn limit(self, width: usize) -> Option<u64> {
+        match self {
+            Allowance::BelowWidth => Some((width as u64).saturating_sub(1)),
+            Allowance::Vectors(limit) => Some(limit),
+            Allowance::Attested => None,
+        }
+    }
+
+    /// Whether an input of `width` can be answered as often as it is wide.
+    pub fn lets_learn(self, width: usize) -> bool {
+        match self {
+            // Code that the adapter's policy accepts does not keep the answers.
+            Allowance::Attested => false,
+            _ => self.limit(width).is_none_or(|limit| limit >= width as u64),
+        }
+    }
+}
+
+impl Budgets {
+    /// Nothing answered yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts `vectors` answers *before* they are given: all of them, or none where the budget does
+    /// not hold them.
+    ///
+    /// # Errors
+    /// Where the budget is used up or too many are counted.
+    pub fn take(
+        &self,
+        slot: Slot,
+        width: usize,
+        allowance: Allowance,
+        vectors: u64,
+    ) -> Result<BudgetState, BudgetError> {
+        let mut all = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = all.len() >= SLOTS_MAX;
+        let entry = all.entry(slot);
+        if full && matches!(entry, Entry::Vacant(_)) {
+            return Err(BudgetError::Full);
+        }
+        let used = entry.or_insert(0);
+        let after = used.saturating_add(vectors);
+        if let Some(limit) = allowance.limit(width).filter(|limit| after > *limit) {
+            return Err(BudgetError::UsedUp { limit, used: *used, wanted: vectors });
+        }
+        *used = after;
+        Ok(state(after, width, allowance))
+    }
+
+    /// What is left.
+    pub fn left(&self, slot: &Slot, width: usize, allowance: Allowance) -> BudgetState {
+        let all = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        state(all.get(slot).copied().unwrap_or(0), width, allowance)
+    }
+}
+
+fn state(used: u64, width: usize, allowance: Allowance) -> BudgetState {
+    let left = allowance.limit(width).map(|limit| limit.saturating_sub(used));
+    let learned = used >= width as u64 && allowance != Allowance::Attested;
+    BudgetState { used, left, adapter_can_be_learned: learned || allowance.lets_learn(width) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+
+    const SLOT: Slot =
+        Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
+
+    #[test]
+    fn one_answer_fewer_than_the_input_is_wide() {
+        let budgets = Budgets::new();
+        let first = budgets.take(SLOT, 8, Allowance::BelowWidth, 5).expect("within");
+        assert_eq!((first.used, first.left, first.adapter_can_be_learned), (5, Some(2), false));
+        let refused = budgets.take(SLOT, 8, Allowance::BelowWidth, 3);
+        assert_eq!(refused, Err(BudgetError::UsedUp { limit: 7, used: 5, wanted: 3 }));
+        assert!(budgets.take(SLOT, 8, Allowance::BelowWidth, 2).is_ok());
+        assert!(budgets.take(SLOT, 8, Allowance::BelowWidth, 1).is_err());
+        let other = Slot { client: [9; 32], ..SLOT };
+        assert!(budgets.take(other, 8, Allowance::BelowWidth, 7).is_ok());
+    }
+
+    #[test]
+    fn an_allowance_of_the_width_says_that_the_adapter_can_be_learned() {
+        assert!(!Allowance::Vectors(7).lets_learn(8));
+        assert!(Allowance::Vectors(8).lets_learn(8));
+        assert!(!Allowance::BelowWidth.lets_learn(8));
+        assert!(!Allowance::Attested.lets_learn(8));
+        let budgets = Budgets::new();
+        let state = budgets.take(SLOT, 8, Allowance::Attested, 100).expect("no budget");
+        assert_eq!((state.left, state.adapter_can_be_learned), (None, false));
+        // Whoever had them as an attested key holder and comes back without attestation has them.
+        let state = budgets.left(&SLOT, 8, Allowance::BelowWidth);
+        assert_eq!((state.left, state.adapter_can_be_learned), (Some(0), true));
+    }
+}

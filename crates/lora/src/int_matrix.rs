@@ -1,0 +1,289 @@
+use std::fmt;
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod simd;
+
+/// Greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits rounding A
+/// alone costs 4 to 8 in ten thousand of a product with heavy-tailed activations, with 13 bits half
+/// of that, and rows of normal entries have a quarter of the noise budget to spare.
+pub const ENTRY_MAX: i16 = 4095;
+
+/// Most entries of one matrix, 256 million: above the widest projection of a model of 70 billion
+/// parameters (8,192 x 28,672).
+pub const ENTRIES_MAX: usize = 1 << 28;
+
+/// Most bits of a vector's entries: three digits of 11 bits.
+pub const VECTOR_BITS_MAX: u32 = DIGIT_BITS * DIGITS as u32;
+
+/// Entries in a lane: one register of 512 bits, or two of 256.
+const LANE: usize = 32;
+
+/// Bits of a digit of the vector.
+const DIGIT_BITS: u32 = 11;
+
+/// Digits of an entry of the vector.
+const DIGITS: usize = 3;
+
+/// Lanes after which 32-bit sums are widened: at most four products of (2^12 - 1)(2^11 - 1) of a lane
+/// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.
+const WIDEN_EVERY: usize = 64;
+
+/// A matrix of small signed integers, row after row, and its exact product with vectors mod 2^k.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IntMatrix {
+    rows: usize,
+    columns: usize,
+    lanes: usize,
+    values: Vec<Lane>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+struct Lane([i16; LANE]);
+
+/// Why no matrix was made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntMatrixError {
+    /// Not rows x columns entries.
+    #[error("matrix of {rows} x {columns}: wanted {} entries, got {entries}", rows * columns)]
+    Shape {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+        /// Entries that were given.
+        entries: usize,
+    },
+    /// Nothing in it, or more than [`ENTRIES_MAX`].
+    #[error("matrix of {rows} x {columns}: wanted 1 to {ENTRIES_MAX} entries")]
+    Size {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+    },
+    /// An entry beyond [`ENTRY_MAX`].
+    #[error("matrix entry at row {row}, column {column}: wanted at most {ENTRY_MAX}, got {value}")]
+    Entry {
+        /// Its row.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// What it is.
+        value: i16,
+    },
+}
+
+/// Vectors cut into digits: kept between products, so that the online step allocates nothing.
+#[derive(Clone, Default)]
+pub struct Digits {
+    vectors: Vec<Vec<[Lane; DIGITS]>>,
+}
+
+impl IntMatrix {
+    /// A matrix of `rows` x `columns` entries, row after row, each of at most [`ENTRY_MAX`].
+    ///
+    /// # Errors
+    /// Where shape and entries do not fit.
+    pub fn new(rows: usize, columns: usize, entries: &[i16]) -> Result<Self, IntMatrixError> {
+        let wanted = rows.checked_mul(columns).unwrap_or(usize::MAX);
+        if wanted == 0 || wanted > ENTRIES_MAX {
+            return Err(IntMatrixError::Size { rows, columns });
+        }
+        if wanted != entries.len() {
+            return Err(IntMatrixError::Shape { rows, columns, entries: entries.len() });
+        }
+        if let Some(at) = entries.iter().position(|v| v.unsigned_abs() > ENTRY_MAX as u16) {
+            let (row, column) = (at / columns, at % columns);
+            return Err(IntMatrixError::Entry { row, column, value: entries[at] });
+        }
+        let lanes = columns.div_ceil(LANE);
+        let mut values = Vec::with_capacity(rows * lanes);
+        for row in entries.chunks_exact(columns) {
+            values.extend(row.chunks(LANE).map(|part| {
+                let mut lane = Lane([0; LANE]);
+                lane.0[..part.len()].copy_from_slice(part);
+                lane
+            }));
+        }
+        Ok(IntMatrix { rows, columns, lanes, values })
+    }
+
+    /// Rows: the length of a product.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns: the length of a vector that it is multiplied with.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The entries of a row.
+    pub fn row(&self, row: usize) -> impl Iterator<Item = i16> + '_ {
+        self.lane_row(row).iter().flat_map(|lane| lane.0).take(self.columns)
+    }
+
+    /// Sum of the magnitudes of a row.
+    pub fn row_l1(&self, row: usize) -> u64 {
+        self.row(row).map(|value| u64::from(value.unsigned_abs())).sum()
+    }
+
+    /// Greatest sum of squares of a row.
+    pub fn row_square_max(&self) -> u64 {
+        let square = |row| self.row(row).map(|v| u64::from(v.unsigned_abs()).pow(2)).sum();
+        (0..self.rows).map(square).max().unwrap_or(0)
+    }
+
+    /// Rows of several matrices under one another.
+    ///
+    /// # Errors
+    /// Where there are none, or their widths differ.
+    pub fn stack(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
+        let columns = parts.first().map_or(0, |part| part.columns);
+        let rows = parts.iter().map(|part| part.rows).sum::<usize>();
+        if let Some(other) = parts.iter().find(|part| part.columns != columns) {
+            let entries = other.rows * other.columns;
+            return Err(IntMatrixError::Shape { rows: other.rows, columns, entries });
+        }
+        if rows == 0 || rows.saturating_mul(columns) > ENTRIES_MAX {
+            return Err(IntMatrixError::Size { rows, columns });
+        }
+        let values = parts.iter().flat_map(|part| part.values.iter().copied()).collect();
+        Ok(IntMatrix { rows, columns, lanes: columns.div_ceil(LANE), values })
+    }
+
+    /// `matrix · vector mod 2^bits` for each vector, one product after the other: the rows are read
+    /// once for all vectors. `products` holds rows x vectors words.
+    ///
+    /// # Panics
+    /// Where a vector is not as long as the matrix is wide, `products` has another length, or `bits`
+    /// is above [`VECTOR_BITS_MAX`]: mistakes of the caller, who has checked what came from outside.
+    pub fn products(
+        &self,
+        vectors: &[&[u64]],
+        bits: u32,
+        scratch: &mut Digits,
+        products: &mut [u64],
+    ) {
+        self.products_by(Path::best(), vectors, bits, scratch, products);
+    }
+
+    fn products_by(
+        &self,
+        path: Path,
+        vectors: &[&[u64]],
+        bits: u32,
+        scratch: &mut Digits,
+        products: &mut [u64],
+    ) {
+        assert!(bits <= VECTOR_BITS_MAX, "vectors of {bits} bits");
+        assert_eq!(products.len(), self.rows * vectors.len(), "room for the products");
+        scratch.vectors.resize_with(vectors.len().max(scratch.vectors.len()), Vec::new);
+        let digits = &mut scratch.vectors[..vectors.len()];
+        for (vector, digits) in vectors.iter().zip(digits.iter_mut()) {
+            assert_eq!(vector.len(), self.columns, "length of a vector");
+            digits.resize(self.lanes, [Lane([0; LANE]); DIGITS]);
+            path.split(vector, digits);
+        }
+        let mask = low_mask(bits);
+        let block = path.rows_at_once();
+        for first in (0..self.rows).step_by(block) {
+            let count = block.min(self.rows - first);
+            let rows = &self.values[first * self.lanes..][..count * self.lanes];
+            for (digits, products) in digits.iter().zip(products.chunks_exact_mut(self.rows)) {
+                path.block(rows, digits, &mut products[first..first + count]);
+                products[first..first + count].iter_mut().for_each(|product| *product &= mask);
+            }
+        }
+    }
+
+    fn lane_row(&self, row: usize) -> &[Lane] {
+        &self.values[row * self.lanes..][..self.lanes]
+    }
+}
+
+impl fmt::Debug for IntMatrix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "IntMatrix {} x {}", self.rows, self.columns)
+    }
+}
+
+impl fmt::Debug for Digits {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Digits of {} vectors", self.vectors.len())
+    }
+}
+
+/// The lowest `bits` bits, 1 to 64.
+pub(crate) fn low_mask(bits: u32) -> u64 {
+    u64::MAX >> (64 - bits)
+}
+
+/// Which instructions compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+}
+
+impl Path {
+    fn best() -> Path {
+        Path::all().into_iter().next_back().unwrap_or(Path::Portable)
+    }
+
+    /// Those of this machine, the slowest first.
+    fn all() -> Vec<Path> {
+        let mut found = vec![Path::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if simd::has_avx2() {
+                found.push(Path::Avx2);
+            }
+            if simd::has_avx512_vnni() {
+                found.push(Path::Avx512Vnni);
+            }
+        }
+        found
+    }
+
+    /// Rows that share one reading of the digits.
+    fn rows_at_once(self) -> usize {
+        match self {
+            Path::Portable => 1,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => simd::AVX2_ROWS,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => simd::AVX512_ROWS,
+        }
+    }
+
+    fn split(self, vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
+        match self {
+            Path::Portable => portable::split(vector, digits),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => simd::split_avx2(vector, digits),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => simd::split_avx512(vector, digits),
+        }
+    }
+
+    /// One product mod 2^64 for each row of `rows`, which lie one after the other.
+    fn block(self, rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
+        match self {
+            Path::Portable => portable::block(rows, digits, products),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => simd::block_avx2(rows, digits, products),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Vnni => simd::block_avx512(rows, digits, products),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Masks of both ends: streams of ChaCha20 that can be read at any token.
+//!
+//! A stream is cut into *tiles* of 32 columns (or rows of an answer). Tile `i` is the ChaCha20 stream
+//! (RFC 8439, 32-bit block counter) of nonce `i`; in it, token `n` has the 256 bytes from `256·n` on,
+//! which are 32 words of 64 bits, least significant byte first, cut to `k` bits. A word cut to its
+//! lowest `k` bits is uniform mod 2^k. Offline a party reads one tile for all tokens, online one
+//! token through all tiles: both are runs of whole blocks, so nothing is kept but the key.
+
+use std::ops::Range;
+
+use chacha20::{
+    ChaCha20,
+    cipher::{KeyIvInit, StreamCipher, StreamCipherSeek},
+};
+use confide_rlwe::Rng;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{Input, int_matrix::low_mask};
+
+/// Columns of one tile.
+pub(crate) const TILE: usize = 32;
+
+/// Bytes that a token has in a tile.
+const TOKEN_BYTES: usize = TILE * 8;
+
+/// Tokens that are read from the cipher at once.
+const TOKENS_AT_ONCE: usize = 16;
+
+/// Domain of the answers' masks. One name for one use of the process key.
+const ANSWER_DOMAIN: &[u8] = b"confide lora answer mask v1";
+
+/// Masks from a secret key of 32 bytes, which is wiped when the stream is dropped.
+pub(crate) struct MaskStream {
+    key: Zeroizing<[u8; 32]>,
+}
+
+/// The key of one host process: masks of its answers come from it. Lives in memory only; it cannot be
+/// cloned, written or read back.
+pub struct ProcessKey {
+    key: Zeroizing<[u8; 32]>,
+    epoch: Epoch,
+}
+
+/// Name of one host process, drawn anew at each start: what belongs to another epoch is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Epoch(pub [u8; 16]);
+
+/// What a sequence of counters belongs to: one client, one vector of one layer of one adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot {
+    /// The client, by the hash of what identifies it.
+    pub client: [u8; 32],
+    /// The adapter, by the hash of what identifies it.
+    pub adapter: [u8; 32],
+    /// Layer, from 0.
+    pub layer: u32,
+    /// The vector.
+    pub input: Input,
+}
+
+impl MaskStream {
+    /// Under a fresh key.
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        let mut key = Zeroizing::new([0; 32]);
+        rng.fill_bytes(key.as_mut());
+        MaskStream { key }
+    }
+
+    /// One tile for all `tokens`: 32 vectors of one word for each token.
+    pub(crate) fn columns(
+        &self,
+        tile: usize,
+        tokens: Range<u32>,
+        bits: u32,
+    ) -> Vec<Zeroizing<Vec<u64>>> {
+        let count = tokens.len();
+        let mut columns: Vec<_> = (0..TILE).map(|_| Zeroizing::new(vec![0; count])).collect();
+        self.tile(tile, tokens, bits, |token, words| {
+            for (column, word) in columns.iter_mut().zip(words) {
+                column[token] = *word;
+            }
+        });
+        columns
+    }
+
+    /// Rows of `columns` words for `tokens`, one token after the other, into `rows`.
+    pub(crate) fn rows(&self, tokens: Range<u32>, columns: usize, bits: u32, rows: &mut [u64]) {
+        debug_assert_eq!(rows.len(), tokens.len() * columns);
+        for tile in 0..columns.div_ceil(TILE) {
+            let first = tile * TILE;
+            let width = TILE.min(columns - first);
+            self.tile(tile, tokens.clone(), bits, |token, words| {
+                rows[token * columns + first..][..width].copy_from_slice(&words[..width]);
+            });
+        }
+    }
+
+    fn tile(
+        &self,
+        tile: usize,
+        tokens: Range<u32>,
+        bits: u32,
+        mut each: impl FnMut(usize, &[u64; TILE]),
+    ) {
+        let mask = low_mask(bits);
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&(tile as u64).to_le_bytes());
+        let mut cipher = ChaCha20::new((&*self.key).into(), (&nonce).into());
+        cipher.seek(u64::from(tokens.start) * TOKEN_BYTES as u64);
+        let mut bytes = Zeroizing::new([0u8; TOKEN_BYTES * TOKENS_AT_ONCE]);
+        let mut words = Zeroizing::new([0u64; TILE]);
+        let mut token = 0;
+        while token < tokens.len() {
+            let count = TOKENS_AT_ONCE.min(tokens.len() - token);
+            cipher.write_keystream(&mut bytes[..count * TOKEN_BYTES]);
+            for part in bytes[..count * TOKEN_BYTES].as_chunks::<TOKEN_BYTES>().0 {
+                for (word, bytes) in words.iter_mut().zip(part.as_chunks::<8>().0) {
+                    *word = u64::from_le_bytes(*bytes) & mask;
+                }
+                each(token, &words);
+                token += 1;
+            }
+        }
+    }
+}
+
+impl ProcessKey {
+    /// A fresh key and epoch.
+    pub fn random(rng: &mut Rng) -> Self {
+        let mut key = Zeroizing::new([0; 32]);
+        rng.fill_bytes(key.as_mut());
+        let mut epoch = [0; 16];
+        rng.fill_bytes(&mut epoch);
+        ProcessKey { key, epoch: Epoch(epoch) }
+    }
+
+    /// The name of this process.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The masks of the answers of one batch: a pseudo-random function of slot, batch, row and token.
+    ///
+    /// HMAC-SHA-256 under the process key is a PRF (RFC 2104; its input here has one length for one
+    /// domain, so that no two inputs share an encoding) and gives each batch a key of its own.
+    /// ChaCha20's block function under that key is a PRF of (nonce, counter), which are (tile of
+    /// rows, token). The composition is a PRF as long as no key is used for two batches; `nonce`,
+    /// drawn for each sequence of batches, holds that even where a sequence is begun again.
+    pub(crate) fn answer_masks(&self, slot: &Slot, nonce: &[u8; 16], batch: u64) -> MaskStream {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC takes keys of any length");
+        mac.update(ANSWER_DOMAIN);
+        mac.update(&self.epoch.0);
+        mac.update(&slot.client);
+        mac.update(&slot.adapter);
+        mac.update(&slot.layer.to_le_bytes());
+        mac.update(&[slot.input as u8]);
+        mac.update(nonce);
+        mac.update(&batch.to_le_bytes());
+        let mut digest: [u8; 32] = mac.finalize().into_bytes().into();
+        let key = Zeroizing::new(digest);
+        digest.zeroize();
+        MaskStream { key }
+    }
+}
+
+impl std::fmt::Debug for ProcessKey {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "ProcessKey of {:?}", self.epoch)
+    }
+}
+
+impl std::fmt::Debug for Epoch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "epoch {:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl std::fmt::Display for Epoch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot() -> Slot {
+        Slot { client: [1; 32], adapter: [2; 32], layer: 3, input: Input::Attention }
+    }
+
+    #[test]
+    fn rows_and_columns_are_one_stream() {
+        let stream = MaskStream::random(&mut Rng::from_seed([9; 32]));
+        let (columns, tokens) = (70, 40);
+        let mut rows = vec![0; tokens * columns];
+        stream.rows(0..tokens as u32, columns, 33, &mut rows);
+        for column in 0..columns {
+            let tile = stream.columns(column / TILE, 0..tokens as u32, 33);
+            for token in 0..tokens {
+                assert_eq!(rows[token * columns + column], tile[column % TILE][token]);
+            }
+        }
+        let mut window = vec![0; 3 * columns];
+        stream.rows(17..20, columns, 33, &mut window);
+        assert_eq!(window, rows[17 * columns..20 * columns]);
+    }
+
+    #[test]
+    fn a_tile_is_the_stream_of_rfc_8439() {
+        // Section 2.3.2 has another nonce; appendix A.1, vectors 1 and 2: key and nonce zero, blocks
+        // 0 and 1.
+        let stream = MaskStream { key: Zeroizing::new([0; 32]) };
+        let mut row = vec![0; 32];
+        stream.rows(0..1, 32, 64, &mut row);
+        assert_eq!(row[0], u64::from_le_bytes([0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]));
+        assert_eq!(row[8], u64::from_le_bytes([0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a]));
+    }
+
+    #[test]
+    fn every_part_of_a_slot_changes_the_masks_of_answers() {
+        let key = ProcessKey::random(&mut Rng::from_seed([4; 32]));
+        let first = |key: &ProcessKey, slot: &Slot, nonce: [u8; 16], batch| {
+            let mut row = [0; 1];
+            key.answer_masks(slot, &nonce, batch).rows(0..1, 1, 64, &mut row);
+            row[0]
+        };
+        let other_key = ProcessKey::random(&mut Rng::from_seed([5; 32]));
+        let mut seen = vec![
+            first(&key, &slot(), [0; 16], 0),
+            first(&key, &slot(), [0; 16], 1),
+            first(&key, &slot(), [1; 16], 0),
+            first(&other_key, &slot(), [0; 16], 0),
+            first(&key, &Slot { client: [9; 32], ..slot() }, [0; 16], 0),
+            first(&key, &Slot { adapter: [9; 32], ..slot() }, [0; 16], 0),
+            first(&key, &Slot { layer: 9, ..slot() }, [0; 16], 0),
+            first(&key, &Slot { input: Input::FeedForward, ..slot() }, [0; 16], 0),
+        ];
+        assert_eq!(first(&key, &slot(), [0; 16], 0), seen[0]);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 8);
+    }
+}

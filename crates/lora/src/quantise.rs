@@ -1,0 +1,371 @@
+//! Real numbers to integers and the bound that no product of them wraps.
+
+use crate::{IntMatrix, IntMatrixError, Matrix, int_matrix::ENTRY_MAX};
+
+/// Greatest magnitude of an entry of a vector: signed 16 bits without the lowest value.
+pub const VECTOR_MAX: i16 = i16::MAX;
+
+/// Norm limit of a matrix of zeroes: above the norm of any vector of 16 bits that a frame can hold.
+const NORM_LIMIT_MAX: u64 = 1 << 40;
+
+/// Greatest relative error that rounding a vector may add, 2^-10: which is what the adapted
+/// logits may lose in all.
+const ROUNDING_ERROR_MAX: f64 = 1.0 / 1024.0;
+
+/// Real rows as integers: `real[i][j] ≈ scales[i] · matrix[i][j]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantised {
+    /// Entries of at most [`ENTRY_MAX`].
+    pub matrix: IntMatrix,
+    /// One for each row, above 0.
+    pub scales: Vec<f64>,
+}
+
+/// A real vector as integers: `real[j] ≈ scale · values[j]`.
+#[derive(Clone, PartialEq)]
+pub struct QuantisedVector {
+    /// Entries of at most [`VECTOR_MAX`].
+    pub values: Vec<i16>,
+    /// Above 0.
+    pub scale: f64,
+}
+
+/// Why a matrix or a vector was not quantised.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuantiseError {
+    /// Infinite or not a number.
+    #[error("entry {at} is not finite")]
+    NotFinite {
+        /// Its index, row after row.
+        at: usize,
+    },
+    /// The norm limit of the adapter leaves too few bits for this vector.
+    #[error(
+        "vector is too coarse: under the norm limit {norm_limit} rounding adds {error:.1e}, wanted \
+         at most {ROUNDING_ERROR_MAX:.1e}"
+    )]
+    TooCoarse {
+        /// Greatest norm of the integers.
+        norm_limit: u64,
+        /// Relative error in the Euclidean norm; infinite where nothing would be left.
+        error: f64,
+    },
+    /// The row bound of the parameter set is below one entry.
+    #[error("row bound: wanted at least 1, got 0")]
+    RowBound,
+    /// No matrix.
+    #[error(transparent)]
+    Matrix(#[from] IntMatrixError),
+}
+
+/// Rounds each row with a scale of its own. A row whose magnitudes would sum to more than
+/// `row_l1_max` (the noise bound of the parameter set) gets a greater scale.
+///
+/// # Errors
+/// Where an entry is not finite, or there is none.
+pub fn quantise_rows(
+    real: &Matrix,
+    entry_max: i16,
+    row_l1_max: u64,
+) -> Result<Quantised, QuantiseError> {
+    let rows: Vec<Vec<f64>> = (0..real.rows).map(|row| widened(real.row(row))).collect();
+    let entry_max = entry_max.min(ENTRY_MAX);
+    let mut entries = Vec::with_capacity(real.values.len());
+    let mut scales = Vec::with_capacity(real.rows);
+    for row in &rows {
+        let scale = scale_of(&[row], entry_max, row_l1_max, entries.len())?;
+        entries.extend(row.iter().map(|value| (value / scale).round() as i16));
+        scales.push(scale);
+    }
+    Ok(Quantised { matrix: IntMatrix::new(real.rows, real.columns, &entries)?, scales })
+}
+
+/// Rounds all rows with one scale, which tells nothing of a single row: for `B · A` merged.
+///
+/// # Errors
+/// As [`quantise_rows`].
+pub fn quantise_whole(
+    rows: usize,
+    columns: usize,
+    real: &[f64],
+    entry_max: i16,
+    row_l1_max: u64,
+) -> Result<Quantised, QuantiseError> {
+    if rows.checked_mul(columns) != Some(real.len()) || real.is_empty() {
+        let entries = real.len();
+        return Err(IntMatrixError::Shape { rows, columns, entries }.into());
+    }
+    let parts: Vec<&[f64]> = real.chunks_exact(columns).collect();
+    let scale = scale_of(&parts, entry_max.min(ENTRY_MAX), row_l1_max, 0)?;
+    let entries: Vec<i16> = real.iter().map(|value| (value / scale).round() as i16).collect();
+    Ok(Quantised { matrix: IntMatrix::new(rows, columns, &entries)?, scales: vec![scale; rows] })
+}
+
+/// The greatest Euclidean norm of an integer vector `x` for which `|row · x| + headroom < 2^(bits -
+/// 1)` holds for every row (Cauchy-Schwarz). 0 where the headroom leaves nothing.
+pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
+    let room = ((1u64 << (bits - 1)) - 1).saturating_sub(headroom);
+    let square = u128::from(room).pow(2);
+    match u128::from(matrix.row_square_max()) {
+        0 => NORM_LIMIT_MAX,
+        row => ((square / row).isqrt() as u64).min(NORM_LIMIT_MAX),
+    }
+}
+
+/// Rounds a vector to 16 bits so that the Euclidean norm of the integers is at most `norm_limit`:
+/// the products with the matrix that the limit belongs to cannot wrap.
+///
+/// # Errors
+/// Where an entry is not finite, or the limit leaves a relative error above 2^-10.
+pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector, QuantiseError> {
+    let (square, greatest) = square_and_greatest(real);
+    if !square.is_finite() {
+        let at = real.iter().position(|value| !value.is_finite()).unwrap_or_default();
+        return Err(QuantiseError::NotFinite { at });
+    }
+    if greatest == 0.0 {
+        return Ok(QuantisedVector { values: vec![0; real.len()], scale: 1.0 });
+    }
+    // Rounding moves each entry by at most a half: the norm by at most half the root of the length.
+    let room = norm_limit as f64 - (real.len() as f64).sqrt() / 2.0 - 1.0;
+    if room < 1.0 {
+        return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
+    }
+    let scale = (f64::from(greatest) / f64::from(VECTOR_MAX)).max(square.sqrt() / room);
+    let values = rounded(real, 1.0 / scale);
+    let norm_square = integer_square(&values);
+    if u128::from(norm_square) > u128::from(norm_limit).pow(2) {
+        // The estimate in floating point has a margin of 1; this is what the promise rests on.
+        return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
+    }
+    // No rounding error is above half a unit for each entry, so most vectors need no second look.
+    let worst = real.len() as f64 / 4.0 / ROUNDING_ERROR_MAX.powi(2);
+    if (norm_square as f64) < worst {
+        let error = rounding_error(real, &values, scale, square);
+        if error > ROUNDING_ERROR_MAX {
+            return Err(QuantiseError::TooCoarse { norm_limit, error });
+        }
+    }
+    Ok(QuantisedVector { values, scale })
+}
+
+impl std::fmt::Debug for QuantisedVector {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "QuantisedVector of {} entries", self.values.len())
+    }
+}
+
+/// The least scale under which entries stay within `entry_max` and rows within `row_l1_max`.
+fn scale_of(
+    rows: &[&[f64]],
+    entry_max: i16,
+    row_l1_max: u64,
+    first: usize,
+) -> Result<f64, QuantiseError> {
+    let columns = rows.first().map_or(0, |row| row.len());
+    let mut greatest = 0f64;
+    for (index, row) in rows.iter().enumerate() {
+        if let Some(at) = row.iter().position(|value| !value.is_finite()) {
+            return Err(QuantiseError::NotFinite { at: first + index * columns + at });
+        }
+        greatest = row.iter().fold(greatest, |greatest, value| greatest.max(value.abs()));
+    }
+    if greatest == 0.0 {
+        return Ok(1.0);
+    }
+    if row_l1_max == 0 {
+        return Err(QuantiseError::RowBound);
+    }
+    let mut scale = greatest / f64::from(entry_max);
+    let sum = |row: &[f64], scale: f64| -> u64 {
+        row.iter().map(|value| (value / scale).round().abs() as u64).sum()
+    };
+    loop {
+        let longest = rows.iter().map(|row| sum(row, scale)).max().unwrap_or(0);
+        if longest <= row_l1_max {
+            return Ok(scale);
+        }
+        // Rounding up can keep a row above the bound: a little more than the ratio ends that.
+        scale *= (longest as f64 / row_l1_max as f64) * (1.0 + 1.0 / 65536.0);
+    }
+}
+
+fn widened(row: &[f32]) -> Vec<f64> {
+    row.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// Sum of squares and greatest magnitude, in eight lanes that a compiler can put side by side.
+fn square_and_greatest(real: &[f32]) -> (f64, f32) {
+    const LANES: usize = 8;
+    let mut squares = [0f64; LANES];
+    let mut greatest = [0f32; LANES];
+    let chunks = real.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            let value = chunk[lane].abs();
+            squares[lane] += f64::from(value) * f64::from(value);
+            greatest[lane] = if value > greatest[lane] { value } else { greatest[lane] };
+        }
+    }
+    for (lane, value) in rest.iter().enumerate() {
+        squares[lane] += f64::from(*value) * f64::from(*value);
+        greatest[lane] = greatest[lane].max(value.abs());
+    }
+    (squares.iter().sum(), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
+}
+
+/// `real · factor` to the nearest integer. The products are within 16 bits, so adding 1.5 · 2^52
+/// leaves the integer in the lowest bits: no call of a rounding function, which SSE2 lacks.
+fn rounded(real: &[f32], factor: f64) -> Vec<i16> {
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    real.iter().map(|value| (f64::from(*value) * factor + MAGIC).to_bits() as i16).collect()
+}
+
+fn integer_square(values: &[i16]) -> u64 {
+    values.iter().map(|value| (i32::from(*value) * i32::from(*value)) as u64).sum()
+}
+
+fn rounding_error(real: &[f32], values: &[i16], scale: f64, square: f64) -> f64 {
+    let errors = real.iter().zip(values);
+    let sum: f64 = errors.map(|(x, v)| (f64::from(*x) - scale * f64::from(*v)).powi(2)).sum();
+    (sum / square).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_rlwe::Rng;
+
+    use super::*;
+    use crate::int_matrix::{Digits, low_mask};
+
+    const ROW_L1_MAX: u64 = 3_190_000;
+
+    /// A normal number by the sum of twelve uniform ones.
+    fn normal(rng: &mut Rng) -> f64 {
+        let mut bytes = [0; 48];
+        rng.fill_bytes(&mut bytes);
+        let words = bytes.chunks_exact(4);
+        let uniform = |word: &[u8]| {
+            f64::from(u32::from_le_bytes(word.try_into().expect("four bytes"))) / 4_294_967_296.0
+        };
+        words.map(uniform).sum::<f64>() - 6.0
+    }
+
+    fn matrix(rng: &mut Rng, rows: usize, columns: usize) -> Matrix {
+        let values = (0..rows * columns).map(|_| (normal(rng) * 0.02) as f32).collect();
+        Matrix { rows, columns, values }
+    }
+
+    /// Activations of the study: eight channels are sixty times as large as the others.
+    fn heavy_tailed(rng: &mut Rng, columns: usize) -> Vec<f32> {
+        let factor = |at: usize| if at % (columns / 8) == 5 { 60.0 } else { 1.0 };
+        (0..columns).map(|at| (normal(rng) * factor(at)) as f32).collect()
+    }
+
+    fn exact(matrix: &IntMatrix, values: &[i16]) -> Vec<i64> {
+        let row =
+            |row| matrix.row(row).zip(values).map(|(a, x)| i64::from(a) * i64::from(*x)).sum();
+        (0..matrix.rows()).map(row).collect()
+    }
+
+    #[test]
+    fn heavy_tailed_activations_lose_less_than_five_in_ten_thousand() {
+        let mut worst = 0f64;
+        for seed in 0..8 {
+            let mut rng = Rng::from_seed([seed; 32]);
+            let real = matrix(&mut rng, 32, 1536);
+            let x = heavy_tailed(&mut rng, 1536);
+            let a = quantise_rows(&real, ENTRY_MAX, ROW_L1_MAX).expect("finite");
+            let x_int = quantise_vector(&x, norm_limit(&a.matrix, 33, 0)).expect("fits");
+            let (mut error, mut size) = (0f64, 0f64);
+            for (row, product) in exact(&a.matrix, &x_int.values).into_iter().enumerate() {
+                let wanted: f64 =
+                    real.row(row).iter().zip(&x).map(|(a, x)| f64::from(*a) * f64::from(*x)).sum();
+                let got = product as f64 * a.scales[row] * x_int.scale;
+                error += (got - wanted).powi(2);
+                size += wanted.powi(2);
+            }
+            worst = worst.max((error / size).sqrt());
+        }
+        assert!(worst < 5e-4, "relative error {worst:.2e}");
+    }
+
+    #[test]
+    fn no_product_under_the_norm_limit_wraps() {
+        let mut rng = Rng::from_seed([1; 32]);
+        for (columns, bits) in [(1, 33), (64, 20), (1536, 33), (8960, 33)] {
+            // The worst vector: a multiple of the longest row.
+            let entries: Vec<i16> = (0..columns).map(|at| ENTRY_MAX - (at % 7) as i16).collect();
+            let a = IntMatrix::new(1, columns, &entries).expect("fits");
+            let limit = norm_limit(&a, bits, 0);
+            let along: Vec<f32> = entries.iter().map(|entry| f32::from(*entry)).collect();
+            let Ok(x) = quantise_vector(&along, limit) else { continue };
+            let product = exact(&a, &x.values)[0];
+            assert!(product.unsigned_abs() < 1 << (bits - 1), "{columns} columns, {bits} bits");
+            let words: Vec<u64> =
+                x.values.iter().map(|v| i64::from(*v) as u64 & low_mask(bits)).collect();
+            let mut wrapped = [0];
+            a.products(&[&words], bits, &mut Digits::default(), &mut wrapped);
+            assert_eq!(wrapped[0], product as u64 & low_mask(bits));
+            let x = quantise_vector(&heavy_tailed(&mut rng, 1536), limit);
+            assert!(x.is_err() || integer_square(&x.expect("is a vector").values) <= limit.pow(2));
+        }
+    }
+
+    #[test]
+    fn the_norm_limit_is_the_greatest_that_cauchy_schwarz_allows() {
+        let a = IntMatrix::new(2, 2, &[3, 4, 0, 1]).expect("fits");
+        // |row| = 5: 5 · limit <= 2^9 - 1.
+        assert_eq!(norm_limit(&a, 10, 0), 102);
+        assert_eq!(norm_limit(&a, 10, 11), 100);
+        assert_eq!(norm_limit(&a, 10, 1 << 10), 0);
+        let zero = IntMatrix::new(1, 2, &[0, 0]).expect("fits");
+        assert_eq!(norm_limit(&zero, 33, 0), NORM_LIMIT_MAX);
+    }
+
+    #[test]
+    fn a_row_beyond_the_noise_bound_gets_a_greater_scale() {
+        let real =
+            Matrix { rows: 2, columns: 4, values: vec![1.0, -1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0] };
+        let a = quantise_rows(&real, ENTRY_MAX, 4000).expect("finite");
+        assert!(a.matrix.row_l1(0) <= 4000 && a.matrix.row_l1(0) > 3990);
+        assert_eq!(a.matrix.row_l1(1), 4000);
+        assert!(
+            (f64::from(a.matrix.row(0).next().expect("four")) * a.scales[0] - 1.0).abs() < 1e-3
+        );
+        let whole: Vec<f64> = real.values.iter().map(|value| f64::from(*value)).collect();
+        let all = quantise_whole(2, 4, &whole, ENTRY_MAX, 4000).expect("finite");
+        assert!(all.matrix.row_l1(0) <= 4000 && all.scales[0] == all.scales[1]);
+        assert!(matches!(quantise_rows(&real, ENTRY_MAX, 0), Err(QuantiseError::RowBound)));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused_by_name() {
+        let limit = 1 << 20;
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let refused = quantise_vector(&[0.0, bad], limit);
+            assert_eq!(refused, Err(QuantiseError::NotFinite { at: 1 }));
+        }
+        let ramp: Vec<f32> = (0..1536).map(|at| at as f32).collect();
+        let coarse = quantise_vector(&ramp, 3000);
+        assert!(matches!(coarse, Err(QuantiseError::TooCoarse { .. })), "{coarse:?}");
+        assert!(matches!(quantise_vector(&[1.0], 0), Err(QuantiseError::TooCoarse { .. })));
+        let real = Matrix { rows: 1, columns: 2, values: vec![0.0, f32::NAN] };
+        assert_eq!(
+            quantise_rows(&real, ENTRY_MAX, ROW_L1_MAX),
+            Err(QuantiseError::NotFinite { at: 1 })
+        );
+    }
+
+    #[test]
+    fn small_zero_and_huge_vectors_keep_their_direction() {
+        let zero = quantise_vector(&[0.0; 3], 100).expect("fits");
+        assert_eq!((zero.values, zero.scale), (vec![0; 3], 1.0));
+        for size in [1e-45f32, 1e-30, 1.0, 3e38] {
+            let x = quantise_vector(&[size, -size, 0.0], 1 << 20).expect("fits");
+            assert_eq!(x.values, [VECTOR_MAX, -VECTOR_MAX, 0]);
+        }
+    }
+}

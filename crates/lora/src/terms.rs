@@ -1,0 +1,343 @@
+//! The projections that read one vector, as one matrix of integers, and what a key holder is told
+//! of them.
+
+use confide_rlwe::ParameterSet;
+
+use crate::{
+    ENTRY_MAX, Factor, Input, IntMatrix, IntMatrixError, Matrix, Pair, Projection, QuantiseError,
+    VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole,
+};
+
+/// Widest input or output: that of the feed-forward part of a model of 70 billion parameters, twice.
+pub const WIDTH_MAX: usize = 1 << 16;
+
+/// Greatest rank of a pair.
+pub const RANK_MAX: usize = 1024;
+
+/// Most projections that read one vector.
+const PARTS_MAX: usize = 8;
+
+/// Greatest noise that may be put on answers, in units of the integers: above it nothing is left.
+const NOISE_SIGMA_MAX: f64 = (1u64 << 30) as f64;
+
+/// What stays with the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protect {
+    /// A. The key holder is given B, with the scale of the adapter and of A's rows in it.
+    A,
+    /// The product `scale · B · A`, quantised with one scale for each projection.
+    Ba,
+}
+
+/// What the host computes with, and the terms on which.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The rows of all projections, one below the other.
+    pub matrix: IntMatrix,
+    /// What the key holder is told.
+    pub terms: Terms,
+}
+
+/// What a key holder must know of the projections that read one vector.
+///
+/// It reveals their shapes, `norm_limit` (a bound on the norm of one row, rounded to integers) and,
+/// under [`Protect::A`], B and the scales of A's rows; under [`Protect::Ba`] one scale for each
+/// projection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// Layer, from 0.
+    pub layer: u32,
+    /// The vector.
+    pub input: Input,
+    /// Its width.
+    pub columns: usize,
+    /// k: products are exact mod 2^k.
+    pub bits: u32,
+    /// Greatest Euclidean norm of the integers that may be sent.
+    pub norm_limit: u64,
+    /// Standard deviation of the noise on each answer, in units of the integers; 0: none.
+    pub noise_sigma: f64,
+    /// The projections, in the order of their rows.
+    pub parts: Vec<Part>,
+}
+
+/// One projection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Which.
+    pub projection: Projection,
+    /// Its rows in the product.
+    pub rows: usize,
+    /// What the key holder does with them.
+    pub effect: Effect,
+}
+
+/// From a product to what is added to an output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The product is A·x: B follows, with all scales in it.
+    Factor(Factor),
+    /// The product is the delta itself, times this.
+    Scale(f64),
+}
+
+/// Why there are no terms.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TermsError {
+    /// No projection, too many, or one of another input or width.
+    #[error("{projection} does not belong to this input: {reason}")]
+    Part {
+        /// Which.
+        projection: Projection,
+        /// Why.
+        reason: &'static str,
+    },
+    /// No projection was given.
+    #[error("an input: wanted 1 to {PARTS_MAX} projections, got {0}")]
+    Parts(usize),
+    /// Noise that is not a number from 0 to 2^30.
+    #[error("noise on answers: wanted a standard deviation from 0 to 2^30, got {0}")]
+    Noise(f64),
+    /// Entries that cannot be rounded.
+    #[error(transparent)]
+    Quantise(#[from] QuantiseError),
+    /// No matrix.
+    #[error(transparent)]
+    Matrix(#[from] IntMatrixError),
+}
+
+impl Weights {
+    /// Quantises the projections that read one vector. `noise_sigma` is the standard deviation of
+    /// the noise that the host will put on answers, in units of the integers.
+    ///
+    /// # Errors
+    /// Where shapes do not fit together or an entry is not finite.
+    pub fn new(
+        layer: u32,
+        pairs: &[(Projection, &Pair)],
+        protect: Protect,
+        set: &ParameterSet,
+        noise_sigma: f64,
+    ) -> Result<Self, TermsError> {
+        let [(first, pair), ..] = pairs else { return Err(TermsError::Parts(0)) };
+        if pairs.len() > PARTS_MAX {
+            return Err(TermsError::Parts(pairs.len()));
+        }
+        if !(0.0..=NOISE_SIGMA_MAX).contains(&noise_sigma) {
+            return Err(TermsError::Noise(noise_sigma));
+        }
+        let (input, columns) = (first.input(), pair.a.columns);
+        let mut matrices = Vec::new();
+        let mut parts = Vec::new();
+        for (projection, pair) in pairs {
+            check_pair(*projection, pair, input, columns)?;
+            let (matrix, effect) = match protect {
+                Protect::A => quantised_a(pair, set.row_l1_max())?,
+                Protect::Ba => quantised_ba(pair, set.row_l1_max())?,
+            };
+            parts.push(Part { projection: *projection, rows: matrix.rows(), effect });
+            matrices.push(matrix);
+        }
+        let matrix = IntMatrix::stack(&matrices.iter().collect::<Vec<_>>())?;
+        let bits = set.plaintext_bits().min(VECTOR_BITS_MAX);
+        let norm_limit = norm_limit(&matrix, bits, noise_headroom(noise_sigma));
+        let terms = Terms { layer, input, columns, bits, norm_limit, noise_sigma, parts };
+        Ok(Weights { matrix, terms })
+    }
+}
+
+impl Terms {
+    /// Rows of all parts: the length of a product.
+    pub fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    /// Adds what products mean to the outputs of one projection: `products` are as many products
+    /// mod 2^k as `scales`, one after the other, each for a vector of that scale, and `outputs` are as
+    /// many outputs of the projection.
+    ///
+    /// `false` where the projection is not among the parts.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn add(
+        &self,
+        projection: Projection,
+        products: &[u64],
+        scales: &[f64],
+        outputs: &mut [f32],
+    ) -> bool {
+        let rows = self.rows();
+        assert_eq!(products.len(), rows * scales.len(), "products");
+        let mut first = 0;
+        for part in &self.parts {
+            if part.projection == projection {
+                let of_part = products.chunks_exact(rows).map(|all| &all[first..][..part.rows]);
+                self.add_part(part, of_part, scales, outputs);
+                return true;
+            }
+            first += part.rows;
+        }
+        false
+    }
+
+    fn add_part<'a>(
+        &self,
+        part: &Part,
+        products: impl Iterator<Item = &'a [u64]>,
+        scales: &[f64],
+        outputs: &mut [f32],
+    ) {
+        let real = products.zip(scales).flat_map(|(product, scale)| {
+            product.iter().map(move |word| (centred(*word, self.bits) as f64 * scale) as f32)
+        });
+        match &part.effect {
+            Effect::Factor(factor) => factor.add(&real.collect::<Vec<f32>>(), outputs),
+            Effect::Scale(all) => {
+                assert_eq!(outputs.len(), part.rows * scales.len(), "outputs");
+                for (output, value) in outputs.iter_mut().zip(real) {
+                    *output += (f64::from(value) * all) as f32;
+                }
+            }
+        }
+    }
+}
+
+/// A word mod 2^bits as the integer of least magnitude.
+pub(crate) fn centred(word: u64, bits: u32) -> i64 {
+    ((word << (64 - bits)) as i64) >> (64 - bits)
+}
+
+/// What noise may add to an answer: it is cut at eight standard deviations and half a unit.
+pub(crate) fn noise_headroom(sigma: f64) -> u64 {
+    match sigma {
+        0.0 => 0,
+        sigma => (8.0 * sigma).ceil() as u64 + 1,
+    }
+}
+
+fn check_pair(
+    projection: Projection,
+    pair: &Pair,
+    input: Input,
+    columns: usize,
+) -> Result<(), TermsError> {
+    let refused = |reason| Err(TermsError::Part { projection, reason });
+    if projection.input() != input {
+        return refused("it reads another vector");
+    }
+    if pair.a.columns != columns || pair.a.rows != pair.b.columns {
+        return refused("widths do not fit together");
+    }
+    if columns > WIDTH_MAX || pair.b.rows > WIDTH_MAX || pair.a.rows > RANK_MAX {
+        return refused("it is wider than the limits");
+    }
+    if columns == 0 || pair.b.rows == 0 || pair.a.rows == 0 {
+        return refused("it is empty");
+    }
+    Ok(())
+}
+
+fn quantised_a(pair: &Pair, row_l1_max: u64) -> Result<(IntMatrix, Effect), TermsError> {
+    let a = quantise_rows(&pair.a, ENTRY_MAX, row_l1_max)?;
+    let entry = |output: usize, column: usize| {
+        (f64::from(pair.b.row(output)[column]) * pair.scale * a.scales[column]) as f32
+    };
+    let factor = Factor::new(pair.b.rows, pair.b.columns, entry);
+    Ok((a.matrix, Effect::Factor(factor)))
+}
+
+fn quantised_ba(pair: &Pair, row_l1_max: u64) -> Result<(IntMatrix, Effect), TermsError> {
+    let merged = merged(&pair.a, &pair.b, pair.scale);
+    let whole = quantise_whole(pair.b.rows, pair.a.columns, &merged, ENTRY_MAX, row_l1_max)?;
+    Ok((whole.matrix, Effect::Scale(whole.scales[0])))
+}
+
+/// `scale · B · A`, row after row.
+fn merged(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
+    let mut all = vec![0.0; b.rows * a.columns];
+    for (output, sums) in all.chunks_exact_mut(a.columns).enumerate() {
+        for (row, factor) in b.row(output).iter().enumerate() {
+            let factor = f64::from(*factor) * scale;
+            for (sum, entry) in sums.iter_mut().zip(a.row(row)) {
+                *sum += factor * f64::from(*entry);
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(rank: usize, columns: usize, width: usize) -> Pair {
+        let values = |count: usize, step: usize| {
+            (0..count).map(|at| ((at * step % 37) as f32 - 18.0) / 50.0).collect::<Vec<f32>>()
+        };
+        Pair {
+            a: Matrix { rows: rank, columns, values: values(rank * columns, 5) },
+            b: Matrix { rows: width, columns: rank, values: values(width * rank, 11) },
+            scale: 2.0,
+        }
+    }
+
+    fn set() -> ParameterSet {
+        ParameterSet::named("rlwe-4096-q100-flood40").expect("is a set")
+    }
+
+    #[test]
+    fn products_become_deltas_under_both_protections() {
+        let (first, second) = (pair(4, 96, 80), pair(2, 96, 7));
+        let pairs = [(Projection::Query, &first), (Projection::Value, &second)];
+        let x: Vec<f32> = (0..96).map(|at| ((at * 7 % 31) as f32 - 15.0) / 3.0).collect();
+        for protect in [Protect::A, Protect::Ba] {
+            let weights = Weights::new(3, &pairs, protect, &set(), 0.0).expect("fits");
+            let terms = &weights.terms;
+            let x_int = crate::quantise_vector(&x, terms.norm_limit).expect("fits");
+            let mask = crate::int_matrix::low_mask(terms.bits);
+            let words: Vec<u64> = x_int.values.iter().map(|v| *v as i64 as u64 & mask).collect();
+            let mut products = vec![0; terms.rows()];
+            let mut digits = crate::Digits::default();
+            weights.matrix.products(&[&words], terms.bits, &mut digits, &mut products);
+            for (projection, pair) in &pairs {
+                let mut outputs = vec![1.0; pair.b.rows];
+                assert!(terms.add(*projection, &products, &[x_int.scale], &mut outputs));
+                let (mut error, mut size) = (0.0, 0.0);
+                for (row, output) in
+                    merged(&pair.a, &pair.b, pair.scale).chunks_exact(96).zip(&outputs)
+                {
+                    let wanted: f64 = row.iter().zip(&x).map(|(w, x)| w * f64::from(*x)).sum();
+                    error += (f64::from(*output) - 1.0 - wanted).powi(2);
+                    size += wanted.powi(2);
+                }
+                assert!((error / size).sqrt() < 5e-4, "{protect:?} {projection}");
+            }
+            assert!(!terms.add(Projection::Key, &products, &[1.0], &mut []));
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let (one, other) = (pair(2, 8, 8), pair(2, 9, 8));
+        let new = |pairs: &[(Projection, &Pair)], sigma| {
+            Weights::new(0, pairs, Protect::A, &set(), sigma).map(|weights| weights.terms)
+        };
+        assert_eq!(new(&[], 0.0), Err(TermsError::Parts(0)));
+        for wrong in [(Projection::Output, &one), (Projection::Key, &other)] {
+            let refused = new(&[(Projection::Query, &one), wrong], 0.0);
+            assert!(matches!(refused, Err(TermsError::Part { .. })), "{refused:?}");
+        }
+        for sigma in [f64::NAN, -1.0, 1e12] {
+            assert!(matches!(new(&[(Projection::Query, &one)], sigma), Err(TermsError::Noise(_))));
+        }
+    }
+
+    #[test]
+    fn centring_takes_the_nearest_to_zero() {
+        assert_eq!(centred((1 << 33) - 1, 33), -1);
+        assert_eq!(centred(1 << 32, 33), -(1 << 32));
+        assert_eq!(centred((1 << 32) - 1, 33), (1 << 32) - 1);
+    }
+}
