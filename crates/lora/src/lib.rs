@@ -22,11 +22,11 @@ mod site;
 mod terms;
 
 pub use adapter::{Adapter, Matrix, Pair};
-pub use budget::{Allowance, BudgetError, BudgetState, Budgets};
+pub use budget::{Allowance, BudgetError, BudgetState, Budgets, SLOTS_MAX};
 pub use deltas::{Adapt, AdaptError, Deltas, Report};
 pub use factor::Factor;
 pub use guarantee::Guarantee;
-pub use int_matrix::{Digits, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX};
+pub use int_matrix::{Digits, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX};
 pub use link::{Estimate, Job, Link, OperationCosts, Tile};
 pub use mask::{Epoch, ProcessKey, Slot};
 pub use meter::{Meter, Step};
