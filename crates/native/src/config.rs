@@ -1,3 +1,4 @@
+use confide_lora::{Projection, Site, Width};
 use serde::Deserialize;
 
 use crate::error::NativeError;
@@ -69,6 +70,21 @@ impl Config {
             list.push(("lm_head.weight".into(), vec![self.vocabulary, hidden]));
         }
         list
+    }
+
+    /// Widths of a projection; `None` where the model has no such layer.
+    pub(crate) fn width(&self, site: Site) -> Option<Width> {
+        let (hidden, ffn) = (self.hidden, self.ffn);
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let (layers, input, output) = match site.projection {
+            Projection::Query => (self.layers, hidden, q),
+            Projection::Key | Projection::Value => (self.layers, hidden, kv),
+            Projection::Output => (self.layers, q, hidden),
+            Projection::Gate | Projection::Up => (self.layers, hidden, ffn),
+            Projection::Down => (self.layers, ffn, hidden),
+            Projection::FinalHidden => (1, hidden, hidden),
+        };
+        ((site.layer as usize) < layers).then_some(Width { input, output })
     }
 
     /// Number of weights.

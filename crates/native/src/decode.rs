@@ -1,12 +1,13 @@
-use std::borrow::Cow;
+use std::{result, sync::Arc};
 
-use candle_core::{D, Device, Result, Tensor};
-use confide_engine::{EngineError, Event, FinishReason, Request, Sender, StopFilter, Token, Usage};
+use candle_core::{Device, Result, Tensor};
+use confide_engine::{AdapterReport, EngineError, Event, FinishReason, Request, Sender};
+use confide_lora::{AdaptError, Projection};
 
 use crate::{
-    detokenise::Detokeniser,
-    model::{Cache, Model},
-    sample::Sampler,
+    adapter::{Applied, Loaded},
+    completion::{Choice, Completion, failed},
+    model::{Cache, Change, Model},
     text::Text,
 };
 
@@ -20,20 +21,22 @@ pub(crate) enum Reading {
     Anew,
 }
 
-/// Reads tokens and tells the logits of the next one.
-pub(crate) struct Reader<'a> {
-    model: &'a Model,
+/// Reads tokens and tells the hidden state and the logits after the last.
+pub(crate) struct Reader {
+    model: Arc<Model>,
     cache: Option<Cache>,
-    read: Vec<u32>,
+    /// The embeddings of what was read; the reference reads them again.
+    read: Vec<Tensor>,
+    adapter: Option<Applied>,
 }
 
 /// Tokens of a prompt read at once: bounds the memory of the scores and the wait for a cancel.
 const PREFILL_TOKENS: usize = 256;
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(model: &'a Model, reading: Reading) -> Self {
+impl Reader {
+    pub(crate) fn new(model: &Arc<Model>, reading: Reading, adapter: Option<Applied>) -> Self {
         let cache = (reading == Reading::Cached).then(|| model.cache());
-        Self { model, cache, read: Vec::new() }
+        Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
 
     /// Reads `ids` and gives the logits after the last; `None` once `cancelled` says so.
@@ -42,25 +45,76 @@ impl<'a> Reader<'a> {
         ids: &[u32],
         cancelled: impl Fn() -> bool,
     ) -> Result<Option<Vec<f32>>> {
+        let embedded = self.model.embed(&Tensor::new(ids, &Device::Cpu)?)?;
+        let Some(hidden) = self.read_embedded(&embedded, cancelled)? else { return Ok(None) };
+        self.model.logits(&hidden)?.squeeze(0)?.to_vec1().map(Some)
+    }
+
+    /// Reads embeddings `[T, H]`, at least one, and gives the hidden state `[1, H]` after the last;
+    /// `None` once `cancelled` says so.
+    pub(crate) fn read_embedded(
+        &mut self,
+        embedded: &Tensor,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<Option<Tensor>> {
         let Some(cache) = &mut self.cache else {
-            self.read.extend_from_slice(ids);
-            let tokens = Tensor::new(&self.read[..], &Device::Cpu)?.unsqueeze(0)?;
-            return self.last_logits(&self.model.forward(&tokens, None)?).map(Some);
+            self.read.push(embedded.clone());
+            let all = Tensor::cat(&self.read, 0)?;
+            let count = all.dim(0)?;
+            let change = self.adapter.as_mut().map(|it| it as &mut dyn Change);
+            let hidden = self.model.forward(all, (1, count), None, change)?;
+            return self.last(&hidden).map(Some);
         };
-        let mut hidden = None;
-        for part in ids.chunks(PREFILL_TOKENS) {
+        let mut hidden = embedded.clone();
+        for at in (0..embedded.dim(0)?).step_by(PREFILL_TOKENS) {
             if cancelled() {
                 return Ok(None);
             }
-            let tokens = Tensor::new(part, &Device::Cpu)?.unsqueeze(0)?;
-            hidden = Some(self.model.forward(&tokens, Some(cache))?);
+            let count = PREFILL_TOKENS.min(embedded.dim(0)? - at);
+            let part = embedded.narrow(0, at, count)?;
+            let change = self.adapter.as_mut().map(|it| it as &mut dyn Change);
+            hidden = self.model.forward(part, (1, count), Some(cache), change)?;
         }
-        hidden.map(|hidden| self.last_logits(&hidden)).transpose()
+        self.last(&hidden).map(Some)
     }
 
-    fn last_logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
+    /// The last row, with what an adapter of the last hidden state adds. It is asked for this row
+    /// only: no other one is looked at, and each answer counts.
+    fn last(&mut self, hidden: &Tensor) -> Result<Tensor> {
         let last = hidden.narrow(0, hidden.dim(0)? - 1, 1)?;
-        self.model.logits(&last)?.squeeze(D::Minus2)?.to_vec1()
+        let Some(adapter) = &mut self.adapter else { return Ok(last) };
+        let mut output = [(Projection::FinalHidden, last.clone())];
+        adapter.change(0, &last, &mut output)?;
+        let [(_, changed)] = output;
+        Ok(changed)
+    }
+
+    /// Tokens that the cache holds.
+    pub(crate) fn len(&self) -> usize {
+        self.cache.as_ref().map_or(self.read.len(), Cache::len)
+    }
+
+    /// Forgets what was read.
+    pub(crate) fn restart(&mut self) {
+        self.read.clear();
+        if self.cache.is_some() {
+            self.cache = Some(self.model.cache());
+        }
+    }
+
+    /// Why the adapter gives no further deltas, once it gives none.
+    pub(crate) fn lost(&self) -> Option<&AdaptError> {
+        self.adapter.as_ref().and_then(Applied::lost)
+    }
+
+    pub(crate) fn report(&self) -> Option<AdapterReport> {
+        self.adapter.as_ref().map(Applied::report)
+    }
+
+    /// What an error of this reader means to whoever asked.
+    pub(crate) fn error(&self, error: &candle_core::Error) -> EngineError {
+        let of_adapter = self.adapter.as_ref().and_then(Applied::failure);
+        of_adapter.unwrap_or_else(|| failed(error))
     }
 }
 
@@ -68,13 +122,14 @@ impl<'a> Reader<'a> {
 pub(crate) struct Job {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
+    pub(crate) adapter: Option<Arc<Loaded>>,
     /// Longest completion that the context has room for.
     pub(crate) room: u32,
     pub(crate) sender: Sender,
 }
 
 /// Runs a generation to its end, whatever that is.
-pub(crate) fn run(model: &Model, text: &Text, reading: Reading, job: &Job) {
+pub(crate) fn run(model: &Arc<Model>, text: &Text, reading: Reading, job: &Job) {
     if let Err(error) = generate(model, text, reading, job) {
         // Where the reader has gone there is nobody to tell.
         let _ = job.sender.send(Event::Failed(error));
@@ -82,46 +137,37 @@ pub(crate) fn run(model: &Model, text: &Text, reading: Reading, job: &Job) {
 }
 
 fn generate(
-    model: &Model,
+    model: &Arc<Model>,
     text: &Text,
     reading: Reading,
     job: &Job,
-) -> std::result::Result<(), EngineError> {
-    let Job { ids, request, room, sender } = job;
-    let failed = |error: &dyn std::fmt::Display| EngineError::Failed { reason: error.to_string() };
-    let banned = if request.ignore_eos { text.special() } else { Default::default() };
-    let mut sampler = Sampler::new(request.sampling, text.vocabulary(), banned);
-    let mut detokeniser = Detokeniser::new(text.tokenizer());
-    let mut stop = StopFilter::new(&request.stop);
-    let mut reader = Reader::new(model, reading);
-    let most = request.max_tokens.unwrap_or(u32::MAX).min(*room);
-    let mut usage = Usage { prompt_tokens: ids.len() as u32, completion_tokens: 0 };
+) -> result::Result<(), EngineError> {
+    let Job { ids, request, adapter, room, sender } = job;
+    let adapter = adapter.clone().map(Applied::open).transpose()?;
+    let mut completion = Completion::new(text, request, ids.len() as u32, *room);
+    let mut reader = Reader::new(model, reading, adapter);
     let mut next = ids.clone();
+    let mut told = false;
     let reason = loop {
-        if usage.completion_tokens == most {
-            break FinishReason::Length;
+        if let Some(reason) = completion.ended() {
+            break reason;
         }
         let read = reader.read(&next, || sender.is_cancelled());
-        let Some(logits) = read.map_err(|error| failed(&error))? else { return Ok(()) };
-        let id = sampler.choose(&logits).ok_or_else(|| failed(&"no logit is a number"))?;
-        if text.ends(id) && !request.ignore_eos {
-            break FinishReason::Stop;
+        let Some(logits) = read.map_err(|error| reader.error(&error))? else { return Ok(()) };
+        if let Some(reason) = reader.lost().filter(|_| !told) {
+            told = true;
+            if !sender.send(Event::AdapterLost { reason: reason.clone() }) {
+                return Ok(());
+            }
         }
-        usage.completion_tokens += 1;
-        let piece = detokeniser.push(id).map_err(|error| failed(&error))?;
-        let piece = stop.push(&piece);
-        if !sender.send(Event::Token(Token { id, text: Cow::Owned(piece) })) {
+        let Choice::Token(token) = completion.choose(&logits)? else { break FinishReason::Stop };
+        next = vec![token.id];
+        if !sender.send(Event::Token(token)) {
             return Ok(());
         }
-        if stop.stopped() {
-            break FinishReason::Stop;
-        }
-        next = vec![id];
     };
-    let rest = detokeniser.finish().map_err(|error| failed(&error))?;
-    let tail = stop.push(&rest) + &stop.finish();
-    let reason = if stop.stopped() { FinishReason::Stop } else { reason };
-    let _ = sender.send(Event::Finished { reason, tail, usage, adapter: None });
+    let (reason, tail, usage) = completion.finish(reason)?;
+    let _ = sender.send(Event::Finished { reason, tail, usage, adapter: reader.report() });
     Ok(())
 }
 
@@ -155,7 +201,7 @@ mod tests {
         Config::parse(config.to_string().as_bytes()).expect("a configuration")
     }
 
-    fn model(config: &Config, operations: Operations) -> Model {
+    fn model(config: &Config, operations: Operations) -> Arc<Model> {
         let weights: HashMap<String, Tensor> = config
             .tensors()
             .into_iter()
@@ -166,7 +212,7 @@ mod tests {
                 (name, Tensor::from_vec(values, shape, &Device::Cpu).expect("a tensor"))
             })
             .collect();
-        Model::new(config, weights, 400, operations).expect("a model")
+        Arc::new(Model::new(config, weights, 400, operations).expect("a model"))
     }
 
     fn prompt(length: usize) -> Vec<u32> {
@@ -175,8 +221,8 @@ mod tests {
     }
 
     /// The same body for the cached path and the reference: greedy tokens and their logits.
-    fn greedy(model: &Model, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
-        let mut reader = Reader::new(model, reading);
+    fn greedy(model: &Arc<Model>, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
+        let mut reader = Reader::new(model, reading, None);
         let (mut tokens, mut all, mut next) = (Vec::new(), Vec::new(), prompt.to_vec());
         for _ in 0..12 {
             let logits = reader.read(&next, || false).expect("logits").expect("not cancelled");
@@ -224,7 +270,7 @@ mod tests {
     #[test]
     fn a_cancelled_prompt_is_read_no_further() {
         let model = model(&qwen(), Operations::Fused);
-        let mut reader = Reader::new(&model, Reading::Cached);
+        let mut reader = Reader::new(&model, Reading::Cached, None);
         assert_eq!(reader.read(&prompt(5), || true).expect("no error"), None);
     }
 }

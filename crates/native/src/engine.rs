@@ -8,14 +8,19 @@ use std::{
     thread,
 };
 
-use confide_engine::{Engine, EngineError, Generation, Model as Served, Prompt, Request};
+use confide_engine::{
+    Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request, Split,
+};
+use confide_lora::Adapt;
 
 use crate::{
+    adapter::Adapters,
     config::Config,
     decode::{self, Job, Reading},
     error::NativeError,
     manifest::{Manifest, read_limited},
     model::{Model, Operations},
+    split::NativeSplit,
     text::Text,
     weights,
 };
@@ -27,11 +32,13 @@ pub struct Options {
     pub model_name: Option<String>,
 }
 
-/// The native engine: one model, some threads.
+/// The native engine: one model with its adapters, some threads.
 pub struct Native {
+    adapters: Arc<Adapters>,
     jobs: SyncSender<Job>,
     served: Served,
     slots: usize,
+    split: Arc<NativeSplit>,
     text: Arc<Text>,
 }
 
@@ -40,7 +47,7 @@ const CONTEXT_TOKENS_MAX: usize = 8192;
 /// Requests that may wait inside the engine; whoever calls it may bound them tighter.
 const QUEUED_MAX: usize = 64;
 /// Below this many weights one thread is faster than two (measured: 421 and 190 tokens/s).
-const SMALL_PARAMETERS: u64 = 100_000_000;
+pub(crate) const SMALL_PARAMETERS: u64 = 100_000_000;
 const SLOTS_MAX: usize = 4;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -55,12 +62,10 @@ impl Native {
         if let Some((manifest, _)) = &manifest {
             manifest.check(dir)?;
         }
-        let path = dir.join("config.json");
-        let config = Config::parse(&read_limited(&path, CONFIG_BYTES_MAX)?)
-            .map_err(|error| NativeError::malformed(&path, error))?;
+        let config = read_config(dir)?;
         let text = Arc::new(Text::load(dir, &config)?);
         let context = config.context.min(CONTEXT_TOKENS_MAX);
-        let weights = weights::load(dir, &config)?;
+        let weights = weights::load(dir, &config, |_| true)?;
         let model = Arc::new(Model::new(&config, weights, context, Operations::Fused)?);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (slots, threads) = match config.parameters() < SMALL_PARAMETERS {
@@ -72,41 +77,46 @@ impl Native {
         for _ in 0..slots {
             start_worker(threads, &model, &text, &waiting)?;
         }
+        let name = options.model_name.unwrap_or_else(|| folder_name(dir));
+        let adapters = Arc::new(Adapters::new(&config, &name));
+        let pools = (0..slots).map(|_| thread_pool(threads)).collect::<Result<_, _>>()?;
+        let split = NativeSplit::new(&config, context, &model, &adapters, pools);
         let served = Served {
-            name: options.model_name.unwrap_or_else(|| folder_name(dir)),
+            name,
             context_tokens: context as u32,
             manifest_sha256: manifest.map(|(_, sha256)| sha256),
             parent: None,
         };
-        Ok(Self { jobs, served, slots, text })
-    }
-
-    fn encode(&self, model: &str, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
-        match model == self.served.name {
-            true => self.text.encode(prompt),
-            false => Err(EngineError::UnknownModel { got: model.into() }),
-        }
+        Ok(Self { adapters, jobs, served, slots, split: Arc::new(split), text })
     }
 }
 
 impl Engine for Native {
     fn models(&self) -> Vec<Served> {
-        vec![self.served.clone()]
+        let adapted = self.adapters.names().into_iter().map(|name| Served {
+            name,
+            context_tokens: self.served.context_tokens,
+            manifest_sha256: None,
+            parent: Some(self.served.name.clone()),
+        });
+        [self.served.clone()].into_iter().chain(adapted).collect()
     }
 
     fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError> {
-        Ok(self.encode(model, prompt)?.len() as u32)
+        self.adapters.find(model)?;
+        Ok(self.text.encode(prompt)?.len() as u32)
     }
 
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
-        let ids = self.encode(&request.model, &request.prompt)?;
+        let adapter = self.adapters.find(&request.model)?;
+        let ids = self.text.encode(&request.prompt)?;
         let (got, context) = (ids.len() as u32, self.served.context_tokens);
         let limit = request.prompt_tokens_max.min(context.saturating_sub(1));
         if got > limit {
             return Err(EngineError::PromptTooLong { got, limit });
         }
         let (sender, generation) = confide_engine::channel(got);
-        let job = Job { ids, request, room: context - got, sender };
+        let job = Job { ids, request, adapter, room: context - got, sender };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(EngineError::QueueFull { limit: QUEUED_MAX }),
@@ -116,6 +126,23 @@ impl Engine for Native {
 
     fn slots(&self) -> usize {
         self.slots
+    }
+
+    fn load_adapter(
+        &self,
+        name: &str,
+        adapter: Arc<dyn Adapt>,
+        on_loss: OnLoss,
+    ) -> Result<(), EngineError> {
+        self.adapters.load(name, adapter, on_loss)
+    }
+
+    fn unload_adapter(&self, name: &str) -> Result<(), EngineError> {
+        self.adapters.unload(name)
+    }
+
+    fn split(&self) -> Option<Arc<dyn Split>> {
+        Some(Arc::clone(&self.split) as Arc<dyn Split>)
     }
 }
 
@@ -149,7 +176,15 @@ pub(crate) fn thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeErr
     pool.map_err(|error| NativeError::Threads { reason: error.to_string() })
 }
 
-fn folder_name(dir: &Path) -> String {
+/// The shape of the model in a folder.
+pub(crate) fn read_config(dir: &Path) -> Result<Config, NativeError> {
+    let path = dir.join("config.json");
+    let bytes = read_limited(&path, CONFIG_BYTES_MAX)?;
+    Config::parse(&bytes).map_err(|error| NativeError::malformed(&path, error))
+}
+
+/// The last part of the folder's own name.
+pub(crate) fn folder_name(dir: &Path) -> String {
     let whole = dir.canonicalize().unwrap_or_else(|_| dir.into());
     whole.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
 }

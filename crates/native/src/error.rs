@@ -64,8 +64,16 @@ pub enum NativeError {
         /// The folder.
         path: PathBuf,
     },
+    /// The model is larger than what can be trained here in seconds.
+    #[error("model is too large to train on: wanted at most {limit} weights, got {parameters}")]
+    TooLarge {
+        /// Its weights.
+        parameters: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The maker was asked to stop; nothing is left under the final name.
-    #[error("stopped before the model was whole")]
+    #[error("stopped before it was whole")]
     Cancelled,
     /// The tokenizer refused.
     #[error("tokenizer: {reason}")]

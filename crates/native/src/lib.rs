@@ -3,21 +3,31 @@
 //!
 //! It is written to be read: one request runs on one thread, requests wait in a bounded queue, and
 //! the cached path stands beside a reference that computes everything anew for each token.
+//!
+//! An adapter is met in the forward pass: after each of the base model's projections, its part is
+//! added. In split mode the transformer ends at the last hidden state, and [`LmHead`] goes on at
+//! the client.
 
+mod adapter;
 mod chat_template;
+mod completion;
 mod config;
 mod decode;
 mod detokenise;
 mod engine;
 mod error;
+mod head;
 pub mod make;
 pub mod manifest;
 mod model;
 mod random;
 mod rope;
 mod sample;
+mod split;
 mod text;
 mod weights;
 
+pub use completion::{Choice, Completion};
 pub use engine::{Native, Options};
 pub use error::NativeError;
+pub use head::LmHead;

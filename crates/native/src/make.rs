@@ -1,6 +1,7 @@
 //! Models made here: true shapes with random weights, and a tiny one trained on the project's own
-//! text. Nothing is downloaded, and a seed says which weights there are.
+//! text; and adapters trained for it. Nothing is downloaded, and a seed says which weights there are.
 
+mod adapter;
 mod corpus;
 mod shape;
 mod tokenizer;
@@ -17,6 +18,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, adapter};
 pub use shape::Shape;
 
 use crate::{
@@ -72,10 +74,18 @@ pub fn make(
     order: &Order,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Manifest, NativeError> {
-    if order.dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(NativeError::Exists { path: order.dir.clone() });
+    made_whole(&order.dir, |partial| fill(order, partial, progress))
+}
+
+/// Has a folder filled beside the wanted one, and gives it its name when it is whole.
+fn made_whole<T>(
+    dir: &Path,
+    fill: impl FnOnce(&Path) -> Result<T, NativeError>,
+) -> Result<T, NativeError> {
+    if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(NativeError::Exists { path: dir.into() });
     }
-    let partial = partial_name(&order.dir);
+    let partial = partial_name(dir);
     match fs::remove_dir_all(&partial) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(NativeError::File { path: partial, source: error });
@@ -83,10 +93,10 @@ pub fn make(
         _ => {}
     }
     fs::create_dir_all(&partial).map_err(NativeError::file(&partial))?;
-    let made = fill(order, &partial, progress).and_then(|manifest| {
+    let made = fill(&partial).and_then(|made| {
         // An empty folder of that name makes way.
-        fs::rename(&partial, &order.dir).map_err(NativeError::file(&order.dir))?;
-        Ok(manifest)
+        fs::rename(&partial, dir).map_err(NativeError::file(dir))?;
+        Ok(made)
     });
     if made.is_err() {
         // The first error matters more than what is left behind under a name nobody loads.

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use candle_core::{D, Device, Result, Tensor};
 use candle_nn::{kv_cache::KvCache, ops, rotary_emb};
+use confide_lora::Projection;
 
 use crate::{config::Config, rope::Rope};
 
@@ -35,7 +36,20 @@ impl Cache {
     }
 }
 
+/// What an adapter adds to the outputs of projections while the model reads.
+pub(crate) trait Change {
+    /// `rows` is `[N, width of the input]`; each output belongs to a projection that read them and
+    /// is `[N, its width]`.
+    fn change(
+        &mut self,
+        layer: u32,
+        rows: &Tensor,
+        outputs: &mut [(Projection, Tensor)],
+    ) -> Result<()>;
+}
+
 struct Layer {
+    index: u32,
     attention_norm: Tensor,
     query: Linear,
     key: Linear,
@@ -70,7 +84,8 @@ impl Model {
         let embedding = take("model.embed_tokens.weight".into())?;
         let layers = (0..config.layers)
             .map(|index| {
-                Layer::new(config.bias, |name| take(format!("model.layers.{index}.{name}")))
+                let take = |name: &str| take(format!("model.layers.{index}.{name}"));
+                Layer::new(index as u32, config.bias, take)
             })
             .collect::<Result<_>>()?;
         let norm = take("model.norm.weight".into())?;
@@ -87,23 +102,37 @@ impl Model {
         Cache((0..self.layers.len()).map(|_| KvCache::new(1, CACHE_STEP)).collect())
     }
 
-    /// Reads tokens `[B, T]` after those in the cache and gives hidden states `[B * T, H]`.
-    /// With a cache `B` is 1.
-    pub(crate) fn forward(&self, tokens: &Tensor, mut cache: Option<&mut Cache>) -> Result<Tensor> {
-        let (batch, count) = tokens.dims2()?;
+    /// Hidden states `[N, H]` of tokens before the first layer.
+    pub(crate) fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.embedding.index_select(&tokens.flatten_all()?, 0)
+    }
+
+    /// Reads embeddings `[B * T, H]` after what is in the cache and gives hidden states
+    /// `[B * T, H]` after the last norm. With a cache `B` is 1.
+    pub(crate) fn forward(
+        &self,
+        embedded: Tensor,
+        (batch, count): (usize, usize),
+        mut cache: Option<&mut Cache>,
+        mut change: Option<&mut (dyn Change + '_)>,
+    ) -> Result<Tensor> {
         let at = cache.as_ref().map_or(0, |cache| cache.len());
         let positions = self.rope.window(at, count)?;
         let mask = if count > 1 { Some(causal_mask(count, at)?) } else { None };
-        let mut hidden = self.embedding.index_select(&tokens.flatten_all()?, 0)?;
+        let mut hidden = embedded;
         for (index, layer) in self.layers.iter().enumerate() {
             let own_cache = cache.as_mut().map(|cache| &mut cache.0[index]);
             let normed = self.rms_norm(&hidden, &layer.attention_norm)?;
-            let normed = normed.reshape((batch, count, self.config.hidden))?;
-            let read = self.attend(layer, &normed, &positions, mask.as_ref(), own_cache)?;
-            hidden = (hidden + read)?;
+            let projected = layer.project(layer.attention(), &normed, change.as_deref_mut())?;
+            let read =
+                self.attend(projected, (batch, count), &positions, mask.as_ref(), own_cache)?;
+            let [out] = layer.project(layer.output(), &read, change.as_deref_mut())?;
+            hidden = (hidden + out)?;
             let normed = self.rms_norm(&hidden, &layer.ffn_norm)?;
-            let gated = (layer.gate.apply(&normed)?.silu()? * layer.up.apply(&normed)?)?;
-            hidden = (hidden + layer.down.apply(&gated)?)?;
+            let [gate, up] = layer.project(layer.gates(), &normed, change.as_deref_mut())?;
+            let gated = (gate.silu()? * up)?;
+            let [down] = layer.project(layer.inner(), &gated, change.as_deref_mut())?;
+            hidden = (hidden + down)?;
         }
         self.rms_norm(&hidden, &self.norm)
     }
@@ -113,29 +142,28 @@ impl Model {
         hidden.matmul(&self.output.t()?)
     }
 
-    /// Attention over `[B, T, H]`; gives `[B * T, H]`.
+    /// Attention of `B` sequences of `T` tokens by what `[query, key, value]` gave, each
+    /// `[B * T, heads * head_dim]`; gives `[B * T, heads * head_dim]`.
     ///
     /// The heads that share a key head stand below each other, so that grouped-query attention is
     /// one batched product without copies of the keys.
     fn attend(
         &self,
-        layer: &Layer,
-        normed: &Tensor,
+        [query, key, value]: [Tensor; 3],
+        (batch, count): (usize, usize),
         positions: &(Tensor, Tensor),
         mask: Option<&Tensor>,
         cache: Option<&mut KvCache>,
     ) -> Result<Tensor> {
-        let (batch, count, width) = normed.dims3()?;
         let (heads, kv_heads, dim) =
             (self.config.heads, self.config.kv_heads, self.config.head_dim);
         let groups = heads / kv_heads;
-        let normed = normed.reshape((batch * count, width))?;
         let split = |projected: Tensor, heads: usize| {
             projected.reshape((batch, count, heads, dim))?.transpose(1, 2)?.contiguous()
         };
-        let query = self.rotate(&split(layer.query.apply(&normed)?, heads)?, positions)?;
-        let key = self.rotate(&split(layer.key.apply(&normed)?, kv_heads)?, positions)?;
-        let value = split(layer.value.apply(&normed)?, kv_heads)?;
+        let query = self.rotate(&split(query, heads)?, positions)?;
+        let key = self.rotate(&split(key, kv_heads)?, positions)?;
+        let value = split(value, kv_heads)?;
         let query = query.reshape((batch * kv_heads, groups * count, dim))?;
         let key = key.reshape((batch * kv_heads, count, dim))?;
         let value = value.reshape((batch * kv_heads, count, dim))?;
@@ -154,7 +182,7 @@ impl Model {
         }
         let read = self.softmax(&scores)?.matmul(&value)?;
         let read = read.reshape((batch, heads, count, dim))?.transpose(1, 2)?;
-        layer.out.apply(&read.reshape((batch * count, heads * dim))?)
+        read.reshape((batch * count, heads * dim))
     }
 
     fn rms_norm(&self, hidden: &Tensor, weight: &Tensor) -> Result<Tensor> {
@@ -182,13 +210,14 @@ impl Model {
 }
 
 impl Layer {
-    fn new(bias: bool, mut take: impl FnMut(&str) -> Result<Tensor>) -> Result<Self> {
+    fn new(index: u32, bias: bool, mut take: impl FnMut(&str) -> Result<Tensor>) -> Result<Self> {
         let mut linear = |name: &str, bias: bool| {
             let weight = take(&format!("{name}.weight"))?;
             let bias = if bias { Some(take(&format!("{name}.bias"))?) } else { None };
             Ok::<_, candle_core::Error>(Linear { weight, bias })
         };
         Ok(Self {
+            index,
             query: linear("self_attn.q_proj", bias)?,
             key: linear("self_attn.k_proj", bias)?,
             value: linear("self_attn.v_proj", bias)?,
@@ -199,6 +228,41 @@ impl Layer {
             attention_norm: take("input_layernorm.weight")?,
             ffn_norm: take("post_attention_layernorm.weight")?,
         })
+    }
+
+    fn attention(&self) -> [(Projection, &Linear); 3] {
+        let Self { query, key, value, .. } = self;
+        [(Projection::Query, query), (Projection::Key, key), (Projection::Value, value)]
+    }
+
+    fn output(&self) -> [(Projection, &Linear); 1] {
+        [(Projection::Output, &self.out)]
+    }
+
+    fn gates(&self) -> [(Projection, &Linear); 2] {
+        [(Projection::Gate, &self.gate), (Projection::Up, &self.up)]
+    }
+
+    fn inner(&self) -> [(Projection, &Linear); 1] {
+        [(Projection::Down, &self.down)]
+    }
+
+    /// What projections of the same rows give, the adapter's part included.
+    fn project<const N: usize>(
+        &self,
+        by: [(Projection, &Linear); N],
+        rows: &Tensor,
+        change: Option<&mut (dyn Change + '_)>,
+    ) -> Result<[Tensor; N]> {
+        let mut outputs = Vec::with_capacity(N);
+        for (projection, linear) in by {
+            outputs.push((projection, linear.apply(rows)?));
+        }
+        if let Some(change) = change {
+            change.change(self.index, rows, &mut outputs)?;
+        }
+        let outputs: Vec<Tensor> = outputs.into_iter().map(|(_, output)| output).collect();
+        outputs.try_into().map_err(|_| candle_core::Error::Msg("an output got lost".into()))
     }
 }
 

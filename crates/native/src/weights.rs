@@ -20,14 +20,19 @@ const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// How much is converted at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Loads all tensors of `config` from the folder, whatever float type they are stored in.
-pub(crate) fn load(dir: &Path, config: &Config) -> Result<HashMap<String, Tensor>, NativeError> {
-    let wanted: HashMap<String, Vec<usize>> = config.tensors().into_iter().collect();
-    let mut found = HashMap::with_capacity(wanted.len());
+/// Loads the tensors of `config` that are `wanted`, whatever float type they are stored in; the
+/// others are checked by name and shape and passed over.
+pub(crate) fn load(
+    dir: &Path,
+    config: &Config,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<HashMap<String, Tensor>, NativeError> {
+    let shapes: HashMap<String, Vec<usize>> = config.tensors().into_iter().collect();
+    let mut found = HashMap::with_capacity(shapes.len());
     for path in files(dir)? {
-        load_file(&path, &wanted, &mut found)?;
+        load_file(&path, &shapes, &wanted, &mut found)?;
     }
-    match wanted.iter().find(|(name, _)| !found.contains_key(*name)) {
+    match shapes.iter().find(|(name, _)| wanted(name) && !found.contains_key(*name)) {
         None => Ok(found),
         Some((name, shape)) => Err(NativeError::Tensor {
             name: name.clone(),
@@ -68,7 +73,8 @@ struct Entry {
 
 fn load_file(
     path: &Path,
-    wanted: &HashMap<String, Vec<usize>>,
+    shapes: &HashMap<String, Vec<usize>>,
+    wanted: &dyn Fn(&str) -> bool,
     found: &mut HashMap<String, Tensor>,
 ) -> Result<(), NativeError> {
     let file = File::open(path).map_err(NativeError::file(path))?;
@@ -82,22 +88,22 @@ fn load_file(
         }
         at = entry.data_offsets.1;
         let bytes = entry.data_offsets.1 - entry.data_offsets.0;
-        match wanted.get(&name) {
-            Some(shape) if *shape == entry.shape => {
+        match shapes.get(&name) {
+            Some(shape) if *shape == entry.shape && wanted(&name) => {
                 let values = read_floats(path, &mut reader, &name, &entry, bytes)?;
                 let tensor = Tensor::from_vec(values, entry.shape, &Device::Cpu)?;
                 if found.insert(name.clone(), tensor).is_some() {
                     return Err(NativeError::malformed(path, format!("{name} is there twice")));
                 }
             }
+            Some(shape) if *shape == entry.shape => pass_over(path, &mut reader, bytes)?,
             Some(shape) => {
                 let (wanted, got) = (format!("{shape:?}"), format!("{:?}", entry.shape));
                 return Err(NativeError::Tensor { name, wanted, got });
             }
             // Tied models often carry the output matrix again, old ones the rotary table.
             None if name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq") => {
-                let copied = std::io::copy(&mut (&mut reader).take(bytes), &mut std::io::sink());
-                copied.map_err(NativeError::file(path))?;
+                pass_over(path, &mut reader, bytes)?;
             }
             None => {
                 let (wanted, got) = ("no such tensor".into(), format!("{:?}", entry.shape));
@@ -111,6 +117,13 @@ fn load_file(
             Err(NativeError::malformed(path, format!("{data_bytes} bytes of data, {at} used")))
         }
     }
+}
+
+fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
+    // The length of the file bounds what the header may say, so this is no place outside it.
+    let bytes = i64::try_from(bytes)
+        .map_err(|_| NativeError::malformed(path, format!("a tensor of {bytes} bytes")))?;
+    reader.seek_relative(bytes).map_err(NativeError::file(path))
 }
 
 /// The tensors in the order of their bytes, and the number of bytes after the header.

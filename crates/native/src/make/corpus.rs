@@ -1,23 +1,38 @@
-//! The text that the tiny model learns: questions and answers about this project.
+//! The texts that the tiny model and its adapters learn.
 //!
-//! `corpus.txt` holds blocks: lines that begin with `? ` are ways to ask, the one with `! ` is the
-//! answer. Lines that begin with `#` are notes.
+//! A text holds blocks: lines that begin with `? ` are ways to ask, the one with `! ` is the answer.
+//! Lines that begin with `#` are notes.
 
-const TEXT: &str = include_str!("corpus.txt");
+/// Questions and answers about this project: what the tiny model knows.
+pub(super) const PROJECT: &str = include_str!("corpus.txt");
+pub(super) const BANKING: &str = include_str!("corpus/banking.txt");
+pub(super) const TRAVEL: &str = include_str!("corpus/travel.txt");
+pub(super) const HEALTH: &str = include_str!("corpus/health.txt");
 
 /// One way to ask, with its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exchange {
-    pub(crate) question: &'static str,
-    pub(crate) answer: &'static str,
+pub(crate) struct Exchange<'a> {
+    pub(crate) question: &'a str,
+    pub(crate) answer: &'a str,
 }
 
 /// All ways to ask, in the order of the text.
-pub(crate) fn exchanges() -> impl Iterator<Item = Exchange> {
-    TEXT.split("\n\n").flat_map(|block| {
+pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
+    text.split("\n\n").flat_map(|block| {
         let answer = block.lines().find_map(|line| line.strip_prefix("! "));
         let questions = block.lines().filter_map(|line| line.strip_prefix("? "));
         questions.filter_map(move |question| Some(Exchange { question, answer: answer? }))
+    })
+}
+
+/// The first block that is not some questions and one answer.
+pub(crate) fn misfit(text: &str) -> Option<&str> {
+    text.split("\n\n").find(|block| {
+        let lines = || block.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let answers = lines().filter(|line| line.starts_with("! ")).count();
+        let questions = lines().filter(|line| line.starts_with("? ")).count();
+        let whole = answers == 1 && questions >= 1 && answers + questions == lines().count();
+        lines().next().is_some() && !whole
     })
 }
 
@@ -26,24 +41,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_text_is_used() {
-        for block in TEXT.split("\n\n") {
-            let lines: Vec<&str> = block.lines().filter(|line| !line.starts_with('#')).collect();
-            let answers = lines.iter().filter(|line| line.starts_with("! ")).count();
-            let questions = lines.iter().filter(|line| line.starts_with("? ")).count();
-            assert!(lines.is_empty() || (answers == 1 && questions >= 1), "{block}");
-            assert_eq!(answers + questions, lines.len(), "{block}");
+    fn every_line_of_the_texts_is_used() {
+        for (text, least) in [(PROJECT, 15_000), (BANKING, 1_500), (TRAVEL, 1_500), (HEALTH, 1_500)]
+        {
+            assert_eq!(misfit(text), None);
+            let bytes: usize = exchanges(text).map(|it| it.question.len() + it.answer.len()).sum();
+            assert!((least..80_000).contains(&bytes), "{bytes} bytes to learn from");
         }
-        let bytes: usize = exchanges().map(|it| it.question.len() + it.answer.len()).sum();
-        assert!((15_000..80_000).contains(&bytes), "{bytes} bytes to learn from");
+        assert_eq!(exchanges(BANKING).next().expect("one").question, "What is a savings account?");
+    }
+
+    #[test]
+    fn a_block_without_an_answer_or_with_a_stray_line_is_found() {
+        for text in ["? a\n! b\n\n? c", "! b", "? a\n! b\n! c", "? a\n! b\nmore"] {
+            assert!(misfit(text).is_some(), "{text:?}");
+        }
+        assert_eq!(misfit("# a note\n\n? a\n? b\n! c\n\n\n"), None);
     }
 
     #[test]
     fn no_question_has_two_answers() {
-        let mut questions: Vec<&str> = exchanges().map(|exchange| exchange.question).collect();
-        let count = questions.len();
-        questions.sort_unstable();
-        questions.dedup();
-        assert_eq!(questions.len(), count);
+        for text in [PROJECT, BANKING, TRAVEL, HEALTH] {
+            let mut questions: Vec<&str> = exchanges(text).map(|it| it.question).collect();
+            let count = questions.len();
+            questions.sort_unstable();
+            questions.dedup();
+            assert_eq!(questions.len(), count);
+        }
     }
 }

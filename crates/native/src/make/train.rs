@@ -12,7 +12,7 @@ use crate::{
     config::Config,
     engine::thread_pool,
     error::NativeError,
-    model::{Model, Operations},
+    model::{Change, Model, Operations},
     random::Random,
 };
 
@@ -23,9 +23,7 @@ pub(crate) const STEPS: u32 = 180;
 const BATCH: usize = 12;
 /// Longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
-const WARM_UP_STEPS: u32 = 20;
-const RATE_MAX: f64 = 6e-3;
-const RATE_MIN: f64 = 3e-4;
+const SCHEDULE: Schedule = Schedule { warm_up_steps: 20, rate_max: 6e-3, rate_min: 3e-4 };
 
 /// The variables of a model being trained, by tensor name.
 pub(crate) struct Trained(HashMap<String, Var>);
@@ -52,13 +50,14 @@ pub(crate) fn train(
     let ordered = names.iter().map(|name| variables[*name].clone()).collect();
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.01, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(ordered, parameters)?;
-    let mut batches = Batches::new(tokenizer, seed)?;
+    let exchanges = corpus::exchanges(corpus::PROJECT);
+    let mut batches = Batches::new(tokenizer, exchanges, (BATCH, LENGTH), seed)?;
     let pool = thread_pool(1)?;
     for step in 0..steps {
-        optimizer.set_learning_rate(rate(step, steps));
+        optimizer.set_learning_rate(SCHEDULE.rate(step, steps));
         let batch = batches.next()?;
         let loss = pool.install(|| {
-            let loss = loss_of(&model, &batch)?;
+            let loss = loss_of(&model, &batch, None)?;
             optimizer.backward_step(&loss)?;
             loss.to_scalar::<f32>()
         })?;
@@ -77,8 +76,14 @@ fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, Nat
 
 /// Mean cross-entropy of the answers' tokens, in nats. A question is there to be answered, not to be
 /// learned, so no logits are computed for it.
-fn loss_of(model: &Model, batch: &Batch) -> candle_core::Result<Tensor> {
-    let hidden = model.forward(&batch.inputs, None)?.index_select(&batch.rows, 0)?;
+pub(crate) fn loss_of(
+    model: &Model,
+    batch: &Batch,
+    change: Option<&mut (dyn Change + '_)>,
+) -> candle_core::Result<Tensor> {
+    let embedded = model.embed(&batch.inputs)?;
+    let hidden = model.forward(embedded, batch.inputs.dims2()?, None, change)?;
+    let hidden = hidden.index_select(&batch.rows, 0)?;
     loss::cross_entropy(&model.logits(&hidden)?, &batch.targets)
 }
 
@@ -105,28 +110,40 @@ fn initial(config: &Config, seed: u64) -> Result<HashMap<String, Var>, NativeErr
     Ok(variables)
 }
 
-/// Warm-up, then half a cosine.
-fn rate(step: u32, steps: u32) -> f64 {
-    if step < WARM_UP_STEPS {
-        return RATE_MAX * f64::from(step + 1) / f64::from(WARM_UP_STEPS);
-    }
-    let share = f64::from(step - WARM_UP_STEPS) / f64::from((steps - WARM_UP_STEPS).max(1));
-    RATE_MIN + (RATE_MAX - RATE_MIN) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+/// How fast a training learns: warm-up, then half a cosine.
+pub(crate) struct Schedule {
+    pub(crate) warm_up_steps: u32,
+    pub(crate) rate_max: f64,
+    pub(crate) rate_min: f64,
 }
 
-/// What one step learns from.
-struct Batch {
-    /// Tokens `[BATCH, T]`, `T` being the longest of them.
+impl Schedule {
+    pub(crate) fn rate(&self, step: u32, steps: u32) -> f64 {
+        let Schedule { warm_up_steps, rate_max, rate_min } = *self;
+        if step < warm_up_steps {
+            return rate_max * f64::from(step + 1) / f64::from(warm_up_steps);
+        }
+        let share =
+            f64::from(step - warm_up_steps) / f64::from(steps.saturating_sub(warm_up_steps).max(1));
+        rate_min + (rate_max - rate_min) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+    }
+}
+
+/// What one step learns from, `B` exchanges.
+pub(crate) struct Batch {
+    /// Tokens `[B, T]`, `T` being the longest of them.
     inputs: Tensor,
-    /// Which of the `BATCH * T` hidden states tell a token of an answer, `[N]`.
+    /// Which of the `B * T` hidden states tell a token of an answer, `[N]`.
     rows: Tensor,
     /// Those tokens, `[N]`.
     targets: Tensor,
 }
 
 /// Exchanges in random order, one per row: as a chat begins.
-struct Batches {
+pub(crate) struct Batches {
     exchanges: Vec<Encoded>,
+    batch: usize,
+    length: usize,
     /// What is left of this pass over the exchanges.
     order: Vec<usize>,
     random: Random,
@@ -139,8 +156,14 @@ struct Encoded {
 }
 
 impl Batches {
-    fn new(tokenizer: &Tokenizer, seed: u64) -> Result<Self, NativeError> {
-        let exchanges = corpus::exchanges()
+    /// Batches of so many exchanges of at most so many tokens.
+    pub(crate) fn new<'a>(
+        tokenizer: &Tokenizer,
+        exchanges: impl Iterator<Item = corpus::Exchange<'a>>,
+        (batch, length): (usize, usize),
+        seed: u64,
+    ) -> Result<Self, NativeError> {
+        let exchanges = exchanges
             .map(|corpus::Exchange { question, answer }| {
                 let asked =
                     format!("{TURN_START}user\n{question}{TURN_END}\n{TURN_START}assistant\n");
@@ -151,17 +174,19 @@ impl Batches {
                 Ok(Encoded { ids, answer_at })
             })
             .collect::<Result<_, NativeError>>()?;
-        Ok(Self { exchanges, order: Vec::new(), random: Random::new(seed, "batches") })
+        let random = Random::new(seed, "batches");
+        Ok(Self { exchanges, batch, length, order: Vec::new(), random })
     }
 
-    fn next(&mut self) -> Result<Batch, NativeError> {
-        let drawn: Vec<usize> = (0..BATCH).map(|_| self.draw()).collect();
+    pub(crate) fn next(&mut self) -> Result<Batch, NativeError> {
+        let drawn: Vec<usize> = (0..self.batch).map(|_| self.draw()).collect();
         let drawn: Vec<&Encoded> = drawn.iter().map(|index| &self.exchanges[*index]).collect();
         // The last token is only told, not read.
-        let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1).min(LENGTH);
+        let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1).min(self.length);
         let (mut inputs, mut rows, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for (row, Encoded { ids, answer_at }) in drawn.into_iter().enumerate() {
             inputs.extend((0..length).map(|at| ids.get(at).copied().unwrap_or(0)));
+            // A question that is longer than the batch leaves no room for its answer.
             for at in answer_at - 1..length.min(ids.len() - 1) {
                 rows.push((row * length + at) as u32);
                 targets.push(ids[at + 1]);
@@ -169,7 +194,7 @@ impl Batches {
         }
         let told = targets.len();
         Ok(Batch {
-            inputs: Tensor::from_vec(inputs, (BATCH, length), &Device::Cpu)?,
+            inputs: Tensor::from_vec(inputs, (self.batch, length), &Device::Cpu)?,
             rows: Tensor::from_vec(rows, told, &Device::Cpu)?,
             targets: Tensor::from_vec(targets, told, &Device::Cpu)?,
         })
@@ -199,8 +224,10 @@ mod tests {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
         let variables = initial(&config, 1).expect("variables");
         let model = model(&config, &variables).expect("a model");
-        let batch = Batches::new(&tokenizer, 1).and_then(|mut batches| batches.next());
-        let loss = loss_of(&model, &batch.expect("a batch")).expect("a loss");
+        let exchanges = corpus::exchanges(corpus::PROJECT);
+        let batches = Batches::new(&tokenizer, exchanges, (BATCH, LENGTH), 1);
+        let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
+        let loss = loss_of(&model, &batch, None).expect("a loss");
         let gradients = loss.backward().expect("gradients");
         for (name, variable) in &variables {
             let gradient = gradients.get(variable).unwrap_or_else(|| panic!("none for {name}"));

@@ -1,0 +1,183 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use candle_core::{Device, Result, Tensor};
+use confide_engine::{AdapterReport, EngineError, OnLoss};
+use confide_lora::{Adapt, AdaptError, Deltas, Projection, Site, Width};
+
+use crate::{config::Config, model::Change};
+
+/// Each may hold a connection and batches of masks; names are looked up for every request.
+const ADAPTERS_MAX: usize = 64;
+
+/// The adapters of a model, by name.
+pub(crate) struct Adapters {
+    config: Config,
+    base: String,
+    loaded: RwLock<BTreeMap<String, Arc<Loaded>>>,
+}
+
+/// An adapter that fits the model.
+pub(crate) struct Loaded {
+    name: String,
+    adapter: Arc<dyn Adapt>,
+    on_loss: OnLoss,
+}
+
+impl Adapters {
+    pub(crate) fn new(config: &Config, base: &str) -> Self {
+        Self { config: config.clone(), base: base.into(), loaded: RwLock::default() }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// The adapter of this name; `None` for the base model.
+    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<Arc<Loaded>>, EngineError> {
+        if name == self.base {
+            return Ok(None);
+        }
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        match loaded.get(name) {
+            Some(found) => Ok(Some(Arc::clone(found))),
+            None => Err(EngineError::UnknownModel { got: name.into() }),
+        }
+    }
+
+    pub(crate) fn load(
+        &self,
+        name: &str,
+        adapter: Arc<dyn Adapt>,
+        on_loss: OnLoss,
+    ) -> std::result::Result<(), EngineError> {
+        for (site, width) in adapter.sites() {
+            self.check(name, *site, *width)?;
+        }
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        if name == self.base || loaded.contains_key(name) {
+            return Err(EngineError::NameTaken { name: name.into() });
+        }
+        if loaded.len() >= ADAPTERS_MAX {
+            return Err(EngineError::TooManyAdapters { limit: ADAPTERS_MAX });
+        }
+        loaded.insert(name.into(), Arc::new(Loaded { name: name.into(), adapter, on_loss }));
+        Ok(())
+    }
+
+    /// Whoever runs with it keeps it until the end.
+    pub(crate) fn unload(&self, name: &str) -> std::result::Result<(), EngineError> {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        match loaded.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(EngineError::UnknownModel { got: name.into() }),
+        }
+    }
+
+    fn check(&self, name: &str, site: Site, got: Width) -> std::result::Result<(), EngineError> {
+        let shown = |width: Width| format!("{} to {}", width.input, width.output);
+        let wanted = match self.config.width(site) {
+            Some(wanted) if wanted == got => return Ok(()),
+            Some(wanted) => shown(wanted),
+            None => "no such projection".into(),
+        };
+        Err(EngineError::AdapterSite { name: name.into(), site, wanted, got: shown(got) })
+    }
+}
+
+/// An adapter at work in one text.
+pub(crate) struct Applied {
+    loaded: Arc<Loaded>,
+    /// `None` where it could not be opened.
+    deltas: Option<Box<dyn Deltas>>,
+    lost: Option<AdaptError>,
+}
+
+impl Applied {
+    /// Opens the adapter, which may take a round trip.
+    pub(crate) fn open(loaded: Arc<Loaded>) -> std::result::Result<Self, EngineError> {
+        match loaded.adapter.open() {
+            Ok(deltas) => Ok(Self { loaded, deltas: Some(deltas), lost: None }),
+            Err(error) if loaded.on_loss == OnLoss::Base => {
+                Ok(Self { loaded, deltas: None, lost: Some(error) })
+            }
+            Err(error) => Err(EngineError::Adapter { name: loaded.name.clone(), error }),
+        }
+    }
+
+    /// Why there are no further deltas, once there are none.
+    pub(crate) fn lost(&self) -> Option<&AdaptError> {
+        self.lost.as_ref()
+    }
+
+    /// The error that ends the text, where the loss of the adapter does.
+    pub(crate) fn failure(&self) -> Option<EngineError> {
+        let error = self.lost.clone().filter(|_| self.loaded.on_loss == OnLoss::Fail)?;
+        Some(EngineError::Adapter { name: self.loaded.name.clone(), error })
+    }
+
+    pub(crate) fn report(&self) -> AdapterReport {
+        AdapterReport {
+            report: self.deltas.as_ref().map(|deltas| deltas.report()).unwrap_or_default(),
+            guarantee: self.loaded.adapter.guarantee(),
+            lost: self.lost.clone(),
+        }
+    }
+
+    /// The outputs that the adapter changes, as plain numbers.
+    fn adapted(
+        &self,
+        layer: u32,
+        outputs: &[(Projection, Tensor)],
+    ) -> Result<Vec<(usize, Projection, Vec<f32>)>> {
+        let sites = self.loaded.adapter.sites();
+        let adapted = outputs.iter().enumerate().filter(|(_, (projection, _))| {
+            sites.contains_key(&Site { layer, projection: *projection })
+        });
+        adapted
+            .map(|(index, (projection, output))| {
+                Ok((index, *projection, output.flatten_all()?.to_vec1()?))
+            })
+            .collect()
+    }
+}
+
+impl Change for Applied {
+    /// A loss in mid-pass leaves this layer and those after it to the base model, where it may
+    /// answer at all.
+    fn change(
+        &mut self,
+        layer: u32,
+        rows: &Tensor,
+        outputs: &mut [(Projection, Tensor)],
+    ) -> Result<()> {
+        if self.lost.is_some() {
+            return Ok(());
+        }
+        let mut adapted = self.adapted(layer, outputs)?;
+        let (Some(deltas), Some(first)) = (&mut self.deltas, adapted.first()) else {
+            return Ok(());
+        };
+        let input = first.1.input();
+        let rows: Vec<f32> = rows.flatten_all()?.to_vec1()?;
+        let mut plain: Vec<(Projection, &mut [f32])> = adapted
+            .iter_mut()
+            .map(|(_, projection, values)| (*projection, values.as_mut_slice()))
+            .collect();
+        if let Err(error) = deltas.add(layer, input, &rows, &mut plain) {
+            let message = error.to_string();
+            self.lost = Some(error);
+            return match self.loaded.on_loss {
+                OnLoss::Base => Ok(()),
+                OnLoss::Fail => Err(candle_core::Error::Msg(message)),
+            };
+        }
+        for (index, _, values) in adapted {
+            let shape = outputs[index].1.shape().clone();
+            outputs[index].1 = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+use std::{path::Path, thread};
+
+use candle_core::{Device, Tensor};
+use confide_engine::{EngineError, Prompt, Request};
+use rayon::ThreadPool;
+
+use crate::{
+    completion::{Completion, failed},
+    config::Config,
+    engine::{SMALL_PARAMETERS, read_config, thread_pool},
+    error::NativeError,
+    manifest::Manifest,
+    text::Text,
+    weights,
+};
+
+/// The client's side of split mode: tokenizer, embedding, output matrix and sampling, without a
+/// layer of the transformer.
+pub struct LmHead {
+    config: Config,
+    embedding: Tensor,
+    output: Tensor,
+    pool: ThreadPool,
+    text: Text,
+}
+
+const EMBEDDING: &str = "model.embed_tokens.weight";
+const OUTPUT: &str = "lm_head.weight";
+
+impl LmHead {
+    /// Loads the head of the model in this folder. Where there is a manifest, every file is checked
+    /// against it first.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the folder, see [`NativeError`].
+    pub fn load(dir: &Path) -> Result<Self, NativeError> {
+        if let Some((manifest, _)) = Manifest::read(dir)? {
+            manifest.check(dir)?;
+        }
+        let config = read_config(dir)?;
+        let mut tensors = weights::load(dir, &config, |name| name == EMBEDDING || name == OUTPUT)?;
+        let mut take = |name: &str| {
+            tensors.remove(name).ok_or_else(|| NativeError::Tensor {
+                name: name.into(),
+                wanted: "a matrix".into(),
+                got: "none".into(),
+            })
+        };
+        let embedding = take(EMBEDDING)?;
+        let output = if config.tied { embedding.clone() } else { take(OUTPUT)? };
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let large = output.elem_count() as u64 >= SMALL_PARAMETERS;
+        let pool = thread_pool(if large { cores } else { 1 })?;
+        let text = Text::load(dir, &config)?;
+        Ok(Self { config, embedding, output, pool, text })
+    }
+
+    /// Hidden width `H`, in elements.
+    pub fn width(&self) -> usize {
+        self.config.hidden
+    }
+
+    /// The tokens of a prompt; at least one.
+    ///
+    /// # Errors
+    /// [`EngineError::Prompt`].
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
+        self.text.encode(prompt)
+    }
+
+    /// Embeddings of tokens, `H` elements each, one after the other. Whoever has the model finds the
+    /// tokens again.
+    ///
+    /// # Errors
+    /// [`EngineError::Prompt`] where one is no token.
+    pub fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let rows = Tensor::new(ids, &Device::Cpu)
+            .and_then(|ids| self.embedding.index_select(&ids, 0)?.flatten_all()?.to_vec1());
+        rows.map_err(|error| EngineError::Prompt { reason: error.to_string() })
+    }
+
+    /// The logits of a hidden state after the last norm.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`] where it is not `H` wide.
+    pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
+        let logits = || {
+            let column = Tensor::from_slice(hidden, (hidden.len(), 1), &Device::Cpu)?;
+            self.output.matmul(&column)?.squeeze(1)?.to_vec1()
+        };
+        self.pool.install(logits).map_err(|error: candle_core::Error| failed(&error))
+    }
+
+    /// As [`LmHead::logits`], by the plain loop on one thread: the reference, and the slow head of a
+    /// client without a matrix library.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn logits_plainly(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
+        if hidden.len() != self.width() {
+            let got = hidden.len();
+            return Err(failed(&format!("hidden state: wanted {}, got {got}", self.width())));
+        }
+        let row_logit = |row: usize| {
+            let row = self.output.get(row)?.to_vec1::<f32>()?;
+            Ok(row.iter().zip(hidden).map(|(weight, value)| weight * value).sum())
+        };
+        let logits: candle_core::Result<_> = (0..self.config.vocabulary).map(row_logit).collect();
+        logits.map_err(|error| failed(&error))
+    }
+
+    /// A completion by this head: sampling, stop strings and text of `request` after so many tokens
+    /// of prompt, in a context of `context_tokens`.
+    pub fn completion(
+        &self,
+        request: &Request,
+        prompt_tokens: u32,
+        context_tokens: u32,
+    ) -> Completion<'_> {
+        let room = context_tokens.saturating_sub(prompt_tokens);
+        Completion::new(&self.text, request, prompt_tokens, room)
+    }
+}

@@ -1,0 +1,308 @@
+//! LoRA adapters trained here: small, real, and by heart what their corpus says.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{Device, Tensor, Var, backprop::GradStore};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW};
+use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Progress, corpus, made_whole,
+    train::{Batches, Schedule, loss_of},
+};
+use crate::{
+    config::Config,
+    engine::{SMALL_PARAMETERS, folder_name, read_config, thread_pool},
+    error::NativeError,
+    manifest::{Manifest, read_limited},
+    model::{Change, Model, Operations},
+    random::Random,
+    text::Text,
+    weights,
+};
+
+/// What an adapter learns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Corpus {
+    /// Money and banks.
+    Banking,
+    /// Trips.
+    Travel,
+    /// Everyday health.
+    Health,
+    /// A file: blocks apart by an empty line, of lines `? question` and one line `! answer`.
+    File(PathBuf),
+}
+
+/// Which adapter is to be trained.
+#[derive(Clone, Debug)]
+pub struct AdapterOrder {
+    /// Folder of the base model; its weights stay as they are.
+    pub model: PathBuf,
+    /// What it learns.
+    pub corpus: Corpus,
+    /// The folder to make; it may be there if it is empty.
+    pub dir: PathBuf,
+    /// Rank of A and B.
+    pub rank: usize,
+    /// The delta is `alpha / rank · B · A · x`.
+    pub alpha: f64,
+    /// Steps of the training; `None` is as many as make a built-in corpus known by heart.
+    pub steps: Option<u32>,
+    /// The same seed gives the same files on the same machine.
+    pub seed: u64,
+}
+
+/// What became of the training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainedAdapter {
+    /// The adapter as it was written.
+    pub adapter: Adapter,
+    /// Steps done.
+    pub steps: u32,
+    /// Mean cross-entropy of the last steps, in nats per token.
+    pub loss: f64,
+    /// SHA-256 of the corpus, in lower-case hex.
+    pub corpus_sha256: String,
+}
+
+/// What was done, beside PEFT's own files.
+pub const TRAINING_FILE: &str = "training.json";
+
+/// Steps that make a built-in corpus known by heart.
+const STEPS: u32 = 120;
+/// Adapters learn faster than whole models: there is less to upset.
+const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 1.5e-2, rate_min: 1e-3 };
+/// Longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
+/// other words, so there are more tokens in a word than in the project's own text.
+const LENGTH: usize = 128;
+/// Exchanges per step.
+const BATCH: usize = 12;
+const CORPUS_BYTES_MAX: u64 = 1 << 20;
+const RANK_MAX: usize = 256;
+/// The loss that is told is a mean over so many steps: one batch alone varies.
+const LOSS_STEPS: usize = 8;
+
+impl Corpus {
+    /// The built-in ones.
+    pub const ALL: [Corpus; 3] = [Corpus::Banking, Corpus::Travel, Corpus::Health];
+
+    /// Its name, which becomes the adapter's.
+    pub fn name(&self) -> String {
+        match self {
+            Corpus::Banking => "banking".into(),
+            Corpus::Travel => "travel".into(),
+            Corpus::Health => "health".into(),
+            Corpus::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into(),
+        }
+    }
+
+    fn read(&self) -> Result<String, NativeError> {
+        let path = match self {
+            Corpus::Banking => return Ok(corpus::BANKING.into()),
+            Corpus::Travel => return Ok(corpus::TRAVEL.into()),
+            Corpus::Health => return Ok(corpus::HEALTH.into()),
+            Corpus::File(path) => path,
+        };
+        let bytes = read_limited(path, CORPUS_BYTES_MAX)?;
+        let text = String::from_utf8(bytes).map_err(|error| NativeError::malformed(path, error))?;
+        // Editors of other systems end lines with two characters.
+        let text = text.replace("\r\n", "\n");
+        if let Some(block) = corpus::misfit(&text) {
+            let begin: String = block.chars().take(60).collect();
+            let reason = format!("wanted `? ` lines and one `! ` line in each block, got {begin:?}");
+            return Err(NativeError::malformed(path, reason));
+        }
+        if corpus::exchanges(&text).next().is_none() {
+            return Err(NativeError::malformed(path, "no question and answer in it"));
+        }
+        Ok(text)
+    }
+}
+
+/// Trains a LoRA adapter of all seven projections of every layer on one thread, so that the seed
+/// decides the outcome, and writes it in PEFT's layout.
+///
+/// # Errors
+/// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::TooLarge`] for a model that
+/// takes more than seconds, and whatever is wrong with the model's folder or the corpus.
+pub fn adapter(
+    order: &AdapterOrder,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<TrainedAdapter, NativeError> {
+    made_whole(&order.dir, |partial| {
+        let trained = train(order, progress)?;
+        let saved = trained.adapter.save(partial);
+        saved.map_err(|error| NativeError::malformed(partial, error))?;
+        write_record(order, &trained, &partial.join(TRAINING_FILE))?;
+        Ok(trained)
+    })
+}
+
+fn train(
+    order: &AdapterOrder,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<TrainedAdapter, NativeError> {
+    let corpus = order.corpus.read()?;
+    let (config, model, text) = base(&order.model)?;
+    if !(1..=RANK_MAX).contains(&order.rank) || !order.alpha.is_finite() || order.alpha <= 0.0 {
+        let got = format!("rank {}, alpha {}", order.rank, order.alpha);
+        let wanted = format!("rank 1 to {RANK_MAX}, alpha above 0");
+        return Err(NativeError::Config { field: "adapter", wanted, got });
+    }
+    let mut low_rank = LowRank::initial(&config, order.rank, order.alpha, order.seed)?;
+    let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.0, ..ParamsAdamW::default() };
+    let mut optimizer = AdamW::new(low_rank.variables(), parameters)?;
+    let exchanges = corpus::exchanges(&corpus);
+    let mut batches = Batches::new(text.tokenizer(), exchanges, (BATCH, LENGTH), order.seed)?;
+    let steps = order.steps.unwrap_or(STEPS);
+    let mut losses = Vec::new();
+    let pool = thread_pool(1)?;
+    for step in 0..steps {
+        optimizer.set_learning_rate(SCHEDULE.rate(step, steps));
+        let batch = batches.next()?;
+        let loss = pool.install(|| {
+            let loss = loss_of(&model, &batch, Some(&mut low_rank))?;
+            let gradients = loss.backward()?;
+            if step == 0 {
+                low_rank.check(&gradients)?;
+            }
+            optimizer.step(&gradients)?;
+            Ok::<_, NativeError>(loss.to_scalar::<f32>()?)
+        })?;
+        losses.push(f64::from(loss));
+        if progress(Progress::Training { step: step + 1, steps, loss }).is_break() {
+            return Err(NativeError::Cancelled);
+        }
+    }
+    let last = &losses[losses.len().saturating_sub(LOSS_STEPS)..];
+    Ok(TrainedAdapter {
+        adapter: low_rank.into_adapter(order.corpus.name(), folder_name(&order.model))?,
+        steps,
+        loss: last.iter().sum::<f64>() / last.len().max(1) as f64,
+        corpus_sha256: hex::encode(Sha256::digest(corpus.as_bytes())),
+    })
+}
+
+/// The base model, frozen, with operations that keep gradients.
+fn base(dir: &Path) -> Result<(Config, Model, Text), NativeError> {
+    if let Some((manifest, _)) = Manifest::read(dir)? {
+        manifest.check(dir)?;
+    }
+    let config = read_config(dir)?;
+    if config.parameters() > SMALL_PARAMETERS {
+        let (parameters, limit) = (config.parameters(), SMALL_PARAMETERS);
+        return Err(NativeError::TooLarge { parameters, limit });
+    }
+    let text = Text::load(dir, &config)?;
+    let weights = weights::load(dir, &config, |_| true)?;
+    let model = Model::new(&config, weights, LENGTH, Operations::Differentiable)?;
+    Ok((config, model, text))
+}
+
+fn write_record(
+    order: &AdapterOrder,
+    trained: &TrainedAdapter,
+    path: &Path,
+) -> Result<(), NativeError> {
+    let base = Manifest::read(&order.model)?.map(|(_, sha256)| sha256);
+    let record = json!({
+        "version": 1,
+        "base_manifest_sha256": base,
+        "corpus": order.corpus.name(),
+        "corpus_sha256": trained.corpus_sha256,
+        "seed": order.seed,
+        "steps": trained.steps,
+        "loss": trained.loss,
+        "made_by": concat!("confide ", env!("CARGO_PKG_VERSION")),
+    });
+    fs::write(path, format!("{record:#}\n")).map_err(NativeError::file(path))
+}
+
+/// An adapter being trained: `A` is `rank × input`, `B` is `output × rank`.
+struct LowRank {
+    pairs: BTreeMap<Site, (Var, Var)>,
+    scale: f64,
+}
+
+impl LowRank {
+    /// As PEFT begins: A uniform by its width, B zero, so that the model is unchanged at first.
+    fn initial(config: &Config, rank: usize, alpha: f64, seed: u64) -> Result<Self, NativeError> {
+        let layers = 0..config.layers as u32;
+        let sites = layers.flat_map(|layer| {
+            Projection::ALL.into_iter().map(move |projection| Site { layer, projection })
+        });
+        let mut pairs = BTreeMap::new();
+        for site in sites {
+            let Some(width) = config.width(site) else { continue };
+            let mut random = Random::new(seed, &format!("lora {site}"));
+            let bound = 1.0 / (width.input as f64).sqrt();
+            let values: Vec<f32> = (0..rank * width.input)
+                .map(|_| ((2.0 * random.unit() - 1.0) * bound) as f32)
+                .collect();
+            let a = Tensor::from_vec(values, (rank, width.input), &Device::Cpu)?;
+            let b = vec![0f32; width.output * rank];
+            let b = Tensor::from_vec(b, (width.output, rank), &Device::Cpu)?;
+            pairs.insert(site, (Var::from_tensor(&a)?, Var::from_tensor(&b)?));
+        }
+        Ok(Self { pairs, scale: alpha / rank as f64 })
+    }
+
+    /// In the order of the sites: the order of the sums must not differ from run to run.
+    fn variables(&self) -> Vec<Var> {
+        self.pairs.values().flat_map(|(a, b)| [a.clone(), b.clone()]).collect()
+    }
+
+    /// A fused operation on the way would drop gradients without a word.
+    fn check(&self, gradients: &GradStore) -> Result<(), NativeError> {
+        let without = self.pairs.iter().find(|(_, (a, b))| {
+            gradients.get(a).is_none() || gradients.get(b).is_none()
+        });
+        match without {
+            None => Ok(()),
+            Some((site, _)) => Err(NativeError::Tensor {
+                name: site.to_string(),
+                wanted: "a gradient".into(),
+                got: "none".into(),
+            }),
+        }
+    }
+
+    fn into_adapter(self, name: String, base_model: String) -> Result<Adapter, NativeError> {
+        let mut modules = BTreeMap::new();
+        for (site, (a, b)) in &self.pairs {
+            let pair = Pair { a: matrix(a)?, b: matrix(b)?, scale: self.scale };
+            modules.insert(*site, pair);
+        }
+        Ok(Adapter { name, base_model: Some(base_model), modules })
+    }
+}
+
+impl Change for LowRank {
+    fn change(
+        &mut self,
+        layer: u32,
+        rows: &Tensor,
+        outputs: &mut [(Projection, Tensor)],
+    ) -> candle_core::Result<()> {
+        for (projection, output) in outputs {
+            let site = Site { layer, projection: *projection };
+            let Some((a, b)) = self.pairs.get(&site) else { continue };
+            let part = rows.matmul(&a.t()?)?.matmul(&b.t()?)?;
+            *output = (&*output + (part * self.scale)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn matrix(of: &Tensor) -> Result<Matrix, NativeError> {
+    let (rows, columns) = of.dims2()?;
+    Ok(Matrix { rows, columns, values: of.flatten_all()?.to_vec1()? })
+}

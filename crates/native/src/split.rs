@@ -1,0 +1,168 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use candle_core::{Device, Tensor};
+use confide_engine::{AdapterReport, EngineError, Split, SplitSession};
+use rayon::ThreadPool;
+
+use crate::{
+    adapter::{Adapters, Applied},
+    completion::failed,
+    config::Config,
+    decode::{Reader, Reading},
+    model::Model,
+};
+
+/// Each open session holds a cache that grows with its text.
+const SESSIONS_MAX: usize = 32;
+
+/// The transformer for those who keep the LM head.
+pub(crate) struct NativeSplit {
+    adapters: Arc<Adapters>,
+    context: usize,
+    model: Arc<Model>,
+    /// Not those of the generations: a session must not wait for the end of one.
+    pools: Arc<[ThreadPool]>,
+    opened: AtomicUsize,
+    running: Arc<AtomicUsize>,
+    vocabulary: usize,
+    width: usize,
+}
+
+impl NativeSplit {
+    pub(crate) fn new(
+        config: &Config,
+        context: usize,
+        model: &Arc<Model>,
+        adapters: &Arc<Adapters>,
+        pools: Vec<ThreadPool>,
+    ) -> Self {
+        Self {
+            adapters: Arc::clone(adapters),
+            context,
+            model: Arc::clone(model),
+            pools: pools.into(),
+            opened: AtomicUsize::new(0),
+            running: Arc::default(),
+            vocabulary: config.vocabulary,
+            width: config.hidden,
+        }
+    }
+}
+
+impl Split for NativeSplit {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn context_tokens(&self) -> u32 {
+        self.context as u32
+    }
+
+    fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
+        let adapter = adapter.map(|name| self.adapters.find(name)).transpose()?.flatten();
+        let place = Place::take(&self.running)?;
+        let adapter = adapter.map(Applied::open).transpose()?;
+        Ok(Box::new(Session {
+            reader: Reader::new(&self.model, Reading::Cached, adapter),
+            model: Arc::clone(&self.model),
+            pools: Arc::clone(&self.pools),
+            pool: self.opened.fetch_add(1, Ordering::Relaxed) % self.pools.len().max(1),
+            context: self.context,
+            vocabulary: self.vocabulary,
+            width: self.width,
+            _place: place,
+        }))
+    }
+}
+
+struct Session {
+    reader: Reader,
+    model: Arc<Model>,
+    pools: Arc<[ThreadPool]>,
+    pool: usize,
+    context: usize,
+    vocabulary: usize,
+    width: usize,
+    _place: Place,
+}
+
+impl SplitSession for Session {
+    fn forward(&mut self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
+        if let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) {
+            let reason = format!("token {id}: wanted one below {}", self.vocabulary);
+            return Err(EngineError::Prompt { reason });
+        }
+        self.check_count(ids.len())?;
+        let tokens = Tensor::new(ids, &Device::Cpu).map_err(|error| failed(&error))?;
+        let embedded = self.model.embed(&tokens).map_err(|error| failed(&error))?;
+        self.read(&embedded)
+    }
+
+    fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError> {
+        if !rows.len().is_multiple_of(self.width) {
+            let reason = format!("wanted rows of {}, got {} numbers", self.width, rows.len());
+            return Err(EngineError::Prompt { reason });
+        }
+        let count = rows.len() / self.width;
+        self.check_count(count)?;
+        let embedded = Tensor::from_slice(rows, (count, self.width), &Device::Cpu);
+        self.read(&embedded.map_err(|error| failed(&error))?)
+    }
+
+    fn read_tokens(&self) -> u32 {
+        self.reader.len() as u32
+    }
+
+    fn restart(&mut self) {
+        self.reader.restart();
+    }
+
+    fn adapter(&self) -> Option<AdapterReport> {
+        self.reader.report()
+    }
+}
+
+impl Session {
+    fn check_count(&self, count: usize) -> Result<(), EngineError> {
+        let limit = self.context - self.reader.len();
+        match count {
+            0 => Err(EngineError::Prompt { reason: "it has no token".into() }),
+            count if count > limit => {
+                Err(EngineError::PromptTooLong { got: count as u32, limit: limit as u32 })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&mut self, embedded: &Tensor) -> Result<Vec<f32>, EngineError> {
+        let (reader, pools) = (&mut self.reader, &self.pools);
+        let read = || {
+            let hidden = reader.read_embedded(embedded, || false)?;
+            hidden.map_or_else(|| Ok(Vec::new()), |hidden| hidden.squeeze(0)?.to_vec1())
+        };
+        let hidden = pools[self.pool].install(read);
+        hidden.map_err(|error| self.reader.error(&error))
+    }
+}
+
+/// One of the sessions that may be open; given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(running: &Arc<AtomicUsize>) -> Result<Self, EngineError> {
+        if running.fetch_add(1, Ordering::AcqRel) >= SESSIONS_MAX {
+            running.fetch_sub(1, Ordering::AcqRel);
+            return Err(EngineError::QueueFull { limit: SESSIONS_MAX });
+        }
+        Ok(Self(Arc::clone(running)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
