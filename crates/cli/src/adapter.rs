@@ -2,6 +2,8 @@
 
 mod host;
 mod prepare;
+#[cfg(feature = "native")]
+mod train;
 
 use std::process::ExitCode;
 
@@ -22,11 +24,16 @@ enum Command {
     Host(host::Args),
     /// Make masks with an adapter host, and say what they cost.
     Prepare(prepare::Args),
+    /// Train a small adapter for a small model, in seconds.
+    #[cfg(feature = "native")]
+    Train(train::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Host(args) => host::run(args),
         Command::Prepare(args) => prepare::run(args),
+        #[cfg(feature = "native")]
+        Command::Train(args) => train::run(args),
     }
 }

@@ -11,6 +11,8 @@ mod connect;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]
+mod meter;
+#[cfg(feature = "native")]
 mod model;
 mod policy;
 mod process;

@@ -1,0 +1,67 @@
+//! `confide adapter train`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use confide_native::{
+    NativeError,
+    make::{AdapterOrder, Corpus, TRAINING_FILE, adapter},
+};
+
+use crate::{error::CliError, meter::Meter};
+
+/// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the base model (see `confide model make --shape tiny`).
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// What it learns: `banking`, `travel`, `health`, or a file of `? question` and `! answer`
+    /// lines, an empty line between the blocks.
+    #[arg(long, value_name = "NAME|FILE")]
+    corpus: String,
+    /// Folder to make, in PEFT's layout; it must not be there, or be empty.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Rank of the two matrices.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    rank: usize,
+    /// The delta counts alpha over rank times.
+    #[arg(long, value_name = "X", default_value_t = 16.0)]
+    alpha: f64,
+    /// Steps of the training; as many as a built-in corpus needs where none are given.
+    #[arg(long, value_name = "N")]
+    steps: Option<u32>,
+    /// The same seed gives the same files on the same machine.
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let built_in = Corpus::ALL.into_iter().find(|corpus| corpus.name() == args.corpus);
+    let order = AdapterOrder {
+        model: args.model,
+        corpus: built_in.unwrap_or_else(|| Corpus::File(args.corpus.into())),
+        dir: args.out,
+        rank: args.rank,
+        alpha: args.alpha,
+        steps: args.steps,
+        seed: args.seed,
+    };
+    let mut meter = Meter::start()?;
+    let trained = adapter(&order, &mut |progress| meter.show(progress));
+    meter.end();
+    let trained = trained.map_err(|error| match error {
+        NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
+        NativeError::Exists { .. } => CliError::new(error).hint("take another folder"),
+        NativeError::TooLarge { .. } => {
+            CliError::new(error).hint("train it with PEFT; confide reads what PEFT writes")
+        }
+        other => CliError::new(other),
+    })?;
+    let (dir, model) = (order.dir.display(), order.model.display());
+    let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
+    println!("{dir}: rank {}, {sites} projections, {weights} weights", order.rank);
+    println!("{} steps, loss {:.3}; {TRAINING_FILE} says on what", trained.steps, trained.loss);
+    println!("serve it: confide serve --engine native --model {model} --adapter NAME={dir}");
+    Ok(ExitCode::SUCCESS)
+}
