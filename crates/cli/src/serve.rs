@@ -61,8 +61,7 @@ async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
         tracing::warn!("{address} is not loopback: prompts and answers travel there in the clear");
     }
     process::print_ready(address, "none", more(args, &*engine));
-    let limits = confide_serve::Limits::default();
-    let options = confide_serve::Options { engine, limits, clock: process::unix_now };
+    let options = confide_serve::Options::new(engine, process::unix_now);
     if let Err(error) = confide_serve::serve(listener, options, stop).await {
         // As the other long-running commands: it was asked to stop, and it stopped.
         tracing::warn!(%error, "cut after the drain deadline");

@@ -1,7 +1,11 @@
-use confide_engine::{FinishReason, Usage};
+use confide_engine::{AdapterReport, FinishReason, Usage};
+use confide_lora::AdaptError;
 use serde_json::{Value, json};
 
-use crate::error::ApiError;
+use crate::{
+    error::ApiError,
+    label::{label, lost_label},
+};
 
 /// Which of the two routes an answer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,37 +21,77 @@ pub(crate) struct Heading {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
+    /// For an adapter, the model that it changes.
+    pub(crate) parent: Option<String>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ending {
+    pub(crate) reason: FinishReason,
+    pub(crate) usage: Usage,
+    /// What the adapter took, where the answer went through one.
+    pub(crate) adapter: Option<AdapterReport>,
+}
+
+impl Ending {
+    /// An answer of which the base model gave a part does not end as others do: a client that knows
+    /// nothing of adapters still sees that this is not the completion it asked for.
+    pub(crate) fn finish_reason(&self) -> &'static str {
+        match &self.adapter {
+            Some(adapter) if adapter.lost.is_some() => "adapter_lost",
+            _ => reason_word(self.reason),
+        }
+    }
+
+    fn label(&self, name: &str) -> Option<Value> {
+        let mut label = label(name, self.adapter.as_ref()?);
+        label["finish_reason"] = reason_word(self.reason).into();
+        Some(label)
+    }
 }
 
 impl Heading {
+    /// The model that gives what follows once the adapter is lost.
+    fn model_after_loss(&self) -> &str {
+        self.parent.as_deref().unwrap_or(&self.model)
+    }
+
     /// The answer in one piece.
-    pub(crate) fn whole(&self, text: &str, reason: FinishReason, usage: Usage) -> Value {
+    pub(crate) fn whole(&self, text: &str, ending: &Ending) -> Value {
+        let reason = ending.finish_reason();
         let choice = match self.route {
             Route::Chat => json!({
                 "index": 0,
                 "message": { "role": "assistant", "content": text, "refusal": null },
                 "logprobs": null,
-                "finish_reason": reason_word(reason),
+                "finish_reason": reason,
             }),
             Route::Completion => json!({
                 "index": 0,
                 "text": text,
                 "logprobs": null,
-                "finish_reason": reason_word(reason),
+                "finish_reason": reason,
             }),
         };
         let object = match self.route {
             Route::Chat => "chat.completion",
             Route::Completion => "text_completion",
         };
-        json!({
+        let lost = ending.adapter.as_ref().is_some_and(|adapter| adapter.lost.is_some());
+        let model = if lost { self.model_after_loss() } else { &self.model };
+        let mut whole = json!({
             "id": self.id,
             "object": object,
             "created": self.created,
-            "model": self.model,
+            "model": model,
             "choices": [choice],
-            "usage": usage_object(usage),
-        })
+            "usage": usage_object(ending.usage),
+        });
+        if let Some(label) = ending.label(&self.model) {
+            whole["confide"] = label;
+        }
+        whole
     }
 }
 
@@ -56,6 +100,8 @@ impl Heading {
 /// All but the token's text is formatted once per answer: a chunk costs two copies and one escaping.
 pub(crate) struct Chunks {
     heading: Heading,
+    /// The model of the chunks that are written now.
+    model: String,
     include_usage: bool,
     before_text: String,
     after_text: String,
@@ -63,19 +109,24 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     pub(crate) fn new(heading: Heading, include_usage: bool) -> Self {
+        let (model, before_text) = (heading.model.clone(), String::new());
         let mut chunks =
-            Self { heading, include_usage, before_text: String::new(), after_text: String::new() };
-        chunks.before_text = chunks.opening();
-        chunks.before_text.push_str(match chunks.heading.route {
+            Self { heading, model, include_usage, before_text, after_text: String::new() };
+        chunks.format();
+        chunks
+    }
+
+    fn format(&mut self) {
+        self.before_text = self.opening();
+        self.before_text.push_str(match self.heading.route {
             Route::Chat => "[{\"index\":0,\"delta\":{\"content\":",
             Route::Completion => "[{\"index\":0,\"text\":",
         });
-        chunks.after_text = match chunks.heading.route {
+        self.after_text = match self.heading.route {
             Route::Chat => "},\"logprobs\":null,\"finish_reason\":null}]".into(),
             Route::Completion => ",\"logprobs\":null,\"finish_reason\":null}]".into(),
         };
-        chunks.after_text.push_str(chunks.closing());
-        chunks
+        self.after_text.push_str(self.closing());
     }
 
     /// What comes before the first token: a chat names the role.
@@ -83,7 +134,7 @@ impl Chunks {
         if self.heading.route == Route::Chat {
             let choice = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" },
                 "logprobs": null, "finish_reason": null }]);
-            self.write(out, &choice);
+            self.write(out, &choice, None);
         }
     }
 
@@ -95,29 +146,43 @@ impl Chunks {
         out.extend_from_slice(self.after_text.as_bytes());
     }
 
+    /// The chunk that says that what follows is the base model's. It and all that come after it
+    /// name the base model.
+    pub(crate) fn lost(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
+        self.model = self.heading.model_after_loss().into();
+        self.format();
+        let label = lost_label(&self.heading.model, reason);
+        self.write(out, &self.empty_choice(Value::Null), Some(&label));
+    }
+
     /// The last chunk, the usage where it was asked for, and the end mark.
-    pub(crate) fn end(&self, out: &mut Vec<u8>, reason: FinishReason, usage: Usage) {
-        let reason = reason_word(reason);
-        let choice = match self.heading.route {
+    pub(crate) fn end(&self, out: &mut Vec<u8>, ending: &Ending) {
+        let label = ending.label(&self.heading.model);
+        let choice = self.empty_choice(ending.finish_reason().into());
+        self.write(out, &choice, label.as_ref());
+        if self.include_usage {
+            let (opening, label) = (self.opening(), label_field(label.as_ref()));
+            let usage = usage_object(ending.usage);
+            let event = format!("{opening}[],\"usage\":{usage}{label}}}\n\n");
+            out.extend_from_slice(event.as_bytes());
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn empty_choice(&self, reason: Value) -> Value {
+        match self.heading.route {
             Route::Chat => {
                 json!([{ "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason }])
             }
             Route::Completion => {
                 json!([{ "index": 0, "text": "", "logprobs": null, "finish_reason": reason }])
             }
-        };
-        self.write(out, &choice);
-        if self.include_usage {
-            let opening = self.opening();
-            let usage = usage_object(usage);
-            out.extend_from_slice(format!("{opening}[],\"usage\":{usage}}}\n\n").as_bytes());
         }
-        out.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    fn write(&self, out: &mut Vec<u8>, choices: &Value) {
-        let (opening, closing) = (self.opening(), self.closing());
-        out.extend_from_slice(format!("{opening}{choices}{closing}").as_bytes());
+    fn write(&self, out: &mut Vec<u8>, choices: &Value, label: Option<&Value>) {
+        let (opening, closing, label) = (self.opening(), self.closing(), label_field(label));
+        out.extend_from_slice(format!("{opening}{choices}{label}{closing}").as_bytes());
     }
 
     fn opening(&self) -> String {
@@ -129,7 +194,7 @@ impl Chunks {
             "data: {{\"id\":{},\"object\":\"{object}\",\"created\":{},\"model\":{},\"choices\":",
             Value::from(self.heading.id.as_str()),
             self.heading.created,
-            Value::from(self.heading.model.as_str()),
+            Value::from(self.model.as_str()),
         )
     }
 
@@ -137,6 +202,10 @@ impl Chunks {
     fn closing(&self) -> &'static str {
         if self.include_usage { ",\"usage\":null}\n\n" } else { "}\n\n" }
     }
+}
+
+fn label_field(label: Option<&Value>) -> String {
+    label.map_or_else(String::new, |label| format!(",\"confide\":{label}"))
 }
 
 /// The event that says that a stream broke. No `[DONE]` follows.
@@ -161,11 +230,14 @@ fn usage_object(usage: Usage) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use confide_lora::{Guarantee, Report};
+
     use super::*;
 
     fn chunks(route: Route, include_usage: bool) -> Chunks {
         let model = "a \"b\"".into();
-        let heading = Heading { route, id: "chatcmpl-1".into(), created: 7, model };
+        let parent = Some("base".into());
+        let heading = Heading { route, id: "chatcmpl-1".into(), created: 7, model, parent };
         Chunks::new(heading, include_usage)
     }
 
@@ -203,12 +275,60 @@ mod tests {
     fn the_end_carries_reason_usage_and_mark() {
         let usage = Usage { prompt_tokens: 3, completion_tokens: 4 };
         let mut out = Vec::new();
-        chunks(Route::Chat, true).end(&mut out, FinishReason::Length, usage);
+        let ending = Ending { reason: FinishReason::Length, usage, adapter: None };
+        chunks(Route::Chat, true).end(&mut out, &ending);
         let events = events(out);
+        assert!(events[0].get("confide").is_none());
         assert_eq!(events[0]["choices"][0]["finish_reason"], "length");
         assert_eq!(events[1]["choices"], json!([]));
         assert_eq!(events[1]["usage"]["total_tokens"], 7);
         assert_eq!(events[2], "[DONE]");
         assert_eq!(events.len(), 3);
+    }
+
+    fn report(lost: Option<AdaptError>) -> AdapterReport {
+        let report = Report { he_operations: 9, budget_left: Some(4), ..Report::default() };
+        AdapterReport { report, guarantee: Guarantee::NONE, lost }
+    }
+
+    #[test]
+    fn an_adapted_end_says_what_ran() {
+        let (usage, adapter) = (Usage::default(), Some(report(None)));
+        let ending = Ending { reason: FinishReason::Stop, usage, adapter };
+        for route in [Route::Chat, Route::Completion] {
+            let mut out = Vec::new();
+            chunks(route, true).end(&mut out, &ending);
+            let events = events(out);
+            for event in &events[..2] {
+                assert_eq!(event["confide"]["adapter"], "a \"b\"");
+                assert_eq!(event["confide"]["guarantee"], "none");
+                assert_eq!(event["confide"]["encrypted"], true);
+                assert_eq!(event["confide"]["budget_left"], 4);
+            }
+            assert_eq!(events[0]["choices"][0]["finish_reason"], "stop");
+        }
+    }
+
+    #[test]
+    fn after_a_loss_every_chunk_names_the_base_model_and_the_end_is_another() {
+        let lost = AdaptError::HostLost { reason: "closed".into() };
+        let (usage, adapter) = (Usage::default(), Some(report(Some(lost.clone()))));
+        let ending = Ending { reason: FinishReason::Stop, usage, adapter };
+        let mut out = Vec::new();
+        let mut chunks = chunks(Route::Chat, false);
+        chunks.text(&mut out, "adapted");
+        chunks.lost(&mut out, &lost);
+        chunks.text(&mut out, "base");
+        chunks.end(&mut out, &ending);
+        let events = events(out);
+        assert_eq!(events[0]["model"], "a \"b\"");
+        assert!(events[1]["confide"]["adapter_lost"]["reason"].is_string());
+        assert!(events[1..4].iter().all(|event| event["model"] == "base"));
+        assert_eq!(events[3]["choices"][0]["finish_reason"], "adapter_lost");
+        assert_eq!(events[3]["confide"]["finish_reason"], "stop");
+        let whole = chunks.heading.whole("x", &ending);
+        assert_eq!(whole["model"], "base");
+        assert_eq!(whole["choices"][0]["finish_reason"], "adapter_lost");
+        assert!(whole["confide"]["adapter_lost"]["reason"].is_string());
     }
 }

@@ -2,8 +2,11 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use confide_engine::EngineError;
+use confide_lora::AdaptError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
+
+use crate::adapters::{LoadError, SourceError};
 
 /// What a client is told when it gets no completion.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -33,6 +36,24 @@ pub enum ApiError {
     Busy { waited: Duration },
     #[error("generation took longer than {} s", .limit.as_secs())]
     Deadline { limit: Duration },
+    #[error("a web page is behind this request, and its origin is not allowed")]
+    ForeignOrigin,
+    #[error("as many adapters are being loaded as may be at once")]
+    LoadsQueued,
+    #[error("upgrade: wanted a WebSocket handshake of version 13 (RFC 6455), got {got}")]
+    NoUpgrade { got: String },
+    #[error("as many WebSockets are open as may be: wanted at most {limit}")]
+    SocketsFull { limit: usize },
+    #[error("message is too large: wanted at most {limit} bytes, got {got}")]
+    MessageTooLarge { limit: usize, got: usize },
+    #[error("message cannot be read: {reason}")]
+    Message { reason: String },
+    #[error("no adapter is loaded")]
+    NoAdapter,
+    #[error("this engine gives no hidden states")]
+    NoSplit,
+    #[error(transparent)]
+    Load(#[from] LoadError),
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -44,21 +65,24 @@ impl ApiError {
             | ApiError::BodyBroken { .. }
             | ApiError::Missing { .. }
             | ApiError::Field { .. }
+            | ApiError::Message { .. }
             | ApiError::UnknownField { .. } => StatusCode::BAD_REQUEST,
             ApiError::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
-            ApiError::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            ApiError::NoRoute { .. } | ApiError::NoModel { .. } => StatusCode::NOT_FOUND,
+            ApiError::BodyTooLarge { .. } | ApiError::MessageTooLarge { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
+            ApiError::NoRoute { .. } | ApiError::NoModel { .. } | ApiError::NoAdapter => {
+                StatusCode::NOT_FOUND
+            }
+            ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
+            ApiError::LoadsQueued => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::NoUpgrade { .. } => StatusCode::UPGRADE_REQUIRED,
+            ApiError::SocketsFull { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::NoSplit => StatusCode::NOT_IMPLEMENTED,
+            ApiError::Load(error) => load_status(error),
             ApiError::NotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Busy { .. } | ApiError::Deadline { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::Engine(error) => match error {
-                EngineError::UnknownModel { .. } => StatusCode::NOT_FOUND,
-                EngineError::Prompt { .. } | EngineError::PromptTooLong { .. } => {
-                    StatusCode::BAD_REQUEST
-                }
-                EngineError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-                EngineError::Stopped => StatusCode::SERVICE_UNAVAILABLE,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            },
+            ApiError::Engine(error) => engine_status(error),
         }
     }
 
@@ -105,8 +129,48 @@ impl ApiError {
             }
             ApiError::Engine(EngineError::PromptTooLong { .. }) => "context_length_exceeded",
             ApiError::Engine(EngineError::QueueFull { .. }) => "queue_full",
+            ApiError::ForeignOrigin => "foreign_origin",
+            ApiError::Load(LoadError::Off) => "runtime_adapters_off",
+            ApiError::Load(LoadError::Source(SourceError::Refused { .. })) => {
+                "adapter_path_refused"
+            }
+            ApiError::Engine(EngineError::Adapter { error, .. }) => match error {
+                AdaptError::HostLost { .. } => "adapter_lost",
+                AdaptError::Budget { .. } => "adapter_budget",
+                AdaptError::Activation { .. } => "adapter_activation",
+                _ => "adapter_refused",
+            },
             _ => return None,
         })
+    }
+}
+
+fn engine_status(error: &EngineError) -> StatusCode {
+    match error {
+        EngineError::UnknownModel { .. } => StatusCode::NOT_FOUND,
+        EngineError::Prompt { .. }
+        | EngineError::PromptTooLong { .. }
+        | EngineError::NoAdapters
+        | EngineError::NameTaken { .. }
+        | EngineError::TooManyAdapters { .. }
+        | EngineError::AdapterSite { .. } => StatusCode::BAD_REQUEST,
+        EngineError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+        EngineError::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        EngineError::Adapter { error, .. } => match error {
+            AdaptError::Budget { .. } => StatusCode::TOO_MANY_REQUESTS,
+            AdaptError::Activation { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_GATEWAY,
+        },
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn load_status(error: &LoadError) -> StatusCode {
+    match error {
+        LoadError::Unknown { .. } => StatusCode::NOT_FOUND,
+        LoadError::Off | LoadError::Source(SourceError::Refused { .. }) => StatusCode::FORBIDDEN,
+        LoadError::Engine(error) => engine_status(error),
+        _ => StatusCode::BAD_REQUEST,
     }
 }
 

@@ -11,7 +11,8 @@ use http_body::Frame;
 use tokio::time::Sleep;
 
 use crate::{
-    chunk::{self, Chunks},
+    chunk::{self, Chunks, Ending},
+    counters::Meter,
     error::ApiError,
     gate::Slot,
 };
@@ -28,6 +29,7 @@ pub(crate) struct Events {
     state: State,
     /// Let the connection write what it has before more is asked for.
     flush: bool,
+    meter: Meter,
     _slot: Slot,
 }
 
@@ -43,10 +45,16 @@ enum State {
 const FRAME_BYTES: usize = 16 << 10;
 
 impl Events {
-    pub(crate) fn new(generation: Generation, chunks: Chunks, limit: Duration, slot: Slot) -> Self {
+    pub(crate) fn new(
+        generation: Generation,
+        chunks: Chunks,
+        limit: Duration,
+        meter: Meter,
+        slot: Slot,
+    ) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limit));
         let state = State::Opening;
-        Self { generation, chunks, deadline, limit, state, flush: false, _slot: slot }
+        Self { generation, chunks, deadline, limit, state, flush: false, meter, _slot: slot }
     }
 
     /// Takes events until none is ready, the frame is full, or the answer has ended.
@@ -64,25 +72,24 @@ impl Events {
                     let first = self.state == State::Opening;
                     self.open(&mut frame);
                     self.chunks.text(&mut frame, &token.text);
+                    self.meter.token();
                     if first {
                         break;
                     }
                 }
-                Poll::Ready(Some(Event::Finished { reason, tail, usage, .. })) => {
+                Poll::Ready(Some(Event::Finished { reason, tail, usage, adapter })) => {
                     self.open(&mut frame);
                     if !tail.is_empty() {
                         self.chunks.text(&mut frame, &tail);
                     }
-                    self.chunks.end(&mut frame, reason, usage);
+                    self.meter.ended(adapter.as_ref());
+                    self.chunks.end(&mut frame, &Ending { reason, usage, adapter });
                     self.state = State::Done;
                     return frame;
                 }
                 Poll::Ready(Some(Event::AdapterLost { reason })) => {
-                    // Until the label is on the wire, no text of the base model may pass for the
-                    // adapter's.
-                    let error = EngineError::Failed { reason: reason.to_string() };
-                    self.break_off(&mut frame, &error.into());
-                    return frame;
+                    self.open(&mut frame);
+                    self.chunks.lost(&mut frame, &reason);
                 }
                 Poll::Ready(Some(Event::Failed(error))) => {
                     self.break_off(&mut frame, &error.into());
@@ -152,24 +159,30 @@ impl http_body::Body for Events {
 
 #[cfg(test)]
 mod tests {
-    use confide_engine::{FinishReason, Token, Usage};
+    use std::sync::Arc;
+
+    use confide_engine::{AdapterReport, FinishReason, Token, Usage};
+    use confide_lora::{AdaptError, Guarantee, Report};
     use futures_util::stream;
     use http_body_util::BodyExt;
 
     use super::*;
     use crate::chunk::{Heading, Route};
+    use crate::counters::Counters;
     use crate::gate::Gate;
 
     async fn events(list: Vec<Event>, limit: Duration) -> Events {
         let gate = Gate::new(1, 0, Duration::ZERO);
         let slot = gate.enter().await.expect("a slot");
-        let heading = Heading { route: Route::Chat, id: "i".into(), created: 1, model: "m".into() };
+        let (id, model) = ("i".into(), "m".into());
+        let heading = Heading { route: Route::Chat, id, created: 1, model, parent: None };
         let stalled = list.is_empty();
         let generation = match stalled {
             true => Generation::new(1, stream::pending()),
             false => Generation::new(1, stream::iter(list)),
         };
-        Events::new(generation, Chunks::new(heading, false), limit, slot)
+        let meter = Arc::new(Counters::default()).meter();
+        Events::new(generation, Chunks::new(heading, false), limit, meter, slot)
     }
 
     /// The text that came, and whether the body ended as a whole one.
@@ -217,6 +230,34 @@ mod tests {
             let (text, whole) = read(events(list, HOUR).await).await;
             assert!(!whole);
             assert!(text.contains("\"error\"") && !text.contains("[DONE]"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lost_adapter_is_said_before_the_first_token_of_the_base_model() {
+        let reason = AdaptError::HostLost { reason: "gone".into() };
+        let report = AdapterReport {
+            report: Report::default(),
+            guarantee: Guarantee::NONE,
+            lost: Some(reason.clone()),
+        };
+        let finished = Event::Finished {
+            reason: FinishReason::Stop,
+            tail: String::new(),
+            usage: Usage::default(),
+            adapter: Some(report),
+        };
+        for lost_at_once in [true, false] {
+            let mut list = vec![token("own"), Event::AdapterLost { reason: reason.clone() }];
+            if lost_at_once {
+                list.remove(0);
+            }
+            list.extend([token("foreign"), finished.clone()]);
+            let (text, whole) = read(events(list, HOUR).await).await;
+            let at = |what| text.find(what).expect("it is said");
+            assert!(whole && at("adapter_lost") < at("foreign"));
+            assert!(lost_at_once || at("own") < at("adapter_lost"));
+            assert!(text.contains("\"finish_reason\":\"adapter_lost\""));
         }
     }
 

@@ -28,6 +28,16 @@ pub struct Limits {
     pub drain: Duration,
     /// Longest prompt in tokens; the model's context bounds it too.
     pub prompt_tokens: u32,
+    /// Longest load of an adapter, its host's handshake included.
+    pub load_wait: Duration,
+    /// Loads and unloads that run or wait at once: each holds a thread.
+    pub loads: usize,
+    /// WebSockets open at once.
+    pub sockets: usize,
+    /// Longest message on a WebSocket: 2,048 embeddings of 1,536 elements in base64 are 16 MiB.
+    pub message_bytes: usize,
+    /// Longest silence of a WebSocket's client.
+    pub socket_idle: Duration,
 }
 
 impl Default for Limits {
@@ -45,6 +55,11 @@ impl Default for Limits {
             write_wait: Duration::from_secs(60),
             drain: Duration::from_secs(30),
             prompt_tokens: 131_072,
+            load_wait: Duration::from_secs(60),
+            loads: 4,
+            sockets: 256,
+            message_bytes: 17 << 20,
+            socket_idle: Duration::from_secs(300),
         }
     }
 }

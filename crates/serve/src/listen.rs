@@ -2,7 +2,12 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
 use confide_forward::StallGuard;
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -12,7 +17,7 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use crate::{Limits, Options, router};
+use crate::{Limits, Options, router, seed::Held};
 
 /// Why a server ends before it is asked to.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +52,9 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let connection = connection(accepted.0, router.clone(), limits.clone(), stopped.clone());
-        tokio::spawn(async move {
-            connection.await;
-            drop(accepted.1);
-        });
+        let (stream, place) = accepted;
+        let held = Held { _place: Arc::new(place), stopped: stopped.clone() };
+        tokio::spawn(connection(stream, router.clone(), limits.clone(), held));
     }
     drop(listener);
     let _ = stopping.send(true);
@@ -89,17 +92,20 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    router: Router,
-    limits: Limits,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn connection(stream: TcpStream, router: Router, limits: Limits, held: Held) {
+    let mut stopped = held.stopped.clone();
+    let routes = TowerToHyperService::new(router);
+    // A WebSocket outlives the connection that it was: it takes its place with it.
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(held.clone());
+        routes.call(request)
+    });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_wait)
-        .serve_connection(io, TowerToHyperService::new(router));
+        .serve_connection(io, service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let stop = async {
         // A channel that is gone means that the server is, too.

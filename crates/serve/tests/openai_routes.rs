@@ -33,7 +33,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
-        let options = Options { engine, limits, clock: || 1_700_000_000 };
+        let options = Options { limits, ..Options::new(engine, || 1_700_000_000) };
         let task = tokio::spawn(serve(listener, options, async {
             let _ = stopped.await;
         }));

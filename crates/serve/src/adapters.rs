@@ -1,0 +1,275 @@
+//! The adapters that are loaded now, and where more may come from.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use confide_engine::{Engine, EngineError, OnLoss};
+use confide_lora::{Adapt, Guarantee, Site, Width};
+
+/// Finds an adapter by what a command line or a request calls its path.
+pub trait AdapterSource: Send + Sync + 'static {
+    /// Opens the adapter at `path`: a folder, or an adapter host's address. `asked` says who named
+    /// it. Blocks, for as long as a host takes to answer.
+    ///
+    /// # Errors
+    /// [`SourceError::Refused`] for a path that a request may not name.
+    fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError>;
+}
+
+/// Who named a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedBy {
+    /// Whoever started the program: any path is theirs to name.
+    Operator,
+    /// A request: only folders and hosts that the operator allowed.
+    Request,
+}
+
+/// An adapter that was found.
+pub struct Opened {
+    /// The adapter, with whatever protects it.
+    pub adapter: Arc<dyn Adapt>,
+    /// Where it is, as `/v1/models` shows it.
+    pub root: String,
+    /// The same adapter in the clear, where this process holds it anyway: the self-test compares
+    /// with it.
+    pub reference: Option<Arc<dyn Adapt>>,
+}
+
+/// Why a source has no adapter at a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A request may not name it.
+    #[error("adapter path {path:?} is not allowed: {reason}")]
+    Refused {
+        /// The path.
+        path: String,
+        /// What would be allowed.
+        reason: String,
+    },
+    /// There is no adapter that can be used.
+    #[error("adapter at {path:?} cannot be used: {reason}")]
+    Unusable {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Why an adapter was not loaded, or not unloaded.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The operator did not enable it.
+    #[error("adapters are not loaded at run time here")]
+    Off,
+    /// Not a name.
+    #[error("adapter name: wanted 1 to {limit} letters, digits, '.', '_', '-' or '/', got {got:?}")]
+    Name {
+        /// The bound.
+        limit: usize,
+        /// What was given.
+        got: String,
+    },
+    /// It is there already.
+    #[error("adapter {name:?} has already been loaded")]
+    Loaded {
+        /// The name.
+        name: String,
+    },
+    /// It is not there.
+    #[error("adapter {name:?} cannot be found")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// No adapter at that path.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The engine does not take it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Longest name of an adapter, in bytes: it stands in every chunk of its answers.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// An adapter that is loaded.
+pub struct Loaded {
+    /// The name that requests use.
+    pub name: String,
+    /// The model that it changes.
+    pub parent: String,
+    /// Where it is.
+    pub root: String,
+    adapter: Arc<dyn Adapt>,
+    reference: Option<Arc<dyn Adapt>>,
+}
+
+impl Loaded {
+    /// Who is protected from whom, as of now.
+    pub fn guarantee(&self) -> Guarantee {
+        self.adapter.guarantee()
+    }
+
+    /// The projections that it changes.
+    pub fn sites(&self) -> &BTreeMap<Site, Width> {
+        self.adapter.sites()
+    }
+
+    pub(crate) fn reference(&self) -> Option<&Arc<dyn Adapt>> {
+        self.reference.as_ref()
+    }
+}
+
+/// The adapters of one engine.
+pub struct Adapters {
+    engine: Arc<dyn Engine>,
+    source: Option<Arc<dyn AdapterSource>>,
+    on_loss: OnLoss,
+    runtime: bool,
+    table: Mutex<Table>,
+    /// One load or unload at a time: between a look and a change nothing else may happen.
+    changing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Table {
+    loaded: BTreeMap<String, Arc<Loaded>>,
+    /// What the seed's routes answer with; the first one loaded, until another is chosen.
+    active: Option<String>,
+}
+
+impl Adapters {
+    /// No adapters, and no way to load one.
+    pub fn none(engine: Arc<dyn Engine>) -> Self {
+        let table = Mutex::default();
+        let changing = Mutex::default();
+        Self { engine, source: None, on_loss: OnLoss::Fail, runtime: false, table, changing }
+    }
+
+    /// Adapters from `source`. Requests may load and unload them only where `runtime` says so.
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        source: Arc<dyn AdapterSource>,
+        on_loss: OnLoss,
+        runtime: bool,
+    ) -> Self {
+        Self { source: Some(source), on_loss, runtime, ..Self::none(engine) }
+    }
+
+    /// Loads an adapter. Blocks.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn load(&self, name: &str, path: &str, asked: AskedBy) -> Result<Arc<Loaded>, LoadError> {
+        let source = self.source(asked)?;
+        check_name(name)?;
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.find(name).is_some() {
+            return Err(LoadError::Loaded { name: name.into() });
+        }
+        let Opened { adapter, root, reference } = source.open(name, path, asked)?;
+        self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
+        let model = self.engine.models().into_iter().find(|model| model.name == name);
+        let parent = model.and_then(|model| model.parent).unwrap_or_default();
+        let loaded = Arc::new(Loaded { name: name.into(), parent, root, adapter, reference });
+        let mut table = self.table();
+        table.loaded.insert(name.into(), Arc::clone(&loaded));
+        table.active.get_or_insert_with(|| name.into());
+        Ok(loaded)
+    }
+
+    /// Forgets an adapter. Answers that run with it go on.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn unload(&self, name: &str, asked: AskedBy) -> Result<(), LoadError> {
+        self.source(asked)?;
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.find(name).is_none() {
+            return Err(LoadError::Unknown { name: name.into() });
+        }
+        self.engine.unload_adapter(name)?;
+        let mut table = self.table();
+        table.loaded.remove(name);
+        if table.active.as_deref() == Some(name) {
+            table.active = table.loaded.keys().next().cloned();
+        }
+        Ok(())
+    }
+
+    /// All that are loaded, by name.
+    pub fn all(&self) -> Vec<Arc<Loaded>> {
+        self.table().loaded.values().cloned().collect()
+    }
+
+    /// The one with this name.
+    pub fn find(&self, name: &str) -> Option<Arc<Loaded>> {
+        self.table().loaded.get(name).cloned()
+    }
+
+    /// The one that the seed's routes answer with.
+    pub(crate) fn active(&self) -> Option<Arc<Loaded>> {
+        let table = self.table();
+        table.active.as_ref().and_then(|name| table.loaded.get(name)).cloned()
+    }
+
+    /// Makes another the active one, and gives the one before.
+    pub(crate) fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
+        let mut table = self.table();
+        if !table.loaded.contains_key(name) {
+            return Err(LoadError::Unknown { name: name.into() });
+        }
+        Ok(table.active.replace(name.into()))
+    }
+
+    /// Runs `work` while `reference` is loaded under the name that it gets.
+    pub(crate) fn with_reference<T>(
+        &self,
+        loaded: &Loaded,
+        reference: &Arc<dyn Adapt>,
+        work: impl FnOnce(&str) -> T,
+    ) -> Result<T, EngineError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        // No request can use it: `#` is in no name that may be loaded, and it is not listed.
+        let name = format!("{}#reference", loaded.name);
+        self.engine.load_adapter(&name, Arc::clone(reference), OnLoss::Fail)?;
+        let done = work(&name);
+        self.engine.unload_adapter(&name)?;
+        Ok(done)
+    }
+
+    fn source(&self, asked: AskedBy) -> Result<&Arc<dyn AdapterSource>, LoadError> {
+        match (&self.source, asked) {
+            (None, _) => Err(LoadError::Off),
+            (Some(_), AskedBy::Request) if !self.runtime => Err(LoadError::Off),
+            (Some(source), _) => Ok(source),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // A panic while the lock was held leaves a table that is still one.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Adapters {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Adapters").field("names", &self.table().loaded.keys()).finish()
+    }
+}
+
+fn check_name(name: &str) -> Result<(), LoadError> {
+    let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-/".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(odd) {
+        let got = crate::fields::clipped(name);
+        return Err(LoadError::Name { limit: NAME_BYTES_MAX, got });
+    }
+    Ok(())
+}

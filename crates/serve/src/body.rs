@@ -1,0 +1,41 @@
+//! Request bodies in, JSON out.
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use crate::{Limits, error::ApiError};
+
+/// Reads a body within its limits of length and time.
+pub(crate) async fn read_body(limits: &Limits, body: Body) -> Result<Bytes, ApiError> {
+    match tokio::time::timeout(limits.body_wait, read_bounded(body, limits)).await {
+        Err(_) => Err(ApiError::BodyLate { limit: limits.body_wait }),
+        Ok(body) => body,
+    }
+}
+
+pub(crate) fn json_response(value: &Value) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
+}
+
+async fn read_bounded(mut body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+    let limit = limits.body_bytes;
+    match Limited::new(&mut body, limit).collect().await {
+        Ok(whole) => return Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {}
+        Err(error) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
+    }
+    let mut left = limits.discarded_bytes;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else { break };
+        left = rest;
+    }
+    Err(ApiError::BodyTooLarge { limit })
+}

@@ -1,0 +1,114 @@
+//! What the server has done since it started, counted.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use confide_engine::AdapterReport;
+use serde_json::{Value, json};
+
+/// Counters of the whole server.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) answers: AtomicU64,
+    pub(crate) broken_answers: AtomicU64,
+    pub(crate) tokens: AtomicU64,
+    pub(crate) sockets: AtomicU64,
+    pub(crate) split_forwards: AtomicU64,
+    adapted: Mutex<Adapted>,
+}
+
+/// Sums over all answers that went through an adapter.
+#[derive(Debug, Default)]
+struct Adapted {
+    answers: u64,
+    lost: u64,
+    he_operations: u64,
+    he_rotations: u64,
+    answered_vectors: u64,
+    round_trips: u64,
+    online_bytes: u64,
+    steps_ms: BTreeMap<&'static str, f64>,
+}
+
+impl Counters {
+    /// Counts one answer, until it is dropped.
+    pub(crate) fn meter(self: &Arc<Self>) -> Meter {
+        Meter { counters: Arc::clone(self), tokens: 0, ended: false }
+    }
+
+    /// Adds what an adapter took in one answer.
+    pub(crate) fn adapted(&self, adapter: &AdapterReport) {
+        let AdapterReport { report, lost, .. } = adapter;
+        let mut sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.answers += 1;
+        sums.lost += u64::from(lost.is_some());
+        sums.he_operations += report.he_operations;
+        sums.he_rotations += report.he_rotations;
+        sums.answered_vectors += report.answered_vectors;
+        sums.round_trips += report.round_trips;
+        sums.online_bytes += report.online_bytes;
+        for (step, ms) in &report.steps_ms {
+            *sums.steps_ms.entry(step).or_default() += ms;
+        }
+    }
+
+    pub(crate) fn object(&self) -> Value {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
+        json!({
+            "answers": of(&self.answers),
+            "broken_answers": of(&self.broken_answers),
+            "tokens": of(&self.tokens),
+            "sockets": of(&self.sockets),
+            "split_forwards": of(&self.split_forwards),
+            "adapted": {
+                "answers": sums.answers,
+                "lost": sums.lost,
+                "he_operations": sums.he_operations,
+                "he_rotations": sums.he_rotations,
+                "answered_vectors": sums.answered_vectors,
+                "round_trips": sums.round_trips,
+                "online_bytes": sums.online_bytes,
+                "steps_ms": sums.steps_ms,
+            },
+        })
+    }
+}
+
+/// Counts one answer. One that is dropped before its end counts as broken.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    counters: Arc<Counters>,
+    tokens: u64,
+    ended: bool,
+}
+
+impl Meter {
+    pub(crate) fn token(&mut self) {
+        self.tokens += 1;
+    }
+
+    /// The answer is whole.
+    pub(crate) fn ended(&mut self, adapter: Option<&AdapterReport>) {
+        self.ended = true;
+        if let Some(adapter) = adapter {
+            self.counters.adapted(adapter);
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let count = match self.ended {
+            true => &self.counters.answers,
+            false => &self.counters.broken_answers,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.counters.tokens.fetch_add(self.tokens, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,61 @@
+//! Adapters loaded and unloaded by requests, as vLLM does (its `docs/features/lora.md`).
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, header};
+
+use crate::{adapters::AskedBy, body::read_body, error::ApiError, fields::Fields, site::Site};
+
+/// `POST /v1/load_lora_adapter`: `{lora_name, lora_path}`.
+pub(crate) async fn load(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+    let name = required(&mut fields, "lora_name")?;
+    let path = required(&mut fields, "lora_path")?;
+    // vLLM's: nothing is replaced here, so only its default can be honoured.
+    fields.neutral("load_inplace", &[false.into()])?;
+    fields.finish(&[])?;
+    let wanted = name.clone();
+    change(&site, move |site| {
+        site.options.adapters.load(&wanted, &path, AskedBy::Request).map(drop)
+    })
+    .await?;
+    Ok(said(format!("Success: LoRA adapter '{name}' added successfully.")))
+}
+
+/// `POST /v1/unload_lora_adapter`: `{lora_name}`.
+pub(crate) async fn unload(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+    let name = required(&mut fields, "lora_name")?;
+    fields.finish(&["lora_int_id"])?;
+    let wanted = name.clone();
+    change(&site, move |site| site.options.adapters.unload(&wanted, AskedBy::Request)).await?;
+    Ok(said(format!("Success: LoRA adapter '{name}' removed successfully.")))
+}
+
+fn required(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
+    fields.text(name)?.ok_or_else(|| ApiError::Missing { param: name.into() })
+}
+
+/// Runs `work`, which waits for disks and hosts, off the event loop, for so long.
+async fn change(
+    site: &Arc<Site>,
+    work: impl FnOnce(&Site) -> Result<(), crate::LoadError> + Send + 'static,
+) -> Result<(), ApiError> {
+    let limit = site.options.limits.load_wait;
+    let _only = site.loads.try_acquire().map_err(|_| ApiError::LoadsQueued)?;
+    let site = Arc::clone(site);
+    let running = tokio::task::spawn_blocking(move || work(&site));
+    let done = tokio::time::timeout(limit, running).await;
+    let done = done.map_err(|_| ApiError::Deadline { limit })?;
+    Ok(done.map_err(|_| confide_engine::EngineError::Stopped)??)
+}
+
+fn said(text: String) -> Response {
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}

@@ -1,0 +1,31 @@
+//! Which web pages may use this server: by default none.
+//!
+//! A page of any origin may send a POST without asking first, and may open a WebSocket and read all
+//! that comes back (the Fetch standard, section 3.3; RFC 6455 section 10.2). A browser names the
+//! page's origin on both, and programs name none.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderValue, Method, header::ORIGIN};
+
+use crate::error::ApiError;
+
+/// Refuses what a page of an origin that was not allowed would change or hear.
+pub(crate) async fn refuse_foreign(
+    State(allowed): State<Arc<[HeaderValue]>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let foreign = |origin: &HeaderValue| !allowed.contains(origin);
+    let reads_only = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let upgrades = request.headers().contains_key(http::header::UPGRADE);
+    if (!reads_only || upgrades) && request.headers().get_all(ORIGIN).iter().any(foreign) {
+        return Err(ApiError::ForeignOrigin);
+    }
+    Ok(next.run(request).await)
+}

@@ -1,0 +1,204 @@
+//! Differential privacy for vectors that leave: clip, then Gaussian noise, with an account of what
+//! the releases add up to.
+//!
+//! The account is in zero-concentrated differential privacy (Bun and Steinke, 2016): a Gaussian of
+//! deviation `sigma` on a vector of sensitivity `d` costs `rho = d^2 / (2 sigma^2)` (proposition
+//! 1.6); releases add up (lemma 1.7, adaptive ones included); and `rho` is `(epsilon, delta)`-private
+//! for `epsilon = rho + 2 sqrt(rho ln(1/delta))` (proposition 1.3). Neighbours are any two texts of
+//! the same length: every released vector may differ, each by at most twice the clip.
+//!
+//! It is off by default: noise that hides a token hides it from the model, too.
+
+/// Gaussian noise of one budget, and what was spent of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mechanism {
+    clip: f64,
+    delta: f64,
+    rho_per_release: f64,
+    released: u64,
+}
+
+/// What a mechanism has spent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spent {
+    /// Vectors released.
+    pub released: u64,
+    /// Epsilon of all of them together.
+    pub epsilon: f64,
+    /// Delta of all of them together.
+    pub delta: f64,
+}
+
+/// Why there is no such mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("{name}: wanted {wanted}, got {got}")]
+pub struct BadBudget {
+    name: &'static str,
+    wanted: &'static str,
+    got: f64,
+}
+
+/// Steps of the grid in one clip. Vectors are rounded to it before the noise and the noise is
+/// rounded to it, so that what is released is an integer: the last bits of a floating-point sum would
+/// tell the vector (Mironov, 2012).
+const GRID_STEPS: f64 = 1_048_576.0;
+
+impl Mechanism {
+    /// Noise for vectors of length at most `clip`, so that each release alone is
+    /// `(epsilon_per_release, delta)`-private.
+    ///
+    /// # Errors
+    /// Where a number is none, or no budget.
+    pub fn new(epsilon_per_release: f64, delta: f64, clip: f64) -> Result<Self, BadBudget> {
+        let positive = |name, got: f64| match got.is_finite() && got > 0.0 {
+            true => Ok(()),
+            false => Err(BadBudget { name, wanted: "a number above 0", got }),
+        };
+        positive("epsilon", epsilon_per_release)?;
+        positive("clip", clip)?;
+        if !(delta > 0.0 && delta < 1.0) {
+            return Err(BadBudget {
+                name: "delta",
+                wanted: "a number between 0 and 1",
+                got: delta,
+            });
+        }
+        // The inverse of proposition 1.3.
+        let log = (1.0 / delta).ln();
+        let root = (log + epsilon_per_release).sqrt() - log.sqrt();
+        Ok(Self { clip, delta, rho_per_release: root * root, released: 0 })
+    }
+
+    /// Standard deviation of the noise on each of `elements` elements.
+    pub fn sigma(&self, elements: usize) -> f64 {
+        // Rounding moves each element by half a step at most, and both of two neighbours.
+        let sensitivity = 2.0 * self.clip + (elements as f64).sqrt() * self.step();
+        sensitivity / (2.0 * self.rho_per_release).sqrt()
+    }
+
+    /// Clips a vector and adds the noise. `random` fills its argument with random bytes that nobody
+    /// can foresee. A vector that holds no number is released as noise alone.
+    pub fn release(&mut self, row: &mut [f32], random: &mut dyn FnMut(&mut [u8])) {
+        let length = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+        let shrink = match length.is_finite() {
+            true if length > self.clip => self.clip / length,
+            true => 1.0,
+            false => 0.0,
+        };
+        let (step, sigma) = (self.step(), self.sigma(row.len()));
+        for value in row {
+            let kept = if shrink == 0.0 { 0.0 } else { f64::from(*value) * shrink };
+            let steps = (kept / step).round() + (sigma / step * normal(random)).round();
+            *value = (steps * step) as f32;
+        }
+        self.released += 1;
+    }
+
+    /// What all releases until now add up to.
+    pub fn spent(&self) -> Spent {
+        let rho = self.rho_per_release * self.released as f64;
+        let epsilon = rho + 2.0 * (rho * (1.0 / self.delta).ln()).sqrt();
+        Spent { released: self.released, epsilon, delta: self.delta }
+    }
+
+    fn step(&self) -> f64 {
+        self.clip / GRID_STEPS
+    }
+}
+
+/// A normal variate (Box and Muller, 1958) from 53-bit uniforms. Its tail ends at 8.5 deviations,
+/// beyond which there is less than 2^-53 of the mass: nothing beside any delta of use.
+fn normal(random: &mut dyn FnMut(&mut [u8])) -> f64 {
+    let mut bytes = [0; 16];
+    random(&mut bytes);
+    let [first, second] = [&bytes[..8], &bytes[8..]].map(|half| {
+        let whole = half.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        ((whole >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    });
+    (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SplitMix64: a test needs the same numbers each time, not secret ones.
+    fn dice() -> impl FnMut(&mut [u8]) {
+        let mut state = 7u64;
+        move |bytes| {
+            for chunk in bytes.chunks_mut(8) {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                chunk.copy_from_slice(&(mixed ^ mixed >> 31).to_le_bytes()[..chunk.len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn one_release_costs_what_was_asked_and_more_add_up() {
+        let mut mechanism = Mechanism::new(1.0, 1e-6, 1.0).expect("a budget");
+        assert_eq!(mechanism.spent().epsilon, 0.0);
+        mechanism.release(&mut [0.0; 8], &mut dice());
+        assert!((mechanism.spent().epsilon - 1.0).abs() < 1e-9);
+        for _ in 1..64 {
+            mechanism.release(&mut [0.0; 8], &mut dice());
+        }
+        // rho of one is 0.017466; 64 of them are 1.11784, and 2 sqrt(1.11784 ln 10^6) is 7.8597.
+        let spent = mechanism.spent();
+        assert_eq!(spent.released, 64);
+        assert!((spent.epsilon - 8.98).abs() < 0.05, "{spent:?}");
+    }
+
+    #[test]
+    fn the_noise_has_the_deviation_of_its_account() {
+        let mut mechanism = Mechanism::new(4.0, 1e-5, 2.0).expect("a budget");
+        let mut row = vec![0.0; 40_000];
+        let sigma = mechanism.sigma(row.len());
+        mechanism.release(&mut row, &mut dice());
+        let mean = row.iter().map(|v| f64::from(*v)).sum::<f64>() / row.len() as f64;
+        let square = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / row.len() as f64;
+        assert!(mean.abs() < 0.03 * sigma, "{mean}");
+        assert!((square.sqrt() / sigma - 1.0).abs() < 0.02, "{} and {sigma}", square.sqrt());
+    }
+
+    #[test]
+    fn a_long_vector_is_clipped_and_one_without_numbers_is_not_sent() {
+        // So much budget that the noise is far below the clip.
+        let mut mechanism = Mechanism::new(1e9, 1e-6, 1.0).expect("a budget");
+        let mut row = [300.0, 400.0];
+        mechanism.release(&mut row, &mut dice());
+        assert!((row[0] - 0.6).abs() < 0.01 && (row[1] - 0.8).abs() < 0.01, "{row:?}");
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut row = [odd, 1.0];
+            mechanism.release(&mut row, &mut dice());
+            assert!(row.iter().all(|value| value.abs() < 0.01), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_released_lies_on_the_grid() {
+        let mut mechanism = Mechanism::new(1e6, 1e-6, 1.0).expect("a budget");
+        let mut row = [0.123_456_79, -0.3, 0.001];
+        mechanism.release(&mut row, &mut dice());
+        for value in row {
+            let steps = f64::from(value) * GRID_STEPS;
+            assert!((steps - steps.round()).abs() < 0.05, "{value}");
+        }
+    }
+
+    #[test]
+    fn budgets_that_are_none_are_refused() {
+        for (epsilon, delta, clip) in [
+            (0.0, 1e-6, 1.0),
+            (-1.0, 1e-6, 1.0),
+            (f64::NAN, 1e-6, 1.0),
+            (1.0, 0.0, 1.0),
+            (1.0, 1.0, 1.0),
+            (1.0, 1e-6, 0.0),
+            (1.0, 1e-6, f64::INFINITY),
+        ] {
+            assert!(Mechanism::new(epsilon, delta, clip).is_err());
+        }
+    }
+}

@@ -1,0 +1,75 @@
+use std::{sync::Arc, time::Instant};
+
+use axum::{body::Body, extract::State, response::Response};
+use serde_json::{Value, json};
+
+use super::query::Query;
+use crate::{
+    body::{json_response, read_body},
+    chunk::Ending,
+    converse::since_ms,
+    error::ApiError,
+    label::label,
+    site::{Site, whole},
+};
+
+/// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, each alone.
+pub(crate) async fn compare(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
+    let body = read_body(&site.options.limits, body).await?;
+    let query = Query::parse(&body)?;
+    let (base, adapter) = (site.base()?.name, query.adapter_name(&site)?);
+    let mut answer = json!({
+        "query": query.text,
+        "adapter": adapter,
+        "ignored": query.ignored,
+        "base": one(&site, &query, &base, body.len()).await?,
+    });
+    answer["adapted"] = match query.adapted {
+        true => one(&site, &query, &adapter, body.len()).await?,
+        false => Value::Null,
+    };
+    Ok(json_response(&answer))
+}
+
+async fn one(
+    site: &Site,
+    query: &Query,
+    model: &str,
+    body_bytes: usize,
+) -> Result<Value, ApiError> {
+    let _slot = site.gate.enter().await?;
+    let (limit, started) = (site.options.limits.generation, Instant::now());
+    let generation = site.start(query.request(model, site), body_bytes).await?;
+    let answer = tokio::time::timeout(limit, whole(generation, site.counters.meter())).await;
+    let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
+    Ok(side(model, &text, &ending, since_ms(started)))
+}
+
+/// One side of the comparison. `encrypted` is true only where homomorphic operations ran.
+fn side(model: &str, text: &str, ending: &Ending, time_ms: f64) -> Value {
+    let tokens = ending.usage.completion_tokens;
+    let mut side = json!({
+        "model": model,
+        "response": text,
+        "tokens": tokens,
+        "time_ms": time_ms,
+        "tok_s": rate(tokens, time_ms),
+        "encrypted": false,
+        "he_operations": 0,
+        "rotations": 0,
+        "guarantee": "none",
+    });
+    if let Some(adapter) = &ending.adapter {
+        side["encrypted"] = (adapter.report.he_operations > 0).into();
+        side["he_operations"] = adapter.report.he_operations.into();
+        side["rotations"] = adapter.report.he_rotations.into();
+        side["guarantee"] = adapter.guarantee.to_string().into();
+        side["confide"] = label(model, adapter);
+    }
+    side
+}
+
+/// Tokens per second; `None` where no time passed.
+pub(crate) fn rate(tokens: u32, time_ms: f64) -> Option<f64> {
+    (time_ms > 0.0).then(|| f64::from(tokens) * 1000.0 / time_ms)
+}

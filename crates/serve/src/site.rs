@@ -1,0 +1,151 @@
+//! What the handlers share: the engine behind its gate, the models, the counters.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use confide_engine::{EngineError, Event, Generation, Model, Request};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::{
+    Options,
+    chunk::{Ending, Heading, Route},
+    counters::{Counters, Meter},
+    error::ApiError,
+    fields::clipped,
+    gate::Gate,
+};
+
+pub(crate) struct Site {
+    pub(crate) options: Options,
+    pub(crate) gate: Gate,
+    pub(crate) counters: Arc<Counters>,
+    /// Loads and unloads that run or wait.
+    pub(crate) loads: Semaphore,
+    /// WebSockets open at once.
+    pub(crate) sockets: Arc<Semaphore>,
+    /// One self-test at a time: it computes for seconds.
+    pub(crate) selftest: tokio::sync::Mutex<()>,
+    started: u64,
+    answers: AtomicU64,
+}
+
+impl Site {
+    pub(crate) fn new(options: Options) -> Self {
+        let limits = &options.limits;
+        let slots = limits.concurrent.min(options.engine.slots());
+        Self {
+            gate: Gate::new(slots, limits.queued, limits.queue_wait),
+            counters: Arc::default(),
+            loads: Semaphore::new(limits.loads),
+            sockets: Arc::new(Semaphore::new(limits.sockets)),
+            selftest: tokio::sync::Mutex::default(),
+            started: (options.clock)(),
+            answers: AtomicU64::new(0),
+            options,
+        }
+    }
+
+    /// The models as requests may name them: base models, and the adapters that are listed.
+    pub(crate) fn models(&self) -> Vec<Model> {
+        let mut models = self.options.engine.models();
+        let listed = |model: &Model| {
+            model.parent.is_none() || self.options.adapters.find(&model.name).is_some()
+        };
+        models.retain(listed);
+        models
+    }
+
+    pub(crate) fn model(&self, name: &str) -> Result<Model, ApiError> {
+        let found = self.models().into_iter().find(|model| model.name == name);
+        found.ok_or_else(|| self.no_model(name))
+    }
+
+    /// The model that adapters change.
+    pub(crate) fn base(&self) -> Result<Model, ApiError> {
+        let base = self.models().into_iter().find(|model| model.parent.is_none());
+        base.ok_or_else(|| EngineError::Stopped.into())
+    }
+
+    /// As OpenAI has it, with vLLM's `parent` and `root`.
+    pub(crate) fn model_object(&self, model: &Model) -> Value {
+        let mut object = json!({
+            "id": model.name,
+            "object": "model",
+            "created": self.started,
+            "owned_by": "confide",
+            "context_tokens": model.context_tokens,
+            "parent": model.parent,
+            "root": model.name,
+        });
+        if let Some(digest) = &model.manifest_sha256 {
+            object["confide_manifest_sha256"] = Value::from(digest.as_str());
+        }
+        if let Some(adapter) = self.options.adapters.find(&model.name) {
+            object["root"] = Value::from(adapter.root.as_str());
+            object["guarantee"] = adapter.guarantee().to_string().into();
+        }
+        object
+    }
+
+    /// Names what is served: a name is easily mistaken, and the list is no secret.
+    fn no_model(&self, got: &str) -> ApiError {
+        let models = self.models();
+        let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
+        ApiError::NoModel { got: clipped(got), served: served.join(" or ") }
+    }
+
+    pub(crate) fn heading(&self, route: Route, model: Model) -> Heading {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let created = (self.options.clock)();
+        let kind = match route {
+            Route::Chat => "chatcmpl",
+            Route::Completion => "cmpl",
+        };
+        let id = format!("{kind}-{:x}-{number:x}", self.started);
+        Heading { route, id, created, model: model.name, parent: model.parent }
+    }
+
+    /// Starts a generation, off the event loop where that may take long: a long prompt is
+    /// tokenised.
+    pub(crate) async fn start(
+        &self,
+        request: Request,
+        body_bytes: usize,
+    ) -> Result<Generation, ApiError> {
+        const INLINE_BYTES_MAX: usize = 16 << 10;
+        let engine = Arc::clone(&self.options.engine);
+        if body_bytes <= INLINE_BYTES_MAX {
+            return Ok(engine.generate(request)?);
+        }
+        let started = tokio::task::spawn_blocking(move || engine.generate(request)).await;
+        Ok(started.map_err(|_| EngineError::Stopped)??)
+    }
+}
+
+/// Reads a generation to its end.
+pub(crate) async fn whole(
+    mut generation: Generation,
+    mut meter: Meter,
+) -> Result<(String, Ending), ApiError> {
+    let mut text = String::new();
+    while let Some(event) = generation.next().await {
+        match event {
+            Event::Token(token) => {
+                meter.token();
+                text.push_str(&token.text);
+            }
+            // The ending says it, too.
+            Event::AdapterLost { reason } => tracing::warn!(%reason, "an adapter was lost"),
+            Event::Finished { reason, tail, usage, adapter } => {
+                meter.ended(adapter.as_ref());
+                return Ok((text + &tail, Ending { reason, usage, adapter }));
+            }
+            Event::Failed(error) => return Err(error.into()),
+        }
+    }
+    Err(EngineError::Stopped.into())
+}

@@ -1,0 +1,20 @@
+//! Messages of split mode: what is accepted has tokens, in the shape that it claims.
+#![no_main]
+
+use confide_serve::frame::{Asked, Input, parse_answer, parse_binary, parse_text};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for asked in [parse_binary(bytes), parse_text(bytes)].into_iter().flatten() {
+        let Asked::Forward(forward) = asked else { continue };
+        match forward.input {
+            Input::Ids(ids) => assert!(!ids.is_empty()),
+            Input::Rows(rows) => {
+                assert!(!rows.is_empty() && rows.iter().all(|value| value.is_finite()));
+            }
+        }
+    }
+    if let Ok((_, values)) = parse_answer(bytes) {
+        assert!(values.iter().all(|value| value.is_finite()));
+    }
+});
