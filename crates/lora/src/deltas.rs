@@ -56,7 +56,8 @@ pub struct Report {
     /// Bytes sent and received while tokens were made.
     pub online_bytes: u64,
     /// Milliseconds by step: `quantise_ms`, `mask_ms`, `encrypt_ms`, `network_ms`, `product_ms`,
-    /// `decrypt_ms`, `unmask_ms`, `b_ms`. Steps that did not run are absent.
+    /// `decrypt_ms`, `unmask_ms`, `b_ms`; of ckks-slots also `encode_ms`, `rotation_ms`, `wire_ms`,
+    /// `decode_ms`, `sum_ms`. Steps that did not run are absent.
     pub steps_ms: BTreeMap<&'static str, f64>,
 }
 

@@ -7,6 +7,7 @@
 
 mod adapter;
 mod budget;
+pub mod ckks_slots;
 mod deltas;
 mod factor;
 mod guarantee;
