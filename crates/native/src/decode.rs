@@ -175,54 +175,27 @@ fn generate(
 mod tests {
     use std::collections::HashMap;
 
+    use confide_engine::OnLoss;
+    use confide_lora::{Adapter, Matrix, Pair, Projection, Site, plain::Local};
+
     use super::*;
-    use crate::{config::Config, make::Shape, model::Operations, random::Random};
-
-    /// Llama with all that Qwen2 lacks here: its own output matrix and stretched positions.
-    fn llama() -> Config {
-        let mut config = Shape::Llama31_8B.config(2);
-        for (field, value) in [
-            ("hidden_size", 48),
-            ("intermediate_size", 80),
-            ("num_attention_heads", 6),
-            ("num_hidden_layers", 3),
-            ("num_key_value_heads", 2),
-            ("vocab_size", 100),
-        ] {
-            config[field] = value.into();
-        }
-        config["rope_scaling"]["original_max_position_embeddings"] = 32.into();
-        Config::parse(config.to_string().as_bytes()).expect("a configuration")
-    }
-
-    fn qwen() -> Config {
-        let mut config = Shape::Tiny.config(2);
-        config["vocab_size"] = 100.into();
-        Config::parse(config.to_string().as_bytes()).expect("a configuration")
-    }
+    use crate::{
+        adapter::Adapters,
+        config::Config,
+        model::Operations,
+        specimen::{self, llama, prompt, qwen},
+    };
 
     fn model(config: &Config, operations: Operations) -> Arc<Model> {
-        let weights: HashMap<String, Tensor> = config
-            .tensors()
-            .into_iter()
-            .map(|(name, shape)| {
-                let mut random = Random::new(5, &name);
-                let count = shape.iter().product();
-                let values: Vec<f32> = (0..count).map(|_| random.normal() as f32 * 0.3).collect();
-                (name, Tensor::from_vec(values, shape, &Device::Cpu).expect("a tensor"))
-            })
-            .collect();
-        Arc::new(Model::new(config, weights, 400, operations).expect("a model"))
-    }
-
-    fn prompt(length: usize) -> Vec<u32> {
-        let mut random = Random::new(9, "prompt");
-        (0..length).map(|_| random.below(100) as u32).collect()
+        specimen::model(config, specimen::weights(config), operations)
     }
 
     /// The same body for the cached path and the reference: greedy tokens and their logits.
     fn greedy(model: &Arc<Model>, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
-        let mut reader = Reader::new(model, reading, None);
+        greedy_by(Reader::new(model, reading, None), prompt)
+    }
+
+    fn greedy_by(mut reader: Reader, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
         let (mut tokens, mut all, mut next) = (Vec::new(), Vec::new(), prompt.to_vec());
         for _ in 0..12 {
             let logits = reader.read(&next, || false).expect("logits").expect("not cancelled");
@@ -272,5 +245,109 @@ mod tests {
         let model = model(&qwen(), Operations::Fused);
         let mut reader = Reader::new(&model, Reading::Cached, None);
         assert_eq!(reader.read(&prompt(5), || true).expect("no error"), None);
+    }
+
+    fn applied(config: &Config, adapter: &Adapter) -> Applied {
+        let adapters = Adapters::new(config, "base");
+        let local = Local::new(Arc::new(adapter.clone()));
+        adapters.load("adapted", Arc::new(local), OnLoss::Fail).expect("it fits");
+        let loaded = adapters.find("adapted").expect("it is there").expect("it is no base");
+        Applied::open(loaded).expect("it opens")
+    }
+
+    /// `scale · B · A` in float64, `[output, input]`.
+    fn product(pair: &Pair) -> Tensor {
+        let tensor = |matrix: &Matrix| {
+            let values: Vec<f64> = matrix.values.iter().map(|it| f64::from(*it)).collect();
+            Tensor::from_vec(values, (matrix.rows, matrix.columns), &Device::Cpu)
+        };
+        let (a, b) = (tensor(&pair.a).expect("A"), tensor(&pair.b).expect("B"));
+        (b.matmul(&a).expect("a product") * pair.scale).expect("a scaled product")
+    }
+
+    fn merged(config: &Config, adapter: &Adapter) -> HashMap<String, Tensor> {
+        let mut weights = specimen::weights(config);
+        for (Site { layer, projection }, pair) in &adapter.modules {
+            let part = match projection {
+                Projection::Gate | Projection::Up | Projection::Down => "mlp",
+                _ => "self_attn",
+            };
+            let name = format!("model.layers.{layer}.{part}.{projection}.weight");
+            let weight = weights.get_mut(&name).expect("a weight");
+            let delta = product(pair).to_dtype(candle_core::DType::F32).expect("float32");
+            *weight = (&*weight + delta).expect("a sum");
+        }
+        weights
+    }
+
+    #[test]
+    fn an_adapter_gives_the_logits_of_a_model_that_it_is_merged_into() {
+        for config in [qwen(), llama()] {
+            let adapter = specimen::adapter(&config);
+            assert_eq!(adapter.modules.len(), 7 * config.layers);
+            let base = model(&config, Operations::Fused);
+            let truth = specimen::model(&config, merged(&config, &adapter), Operations::Fused);
+            for length in [1, 7, PREFILL_TOKENS + 9] {
+                let prompt = prompt(length);
+                let (wanted, wanted_logits) = greedy(&truth, Reading::Anew, &prompt);
+                assert_ne!(wanted_logits, greedy(&base, Reading::Anew, &prompt).1);
+                for reading in [Reading::Cached, Reading::Anew] {
+                    let reader = Reader::new(&base, reading, Some(applied(&config, &adapter)));
+                    let (tokens, logits) = greedy_by(reader, &prompt);
+                    assert_eq!(tokens, wanted, "prompt of {length}, {reading:?}");
+                    assert_close(&logits, &wanted_logits);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_adapter_of_the_last_hidden_state_is_added_to_it_alone() {
+        let config = qwen();
+        let model = model(&config, Operations::Fused);
+        let pair =
+            specimen::adapter(&config).modules[&Site { layer: 0, projection: QUERY }].clone();
+        let site = Site { layer: 0, projection: Projection::FinalHidden };
+        let adapter = Adapter {
+            name: "last".into(),
+            base_model: None,
+            modules: [(site, pair.clone())].into_iter().collect(),
+        };
+        let ids = Tensor::new(prompt(9), &Device::Cpu).expect("tokens");
+        let embedded = model.embed(&ids).expect("embeddings");
+        let hidden = |adapter| {
+            let mut reader = Reader::new(&model, Reading::Cached, adapter);
+            reader.read_embedded(&embedded, || false).expect("no error").expect("not cancelled")
+        };
+        let plain = hidden(None);
+        let delta = plain
+            .to_dtype(candle_core::DType::F64)
+            .and_then(|plain| plain.matmul(&product(&pair).t()?))
+            .and_then(|delta| delta.to_dtype(candle_core::DType::F32));
+        let wanted = (plain + delta.expect("a delta")).expect("a sum");
+        let got = hidden(Some(applied(&config, &adapter)));
+        let values = |of: Tensor| vec![of.squeeze(0).expect("a row").to_vec1().expect("values")];
+        assert_close(&values(got), &values(wanted));
+    }
+
+    /// As wide as the hidden state on both sides.
+    const QUERY: Projection = Projection::Query;
+
+    #[test]
+    fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_projection() {
+        let (own, other) = (qwen(), llama());
+        let adapters = Adapters::new(&own, "base");
+        let load = |adapter: Adapter| {
+            adapters.load("adapted", Arc::new(Local::new(Arc::new(adapter))), OnLoss::Fail)
+        };
+        let error = load(specimen::adapter(&other)).expect_err("other widths");
+        assert!(matches!(error, EngineError::AdapterSite { site: Site { layer: 0, .. }, .. }));
+        let mut deep = specimen::adapter(&own);
+        let pair = deep.modules[&Site { layer: 0, projection: QUERY }].clone();
+        deep.modules = [(Site { layer: 2, projection: QUERY }, pair)].into_iter().collect();
+        let error = load(deep).expect_err("a layer that is not there");
+        assert!(matches!(error, EngineError::AdapterSite { site: Site { layer: 2, .. }, .. }));
+        assert!(adapters.names().is_empty());
+        assert_eq!(load(specimen::adapter(&own)), Ok(()));
     }
 }

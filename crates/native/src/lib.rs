@@ -23,6 +23,8 @@ mod model;
 mod random;
 mod rope;
 mod sample;
+#[cfg(test)]
+mod specimen;
 mod split;
 mod text;
 mod weights;

@@ -104,6 +104,18 @@ impl Corpus {
         }
     }
 
+    /// Its questions and answers.
+    ///
+    /// # Errors
+    /// [`NativeError::File`], [`NativeError::TooLong`], [`NativeError::Malformed`].
+    pub fn exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
+        let text = self.read()?;
+        let owned = |exchange: corpus::Exchange<'_>| {
+            (exchange.question.to_owned(), exchange.answer.to_owned())
+        };
+        Ok(corpus::exchanges(&text).map(owned).collect())
+    }
+
     fn read(&self) -> Result<String, NativeError> {
         let path = match self {
             Corpus::Banking => return Ok(corpus::BANKING.into()),
@@ -307,4 +319,56 @@ impl Change for LowRank {
 fn matrix(of: &Tensor) -> Result<Matrix, NativeError> {
     let (rows, columns) = of.dims2()?;
     Ok(Matrix { rows, columns, values: of.flatten_all()?.to_vec1()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{make::train_tokenizer, specimen};
+
+    fn tiny() -> Config {
+        let config = crate::make::Shape::Tiny.config(2).to_string();
+        Config::parse(config.as_bytes()).expect("a configuration")
+    }
+
+    #[test]
+    fn both_matrices_of_every_projection_have_a_gradient() {
+        let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
+        let model = specimen::weights(&config);
+        let model = Model::new(&config, model, LENGTH, Operations::Differentiable);
+        let model = model.expect("a model");
+        let mut low_rank = LowRank::initial(&config, 4, 8.0, 1).expect("matrices");
+        assert_eq!(low_rank.pairs.len(), 14);
+        for (_, b) in low_rank.pairs.values() {
+            // At zero, as B begins, A has a gradient and it is zero.
+            b.set(&b.ones_like().and_then(|b| b * 0.01).expect("a matrix")).expect("it is set");
+        }
+        let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), (4, LENGTH), 1);
+        let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
+        let loss = loss_of(&model, &batch, Some(&mut low_rank)).expect("a loss");
+        let gradients = loss.backward().expect("gradients");
+        low_rank.check(&gradients).expect("all of them");
+        for (site, (a, b)) in &low_rank.pairs {
+            for variable in [a, b] {
+                let gradient = gradients.get(variable).expect("a gradient");
+                let sum =
+                    gradient.abs().and_then(|it| it.sum_all()).and_then(|it| it.to_scalar::<f32>());
+                assert!(sum.expect("a number") > 0.0, "a gradient of {site} is zero");
+            }
+        }
+    }
+
+    #[test]
+    fn exchanges_of_the_built_in_corpora_fit_the_longest_that_is_learned() {
+        let tokenizer = train_tokenizer().expect("a tokenizer");
+        for corpus in Corpus::ALL {
+            let text = corpus.read().expect("a text");
+            for exchange in corpus::exchanges(&text) {
+                let said = format!("{} {}", exchange.question, exchange.answer);
+                let length = tokenizer.encode(said, false).expect("tokens").len();
+                // The chat template takes some ten tokens more.
+                assert!(length + 16 <= LENGTH, "{length} tokens: {exchange:?}");
+            }
+        }
+    }
 }

@@ -1,0 +1,80 @@
+//! Small models with random weights, for tests.
+
+use std::{collections::HashMap, sync::Arc};
+
+use candle_core::{Device, Tensor};
+use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+
+use crate::{
+    config::Config,
+    make::Shape,
+    model::{Model, Operations},
+    random::Random,
+};
+
+/// Llama with all that Qwen2 lacks here: its own output matrix and stretched positions.
+pub(crate) fn llama() -> Config {
+    let mut config = Shape::Llama31_8B.config(2);
+    for (field, value) in [
+        ("hidden_size", 48),
+        ("intermediate_size", 80),
+        ("num_attention_heads", 6),
+        ("num_hidden_layers", 3),
+        ("num_key_value_heads", 2),
+        ("vocab_size", 100),
+    ] {
+        config[field] = value.into();
+    }
+    config["rope_scaling"]["original_max_position_embeddings"] = 32.into();
+    Config::parse(config.to_string().as_bytes()).expect("a configuration")
+}
+
+pub(crate) fn qwen() -> Config {
+    let mut config = Shape::Tiny.config(2);
+    config["vocab_size"] = 100.into();
+    Config::parse(config.to_string().as_bytes()).expect("a configuration")
+}
+
+pub(crate) fn weights(config: &Config) -> HashMap<String, Tensor> {
+    let random = |(name, shape): (String, Vec<usize>)| {
+        let values = normal(&name, shape.iter().product(), 0.3);
+        (name, Tensor::from_vec(values, shape, &Device::Cpu).expect("a tensor"))
+    };
+    config.tensors().into_iter().map(random).collect()
+}
+
+pub(crate) fn model(
+    config: &Config,
+    weights: HashMap<String, Tensor>,
+    operations: Operations,
+) -> Arc<Model> {
+    Arc::new(Model::new(config, weights, 400, operations).expect("a model"))
+}
+
+pub(crate) fn prompt(length: usize) -> Vec<u32> {
+    let mut random = Random::new(9, "prompt");
+    (0..length).map(|_| random.below(100) as u32).collect()
+}
+
+/// Every projection of every layer, in ranks that differ.
+pub(crate) fn adapter(config: &Config) -> Adapter {
+    let layers = 0..config.layers as u32;
+    let sites =
+        layers.flat_map(|layer| Projection::ALL.map(|projection| Site { layer, projection }));
+    let pair = |site: Site| {
+        let width = config.width(site).expect("a projection of the model");
+        let rank = 1 + (site.layer as usize + site.projection as usize) % 4;
+        let matrix = |name: &str, rows: usize, columns: usize| {
+            let values = normal(&format!("{site} {name}"), rows * columns, 0.2);
+            Matrix { rows, columns, values }
+        };
+        let (a, b) = (matrix("a", rank, width.input), matrix("b", width.output, rank));
+        (site, Pair { a, b, scale: 0.7 })
+    };
+    Adapter { name: "specimen".into(), base_model: None, modules: sites.map(pair).collect() }
+}
+
+fn normal(purpose: &str, count: usize, deviation: f32) -> Vec<f32> {
+    let mut random = Random::new(5, purpose);
+    (0..count).map(|_| random.normal() as f32 * deviation).collect()
+}
