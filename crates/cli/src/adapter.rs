@@ -1,6 +1,7 @@
 //! `confide adapter`: private adapters, looked at, hosted and prepared for.
 
 mod host;
+pub(crate) mod inspect;
 mod prepare;
 #[cfg(feature = "native")]
 mod train;
@@ -22,6 +23,8 @@ pub(crate) struct Args {
 enum Command {
     /// Answer key holders about adapters that never leave this process.
     Host(host::Args),
+    /// Say what an adapter holds, and what protecting it takes.
+    Inspect(inspect::Args),
     /// Make masks with an adapter host, and say what they cost.
     Prepare(prepare::Args),
     /// Train a small adapter for a small model, in seconds.
@@ -32,6 +35,7 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Host(args) => host::run(args),
+        Command::Inspect(args) => inspect::run(args),
         Command::Prepare(args) => prepare::run(args),
         #[cfg(feature = "native")]
         Command::Train(args) => train::run(args),
