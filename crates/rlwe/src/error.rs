@@ -10,7 +10,7 @@ pub enum RlweError {
     },
     /// A ring that has no negacyclic transform.
     #[error(
-        "ring: wanted N a power of two from 8 to 65536 and a modulus of 1 mod 2N, \
+        "ring: wanted N a power of two from 16 to 65536 and a modulus of 1 mod 2N, \
          got N = {n}, modulus {modulus}"
     )]
     NoTransform {

@@ -1,3 +1,5 @@
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod portable;
 
 use std::fmt;
@@ -5,7 +7,8 @@ use std::fmt;
 use crate::{Modulus, RlweError};
 
 /// Degrees that have a transform: the CKKS sets go up to 32768.
-pub(crate) const DEGREE_MIN: usize = 8;
+/// The fast paths take two registers of eight values at least.
+pub(crate) const DEGREE_MIN: usize = 16;
 pub(crate) const DEGREE_MAX: usize = 65536;
 
 /// Which code runs the transforms. All give the same values.
@@ -13,19 +16,26 @@ pub(crate) const DEGREE_MAX: usize = 65536;
 pub enum Path {
     /// 64-bit integers, on every machine.
     Portable,
+    /// AVX-512 with products of 64 bits: any modulus.
+    Avx512,
+    /// AVX-512 with `vpmadd52`: moduli below 2^50.
+    Ifma,
 }
 
 impl Path {
     /// The paths that this machine has for a modulus, fastest last.
     pub fn available(modulus: Modulus) -> Vec<Path> {
-        let _ = modulus;
-        vec![Path::Portable]
+        let mut paths = vec![Path::Portable, Path::Avx512, Path::Ifma];
+        paths.retain(|path| path.takes(modulus) && path.is_here());
+        paths
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Path::Portable => "portable",
+            Path::Avx512 => "avx512",
+            Path::Ifma => "avx512-ifma",
         }
     }
 }
@@ -70,7 +80,7 @@ impl NttTable {
     /// A table for the fastest path of this machine.
     ///
     /// # Errors
-    /// Where n is no power of two from 8 to 65536 or the modulus is not 1 mod 2n.
+    /// Where n is no power of two from 16 to 65536 or the modulus is not 1 mod 2n.
     pub fn new(n: usize, modulus: Modulus) -> Result<NttTable, RlweError> {
         let path = Path::available(modulus).last().copied().unwrap_or(Path::Portable);
         NttTable::with_path(n, modulus, path)
@@ -125,7 +135,9 @@ impl NttTable {
     pub fn forward(&self, values: &mut [u64]) {
         assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
         match self.path {
-            Path::Portable => portable::forward(self, values),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 | Path::Ifma => avx512::forward(self, values),
+            _ => portable::forward(self, values),
         }
     }
 
@@ -136,7 +148,9 @@ impl NttTable {
     pub fn inverse(&self, values: &mut [u64]) {
         assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
         match self.path {
-            Path::Portable => portable::inverse(self, values),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 | Path::Ifma => avx512::inverse(self, values),
+            _ => portable::inverse(self, values),
         }
     }
 }
@@ -148,10 +162,32 @@ impl fmt::Debug for NttTable {
 }
 
 impl Path {
-    /// The quotient that this path wants, from floor(w·2^64 / q).
+    /// Whether values below 4q fit its words.
+    fn takes(self, modulus: Modulus) -> bool {
+        match self {
+            Path::Portable | Path::Avx512 => true,
+            Path::Ifma => modulus.bits() <= 50,
+        }
+    }
+
+    /// Whether this machine has it.
+    #[cfg(target_arch = "x86_64")]
+    fn is_here(self) -> bool {
+        avx512::has(self)
+    }
+
+    /// Whether this machine has it.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_here(self) -> bool {
+        self == Path::Portable
+    }
+
+    /// The quotient that this path wants, from floor(w·2^64 / q): `vpmadd52` gives the upper of
+    /// 52-bit halves, so it wants floor(w·2^52 / q).
     fn quotient(self, quotient: u64) -> u64 {
         match self {
-            Path::Portable => quotient,
+            Path::Portable | Path::Avx512 => quotient,
+            Path::Ifma => quotient >> 12,
         }
     }
 }
@@ -224,7 +260,7 @@ mod tests {
     #[test]
     fn every_path_evaluates_at_the_odd_powers_of_the_root() {
         let mut rng = Rng::from_seed([1; 32]);
-        for n in [8, 16, 32, 64, 256, 512] {
+        for n in [16, 32, 64, 256, 512] {
             for table in tables(n) {
                 let values = uniform(&mut rng, table.modulus(), n);
                 let mut transformed = values.clone();
@@ -239,7 +275,7 @@ mod tests {
     #[test]
     fn every_path_multiplies_as_the_naive_product() {
         let mut rng = Rng::from_seed([2; 32]);
-        for n in [8, 128, 1024] {
+        for n in [16, 128, 1024] {
             for table in tables(n) {
                 let q = table.modulus();
                 let (a, b) = (uniform(&mut rng, q, n), uniform(&mut rng, q, n));
@@ -282,7 +318,7 @@ mod tests {
     #[test]
     fn degrees_and_moduli_without_a_transform_are_refused() {
         let modulus = Modulus::new(ntt_primes_below(50, 4096, 1)[0]).unwrap();
-        for n in [0, 1, 4, 1000, 1 << 17] {
+        for n in [0, 1, 8, 1000, 1 << 17] {
             assert!(matches!(NttTable::new(n, modulus), Err(RlweError::NoTransform { .. })));
         }
         let odd = Modulus::new(12289).unwrap();

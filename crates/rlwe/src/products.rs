@@ -115,7 +115,7 @@ impl<'a> ScalarProducts<'a> {
             }
         }
         self.pushed = got;
-        if self.pushed % BLOCK == 0 {
+        if self.pushed.is_multiple_of(BLOCK) {
             self.multiply(BLOCK);
         }
         Ok(())
