@@ -1,6 +1,9 @@
 use std::{fmt, sync::Arc};
 
-use crate::{Modulus, ParameterSet, Poly, Ring, RlweError, Shoup};
+use crate::{
+    Modulus, ParameterSet, Poly, Ring, RlweError, Shoup,
+    simd::{self, Encoding},
+};
 
 /// A parameter set at work: its ring and the constants of the encoding.
 ///
@@ -75,12 +78,10 @@ impl Context {
             return Err(RlweError::Length { what: "message", wanted, got });
         }
         let (half, mask) = (1u64 << (self.set.plaintext_bits() - 1), self.message_mask());
-        for ((p, limb), &inverse) in poly.limbs_mut().zip(&self.t_inverse) {
-            for (x, &message) in limb.iter_mut().zip(messages) {
-                let rest = self.q_mod_t.wrapping_mul(message).wrapping_add(half) & mask;
-                let encoded = p.mul_shoup(p.value() + half - rest, inverse);
-                *x = p.add(*x, encoded);
-            }
+        let limbs = self.ring.limbs().iter().zip(&self.t_inverse);
+        for ((limb, &inverse), (p, x)) in limbs.zip(poly.limbs_mut()) {
+            let encoding = Encoding { q_mod_t: self.q_mod_t, half, mask, inverse };
+            simd::add_encoded(limb.table.path(), p, x, messages, &encoding);
         }
         Ok(())
     }

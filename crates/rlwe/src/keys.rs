@@ -4,7 +4,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     Ciphertext, Context, Encryptor, NttPoly, Poly, RlweError, Rng, Seed, SeededCiphertext,
-    SmallCiphertext, encrypt::public_polynomial,
+    SmallCiphertext, encrypt::public_polynomial, simd,
 };
 
 /// A ternary secret. Wiped when dropped, never written out, never shown.
@@ -79,7 +79,7 @@ impl SecretKey {
         let mut product = Zeroizing::new(answer.c1.clone());
         limb.table.forward(&mut product);
         let secret = self.secret.limb(0);
-        product.iter_mut().zip(secret).for_each(|(x, &s)| *x = limb.modulus.mul(*x, s));
+        simd::multiply(limb.table.path(), limb.modulus, &mut product, secret);
         limb.table.inverse(&mut product);
         let sum = |(&c0, position): (&u64, usize)| limb.modulus.add(c0, product[position]);
         Ok(Zeroizing::new(answer.c0.iter().zip(answer.positions()).map(sum).collect()))

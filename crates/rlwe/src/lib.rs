@@ -21,6 +21,7 @@ mod products;
 mod ring;
 mod rng;
 mod sampler;
+mod simd;
 mod switch;
 mod wire;
 

@@ -46,6 +46,11 @@ impl Modulus {
         self.bits
     }
 
+    /// floor(2^(63 + bits) / q).
+    pub(crate) fn ratio(self) -> u64 {
+        self.ratio
+    }
+
     /// a + b mod q.
     #[inline(always)]
     pub fn add(self, a: u64, b: u64) -> u64 {

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use zeroize::Zeroize;
 
-use crate::{Modulus, Ring, RlweError, Rng};
+use crate::{Limb, Modulus, Ring, RlweError, Rng, simd};
 
 /// A polynomial in coefficient form: `[limb][n]`, contiguous, reduced.
 #[derive(Clone)]
@@ -96,9 +96,10 @@ macro_rules! linear {
 
             /// self *= scalar.
             pub fn scale_assign(&mut self, scalar: i64) {
-                for (q, limb) in self.limbs_mut() {
-                    let factor = q.shoup(q.reduce_signed(scalar));
-                    limb.iter_mut().for_each(|x| *x = q.mul_shoup(*x, factor));
+                let n = self.ring.n();
+                for (limb, x) in self.ring.limbs().iter().zip(self.values.chunks_exact_mut(n)) {
+                    let q = limb.modulus;
+                    simd::scale(limb.table.path(), q, x, q.shoup(q.reduce_signed(scalar)));
                 }
             }
 
@@ -106,7 +107,9 @@ macro_rules! linear {
                 assert!(self.ring.same(&other.ring), "polynomials of different rings");
                 let n = self.ring.n();
                 for ((q, limb), other) in self.limbs_mut().zip(other.values.chunks_exact(n)) {
-                    limb.iter_mut().zip(other).for_each(|(x, &y)| each(q, x, y));
+                    simd::vectorised(|| {
+                        limb.iter_mut().zip(other).for_each(|(x, &y)| each(q, x, y));
+                    });
                 }
             }
         }
@@ -159,10 +162,12 @@ impl Poly {
     /// self += n signed values, each of magnitude below every modulus, in constant time.
     pub(crate) fn add_small(&mut self, values: &[i64]) {
         for (q, limb) in self.limbs_mut() {
-            for (x, &value) in limb.iter_mut().zip(values) {
-                let lifted = value.wrapping_add((value >> 63) & q.value() as i64);
-                *x = q.add(*x, lifted as u64);
-            }
+            simd::vectorised(|| {
+                for (x, &value) in limb.iter_mut().zip(values) {
+                    let lifted = value.wrapping_add((value >> 63) & q.value() as i64);
+                    *x = q.add(*x, lifted as u64);
+                }
+            });
         }
     }
 
@@ -186,13 +191,10 @@ impl Poly {
         let n = self.ring.n();
         let (kept, last) = self.values.split_at(lower.len());
         let last_modulus = self.ring.limbs()[lower.limbs().len()].modulus;
-        let mut values = Vec::with_capacity(lower.len());
-        for (limb, from) in self.ring.limbs().iter().zip(kept.chunks_exact(n)) {
-            let q = limb.modulus;
-            values.extend(from.iter().zip(last).map(|(&x, &rest)| {
-                let rest = q.reduce_signed(last_modulus.centred(rest));
-                q.mul_shoup(q.sub(x, rest), limb.last_inverse)
-            }));
+        let mut values = kept.to_vec();
+        for (limb, x) in self.ring.limbs().iter().zip(values.chunks_exact_mut(n)) {
+            let (path, q) = (limb.table.path(), limb.modulus);
+            simd::divide_last(path, q, x, last, last_modulus, limb.last_inverse);
         }
         Poly { ring: lower.clone(), values }
     }
@@ -220,31 +222,36 @@ impl NttPoly {
 
     /// self *= other.
     pub fn mul_assign(&mut self, other: &NttPoly) {
-        self.zip(other, |q, x, y| *x = q.mul(*x, y));
+        self.zip_limbs(other, other, |limb, x, y, _| {
+            simd::multiply(limb.table.path(), limb.modulus, x, y);
+        });
     }
 
     /// self += a · b.
     pub fn add_product(&mut self, a: &NttPoly, b: &NttPoly) {
-        self.zip_products(a, b, |q, x, a, b| *x = q.mul_add(a, b, *x));
+        self.zip_limbs(a, b, |limb, x, a, b| {
+            simd::add_product(limb.table.path(), limb.modulus, x, a, b);
+        });
     }
 
     /// self −= a · b.
     pub fn sub_product(&mut self, a: &NttPoly, b: &NttPoly) {
-        self.zip_products(a, b, |q, x, a, b| *x = q.sub(*x, q.mul(a, b)));
+        self.zip_limbs(a, b, |limb, x, a, b| {
+            simd::sub_product(limb.table.path(), limb.modulus, x, a, b);
+        });
     }
 
-    fn zip_products(
+    fn zip_limbs(
         &mut self,
         a: &NttPoly,
         b: &NttPoly,
-        each: impl Fn(Modulus, &mut u64, u64, u64),
+        each: impl Fn(&Limb, &mut [u64], &[u64], &[u64]),
     ) {
         assert!(self.ring.same(&a.ring) && self.ring.same(&b.ring), "different rings");
         let n = self.ring.n();
         let pairs = a.values.chunks_exact(n).zip(b.values.chunks_exact(n));
-        for ((q, limb), (a, b)) in self.limbs_mut().zip(pairs) {
-            limb.iter_mut().zip(a.iter().zip(b)).for_each(|(x, (&a, &b))| each(q, x, a, b));
-        }
+        let limbs = self.ring.limbs().iter().zip(self.values.chunks_exact_mut(n));
+        limbs.zip(pairs).for_each(|((limb, x), (a, b))| each(limb, x, a, b));
     }
 
     /// As [`Poly::drop_limb`], staying in NTT form: one inverse transform of the last limb and one

@@ -1,7 +1,11 @@
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Ciphertext, Context, Modulus, NttPoly, RlweError, SeededCiphertext, encrypt::public_polynomial,
+    Ciphertext, Context, Modulus, NttPoly, Path, RlweError, SeededCiphertext,
+    encrypt::public_polynomial,
 };
 
 /// Greatest count of rows, and of columns: the widest feed-forward parts stay below it.
@@ -33,6 +37,8 @@ pub struct ScalarProducts<'a> {
     block: Vec<Vec<u64>>,
     pushed: usize,
     sums: Vec<Ciphertext>,
+    /// A path that is not the table's own: for tests.
+    path: Option<Path>,
 }
 
 impl ScalarMatrix {
@@ -89,7 +95,7 @@ impl<'a> ScalarProducts<'a> {
         let ring = context.ring();
         let block = vec![vec![0; ring.n() * BLOCK]; 2 * ring.limbs().len()];
         let sums = vec![Ciphertext::nothing(context); matrix.rows];
-        ScalarProducts { context: context.clone(), matrix, block, pushed: 0, sums }
+        ScalarProducts { context: context.clone(), matrix, block, pushed: 0, sums, path: None }
     }
 
     /// Takes the ciphertext of the next column.
@@ -147,7 +153,12 @@ impl<'a> ScalarProducts<'a> {
             let (part, limb) = (index / limbs.len(), index % limbs.len());
             let mut sums: Vec<&mut [u64]> =
                 self.sums.iter_mut().map(|sum| sum.limb_mut(part, limb)).collect();
-            portable(limbs[limb].modulus, block, weights, count, &mut sums);
+            let modulus = limbs[limb].modulus;
+            match self.path.unwrap_or(limbs[limb].table.path()) {
+                #[cfg(target_arch = "x86_64")]
+                Path::Ifma => ifma::multiply(modulus, block, weights, count, &mut sums),
+                _ => portable(modulus, block, weights, count, &mut sums),
+            }
         }
     }
 }
@@ -211,18 +222,23 @@ mod tests {
     use super::*;
     use crate::{ParameterSet, Rng, SecretKey};
 
+    const PORTABLE: Option<Path> = Some(Path::Portable);
+
     #[test]
     fn scalar_products_agree_with_integers_across_blocks() {
         let name = "toy-256-q100-flood40";
         let context = Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap();
         let mut rng = Rng::from_seed([61; 32]);
         let key = SecretKey::generate(&context, &mut rng);
-        for (rows, columns) in [(1, 1), (3, 127), (7, 128), (13, 300)] {
-            let weight = |_| (rng.below(4095) as i16) - 2047;
-            let values: Vec<i16> = (0..rows * columns).map(weight).collect();
+        let shapes = [(1, 1), (3, 127), (7, 128), (13, 300)];
+        for ((rows, columns), path) in shapes.into_iter().flat_map(|s| [(s, None), (s, PORTABLE)]) {
+            let weight = |_| rng.next_u64() as i16 / 8;
+            let mut values: Vec<i16> = (0..rows * columns).map(weight).collect();
+            values[0] = i16::MIN;
             let matrix = ScalarMatrix::new(&context, rows, columns, &values).unwrap();
             assert_eq!((matrix.rows(), matrix.columns()), (rows, columns));
             let mut products = ScalarProducts::new(&context, &matrix);
+            products.path = path;
             let mut wanted = vec![vec![0u64; 256]; rows];
             let mut encryptor = key.encryptor(rng.fork());
             for j in 0..columns {

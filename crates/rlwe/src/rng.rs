@@ -1,29 +1,28 @@
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod stream;
+
 use std::fmt;
 
-use chacha20::{
-    ChaCha20,
-    cipher::{KeyIvInit, StreamCipher},
-};
 use zeroize::{Zeroize, Zeroizing};
 
+use self::stream::{STREAM_WORDS, Stream};
 use crate::RlweError;
 
 /// Key of a generator.
 pub type Seed = [u8; 32];
 
-/// Bytes made at a time.
-const BUFFER_BYTES: usize = 4096;
-
 /// Nonce label of a generator's own stream; derived seeds use other labels.
 const STREAM: [u8; 4] = [0; 4];
 
 /// ChaCha20 (RFC 8439) as a random generator: the keystream of its seed. One generator gives at
-/// most 256 GiB. The seed and what was not yet given are wiped when it is dropped.
+/// most 256 GiB and panics then. The seed and what was not yet given are wiped when it is dropped.
 ///
-/// Words are little-endian. Given one seed, the same calls give the same values on every machine.
+/// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one seed, the same calls give the same values on every machine.
 pub struct Rng {
-    cipher: ChaCha20,
-    buffer: Box<[u8; BUFFER_BYTES]>,
+    stream: Stream,
+    buffer: Box<[u64; STREAM_WORDS]>,
+    /// Words given.
     used: usize,
 }
 
@@ -70,63 +69,53 @@ impl Rng {
     }
 
     /// Fills with random bytes.
-    pub fn fill_bytes(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            let left = self.refilled();
-            let count = left.len().min(bytes.len());
-            bytes[..count].copy_from_slice(&left[..count]);
-            bytes = &mut bytes[count..];
-            self.use_up(count);
-        }
+    pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        let mut rest = bytes;
+        self.words(rest.len().div_ceil(8), |words| {
+            for word in words {
+                let count = rest.len().min(8);
+                let (taken, after) = std::mem::take(&mut rest).split_at_mut(count);
+                taken.copy_from_slice(&word.to_le_bytes()[..count]);
+                rest = after;
+            }
+        });
     }
 
-    /// Calls `each` with random words, eight bytes each, until it has had `count`.
-    pub(crate) fn words(&mut self, mut count: usize, mut each: impl FnMut(u64)) {
+    /// Calls `each` with runs of random words until it has had `count` of them.
+    pub(crate) fn words(&mut self, mut count: usize, mut each: impl FnMut(&[u64])) {
         while count > 0 {
-            let left = self.refilled();
-            let take = (left.len() / 8).min(count);
-            if take == 0 {
-                // A tail of fewer than eight bytes, left by a call for bytes: goes unused.
-                let rest = left.len();
-                self.use_up(rest);
-                continue;
+            if self.used == STREAM_WORDS {
+                self.stream.fill(&mut self.buffer);
+                self.used = 0;
             }
-            for word in left[..8 * take].chunks_exact(8) {
-                each(u64::from_le_bytes(word.try_into().expect("eight bytes")));
-            }
+            let take = (STREAM_WORDS - self.used).min(count);
+            each(&self.buffer[self.used..][..take]);
+            self.used += take;
             count -= take;
-            self.use_up(8 * take);
         }
     }
 
     /// A random word.
     pub fn next_u64(&mut self) -> u64 {
         let mut word = 0;
-        self.words(1, |random| word = random);
+        self.words(1, |words| word = words[0]);
         word
     }
 
     fn keystream(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
-        let mut nonce = [0; 12];
-        nonce[..4].copy_from_slice(&label);
-        nonce[4..].copy_from_slice(&counter.to_le_bytes());
-        let cipher = ChaCha20::new(seed.into(), &nonce.into());
-        Rng { cipher, buffer: Box::new([0; BUFFER_BYTES]), used: BUFFER_BYTES }
+        Rng::of(Stream::new(seed, &nonce(label, counter)))
     }
 
-    /// What is left in the buffer, never nothing.
-    fn refilled(&mut self) -> &[u8] {
-        if self.used == BUFFER_BYTES {
-            self.buffer.fill(0);
-            self.cipher.apply_keystream(&mut *self.buffer);
-            self.used = 0;
-        }
-        &self.buffer[self.used..]
+    fn of(stream: Stream) -> Rng {
+        Rng { stream, buffer: Box::new([0; STREAM_WORDS]), used: STREAM_WORDS }
     }
+}
 
-    fn use_up(&mut self, count: usize) {
-        self.used += count;
-    }
+fn nonce(label: [u8; 4], counter: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(&label);
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    nonce
 }
 
 impl Drop for Rng {
@@ -166,26 +155,36 @@ mod tests {
         key
     }
 
+    /// The portable generator and the one of this machine.
+    fn both(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
+        let portable = Stream::portable(seed, &nonce(label, counter));
+        [Rng::of(portable), Rng::keystream(seed, label, counter)]
+    }
+
     #[test]
-    fn the_stream_is_that_of_rfc_8439() {
+    fn every_stream_is_that_of_rfc_8439() {
         for (key, counter, block, wanted) in RFC_8439_BLOCKS {
-            let mut rng = Rng::keystream(key, STREAM, *counter);
-            let mut bytes = vec![0; 64 * (*block as usize + 1)];
-            rng.fill_bytes(&mut bytes);
-            let start = &bytes[64 * *block as usize..][..16];
-            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(&hex, wanted);
+            for mut rng in both(key, STREAM, *counter) {
+                let mut bytes = vec![0; 64 * (*block as usize + 1)];
+                rng.fill_bytes(&mut bytes);
+                let start = &bytes[64 * *block as usize..][..16];
+                let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(&hex, wanted);
+            }
         }
     }
 
     #[test]
-    fn reading_in_pieces_gives_the_same_bytes() {
-        let mut whole = vec![0; 20_000];
-        Rng::from_seed([7; 32]).fill_bytes(&mut whole);
-        let mut rng = Rng::from_seed([7; 32]);
+    fn every_stream_and_every_way_of_reading_gives_the_same_bytes() {
+        let [mut portable, mut fast] = both(&[7; 32], *b"test", 3);
+        let (mut whole, mut other) = (vec![0; 20_000], vec![0; 20_000]);
+        portable.fill_bytes(&mut whole);
+        fast.fill_bytes(&mut other);
+        assert!(whole == other, "portable and fast streams differ");
+        let mut rng = Rng::derived(&[7; 32], *b"test", 3);
         let mut pieces = vec![0; 20_000];
         let mut rest = &mut pieces[..];
-        for size in [1, 7, 8, 63, 64, 65, 4000, 4096, 5000].into_iter().cycle() {
+        for size in [8, 16, 56, 64, 72, 4000, 4096, 5000].into_iter().cycle() {
             let (piece, after) = rest.split_at_mut(size.min(rest.len()));
             rng.fill_bytes(piece);
             rest = after;
@@ -193,10 +192,20 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(whole, pieces);
+        assert!(whole == pieces, "pieces differ");
         let mut words = Vec::new();
-        Rng::from_seed([7; 32]).words(2500, |word| words.extend(word.to_le_bytes()));
-        assert_eq!(whole, words);
+        Rng::derived(&[7; 32], *b"test", 3)
+            .words(2500, |run| words.extend(run.iter().flat_map(|word| word.to_le_bytes())));
+        assert!(whole == words, "words differ");
+        let mut odd = [0; 13];
+        let mut rng = Rng::derived(&[7; 32], *b"test", 3);
+        rng.fill_bytes(&mut odd);
+        assert_eq!((&odd[..], rng.next_u64().to_le_bytes()), (&whole[..13], next(&whole)));
+    }
+
+    /// The third word: thirteen bytes took two.
+    fn next(whole: &[u8]) -> [u8; 8] {
+        whole[16..24].try_into().unwrap()
     }
 
     #[test]

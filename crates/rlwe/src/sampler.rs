@@ -1,6 +1,6 @@
 //! Distributions over the generator's words.
 
-use crate::{Modulus, Rng};
+use crate::{Modulus, Rng, simd};
 
 /// The centred binomial distribution's parameter: |e| <= 21, sigma 3.24 (the error width of the
 /// HomomorphicEncryption.org standard is 3.19).
@@ -13,23 +13,19 @@ impl Rng {
         let mask = u64::MAX >> (64 - modulus.bits());
         let mut filled = 0;
         while filled < values.len() {
-            let wanted = values.len() - filled;
-            self.words(wanted, |word| {
-                let value = word & mask;
-                values[filled] = value;
-                filled += usize::from(value < modulus.value());
+            self.words(values.len() - filled, |words| {
+                for word in words {
+                    let value = word & mask;
+                    values[filled] = value;
+                    filled += usize::from(value < modulus.value());
+                }
             });
         }
     }
 
     /// Uniform values below 2^bits, `bits` from 1 to 64, in constant time.
     pub fn fill_bits(&mut self, bits: u32, values: &mut [u64]) {
-        let mut slots = values.iter_mut();
-        self.words(slots.len(), |word| {
-            if let Some(slot) = slots.next() {
-                *slot = word >> (64 - bits.clamp(1, 64));
-            }
-        });
+        self.fill_each(values, |word| word >> (64 - bits.clamp(1, 64)));
     }
 
     /// A value below `bound`, in constant time; farther from uniform than 2^−64 by nobody's test.
@@ -42,21 +38,22 @@ impl Rng {
 
     /// Ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant time.
     pub fn fill_ternary(&mut self, values: &mut [i64]) {
-        let mut slots = values.iter_mut();
-        self.words(slots.len(), |word| {
-            if let Some(slot) = slots.next() {
-                *slot = ((u128::from(word) * 3) >> 64) as i64 - 1;
-            }
-        });
+        self.fill_each(values, |word| ((u128::from(word) * 3) >> 64) as i64 - 1);
     }
 
     /// Centred binomial values: the difference of two sums of 21 bits, in constant time.
     pub fn fill_errors(&mut self, values: &mut [i64]) {
-        let mut slots = values.iter_mut();
-        self.words(slots.len(), |word| {
-            if let Some(slot) = slots.next() {
-                *slot = binomial(word);
-            }
+        self.fill_each(values, binomial);
+    }
+
+    fn fill_each<T>(&mut self, values: &mut [T], each: impl Fn(u64) -> T + Copy) {
+        let mut at = 0;
+        self.words(values.len(), |words| {
+            let run = &mut values[at..][..words.len()];
+            at += words.len();
+            simd::vectorised(|| {
+                run.iter_mut().zip(words).for_each(|(value, &word)| *value = each(word));
+            });
         });
     }
 }

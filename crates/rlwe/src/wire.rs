@@ -165,17 +165,21 @@ fn pack_poly(poly: &NttPoly, out: &mut Vec<u8>) {
 
 /// Appends values of `bits` bits each, least bit first, the last byte filled up with zeros.
 fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
-    let (mut pending, mut held) = (0u128, 0);
+    let start = out.len();
+    out.resize(start + (values.len() * bits as usize).div_ceil(8), 0);
+    let (mut pending, mut held, mut at) = (0u128, 0, start);
     for &value in values {
         pending |= u128::from(value) << held;
         held += bits;
         if held >= 64 {
-            out.extend((pending as u64).to_le_bytes());
+            out[at..][..8].copy_from_slice(&(pending as u64).to_le_bytes());
             pending >>= 64;
             held -= 64;
+            at += 8;
         }
     }
-    out.extend(&pending.to_le_bytes()[..held.div_ceil(8) as usize]);
+    let rest = held.div_ceil(8) as usize;
+    out[at..].copy_from_slice(&pending.to_le_bytes()[..rest]);
 }
 
 struct Reader<'a> {

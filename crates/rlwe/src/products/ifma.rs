@@ -1,0 +1,118 @@
+//! Scalar products with `vpmadd52`: four rows by sixteen coefficients at a time, the lower and the
+//! upper 52 bits of all products summed apart, one reduction for the block.
+
+#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+
+use std::arch::x86_64::*;
+
+use super::{BLOCK, TILE};
+use crate::{
+    Modulus,
+    simd::avx512::{Factor, Wide, load, store},
+};
+
+/// Rows taken at a time: sixteen sums fill half of the registers.
+const ROWS: usize = 4;
+
+/// As [`super::portable`]. The caller has seen the path [`crate::Path::Ifma`].
+pub(super) fn multiply(
+    q: Modulus,
+    block: &[u64],
+    weights: &[i16],
+    count: usize,
+    sums: &mut [&mut [u64]],
+) {
+    let rows = sums.len();
+    // Weights modulo q, for ROWS rows side by side; missing rows have weight 0.
+    let groups = rows.div_ceil(ROWS);
+    let mut lifted = vec![[0u64; ROWS]; groups * count];
+    for (j, column) in weights.chunks_exact(rows).enumerate() {
+        for (group, part) in column.chunks(ROWS).enumerate() {
+            let four = &mut lifted[group * count + j];
+            four.iter_mut().zip(part).for_each(|(x, &w)| *x = q.reduce_signed(w.into()));
+        }
+    }
+    // SAFETY: a table of the path is made only where the machine has its features.
+    unsafe { tiles(q, block, &lifted, count, sums) };
+}
+
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn tiles(
+    q: Modulus,
+    block: &[u64],
+    weights: &[[u64; ROWS]],
+    count: usize,
+    sums: &mut [&mut [u64]],
+) {
+    let fold = Fold::new(q);
+    for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
+        let terms = &terms.as_chunks::<TILE>().0[..count];
+        for (group, weights) in weights.chunks_exact(count).enumerate() {
+            let wide = group_sums(terms, weights);
+            let first = group * ROWS;
+            for (row, wide) in sums[first..].iter_mut().zip(&wide) {
+                let at = row[tile * TILE..][..TILE].as_chunks_mut::<8>().0;
+                for (at, &[low, high]) in at.iter_mut().zip(wide) {
+                    store(at, fold.add(load(at), low, high));
+                }
+            }
+        }
+    }
+}
+
+/// For each row and each half of a tile, the sums of the lower and of the upper 52 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn group_sums(terms: &[[u64; TILE]], weights: &[[u64; ROWS]]) -> [[[__m512i; 2]; 2]; ROWS] {
+    let mut wide = [[[_mm512_setzero_si512(); 2]; 2]; ROWS];
+    for (term, weights) in terms.iter().zip(weights) {
+        let [first, second] = term.as_chunks::<8>().0 else { break };
+        let halves = [load(first), load(second)];
+        for (sums, &weight) in wide.iter_mut().zip(weights) {
+            let weight = _mm512_set1_epi64(weight as i64);
+            for ([low, high], half) in sums.iter_mut().zip(halves) {
+                *low = _mm512_madd52lo_epu64(*low, half, weight);
+                *high = _mm512_madd52hi_epu64(*high, half, weight);
+            }
+        }
+    }
+    wide
+}
+
+/// Adds the two sums of up to 128 products to a reduced value. Lower sums are below 2^59, upper
+/// ones below 2^55.
+struct Fold {
+    q: Wide,
+    /// 2^52 mod q and 1.
+    shift: Factor,
+    one: Factor,
+    low: __m512i,
+}
+
+impl Fold {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(q: Modulus) -> Fold {
+        let low = (1u64 << 52) - 1;
+        Fold {
+            q: Wide::new(q),
+            shift: Factor::new(q.shoup(q.reduce(1 << 52))),
+            one: Factor::new(q.shoup(1)),
+            low: _mm512_set1_epi64(low as i64),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn add(&self, value: __m512i, low: __m512i, high: __m512i) -> __m512i {
+        // high·2^52 + low = (upper·2^52 + middle)·2^52 + rest, with upper below 2^4.
+        let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
+        let rest = _mm512_and_si512(low, self.low);
+        let (middle, upper) = (_mm512_and_si512(high, self.low), _mm512_srli_epi64::<52>(high));
+        let upper = self.q.multiply_shoup(upper, self.shift);
+        let high = self.q.add(upper, self.q.multiply_shoup(middle, self.one));
+        let high = self.q.multiply_shoup(high, self.shift);
+        let rest = self.q.multiply_shoup(rest, self.one);
+        self.q.add(value, self.q.add(high, rest))
+    }
+}

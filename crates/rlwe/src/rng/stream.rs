@@ -1,0 +1,49 @@
+use chacha20::{
+    ChaCha20,
+    cipher::{KeyIvInit, StreamCipher},
+};
+
+use super::Seed;
+
+/// Words made at a time: 64 blocks.
+pub(super) const STREAM_WORDS: usize = 512;
+
+/// The keystream of a key and a nonce from block 0 on, as little-endian words. Both kinds give the
+/// same.
+pub(super) enum Stream {
+    /// The crate `chacha20`, on every machine.
+    Portable(Box<ChaCha20>),
+    /// Sixteen blocks at a time.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(super::avx512::Blocks),
+}
+
+impl Stream {
+    /// The fastest kind of this machine.
+    pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Stream {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(blocks) = super::avx512::Blocks::new(seed, nonce) {
+            return Stream::Avx512(blocks);
+        }
+        Stream::portable(seed, nonce)
+    }
+
+    pub(super) fn portable(seed: &Seed, nonce: &[u8; 12]) -> Stream {
+        Stream::Portable(Box::new(ChaCha20::new(seed.into(), nonce.into())))
+    }
+
+    /// The next 64 blocks.
+    pub(super) fn fill(&mut self, words: &mut [u64; STREAM_WORDS]) {
+        match self {
+            Stream::Portable(cipher) => {
+                let mut bytes = zeroize::Zeroizing::new([0; 8 * STREAM_WORDS]);
+                cipher.apply_keystream(&mut *bytes);
+                for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+                    *word = u64::from_le_bytes(*bytes);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Stream::Avx512(blocks) => blocks.fill(words),
+        }
+    }
+}
