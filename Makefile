@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build test style unit no-std vectors python peft go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python peft seal go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -26,7 +26,7 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-arm-dcap-qvl
 
-test: style unit no-std vectors python peft go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std vectors python peft seal go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -50,6 +50,9 @@ python: unit $(VENV)/ready  ## the openai package and curl against the server
 
 peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
 	tests/peft.sh
+
+seal: tools  ## SEAL's ring arithmetic and slots beside ours (skipped where its wheel is missing)
+	tests/seal.sh
 
 go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
 	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
@@ -92,4 +95,4 @@ tools:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(VENV) .venv-peft bench-out
+	rm -rf $(VENV) .venv-peft .venv-seal bench-out

@@ -119,6 +119,23 @@ impl SecretKey {
 }
 
 impl Ciphertext {
+    /// From both parts in NTT form, modulo the same first primes.
+    ///
+    /// # Errors
+    /// Where a part is of another ring.
+    pub fn from_parts(
+        ckks: &Ckks,
+        c0: NttPoly,
+        c1: NttPoly,
+        scale: f64,
+    ) -> Result<Ciphertext, CkksError> {
+        let ring = ckks.data_ring(c0.ring().limbs().len())?;
+        if !ring.same(c0.ring()) || !ring.same(c1.ring()) {
+            return Err(CkksError::OtherParameters { what: "ciphertext" });
+        }
+        Ok(Ciphertext { c0, c1, scale, seed: None })
+    }
+
     /// Limbs left.
     pub fn limbs(&self) -> usize {
         self.c0.ring().limbs().len()
