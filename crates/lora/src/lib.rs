@@ -3,17 +3,20 @@
 //!
 //! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it. Below that:
 //! [`Weights`] are an adapter's projections as integers and [`Terms`] what a key holder is told of
-//! them; [`Budgets`] count the answers of each client.
+//! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
+//! I/O; [`Budgets`] count the answers of each client.
 
 mod adapter;
 mod budget;
 pub mod ckks_slots;
 mod deltas;
+pub mod direct;
 mod factor;
 mod guarantee;
 mod int_matrix;
 mod link;
 mod mask;
+pub mod masked;
 mod meter;
 pub mod peft;
 pub mod plain;
@@ -37,4 +40,4 @@ pub use quantise::{
     quantise_vector, quantise_whole,
 };
 pub use site::{Input, Projection, Site, UnknownProjection, Width};
-pub use terms::{Effect, Part, Protect, RANK_MAX, Terms, TermsError, WIDTH_MAX, Weights};
+pub use terms::{Effect, Part, Protect, RANK_MAX, Rounding, Terms, TermsError, WIDTH_MAX, Weights};

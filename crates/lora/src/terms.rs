@@ -5,7 +5,7 @@ use confide_rlwe::ParameterSet;
 
 use crate::{
     ENTRY_MAX, Factor, Input, IntMatrix, IntMatrixError, Matrix, Pair, Projection, QuantiseError,
-    VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole,
+    VECTOR_BITS_MAX, direct::outputs_max, norm_limit, quantise_rows, quantise_whole,
 };
 
 /// Widest input or output: that of the feed-forward part of a model of 70 billion parameters, twice.
@@ -57,8 +57,20 @@ pub struct Terms {
     pub norm_limit: u64,
     /// Standard deviation of the noise on each answer, in units of the integers; 0: none.
     pub noise_sigma: f64,
+    /// Most rows of a tile of the direct scheme ([`crate::direct::outputs_max`]); it reveals a bound
+    /// on the sum of magnitudes of a row, rounded to a fraction of the noise budget.
+    pub outputs_max: usize,
     /// The projections, in the order of their rows.
     pub parts: Vec<Part>,
+}
+
+/// How entries are rounded and answers blurred.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounding {
+    /// Greatest magnitude of an entry of the integer matrix.
+    pub entry_max: i16,
+    /// Standard deviation of the noise on answers, in units of the integers; 0: none.
+    pub noise_sigma: f64,
 }
 
 /// One projection.
@@ -108,8 +120,7 @@ pub enum TermsError {
 }
 
 impl Weights {
-    /// Quantises the projections that read one vector. `noise_sigma` is the standard deviation of
-    /// the noise that the host will put on answers, in units of the integers.
+    /// Quantises the projections that read one vector, for the masked scheme and without noise.
     ///
     /// # Errors
     /// Where shapes do not fit together or an entry is not finite.
@@ -118,8 +129,24 @@ impl Weights {
         pairs: &[(Projection, &Pair)],
         protect: Protect,
         set: &ParameterSet,
-        noise_sigma: f64,
     ) -> Result<Self, TermsError> {
+        let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: 0.0 };
+        Self::rounded(layer, pairs, protect, set, rounding)
+    }
+
+    /// As [`Weights::new`] with entries and noise of one's own; for the direct scheme with what
+    /// [`crate::direct::parameters`] gives.
+    ///
+    /// # Errors
+    /// As there, and where `noise_sigma` is not from 0 to 2^30.
+    pub fn rounded(
+        layer: u32,
+        pairs: &[(Projection, &Pair)],
+        protect: Protect,
+        set: &ParameterSet,
+        rounding: Rounding,
+    ) -> Result<Self, TermsError> {
+        let Rounding { entry_max, noise_sigma } = rounding;
         let [(first, pair), ..] = pairs else { return Err(TermsError::Parts(0)) };
         if pairs.len() > PARTS_MAX {
             return Err(TermsError::Parts(pairs.len()));
@@ -133,8 +160,8 @@ impl Weights {
         for (projection, pair) in pairs {
             check_pair(*projection, pair, input, columns)?;
             let (matrix, effect) = match protect {
-                Protect::A => quantised_a(pair, set.row_l1_max())?,
-                Protect::Ba => quantised_ba(pair, set.row_l1_max())?,
+                Protect::A => quantised_a(pair, entry_max, set.row_l1_max())?,
+                Protect::Ba => quantised_ba(pair, entry_max, set.row_l1_max())?,
             };
             parts.push(Part { projection: *projection, rows: matrix.rows(), effect });
             matrices.push(matrix);
@@ -142,7 +169,9 @@ impl Weights {
         let matrix = IntMatrix::stack(&matrices.iter().collect::<Vec<_>>())?;
         let bits = set.plaintext_bits().min(VECTOR_BITS_MAX);
         let norm_limit = norm_limit(&matrix, bits, noise_headroom(noise_sigma));
-        let terms = Terms { layer, input, columns, bits, norm_limit, noise_sigma, parts };
+        let outputs_max = outputs_max(&matrix, set);
+        let terms =
+            Terms { layer, input, columns, bits, norm_limit, noise_sigma, outputs_max, parts };
         Ok(Weights { matrix, terms })
     }
 }
@@ -239,8 +268,12 @@ fn check_pair(
     Ok(())
 }
 
-fn quantised_a(pair: &Pair, row_l1_max: u64) -> Result<(IntMatrix, Effect), TermsError> {
-    let a = quantise_rows(&pair.a, ENTRY_MAX, row_l1_max)?;
+fn quantised_a(
+    pair: &Pair,
+    entry_max: i16,
+    row_l1_max: u64,
+) -> Result<(IntMatrix, Effect), TermsError> {
+    let a = quantise_rows(&pair.a, entry_max, row_l1_max)?;
     let entry = |output: usize, column: usize| {
         (f64::from(pair.b.row(output)[column]) * pair.scale * a.scales[column]) as f32
     };
@@ -248,9 +281,13 @@ fn quantised_a(pair: &Pair, row_l1_max: u64) -> Result<(IntMatrix, Effect), Term
     Ok((a.matrix, Effect::Factor(factor)))
 }
 
-fn quantised_ba(pair: &Pair, row_l1_max: u64) -> Result<(IntMatrix, Effect), TermsError> {
+fn quantised_ba(
+    pair: &Pair,
+    entry_max: i16,
+    row_l1_max: u64,
+) -> Result<(IntMatrix, Effect), TermsError> {
     let merged = merged(&pair.a, &pair.b, pair.scale);
-    let whole = quantise_whole(pair.b.rows, pair.a.columns, &merged, ENTRY_MAX, row_l1_max)?;
+    let whole = quantise_whole(pair.b.rows, pair.a.columns, &merged, entry_max, row_l1_max)?;
     Ok((whole.matrix, Effect::Scale(whole.scales[0])))
 }
 
@@ -293,7 +330,7 @@ mod tests {
         let pairs = [(Projection::Query, &first), (Projection::Value, &second)];
         let x: Vec<f32> = (0..96).map(|at| ((at * 7 % 31) as f32 - 15.0) / 3.0).collect();
         for protect in [Protect::A, Protect::Ba] {
-            let weights = Weights::new(3, &pairs, protect, &set(), 0.0).expect("fits");
+            let weights = Weights::new(3, &pairs, protect, &set()).expect("fits");
             let terms = &weights.terms;
             let x_int = crate::quantise_vector(&x, terms.norm_limit).expect("fits");
             let mask = crate::int_matrix::low_mask(terms.bits);
@@ -322,7 +359,9 @@ mod tests {
     fn what_does_not_belong_together_is_refused() {
         let (one, other) = (pair(2, 8, 8), pair(2, 9, 8));
         let new = |pairs: &[(Projection, &Pair)], sigma| {
-            Weights::new(0, pairs, Protect::A, &set(), sigma).map(|weights| weights.terms)
+            let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: sigma };
+            let weights = Weights::rounded(0, pairs, Protect::A, &set(), rounding);
+            weights.map(|weights| weights.terms)
         };
         assert_eq!(new(&[], 0.0), Err(TermsError::Parts(0)));
         for wrong in [(Projection::Output, &one), (Projection::Key, &other)] {

@@ -1,0 +1,382 @@
+use std::{collections::BTreeMap, fmt, sync::Arc, vec};
+
+use confide_rlwe::{
+    Ciphertext, Context, PublicKey, Rng, ScalarMatrix, ScalarProducts, SeededCiphertext,
+    SmallCiphertext,
+};
+use zeroize::Zeroizing;
+
+use super::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words, noise};
+use crate::{
+    Digits, Epoch, IntMatrix, Meter, ProcessKey, Slot, Step, Terms, Weights, int_matrix::low_mask,
+    mask::MaskStream,
+};
+
+/// Batches of one sequence that are prepared and not used up. Each is a key and a bit for each token.
+const LIVE_MAX: usize = 64;
+
+/// The projections that read one input, as the host computes with them: shared by all clients.
+pub struct HostInput {
+    context: Arc<Context>,
+    matrix: IntMatrix,
+    scalars: ScalarMatrix,
+    terms: Terms,
+}
+
+/// The counters of one client for one input: batches are prepared once each and in order, counters
+/// answered once each.
+pub struct HostSequence {
+    slot: Slot,
+    epoch: Epoch,
+    /// Drawn here: a sequence that is begun again has other masks.
+    nonce: [u8; 16],
+    tokens: u32,
+    next_batch: u64,
+    live: BTreeMap<u64, HostBatch>,
+}
+
+/// A batch whose ciphertexts arrive.
+pub struct HostPreparing {
+    products: ScalarProducts<'static>,
+    batch: HostBatch,
+}
+
+/// A batch whose answers leave.
+pub struct Answering {
+    context: Arc<Context>,
+    sums: vec::IntoIter<Ciphertext>,
+    row: usize,
+    /// Masks of the answers of the rows in one block, negated.
+    negated: Vec<Zeroizing<Vec<u64>>>,
+    batch: HostBatch,
+}
+
+/// Vectors of one client, to be multiplied together with those of others.
+pub struct ApplyJob<'a> {
+    /// The client's counters.
+    pub sequence: &'a mut HostSequence,
+    /// The host process that the client prepared with.
+    pub epoch: Epoch,
+    /// Counter of the first vector; each further one has the next.
+    pub counter: u64,
+    /// One vector after the other, words mod 2^k.
+    pub vectors: &'a [u64],
+}
+
+struct HostBatch {
+    index: u64,
+    masks: MaskStream,
+    used: Vec<u64>,
+    left: u32,
+}
+
+impl HostInput {
+    /// Prepares the products of one input under a parameter set that floods.
+    ///
+    /// # Errors
+    /// Where the set does not flood, its words are not those of the terms, a row passes its noise
+    /// budget, or there are more than [`ROWS_MAX`] rows.
+    pub fn new(context: &Arc<Context>, weights: &Weights) -> Result<Self, MaskedError> {
+        let set = context.set();
+        if set.flood_bits() == 0 {
+            return Err(confide_rlwe::RlweError::NotFlooded { name: set.name() }.into());
+        }
+        check_count("bits of a word", set.plaintext_bits() as usize, weights.terms.bits as usize)?;
+        let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
+        if rows > ROWS_MAX {
+            return Err(MaskedError::Rows { limit: ROWS_MAX, got: rows });
+        }
+        let entries: Vec<i16> = (0..rows).flat_map(|row| weights.matrix.row(row)).collect();
+        Ok(HostInput {
+            context: context.clone(),
+            matrix: weights.matrix.clone(),
+            scalars: ScalarMatrix::new(context, rows, columns, &entries)?,
+            terms: weights.terms.clone(),
+        })
+    }
+
+    /// What a key holder is told.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Begins the counters of a client. A sequence that is lost, with its connection or by a bound on
+    /// memory, is never continued: a new one has other masks.
+    pub fn sequence(&self, key: &ProcessKey, slot: Slot, rng: &mut Rng) -> HostSequence {
+        let mut nonce = [0; 16];
+        rng.fill_bytes(&mut nonce);
+        let tokens = self.context.n() as u32;
+        let live = BTreeMap::new();
+        HostSequence { slot, epoch: key.epoch(), nonce, tokens, next_batch: 0, live }
+    }
+
+    /// Begins batch `index` of a sequence. From here on the index is spent, whatever follows.
+    ///
+    /// # Errors
+    /// Where it is not the next one, the epoch is another, or too many batches are unused.
+    pub fn prepare(
+        &self,
+        key: &ProcessKey,
+        sequence: &mut HostSequence,
+        epoch: Epoch,
+        index: u64,
+    ) -> Result<HostPreparing, MaskedError> {
+        sequence.check_epoch(epoch)?;
+        sequence.check_epoch(key.epoch())?;
+        if index != sequence.next_batch {
+            return Err(MaskedError::Batch { wanted: sequence.next_batch, got: index });
+        }
+        if sequence.live.len() >= LIVE_MAX {
+            let got = sequence.live.len() + 1;
+            return Err(MaskedError::Count { what: "unused batches", wanted: LIVE_MAX, got });
+        }
+        sequence.next_batch += 1;
+        let batch = HostBatch {
+            index,
+            masks: key.answer_masks(&sequence.slot, &sequence.nonce, index),
+            used: vec![0; (sequence.tokens as usize).div_ceil(64)],
+            left: sequence.tokens,
+        };
+        let products = ScalarProducts::new(&self.context, self.scalars.clone());
+        Ok(HostPreparing { products, batch })
+    }
+
+    /// Answers the vectors of several clients: the matrix is read once for all. One result for each
+    /// job, each `rows` words for each vector; a refused job loses the batch that its counter is of
+    /// and leaves the others alone.
+    pub fn apply(
+        &self,
+        jobs: &mut [ApplyJob<'_>],
+        scratch: &mut Digits,
+        rng: &mut Rng,
+        meter: &mut Meter,
+    ) -> Vec<Result<Vec<u64>, MaskedError>> {
+        let (rows, columns) = (self.matrix.rows(), self.matrix.columns());
+        let granted: Vec<Result<Vec<u64>, MaskedError>> =
+            jobs.iter_mut().map(|job| self.granted(job)).collect();
+        let answered = jobs.iter().zip(&granted).filter(|(_, masks)| masks.is_ok());
+        let vectors: Vec<&[u64]> =
+            answered.flat_map(|(job, _)| job.vectors.chunks_exact(columns)).collect();
+        let mut products = vec![0; rows * vectors.len()];
+        meter.time(Step::Product, || {
+            self.matrix.products(&vectors, self.terms.bits, scratch, &mut products);
+        });
+        let word = low_mask(self.terms.bits);
+        let mut rest = &products[..];
+        let finish = |masks: Result<Vec<u64>, MaskedError>| {
+            let mut words = masks?;
+            let (own, others) = rest.split_at(words.len());
+            rest = others;
+            for (word_, product) in words.iter_mut().zip(own) {
+                *word_ = word_.wrapping_add(*product) & word;
+            }
+            noise::add(&mut words, self.terms.noise_sigma, word, rng);
+            Ok(words)
+        };
+        granted.into_iter().map(finish).collect()
+    }
+
+    /// Marks the counters of a job as used and gives the masks of its answers.
+    fn granted(&self, job: &mut ApplyJob<'_>) -> Result<Vec<u64>, MaskedError> {
+        let sequence = &mut *job.sequence;
+        sequence.check_epoch(job.epoch)?;
+        let columns = self.matrix.columns();
+        let count = job.vectors.len() / columns;
+        let checked = check_count("entries of a vector", columns, job.vectors.len() / count.max(1))
+            .and_then(|()| check_count("entries of vectors", count * columns, job.vectors.len()))
+            .and_then(|()| check_words("vector", job.vectors, self.terms.bits));
+        if let Err(refused) = checked {
+            sequence.forget(job.counter);
+            return Err(refused);
+        }
+        sequence.masks(job.counter, count, self.matrix.rows(), self.terms.bits)
+    }
+}
+
+impl HostSequence {
+    /// Batches that were prepared and have tokens left.
+    pub fn live_batches(&self) -> usize {
+        self.live.len()
+    }
+
+    /// The batch that may be prepared next.
+    pub fn next_batch(&self) -> u64 {
+        self.next_batch
+    }
+
+    /// Whose counters these are.
+    pub fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn check_epoch(&self, got: Epoch) -> Result<(), MaskedError> {
+        match self.epoch == got {
+            true => Ok(()),
+            false => Err(MaskedError::Epoch { wanted: self.epoch, got }),
+        }
+    }
+
+    /// Uses `count` counters of one batch; a refusal drops the batch.
+    fn masks(
+        &mut self,
+        counter: u64,
+        count: usize,
+        rows: usize,
+        bits: u32,
+    ) -> Result<Vec<u64>, MaskedError> {
+        let tokens = u64::from(self.tokens);
+        let index = counter / tokens;
+        let first = (counter % tokens) as usize;
+        let batch = self.live.get_mut(&index).ok_or(MaskedError::CounterUnknown { counter })?;
+        if let Err(token) = batch.use_up(first, count, self.tokens as usize) {
+            self.live.remove(&index);
+            let counter = index * tokens + token as u64;
+            return Err(match token < self.tokens as usize {
+                true => MaskedError::CounterUsed { counter },
+                false => MaskedError::CounterUnknown { counter },
+            });
+        }
+        let words = batch.answer_masks(first, count, rows, bits);
+        if batch.left == 0 {
+            self.live.remove(&index);
+        }
+        Ok(words)
+    }
+
+    fn forget(&mut self, counter: u64) {
+        self.live.remove(&(counter / u64::from(self.tokens)));
+    }
+}
+
+impl HostPreparing {
+    /// Takes the ciphertexts of the next columns. An error drops the batch.
+    ///
+    /// # Errors
+    /// Where there are too many or one is of another ring.
+    pub fn push(
+        mut self,
+        ciphertexts: &[SeededCiphertext],
+        meter: &mut Meter,
+    ) -> Result<Self, MaskedError> {
+        for ciphertext in ciphertexts {
+            meter.time(Step::Product, || self.products.push(ciphertext))?;
+            meter.he_operations += 1;
+        }
+        Ok(self)
+    }
+
+    /// All columns are there: the answers follow, row after row.
+    ///
+    /// # Errors
+    /// Where some columns are missing.
+    pub fn finish(self, input: &HostInput, meter: &mut Meter) -> Result<Answering, MaskedError> {
+        let sums = meter.time(Step::Product, || self.products.finish())?;
+        Ok(Answering {
+            context: input.context.clone(),
+            sums: sums.into_iter(),
+            row: 0,
+            negated: Vec::new(),
+            batch: self.batch,
+        })
+    }
+}
+
+impl Answering {
+    /// The answer for the next row: `Enc(A·r − s)` under the key holder's public key, made fresh and
+    /// flooded. `None` after the last row.
+    ///
+    /// # Errors
+    /// Where the public key is of another ring.
+    pub fn next_row(
+        &mut self,
+        key: &PublicKey,
+        rng: &mut Rng,
+        meter: &mut Meter,
+    ) -> Result<Option<SmallCiphertext>, MaskedError> {
+        let Some(mut sum) = self.sums.next() else { return Ok(None) };
+        let at = self.row % BLOCK;
+        if at == 0 {
+            self.negated = self.negated_masks();
+        }
+        self.row += 1;
+        let negated = &self.negated[at];
+        let context = &self.context;
+        let answer = meter.time(Step::Encrypt, || {
+            sum.add_assign(&key.encrypt(context, negated, rng)?);
+            Ok::<_, MaskedError>(sum.switch_down())
+        })?;
+        meter.he_operations += 1;
+        Ok(Some(answer))
+    }
+
+    /// All answers are made: the batch can be applied.
+    ///
+    /// # Errors
+    /// Where some rows were not answered.
+    pub fn done(self, sequence: &mut HostSequence) -> Result<(), MaskedError> {
+        check_count("rows answered", self.row + self.sums.len(), self.row)?;
+        sequence.live.insert(self.batch.index, self.batch);
+        Ok(())
+    }
+
+    fn negated_masks(&self) -> Vec<Zeroizing<Vec<u64>>> {
+        let bits = self.context.set().plaintext_bits();
+        let tokens = 0..self.context.n() as u32;
+        let mut masks = self.batch.masks.columns(self.row / BLOCK, tokens, bits);
+        for word in masks.iter_mut().flat_map(|column| column.iter_mut()) {
+            *word = word.wrapping_neg() & low_mask(bits);
+        }
+        masks
+    }
+}
+
+impl HostBatch {
+    /// Marks tokens as used, all or none; gives the first that cannot be.
+    fn use_up(&mut self, first: usize, count: usize, tokens: usize) -> Result<(), usize> {
+        let is_used =
+            |token: &usize| *token >= tokens || self.used[token / 64] >> (token % 64) & 1 == 1;
+        if let Some(token) = (first..first + count).find(is_used) {
+            return Err(token);
+        }
+        (first..first + count).for_each(|token| self.used[token / 64] |= 1 << (token % 64));
+        self.left -= count as u32;
+        Ok(())
+    }
+
+    fn answer_masks(&self, first: usize, count: usize, rows: usize, bits: u32) -> Vec<u64> {
+        let mut words = vec![0; count * rows];
+        self.masks.rows(first as u32..(first + count) as u32, rows, bits, &mut words);
+        words
+    }
+}
+
+impl fmt::Debug for HostInput {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "HostInput({:?}, {:?})", self.matrix, self.terms.input)
+    }
+}
+
+impl fmt::Debug for HostSequence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches: Vec<&u64> = self.live.keys().collect();
+        write!(out, "HostSequence({:?}, batches {batches:?})", self.epoch)
+    }
+}
+
+impl fmt::Debug for HostPreparing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "HostPreparing(batch {})", self.batch.index)
+    }
+}
+
+impl fmt::Debug for Answering {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Answering(batch {}, {} rows left)", self.batch.index, self.sums.len())
+    }
+}
+
+impl fmt::Debug for ApplyJob<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ApplyJob(counter {})", self.counter)
+    }
+}

@@ -1,0 +1,54 @@
+use confide_rlwe::Rng;
+
+use crate::terms::noise_headroom;
+
+/// Adds rounded Gaussian noise of standard deviation `sigma`, in units of the integers, to words mod
+/// 2^k; cut where the headroom of the norm limit ends, eight standard deviations out.
+///
+/// What it buys: an answer is no longer an exact equation. To learn an entry of A to within one unit,
+/// least squares need about `(sigma / |x|)² · columns` answers for each column, where exact ones need
+/// one. It is no differential privacy: noise is independent for each answer, so that repeated
+/// questions average it out, and the budget still counts.
+pub(super) fn add(words: &mut [u64], sigma: f64, mask: u64, rng: &mut Rng) {
+    if sigma == 0.0 {
+        return;
+    }
+    let most = noise_headroom(sigma) as f64;
+    for word in words {
+        let noise = (normal(rng) * sigma).round().clamp(-most, most) as i64;
+        *word = word.wrapping_add(noise as u64) & mask;
+    }
+}
+
+/// A standard normal number by the method of Box and Muller.
+fn normal(rng: &mut Rng) -> f64 {
+    // In (0, 1], so that its logarithm is finite.
+    let unit = |word: u64| ((word >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+    let radius = (-2.0 * unit(rng.next_u64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * unit(rng.next_u64())).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terms::centred;
+
+    #[test]
+    fn noise_has_its_standard_deviation_and_no_mean() {
+        let (sigma, mask, count) = (100.0, (1 << 33) - 1, 100_000);
+        let mut words = vec![0; count];
+        add(&mut words, sigma, mask, &mut Rng::from_seed([3; 32]));
+        let values: Vec<f64> = words.iter().map(|word| centred(*word, 33) as f64).collect();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let variance = values.iter().map(|value| value * value).sum::<f64>() / count as f64;
+        assert!(mean.abs() < 2.0 && (variance.sqrt() - sigma).abs() < 1.0, "{mean} {variance}");
+        assert!(values.iter().all(|value| value.abs() <= noise_headroom(sigma) as f64));
+    }
+
+    #[test]
+    fn no_noise_leaves_words_as_they_are() {
+        let mut words = [1, 2];
+        add(&mut words, 0.0, 3, &mut Rng::from_seed([3; 32]));
+        assert_eq!(words, [1, 2]);
+    }
+}
