@@ -280,7 +280,7 @@ fn fits(
     };
     // A is cheap to quantise, so it is done; the merged product is judged by its size.
     let a = groups.iter().try_for_each(|((layer, _), pairs)| {
-        let weights = Weights::new(*layer, pairs, Protect::A, set, 0.0);
+        let weights = Weights::new(*layer, pairs, Protect::A, set);
         weights.map(|_| ()).map_err(|error| format!("layer {layer}: {error}"))
     });
     let ba = groups.iter().zip(inputs).try_for_each(|((_, pairs), (layer, view))| {

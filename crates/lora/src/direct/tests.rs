@@ -164,7 +164,7 @@ fn tiles_that_do_not_fit_are_refused() {
 #[test]
 fn rows_of_a_tile_share_the_noise_budget() {
     let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
-    let matrix = IntMatrix::new(4, 1536, &vec![2000; 4 * 1536]).expect("fits");
+    let matrix = IntMatrix::new(4, 1536, &vec![1900; 4 * 1536]).expect("fits");
     assert_eq!(outputs_max(&matrix, &set), 1);
     let wider = set.clone().with_plaintext_bits(31).expect("room");
     assert_eq!(outputs_max(&matrix, &wider), 4);
