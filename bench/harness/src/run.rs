@@ -193,7 +193,9 @@ impl Running<'_> {
             .arms_of(bench)
             .map(|(arm, twin)| {
                 let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
-                ArmProcess::new(&arm.name, twin, self.log.join(file))
+                let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
+                process.given_up = arm.missing();
+                process
             })
             .collect();
         let outcome = self.blocks(bench, &mut arms, services, &names);
@@ -218,10 +220,12 @@ impl Running<'_> {
             arm.end();
         }
         services.end();
-        let commands: Vec<&[String]> =
-            self.arms_of(bench).map(|(arm, _)| arm.command.as_slice()).collect();
+        let all = self.arms_of(bench).map(|(arm, _)| arm.command.as_slice());
+        let mut left: Vec<_> =
+            arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
+        let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
         let tainted = services.start_for(&commands, &mut names, self.stop)?;
-        for ((arm, command), simulated) in arms.iter_mut().zip(commands).zip(tainted) {
+        for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
             (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
             arm.simulated = simulated;
         }

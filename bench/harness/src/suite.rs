@@ -75,6 +75,25 @@ pub(crate) struct Arm {
     pub(crate) description: String,
     /// Who is protected from whom.
     pub(crate) protects: String,
+    /// What has to be there before the arm can be asked; without it the arm is left out by name.
+    pub(crate) needs: Option<Needs>,
+}
+
+/// A path without which an arm is not run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Needs {
+    pub(crate) path: String,
+    /// What is said where it is missing, and how it comes to be there.
+    pub(crate) otherwise: String,
+}
+
+impl Arm {
+    /// Why it cannot run here, if so.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let needs = self.needs.as_ref()?;
+        (!std::path::Path::new(&needs.path).exists()).then(|| needs.otherwise.clone())
+    }
 }
 
 /// `[[bench]]`: one workload over a grid of parameters.

@@ -138,6 +138,62 @@ fn an_arm_that_says_nothing_sensible_is_left_out_with_the_reason() {
 }
 
 #[test]
+fn an_arm_without_what_it_needs_is_not_run_and_says_why() {
+    let outcome = measure("needs", "", "", |options| {
+        let needs = "arm-b\"]\nneeds = { path = \"/no/such/wheel\", otherwise = \"no wheel\" }";
+        options.suite.text = options.suite.text.replace("arm-b\"]", needs);
+    });
+    let record = json(&outcome.record_path);
+    assert_eq!(row(&record, "a", true)["blocks"], 12);
+    assert!(record["voids"].as_array().unwrap().is_empty());
+    assert!(table(&outcome.record).contains("not run: one, arm b: no wheel"));
+}
+
+#[test]
+fn the_page_shows_published_tables_with_our_figures_beside_theirs() {
+    let outcome = measure("published", "", "", |options| {
+        options.suite.text.push_str(
+            r#"
+            [[answer]]
+            title = "Their table"
+            source = "a report"
+            protects = "nobody, they say"
+            [[answer.row]]
+            what = "their work"
+            theirs = "3 ms"
+            ours = [{ bench = "one", arm = "b", metric = "work_ms" }]
+            [[answer.row]]
+            what = "their device"
+            theirs = "1 ms"
+            absent = "no device here"
+            [[answer.row]]
+            what = "their other"
+            theirs = "2 ms"
+            ours = [{ bench = "one", arm = "b", metric = "nothing_ms" }]
+            [[quoted]]
+            system = "another"
+            model = "large"
+            hardware = "much"
+            encrypted = "all"
+            protects = "the user from the server"
+            rate = "0.1 /s"
+            seed_says = "0.2 /s"
+            source = "a paper"
+        "#,
+        );
+    });
+    let page = std::fs::read_to_string(&outcome.page_path).unwrap();
+    for wanted in ["Their table", "nobody, they say", "3 ms", "<b>10.0 ms</b>", "no device here"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    for wanted in ["not measured", "the user from the server", "quoted", "0.2 /s"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    let again = confide_bench::report(outcome.record_path.parent().unwrap()).unwrap();
+    assert_eq!(std::fs::read_to_string(&again.page_path).unwrap(), page);
+}
+
+#[test]
 fn an_interrupted_run_leaves_a_valid_partial_record_that_reports() {
     let folder = scratch("partial");
     let options = options(&folder, "", "");
