@@ -3,6 +3,7 @@
 //! An arm speaks `bench/PROTOCOL.md` on standard input and output. It is a client or a component
 //! of the product in a process of its own, so that a peer can stand in its place.
 
+mod adapters;
 mod batch;
 mod chat;
 mod collateral;
@@ -27,6 +28,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Arm {
+    /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
+    AdapterMake(adapters::make::Args),
+    /// One projection of a private adapter, both roles in this process.
+    AdapterStep(adapters::Args),
     /// Evidence for many waiting sessions from one simulated device.
     Batch(batch::Args),
     /// Chat completions over plain or attested TLS, directly or through a tunnel.
@@ -49,6 +54,8 @@ enum Arm {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
+        Arm::AdapterMake(args) => adapters::make::run(args),
+        Arm::AdapterStep(args) => adapters::run(args),
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
         Arm::Collateral(args) => collateral::run(args),

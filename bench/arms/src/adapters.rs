@@ -1,0 +1,97 @@
+//! Arms of the suite `adapters`: what a private adapter costs, by scheme and by step.
+//!
+//! A *step* is one projection, 1536 to rank 32: from the vector of floats to `A·x`, everything in
+//! this process, each part timed. `B` follows and is timed apart. The answer is compared with
+//! float64; an answer that is not close enough voids the pair.
+
+pub(crate) mod make;
+mod plain;
+mod problem;
+mod spans;
+mod step;
+
+use clap::ValueEnum;
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use serde_json::json;
+
+use crate::Outcome;
+use problem::{Problem, Shape};
+use spans::Spans;
+use step::Step;
+
+/// What protects the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheme {
+    /// Plain LoRA in 32-bit floats.
+    Plain,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How `A·x` is computed.
+    #[arg(long, value_enum)]
+    scheme: Scheme,
+}
+
+/// Steps shorter than this are repeated within a sample, so that the clock is not what is read.
+const SHORT_MS: f64 = 0.2;
+/// How often.
+const REPEATS: usize = 64;
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let problem = Problem::new(Shape::PUBLISHED);
+    let mut step = step::new(args.scheme, &problem)?;
+    let hello = Hello {
+        arm: format!("one projection, {}", step.name()),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: false,
+        guarantee: Some(step.guarantee()),
+        threads: 1,
+        note: step.note(),
+    };
+    speak(&hello, |order| measure(order, &problem, step.as_mut())).map_err(|e| e.to_string())
+}
+
+fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
+    order.knows_only(&["width", "rank"])?;
+    let shape = Shape::PUBLISHED;
+    for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
+        let got = order.number(name, wanted as u64)?;
+        if got != wanted as u64 {
+            return Err(format!("param {name}: wanted {wanted}, got {got}"));
+        }
+    }
+    let inputs: Vec<Vec<f32>> = (0..order.requests).map(|i| problem.input(order.seed, i)).collect();
+    let watch = Stopwatch::start();
+    let mut report = Report::default();
+    for input in &inputs {
+        report.samples.push(sample(problem, step, input)?);
+    }
+    (report.wall_s, report.cpu_s) = watch.stop();
+    report.floor = step.floor();
+    Ok(report)
+}
+
+/// One request: the step once, or the mean of many where it is short.
+fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
+    let mut spans = Spans::start();
+    let mut delta = vec![0.0; problem.shape.output];
+    let mut repeats = 0;
+    while repeats == 0 || repeats < REPEATS && spans.total_ms() < SHORT_MS * repeats as f64 {
+        spans.resume();
+        let low = step.a_times(input, &mut spans)?;
+        spans.end_of_step();
+        problem.b_times(&low, &mut delta);
+        spans.lap("b_ms");
+        repeats += 1;
+    }
+    let mut metrics = spans.means(repeats);
+    let error = problem.error(input, &delta);
+    metrics.insert("delta_error_ratio".into(), json!(error));
+    for (name, bytes) in step.wire_bytes() {
+        metrics.insert(name.into(), json!(bytes));
+    }
+    let close = error <= step.error_max();
+    let answer = json!({ "rows": problem.shape.rank, "close": close });
+    Ok(Sample { metrics, answer, ..Sample::default() })
+}
