@@ -121,6 +121,9 @@ pub fn run(
         if stop.load(Ordering::Relaxed) {
             break;
         }
+        if planned(bench, options) == 0 {
+            continue;
+        }
         if let Err(error) = running.bench(bench, &mut services, names.clone()) {
             let (bench, reason) = (bench.name.clone(), error.to_string());
             running.done += slices_planned_by_name(&suite, &bench, options);
@@ -411,9 +414,20 @@ fn write_page(
     Ok(path)
 }
 
+/// Blocks of this bench in this run, however few or many were asked for of the others.
+fn planned(bench: &Bench, options: &Options) -> u32 {
+    match blocks(bench, options.effort, None) {
+        0 => 0,
+        _ => blocks(bench, options.effort, options.blocks),
+    }
+}
+
 fn slices_planned(bench: &Bench, options: &Options) -> u64 {
     let cases = cases(bench, options.effort).len() as u64;
-    let blocks = u64::from(bench.warmup + blocks(bench, options.effort, options.blocks));
+    let blocks = match planned(bench, options) {
+        0 => 0,
+        measured => u64::from(bench.warmup + measured),
+    };
     cases * blocks * (bench.arms.len() as u64 + 1)
 }
 

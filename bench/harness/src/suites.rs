@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::BenchError;
 
 const EMBEDDED: &[(&str, &str)] = &[
+    ("adapters", include_str!("../../suites/adapters.toml")),
     ("batch", include_str!("../../suites/batch.toml")),
     ("chat", include_str!("../../suites/chat.toml")),
     ("collateral", include_str!("../../suites/collateral.toml")),

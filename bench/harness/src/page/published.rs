@@ -138,11 +138,11 @@ fn shown(record: &Record, ours: &Ours) -> String {
     if let Some(figure) = record.figures.iter().find(|figure| is(figure, ours)) {
         return value(&ours.metric, figure.mean);
     }
-    let not_run = record.not_run.iter().any(|not| not.bench == ours.bench);
-    let given_up = arm_of(record, ours).is_some_and(|arm| arm.given_up.is_some());
-    match not_run || given_up {
-        true => "not run".into(),
-        false => "not measured".into(),
+    let failed = record.not_run.iter().any(|not| not.bench == ours.bench);
+    match arm_of(record, ours) {
+        None if !failed && record.partial.is_none() => "in a full run".into(),
+        Some(arm) if arm.given_up.is_none() => "not measured".into(),
+        _ => "not run".into(),
     }
 }
 
