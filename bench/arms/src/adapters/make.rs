@@ -40,8 +40,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         other => return Err(format!("--shape {other}: wanted qwen-1.5b")),
     };
     let adapter = made(&widths, args.layers, args.rank, &args.projections);
-    let _ = (adapter, args.out);
-    Err("no PEFT writer yet".into())
+    adapter.save(&args.out).map_err(|error| error.to_string())
 }
 
 fn made(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {

@@ -1,0 +1,182 @@
+//! `confide-arm adapter-token`: a complete LoRA, one token after the other, without a base model.
+//!
+//! A decode loop asks input after input, and each needs what the one before gave. So does this: one
+//! question is open at a time.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+
+use clap::ValueEnum;
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_lora::{Adapt, Adapter, Deltas, Input, Local, Projection, Site, plain_delta};
+use serde_json::json;
+
+use super::{floor, problem::Random};
+use crate::Outcome;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The adapter, in PEFT's format: what is applied where the scheme is plain, and what answers
+    /// are compared with.
+    #[arg(long)]
+    adapter: PathBuf,
+    /// What protects the adapter's inputs.
+    #[arg(long, value_enum)]
+    scheme: Scheme,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scheme {
+    /// Plain LoRA in this process.
+    Plain,
+}
+
+/// Relative distance of a delta from float64 beyond which an answer is wrong.
+const ERROR_MAX: f64 = 2e-3;
+
+/// One vector of the model and the projections that read it.
+struct Stage {
+    layer: u32,
+    input: Input,
+    width: usize,
+    outputs: Vec<(Projection, usize)>,
+}
+
+struct TokenArm {
+    adapter: Arc<Adapter>,
+    stages: Vec<Stage>,
+    deltas: Box<dyn Deltas>,
+    offline_ms: f64,
+    read_bytes_per_s: f64,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let adapter = Adapter::load(&args.adapter).map_err(|error| error.to_string())?;
+    let adapter = Arc::new(adapter);
+    let adapt: Arc<dyn Adapt> = match args.scheme {
+        Scheme::Plain => Arc::new(Local::new(Arc::clone(&adapter))),
+    };
+    let hello = Hello {
+        arm: "complete LoRA, one token at a time".into(),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: adapt.guarantee().simulated,
+        guarantee: Some(adapt.guarantee().to_string()),
+        threads: 1,
+        note: None,
+    };
+    let mut arm = TokenArm {
+        stages: stages(adapt.as_ref()),
+        adapter,
+        deltas: adapt.open().map_err(|error| error.to_string())?,
+        offline_ms: 0.0,
+        read_bytes_per_s: floor::read_bytes_per_s(),
+    };
+    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+}
+
+fn stages(adapt: &dyn Adapt) -> Vec<Stage> {
+    let mut stages: BTreeMap<(u32, Input), Stage> = BTreeMap::new();
+    for (site, width) in adapt.sites() {
+        let input = site.projection.input();
+        let stage = stages.entry((site.layer, input)).or_insert_with(|| Stage {
+            layer: site.layer,
+            input,
+            width: width.input,
+            outputs: Vec::new(),
+        });
+        stage.outputs.push((site.projection, width.output));
+    }
+    stages.into_values().collect()
+}
+
+impl TokenArm {
+    fn answer(&mut self, order: &Run) -> Outcome<Report> {
+        order.knows_only(&["layers"])?;
+        let here = self.stages.iter().map(|stage| stage.layer + 1).max().unwrap_or(0);
+        let layers = order.number("layers", u64::from(here))?;
+        if layers != u64::from(here) {
+            return Err(format!("param layers: wanted the adapter's {here}, got {layers}"));
+        }
+        let watch = Stopwatch::start();
+        let mut report = Report::default();
+        for number in 0..order.requests {
+            report.samples.push(self.token(order.seed ^ number)?);
+        }
+        (report.wall_s, report.cpu_s) = watch.stop();
+        let rate = self.read_bytes_per_s / floor::BASE_BYTES;
+        let name = "base model in bf16 at this machine's rate of reading memory";
+        report.floor = Some((name.into(), "tokens_per_s".into(), rate));
+        Ok(report)
+    }
+
+    /// Every stage once, in the order of a decode loop.
+    fn token(&mut self, seed: u64) -> Outcome<Sample> {
+        let mut random = Random(seed);
+        let inputs: Vec<Vec<f32>> = self
+            .stages
+            .iter()
+            .map(|stage| (0..stage.width).map(|_| random.normal()).collect())
+            .collect();
+        let mut outputs: Vec<Vec<(Projection, Vec<f32>)>> = self
+            .stages
+            .iter()
+            .map(|stage| stage.outputs.iter().map(|(p, width)| (*p, vec![0.0; *width])).collect())
+            .collect();
+        let before = self.deltas.report();
+        let began = Instant::now();
+        for ((stage, input), outputs) in self.stages.iter().zip(&inputs).zip(&mut outputs) {
+            let mut room: Vec<(Projection, &mut [f32])> =
+                outputs.iter_mut().map(|(p, values)| (*p, values.as_mut_slice())).collect();
+            self.deltas
+                .add(stage.layer, stage.input, input, &mut room)
+                .map_err(|error| error.to_string())?;
+        }
+        let token_ms = began.elapsed().as_secs_f64() * 1e3;
+        let after = self.deltas.report();
+        let mut sample = Sample::default();
+        let mut parts_ms = 0.0;
+        for (name, total) in &after.steps_ms {
+            let mine = total - before.steps_ms.get(name).copied().unwrap_or(0.0);
+            sample.metrics.insert((*name).into(), json!(mine));
+            parts_ms += mine;
+        }
+        let sustained_ms = token_ms + self.offline_ms;
+        for (name, value) in [
+            ("token_ms", token_ms),
+            ("offline_ms", self.offline_ms),
+            ("remainder_ms", token_ms - parts_ms),
+            ("online_tokens_per_s", 1e3 / token_ms),
+            ("tokens_per_s", 1e3 / sustained_ms),
+            ("online_bytes", (after.online_bytes - before.online_bytes) as f64),
+            ("round_trips_ratio", (after.round_trips - before.round_trips) as f64),
+        ] {
+            sample.metrics.insert(name.into(), json!(value));
+        }
+        let error = self.error(seed, &inputs, &outputs);
+        sample.metrics.insert("delta_error_ratio".into(), json!(error));
+        sample.answer = json!({ "close": error <= ERROR_MAX });
+        Ok(sample)
+    }
+
+    /// Of one stage of the token, another one each time: float64 takes longer than the token.
+    fn error(
+        &self,
+        seed: u64,
+        inputs: &[Vec<f32>],
+        outputs: &[Vec<(Projection, Vec<f32>)>],
+    ) -> f64 {
+        let at = seed as usize % self.stages.len().max(1);
+        let input: Vec<f64> = inputs[at].iter().copied().map(f64::from).collect();
+        let layer = self.stages[at].layer;
+        let mut worst = 0.0f64;
+        for (projection, got) in &outputs[at] {
+            let site = Site { layer, projection: *projection };
+            let Some(pair) = self.adapter.modules.get(&site) else { return f64::INFINITY };
+            let exact = plain_delta(pair, &input);
+            let apart: f64 =
+                exact.iter().zip(got).map(|(right, got)| (right - f64::from(*got)).powi(2)).sum();
+            let size: f64 = exact.iter().map(|right| right * right).sum();
+            worst = worst.max((apart / size).sqrt());
+        }
+        worst
+    }
+}
