@@ -4,11 +4,14 @@
 //! this process, each part timed. `B` follows and is timed apart. The answer is compared with
 //! float64; an answer that is not close enough voids the pair.
 
+pub(crate) mod chat;
+mod floor;
 pub(crate) mod make;
 mod plain;
 mod problem;
 mod spans;
 mod step;
+pub(crate) mod token;
 
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};

@@ -144,6 +144,23 @@ pub(crate) async fn converse(
     Ok(Told { first, total, tokens: stream.tokens, text_sha256 })
 }
 
+/// Sends one request and reads the JSON of its answer.
+pub(crate) async fn post(link: &mut Link, path: &str, body: &Value) -> Outcome<Value> {
+    let request = Request::post(path)
+        .header(header::HOST, &link.host)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(whole_body(body.to_string()))
+        .map_err(|error| error.to_string())?;
+    let response = link.send(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(|error| with_causes(&error))?;
+    let body = body.to_bytes();
+    match status.is_success() {
+        true => serde_json::from_slice(&body).map_err(|error| error.to_string()),
+        false => Err(format!("status {status}: {}", String::from_utf8_lossy(&body))),
+    }
+}
+
 /// Server-sent events as they come in.
 #[derive(Default)]
 struct Stream {

@@ -28,10 +28,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Arm {
+    /// The seed's query to `confide serve`, by model or adapter.
+    AdapterChat(adapters::chat::Args),
     /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
     AdapterMake(adapters::make::Args),
     /// One projection of a private adapter, both roles in this process.
     AdapterStep(adapters::Args),
+    /// A complete LoRA, token after token, without a base model.
+    AdapterToken(adapters::token::Args),
     /// Evidence for many waiting sessions from one simulated device.
     Batch(batch::Args),
     /// Chat completions over plain or attested TLS, directly or through a tunnel.
@@ -54,8 +58,10 @@ enum Arm {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
+        Arm::AdapterChat(args) => adapters::chat::run(args),
         Arm::AdapterMake(args) => adapters::make::run(args),
         Arm::AdapterStep(args) => adapters::run(args),
+        Arm::AdapterToken(args) => adapters::token::run(args),
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
         Arm::Collateral(args) => collateral::run(args),

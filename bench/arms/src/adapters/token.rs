@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
-use confide_lora::{Adapt, Adapter, Deltas, Input, Local, Projection, Site, plain_delta};
+use confide_lora::{
+    Adapt, Adapter, Deltas, Input, Projection, Site,
+    plain::{self, Local},
+};
 use serde_json::json;
 
 use super::{floor, problem::Random};
@@ -171,7 +174,7 @@ impl TokenArm {
         for (projection, got) in &outputs[at] {
             let site = Site { layer, projection: *projection };
             let Some(pair) = self.adapter.modules.get(&site) else { return f64::INFINITY };
-            let exact = plain_delta(pair, &input);
+            let exact = plain::delta(pair, &input);
             let apart: f64 =
                 exact.iter().zip(got).map(|(right, got)| (right - f64::from(*got)).powi(2)).sum();
             let size: f64 = exact.iter().map(|right| right * right).sum();
