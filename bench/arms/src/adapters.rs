@@ -5,8 +5,10 @@
 //! float64; an answer that is not close enough voids the pair.
 
 pub(crate) mod chat;
+mod ckks;
 mod floor;
 pub(crate) mod make;
+pub(crate) mod operations;
 mod plain;
 mod problem;
 mod spans;
@@ -27,6 +29,8 @@ use step::Step;
 pub(crate) enum Scheme {
     /// Plain LoRA in 32-bit floats.
     Plain,
+    /// CKKS in the seed's layout.
+    Ckks,
 }
 
 #[derive(clap::Args)]
@@ -34,6 +38,11 @@ pub(crate) struct Args {
     /// How `A·x` is computed.
     #[arg(long, value_enum)]
     scheme: Scheme,
+    /// Ring degree, for ckks.
+    #[arg(long, default_value_t = 16384)]
+    n: usize,
+    #[command(flatten)]
+    factors: ckks::Factors,
 }
 
 /// Steps shorter than this are repeated within a sample, so that the clock is not what is read.
@@ -43,7 +52,7 @@ const REPEATS: usize = 64;
 
 pub(crate) fn run(args: Args) -> Outcome {
     let problem = Problem::new(Shape::PUBLISHED);
-    let mut step = step::new(args.scheme, &problem)?;
+    let mut step = step::new(&args, &problem)?;
     let hello = Hello {
         arm: format!("one projection, {}", step.name()),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
@@ -89,7 +98,7 @@ fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Samp
         repeats += 1;
     }
     let mut metrics = spans.means(repeats);
-    let error = problem.error(input, &delta);
+    let error = problem.error(input, step.own_delta().unwrap_or(&delta));
     metrics.insert("delta_error_ratio".into(), json!(error));
     for (name, bytes) in step.wire_bytes() {
         metrics.insert(name.into(), json!(bytes));

@@ -32,6 +32,8 @@ enum Arm {
     AdapterChat(adapters::chat::Args),
     /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
     AdapterMake(adapters::make::Args),
+    /// One of each CKKS operation.
+    AdapterOperations(adapters::operations::Args),
     /// One projection of a private adapter, both roles in this process.
     AdapterStep(adapters::Args),
     /// A complete LoRA, token after token, without a base model.
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
         Arm::AdapterChat(args) => adapters::chat::run(args),
         Arm::AdapterMake(args) => adapters::make::run(args),
+        Arm::AdapterOperations(args) => adapters::operations::run(args),
         Arm::AdapterStep(args) => adapters::run(args),
         Arm::AdapterToken(args) => adapters::token::run(args),
         Arm::Batch(args) => batch::run(args),

@@ -21,7 +21,7 @@ const OUTLIER_SIZE: f32 = 60.0;
 pub(crate) struct Problem {
     pub(crate) shape: Shape,
     pub(crate) a: Matrix,
-    b: Matrix,
+    pub(crate) b: Matrix,
 }
 
 impl Problem {

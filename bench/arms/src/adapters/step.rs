@@ -1,4 +1,4 @@
-use super::{Scheme, plain::Plain, problem::Problem, spans::Spans};
+use super::{Args, Scheme, ckks::Slots, plain::Plain, problem::Problem, spans::Spans};
 use crate::Outcome;
 
 /// One projection under one scheme, both roles in this process.
@@ -17,6 +17,11 @@ pub(crate) trait Step {
     /// `A·x`, each part booked in `spans`.
     fn a_times(&mut self, input: &[f32], spans: &mut Spans) -> Outcome<Vec<f32>>;
 
+    /// `B·A·x`, where the scheme computed that too.
+    fn own_delta(&self) -> Option<&[f32]> {
+        None
+    }
+
     /// The greatest error of a delta that this scheme may have.
     fn error_max(&self) -> f64;
 
@@ -31,8 +36,9 @@ pub(crate) trait Step {
     }
 }
 
-pub(crate) fn new(scheme: Scheme, problem: &Problem) -> Outcome<Box<dyn Step>> {
-    match scheme {
+pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
+    match args.scheme {
+        Scheme::Ckks => Ok(Box::new(Slots::new(problem, args.n, args.factors)?)),
         Scheme::Plain => Ok(Box::new(Plain::new(problem))),
     }
 }

@@ -1,0 +1,96 @@
+//! `confide-arm adapter-operations`: one of each CKKS operation, apart, as report 003 tabulates them.
+
+use std::sync::Arc;
+
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_rlwe::{
+    Rng,
+    ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey},
+};
+use serde_json::json;
+
+use super::{problem::Random, spans::Spans};
+use crate::Outcome;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Ring degree: 16384 or 32768.
+    #[arg(long, default_value_t = 16384)]
+    n: usize,
+}
+
+/// Nine digits are kept; one wrong slot is far beyond this.
+const CLOSE: f64 = 1e-7;
+
+struct Operations {
+    ckks: Arc<Ckks>,
+    key: SecretKey,
+    rng: Rng,
+    factor: Vec<f64>,
+    weights: Plaintext,
+    rotation: GaloisKey,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut arm = Operations::new(args.n).map_err(|error| error.to_string())?;
+    let hello = Hello {
+        arm: format!("CKKS operations, {}", arm.ckks.parameters()),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: false,
+        guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
+        threads: 1,
+        note: None,
+    };
+    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+}
+
+impl Operations {
+    fn new(n: usize) -> Result<Self, CkksError> {
+        let ckks = Ckks::new(&Parameters::named(&format!("ckks-{n}-tensafe"))?)?;
+        let mut rng = Rng::from_os()?;
+        let key = SecretKey::generate(&ckks, &mut rng);
+        let mut random = Random(1);
+        let factor: Vec<f64> =
+            (0..ckks.slots()).map(|_| f64::from(random.normal()) * 0.02).collect();
+        let weights = ckks.plaintext(&ckks.encode(&factor)?, ckks.limbs_max())?;
+        let rotation = key.galois_key(1, &mut rng)?;
+        Ok(Self { ckks, key, rng, factor, weights, rotation })
+    }
+
+    fn answer(&mut self, order: &Run) -> Outcome<Report> {
+        order.knows_only(&[])?;
+        let watch = Stopwatch::start();
+        let mut report = Report::default();
+        for number in 0..order.requests {
+            let mut random = Random(order.seed ^ number);
+            let slots: Vec<f64> =
+                (0..self.ckks.slots()).map(|_| f64::from(random.normal())).collect();
+            report.samples.push(self.each(&slots).map_err(|error| error.to_string())?);
+        }
+        (report.wall_s, report.cpu_s) = watch.stop();
+        Ok(report)
+    }
+
+    fn each(&mut self, slots: &[f64]) -> Result<Sample, CkksError> {
+        let mut spans = Spans::start();
+        let message = self.ckks.encode(slots)?;
+        spans.lap("encode_ms");
+        let limbs = self.ckks.limbs_max();
+        let encrypted = self.key.encrypt(&message, limbs, &mut self.rng)?;
+        spans.lap("encrypt_ms");
+        let product = encrypted.product(&self.weights)?;
+        spans.lap("product_ms");
+        let rotated = product.rotate(&self.ckks, &self.rotation)?;
+        spans.lap("rotation_ms");
+        let decrypted = self.key.decrypt(&rotated)?;
+        spans.lap("decrypt_ms");
+        let got = self.ckks.decode(&decrypted)?;
+        spans.lap("decode_ms");
+        let mut right: Vec<f64> = slots.iter().zip(&self.factor).map(|(a, b)| a * b).collect();
+        right.rotate_left(1);
+        let size = right.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        let close = got.iter().zip(&right).all(|(got, right)| (got - right).abs() <= CLOSE * size);
+        let answer = json!({ "slots": got.len(), "close": close });
+        Ok(Sample { metrics: spans.means(1), answer, ..Sample::default() })
+    }
+}
