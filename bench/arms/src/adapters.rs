@@ -7,10 +7,12 @@
 pub(crate) mod chat;
 mod ckks;
 mod floor;
+pub(crate) mod head;
 pub(crate) mod make;
 pub(crate) mod operations;
 mod plain;
 mod problem;
+pub(crate) mod socket;
 mod spans;
 mod step;
 pub(crate) mod token;

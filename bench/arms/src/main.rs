@@ -30,10 +30,14 @@ struct Arguments {
 enum Arm {
     /// The seed's query to `confide serve`, by model or adapter.
     AdapterChat(adapters::chat::Args),
+    /// The LM head of the published shape.
+    AdapterHead(adapters::head::Args),
     /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
     AdapterMake(adapters::make::Args),
     /// One of each CKKS operation.
     AdapterOperations(adapters::operations::Args),
+    /// The seed's query over its WebSocket routes.
+    AdapterSocket(adapters::socket::Args),
     /// One projection of a private adapter, both roles in this process.
     AdapterStep(adapters::Args),
     /// A complete LoRA, token after token, without a base model.
@@ -61,8 +65,10 @@ enum Arm {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
         Arm::AdapterChat(args) => adapters::chat::run(args),
+        Arm::AdapterHead(args) => adapters::head::run(args),
         Arm::AdapterMake(args) => adapters::make::run(args),
         Arm::AdapterOperations(args) => adapters::operations::run(args),
+        Arm::AdapterSocket(args) => adapters::socket::run(args),
         Arm::AdapterStep(args) => adapters::run(args),
         Arm::AdapterToken(args) => adapters::token::run(args),
         Arm::Batch(args) => batch::run(args),

@@ -28,7 +28,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Runtime::new().map_err(|error| error.to_string())?;
     // The first answer says who is protected from whom; it is not measured.
     let first = runtime.block_on(ask(&args, 1))?;
-    let guarantee = first.answer["guarantee"].as_str().map(str::to_owned);
+    let guarantee = first.answer["confide"]["guarantee"].as_str().map(str::to_owned);
     let hello = Hello {
         arm: format!("chat completions, model {}", args.model),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
@@ -82,7 +82,7 @@ pub(crate) fn best(report: &mut Report) {
 async fn ask(args: &Args, tokens: u64) -> Outcome<Told> {
     let mut link = Link::plain(&args.server).await?;
     let body = json!({
-        "model": args.model, "max_tokens": tokens, "temperature": 0,
+        "model": args.model, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
         "messages": [{ "role": "user", "content": QUERY }],
     });
     let began = Instant::now();
