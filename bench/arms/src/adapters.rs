@@ -5,17 +5,18 @@
 //! float64; an answer that is not close enough voids the pair.
 
 pub(crate) mod chat;
-mod ckks;
+mod dot;
 mod floor;
 pub(crate) mod head;
 pub(crate) mod make;
 pub(crate) mod operations;
-mod plain;
 mod problem;
 pub(crate) mod socket;
 mod spans;
 mod step;
 pub(crate) mod token;
+
+use std::time::Instant;
 
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
@@ -23,7 +24,7 @@ use serde_json::json;
 
 use crate::Outcome;
 use problem::{Problem, Shape};
-use spans::Spans;
+use spans::between;
 use step::Step;
 
 /// What protects the step.
@@ -43,8 +44,20 @@ pub(crate) struct Args {
     /// Ring degree, for ckks.
     #[arg(long, default_value_t = 16384)]
     n: usize,
-    #[command(flatten)]
-    factors: ckks::Factors,
+    /// What differs from the seed's best layout, for ckks.
+    #[arg(long, value_enum)]
+    factor: Option<Factor>,
+}
+
+/// One of the factors that report 003 names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Factor {
+    /// Each product is decrypted and decoded before the next.
+    OneByOne,
+    /// Terms are summed under encryption, by rotations.
+    Rotations,
+    /// A second product, with B, under encryption.
+    TwoProducts,
 }
 
 /// Steps shorter than this are repeated within a sample, so that the clock is not what is read.
@@ -56,12 +69,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let problem = Problem::new(Shape::PUBLISHED);
     let mut step = step::new(&args, &problem)?;
     let hello = Hello {
-        arm: format!("one projection, {}", step.name()),
+        arm: format!("one projection, {:?}", args.scheme).to_lowercase(),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: false,
         guarantee: Some(step.guarantee()),
         threads: 1,
-        note: step.note(),
+        note: None,
     };
     speak(&hello, |order| measure(order, &problem, step.as_mut())).map_err(|e| e.to_string())
 }
@@ -88,24 +101,33 @@ fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Repor
 
 /// One request: the step once, or the mean of many where it is short.
 fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
-    let mut spans = Spans::start();
     let mut delta = vec![0.0; problem.shape.output];
-    let mut repeats = 0;
-    while repeats == 0 || repeats < REPEATS && spans.total_ms() < SHORT_MS * repeats as f64 {
-        spans.resume();
-        let low = step.a_times(input, &mut spans)?;
-        spans.end_of_step();
-        problem.b_times(&low, &mut delta);
-        spans.lap("b_ms");
+    let (mut total_ms, mut repeats) = (0.0, 0);
+    let before = step.parts();
+    while repeats == 0 || repeats < REPEATS && total_ms < SHORT_MS * repeats as f64 {
+        delta.fill(0.0);
+        let began = Instant::now();
+        step.add(input, &mut delta)?;
+        total_ms += began.elapsed().as_secs_f64() * 1e3;
         repeats += 1;
     }
-    let mut metrics = spans.means(repeats);
-    let error = problem.error(input, step.own_delta().unwrap_or(&delta));
-    metrics.insert("delta_error_ratio".into(), json!(error));
+    let mut sample = Sample::default();
+    let mut parts_ms = 0.0;
+    let mean = |ms: f64| json!(ms / repeats as f64);
+    let parts = between(&before, &step.parts());
+    for (name, ms) in &parts {
+        sample.metrics.insert((*name).into(), mean(*ms));
+        parts_ms += ms;
+    }
+    let b_ms = parts.get("b_ms").copied().unwrap_or_default();
+    sample.metrics.insert("step_ms".into(), mean(total_ms - b_ms));
+    sample.metrics.insert("remainder_ms".into(), mean(total_ms - parts_ms));
+    let error = problem.error(input, &delta);
+    sample.metrics.insert("delta_error_ratio".into(), json!(error));
     for (name, bytes) in step.wire_bytes() {
-        metrics.insert(name.into(), json!(bytes));
+        sample.metrics.insert(name.into(), json!(bytes));
     }
     let close = error <= step.error_max();
-    let answer = json!({ "rows": problem.shape.rank, "close": close });
-    Ok(Sample { metrics, answer, ..Sample::default() })
+    sample.answer = json!({ "rows": problem.shape.rank, "close": close });
+    Ok(sample)
 }

@@ -8,7 +8,7 @@ use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 
-use super::{plain::dot, problem::Random};
+use super::{dot::dot, problem::Random};
 use crate::{Outcome, read};
 
 /// How rows are multiplied.

@@ -41,13 +41,6 @@ impl Problem {
         input
     }
 
-    /// `B·low` into `delta`.
-    pub(crate) fn b_times(&self, low: &[f32], delta: &mut [f32]) {
-        for (row, out) in delta.iter_mut().enumerate().map(|(at, out)| (self.b.row(at), out)) {
-            *out = row.iter().zip(low).map(|(b, low)| b * low).sum();
-        }
-    }
-
     /// Distance from `B·A·x` in float64, over its length.
     pub(crate) fn error(&self, input: &[f32], delta: &[f32]) -> f64 {
         let input: Vec<f64> = input.iter().copied().map(f64::from).collect();
@@ -108,13 +101,9 @@ mod tests {
     fn the_error_of_a_wrong_delta_is_seen() {
         let problem = Problem::new(Shape { width: 64, rank: 4, output: 16 });
         let input = problem.input(1, 0);
-        let low: Vec<f32> =
-            times(&problem.a, &input.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())
-                .into_iter()
-                .map(|value| value as f32)
-                .collect();
-        let mut delta = vec![0.0; 16];
-        problem.b_times(&low, &mut delta);
+        let exact: Vec<f64> = input.iter().copied().map(f64::from).collect();
+        let delta = times(&problem.b, &times(&problem.a, &exact));
+        let mut delta: Vec<f32> = delta.into_iter().map(|value| value as f32).collect();
         assert!(problem.error(&input, &delta) < 1e-5);
         delta[3] += delta.iter().fold(0.0f32, |most, value| most.max(value.abs()));
         assert!(problem.error(&input, &delta) > 0.05);

@@ -1,32 +1,31 @@
-use super::{Args, Scheme, ckks::Slots, plain::Plain, problem::Problem, spans::Spans};
+use std::sync::Arc;
+
+use confide_lora::{
+    Adapt, Adapter, Deltas, Guarantee, Input, Pair, Projection, Site,
+    ckks_slots::{CkksSlots, Decryption, Options, Packing},
+    plain::Local,
+};
+use confide_rlwe::ckks::Parameters;
+
+use super::{Args, Factor, Scheme, problem::Problem, spans::Parts};
 use crate::Outcome;
 
 /// One projection under one scheme, both roles in this process.
 pub(crate) trait Step {
-    /// For people.
-    fn name(&self) -> String;
-
     /// Who is protected from whom, were the roles apart.
     fn guarantee(&self) -> String;
 
-    /// What a reader must know.
-    fn note(&self) -> Option<String> {
-        None
-    }
+    /// Adds `B·A·x` to `delta`.
+    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
 
-    /// `A·x`, each part booked in `spans`.
-    fn a_times(&mut self, input: &[f32], spans: &mut Spans) -> Outcome<Vec<f32>>;
-
-    /// `B·A·x`, where the scheme computed that too.
-    fn own_delta(&self) -> Option<&[f32]> {
-        None
-    }
+    /// What the parts took since the start; `b_ms` is the part that is not of the step.
+    fn parts(&self) -> Parts;
 
     /// The greatest error of a delta that this scheme may have.
     fn error_max(&self) -> f64;
 
     /// Bytes that the two roles would send for one step.
-    fn wire_bytes(&self) -> Vec<(&'static str, u64)> {
+    fn wire_bytes(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 
@@ -38,7 +37,67 @@ pub(crate) trait Step {
 
 pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
     match args.scheme {
-        Scheme::Ckks => Ok(Box::new(Slots::new(problem, args.n, args.factors)?)),
-        Scheme::Plain => Ok(Box::new(Plain::new(problem))),
+        Scheme::Plain => Ok(Box::new(Adapted::new(&Local::new(Arc::new(adapter(problem))), 1e-5)?)),
+        Scheme::Ckks => {
+            let slots = CkksSlots::new(&adapter(problem), options(args)?);
+            let slots = slots.map_err(|error| error.to_string())?;
+            Ok(Box::new(Adapted::new(&slots, 1e-6)?))
+        }
+    }
+}
+
+fn options(args: &Args) -> Outcome<Options> {
+    let name = format!("ckks-{}-tensafe", args.n);
+    let mut options = Options::of(Parameters::named(&name).map_err(|error| error.to_string())?);
+    match args.factor {
+        None => {}
+        Some(Factor::OneByOne) => options.decryption = Decryption::Sequential,
+        Some(Factor::Rotations) => options.packing = Packing::Rotations,
+        Some(Factor::TwoProducts) => options.packing = Packing::TwoProducts,
+    }
+    Ok(options)
+}
+
+/// An adapter of this one projection.
+fn adapter(problem: &Problem) -> Adapter {
+    let pair = Pair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 };
+    let modules = [(SITE, pair)].into();
+    Adapter { name: "one projection".into(), base_model: None, modules }
+}
+
+const SITE: Site = Site { layer: 0, projection: Projection::Query };
+
+/// A scheme as an engine meets it.
+struct Adapted {
+    deltas: Box<dyn Deltas>,
+    guarantee: Guarantee,
+    error_max: f64,
+}
+
+impl Adapted {
+    fn new(adapt: &dyn Adapt, error_max: f64) -> Outcome<Self> {
+        let deltas = adapt.open().map_err(|error| error.to_string())?;
+        Ok(Self { deltas, guarantee: adapt.guarantee(), error_max })
+    }
+}
+
+impl Step for Adapted {
+    fn guarantee(&self) -> String {
+        self.guarantee.to_string()
+    }
+
+    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+        let outputs = &mut [(SITE.projection, delta)];
+        self.deltas
+            .add(SITE.layer, Input::Attention, input, outputs)
+            .map_err(|error| error.to_string())
+    }
+
+    fn parts(&self) -> Parts {
+        self.deltas.report().steps_ms
+    }
+
+    fn error_max(&self) -> f64 {
+        self.error_max
     }
 }
