@@ -81,7 +81,7 @@ long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the fu
 	tests/fuzz.sh 600
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
-	for suite in verify generate batch collateral nested chat; do \
+	for suite in verify generate batch collateral nested chat adapters; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 
 $(VENV)/ready: tests/python/requirements.txt
