@@ -77,7 +77,7 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 walk: build  ## does what the README says, command by command
 	python3 tests/walk.py $(RELEASE)
 
-long: build  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
+long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak

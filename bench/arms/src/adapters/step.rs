@@ -7,7 +7,7 @@ use confide_lora::{
 };
 use confide_rlwe::ckks::Parameters;
 
-use super::{Args, Factor, Scheme, problem::Problem, spans::Parts};
+use super::{Args, Factor, Scheme, dot::copy_ms, problem::Problem, spans::Parts};
 use crate::Outcome;
 
 /// One projection under one scheme, both roles in this process.
@@ -37,7 +37,10 @@ pub(crate) trait Step {
 
 pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
     match args.scheme {
-        Scheme::Plain => Ok(Box::new(Adapted::new(&Local::new(Arc::new(adapter(problem))), 1e-5)?)),
+        Scheme::Plain => {
+            let plain = Local::new(Arc::new(adapter(problem)));
+            Ok(Box::new(Adapted { a: problem.a.values.clone(), ..Adapted::new(&plain, 1e-5)? }))
+        }
         Scheme::Ckks => {
             let slots = CkksSlots::new(&adapter(problem), options(args)?);
             let slots = slots.map_err(|error| error.to_string())?;
@@ -72,12 +75,14 @@ struct Adapted {
     deltas: Box<dyn Deltas>,
     guarantee: Guarantee,
     error_max: f64,
+    /// What the step cannot do without reading once; empty where that says nothing.
+    a: Vec<f32>,
 }
 
 impl Adapted {
     fn new(adapt: &dyn Adapt, error_max: f64) -> Outcome<Self> {
         let deltas = adapt.open().map_err(|error| error.to_string())?;
-        Ok(Self { deltas, guarantee: adapt.guarantee(), error_max })
+        Ok(Self { deltas, guarantee: adapt.guarantee(), error_max, a: Vec::new() })
     }
 }
 
@@ -99,5 +104,10 @@ impl Step for Adapted {
 
     fn error_max(&self) -> f64 {
         self.error_max
+    }
+
+    fn floor(&self) -> Option<(String, String, f64)> {
+        let copied = || ("a copy of A".into(), "step_ms".into(), copy_ms(&self.a));
+        (!self.a.is_empty()).then(copied)
     }
 }
