@@ -116,8 +116,9 @@ impl<'a> ScalarProducts<'a> {
         let slot = self.pushed % BLOCK;
         let limbs = ciphertext.c0.limbs().chain(c1.limbs());
         for (block, (_, limb)) in self.block.iter_mut().zip(limbs) {
-            for (tiles, tile) in block.chunks_exact_mut(BLOCK * TILE).zip(limb.chunks(TILE)) {
-                tiles[slot * TILE..][..tile.len()].copy_from_slice(tile);
+            let tiles = block.as_chunks_mut::<TILE>().0.chunks_exact_mut(BLOCK);
+            for (tiles, tile) in tiles.zip(limb.as_chunks::<TILE>().0) {
+                tiles[slot] = *tile;
             }
         }
         self.pushed = got;

@@ -106,7 +106,7 @@ pub(crate) fn divide_last(
             for (x, &rest) in x.iter_mut().zip(rest) {
                 // rest − last where rest > last/2, plus 2q: in (q, 3q).
                 let above = (half.wrapping_sub(rest) >> 63).wrapping_neg();
-                let lifted = rest + (shift & above) + (2 * q.value() & !above);
+                let lifted = rest + (shift & above) + ((2 * q.value()) & !above);
                 *x = once(once(*x + 3 * q.value() - lifted, 2 * q.value()), q.value());
             }
         });
@@ -116,4 +116,108 @@ pub(crate) fn divide_last(
         }
     }
     scale(path, q, x, inverse);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rng, ntt_primes_below};
+
+    const N: usize = 64;
+
+    /// Uniform values, with the extremes in front.
+    fn values(rng: &mut Rng, q: Modulus) -> Vec<u64> {
+        let mut values = vec![0; N];
+        rng.fill_uniform(q, &mut values);
+        values[..3].copy_from_slice(&[0, 1, q.value() - 1]);
+        values
+    }
+
+    #[test]
+    fn every_path_computes_the_same_loops() {
+        let mut rng = Rng::from_seed([81; 32]);
+        for bits in [25, 40, 49, 50, 51, 60, 61] {
+            let q = Modulus::new(ntt_primes_below(bits, N, 1)[0]).unwrap();
+            let [x, mut a, b] = [(); 3].map(|()| values(&mut rng, q));
+            a.reverse();
+            for path in Path::available(q) {
+                let run = |each: &dyn Fn(&mut [u64])| {
+                    let mut x = x.clone();
+                    each(&mut x);
+                    x
+                };
+                let each = |value: fn(Modulus, u64, u64, u64) -> u64| -> Vec<u64> {
+                    (0..N).map(|i| value(q, x[i], a[i], b[i])).collect()
+                };
+                assert_eq!(run(&|x| multiply(path, q, x, &a)), each(|q, x, a, _| q.mul(x, a)));
+                assert_eq!(
+                    run(&|x| add_product(path, q, x, &a, &b)),
+                    each(|q, x, a, b| q.add(x, q.mul(a, b)))
+                );
+                assert_eq!(
+                    run(&|x| sub_product(path, q, x, &a, &b)),
+                    each(|q, x, a, b| q.sub(x, q.mul(a, b)))
+                );
+                let factor = q.shoup(q.value() - 2);
+                assert_eq!(
+                    run(&|x| scale(path, q, x, factor)),
+                    each(|q, x, _, _| q.mul(x, q.value() - 2))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_encodes_as_wide_division_does() {
+        let mut rng = Rng::from_seed([82; 32]);
+        let primes = ntt_primes_below(50, N, 2);
+        let product = u128::from(primes[0]) * u128::from(primes[1]);
+        for k in [2, 8, 33, 47] {
+            let t = 1u64 << k;
+            let mut messages = vec![0; N];
+            rng.fill_bits(k, &mut messages);
+            messages[..3].copy_from_slice(&[t - 1, t / 2, t / 2 - 1]);
+            for p in primes.iter().map(|&p| Modulus::new(p).unwrap()) {
+                let e = Encoding {
+                    q_mod_t: product as u64 & (t - 1),
+                    half: t / 2,
+                    mask: t - 1,
+                    inverse: p.shoup(p.inverse(t)),
+                };
+                // (q·m + h)/t, by halves so that nothing passes 128 bits.
+                let exact = |&m: &u64| {
+                    let (m, t) = (u128::from(m), u128::from(t));
+                    let (quotient, rest) = (product / t, product % t);
+                    let sum = quotient % u128::from(p.value()) * m + (rest * m + t / 2) / t;
+                    (sum % u128::from(p.value())) as u64
+                };
+                let wanted: Vec<u64> = messages.iter().map(exact).collect();
+                for path in Path::available(p) {
+                    let mut x = vec![0; N];
+                    add_encoded(path, p, &mut x, &messages, &e);
+                    assert_eq!(x, wanted, "{path}, k = {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_divides_by_a_prime_of_any_width() {
+        let mut rng = Rng::from_seed([83; 32]);
+        for (bits, last_bits) in [(50, 50), (40, 60), (60, 40), (40, 41), (61, 61), (25, 61)] {
+            let q = Modulus::new(ntt_primes_below(bits, N, 1)[0]).unwrap();
+            let last = Modulus::new(ntt_primes_below(last_bits, N, 2)[1]).unwrap();
+            let (x, rest) = (values(&mut rng, q), values(&mut rng, last));
+            let inverse = q.inverse(q.reduce(last.value()));
+            let exact = |(&x, &rest): (&u64, &u64)| {
+                q.mul(q.sub(x, q.reduce_signed(last.centred(rest))), inverse)
+            };
+            let wanted: Vec<u64> = x.iter().zip(&rest).map(exact).collect();
+            for path in Path::available(q) {
+                let mut x = x.clone();
+                divide_last(path, q, &mut x, &rest, last, q.shoup(inverse));
+                assert_eq!(x, wanted, "{path}, {bits} and {last_bits} bits");
+            }
+        }
+    }
 }
