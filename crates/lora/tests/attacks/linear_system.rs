@@ -1,0 +1,103 @@
+//! The answers to one batch of masks are more equations than the adapter has columns. Without the
+//! host's share `s` they give it away before any token; with it they are uniform.
+
+use confide_rlwe::{ScalarMatrix, ScalarProducts, SmallCiphertext};
+
+use crate::{
+    algebra::{Ring, holds, solve},
+    world::{BITS, TOKENS, WORD, World},
+};
+
+const COLUMNS: usize = 64;
+
+/// Masks that the attacker chose, `[token][column]`, and the answers to their encryptions.
+struct Batch {
+    masks: Vec<Vec<u64>>,
+    answers: Vec<Vec<u64>>,
+}
+
+fn batch(
+    world: &mut World,
+    answer: impl Fn(&mut World, &[confide_rlwe::SeededCiphertext]) -> Vec<SmallCiphertext>,
+) -> Batch {
+    let columns: Vec<Vec<u64>> = (0..COLUMNS).map(|_| world.words(TOKENS)).collect();
+    let mut encryptor = world.key.encryptor(world.rng.fork());
+    let request: Vec<_> =
+        columns.iter().map(|column| encryptor.encrypt(column).expect("256 words")).collect();
+    let answers = answer(world, &request);
+    let answers = answers.iter().map(|answer| world.key.decrypt(answer).expect("whole")).collect();
+    let masks = (0..TOKENS).map(|token| columns.iter().map(|c| c[token]).collect()).collect();
+    Batch { masks, answers }
+}
+
+/// The host's part without `s`: sums made fresh and flooded, and nothing else.
+fn answers_without_share(
+    world: &mut World,
+    request: &[confide_rlwe::SeededCiphertext],
+) -> Vec<SmallCiphertext> {
+    let (rows, columns) = (world.matrix.rows(), world.matrix.columns());
+    let entries: Vec<i16> = (0..rows).flat_map(|row| world.matrix.row(row)).collect();
+    let scalars = ScalarMatrix::new(&world.context, rows, columns, &entries).expect("in budget");
+    let mut products = ScalarProducts::new(&world.context, scalars);
+    request.iter().for_each(|ciphertext| products.push(ciphertext).expect("in order"));
+    let sums = products.finish().expect("complete");
+    sums.into_iter()
+        .map(|mut sum| {
+            sum.add_assign(&world.public.zero(&world.context, &mut world.rng).expect("floods"));
+            sum.switch_down()
+        })
+        .collect()
+}
+
+#[test]
+fn the_answers_of_a_batch_do_not_give_the_adapter() {
+    let mut world = World::new(2, COLUMNS);
+    let batch = batch(&mut world, |world, request| {
+        let mut sequence = world.sequence();
+        world.answers(&mut sequence, request)
+    });
+    let ring = Ring::PowerOfTwo(BITS);
+    for row in 0..2 {
+        let guessed = solve(&batch.masks, &batch.answers[row], &ring).expect("random masks");
+        let same = guessed.iter().zip(world.row(row)).filter(|(a, b)| **a == *b).count();
+        assert!(same <= 1, "{same} of {COLUMNS} entries of row {row}");
+        // Four times as many equations as unknowns contradict each other: nothing linear is in them.
+        assert!(!holds(&batch.masks, &batch.answers[row], &guessed, &ring));
+    }
+}
+
+#[test]
+fn control_without_the_share_one_batch_gives_the_adapter() {
+    let mut world = World::new(2, COLUMNS);
+    let batch = batch(&mut world, answers_without_share);
+    let ring = Ring::PowerOfTwo(BITS);
+    for row in 0..2 {
+        let guessed = solve(&batch.masks, &batch.answers[row], &ring).expect("random masks");
+        assert_eq!(guessed, world.row(row));
+        assert!(holds(&batch.masks, &batch.answers[row], &guessed, &ring));
+    }
+}
+
+#[test]
+fn every_honest_answer_is_one_equation_and_as_many_as_columns_determine_the_adapter() {
+    let mut world = World::new(1, COLUMNS);
+    let mut sequence = world.sequence();
+    let mut batch = world.batch(&mut sequence);
+    let (mut asked, mut got) = (Vec::new(), Vec::new());
+    let ring = Ring::PowerOfTwo(BITS);
+    // A few more, because half of all random numbers are even and cannot be pivots.
+    for token in 0..COLUMNS + 8 {
+        let x: Vec<i16> = world.words(COLUMNS).iter().map(|word| *word as i16).collect();
+        let masked = batch.mask(&x, &mut world.meter).expect("left");
+        let epoch = world.epoch();
+        let answer =
+            world.apply(&mut sequence, epoch, masked.counter, &masked.vectors).expect("fresh");
+        got.extend(batch.unmask(masked.counter, &answer, &mut world.meter).expect("asked"));
+        asked.push(x.iter().map(|x| i64::from(*x) as u64 & WORD).collect::<Vec<u64>>());
+        if token + 1 < COLUMNS {
+            assert_eq!(solve(&asked, &got, &ring), None, "{} answers", token + 1);
+        }
+    }
+    // This is what the budget is for: it holds one fewer than the input is wide.
+    assert_eq!(solve(&asked, &got, &ring).expect("determined"), world.row(0));
+}

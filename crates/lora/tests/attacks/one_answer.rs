@@ -1,0 +1,161 @@
+//! One bare product of a ciphertext and weights gives the weights away, without any secret key: both
+//! halves of the answer are the request's, times the weights, so that a division shows them. What
+//! protects is an encryption of zero that the host makes itself.
+
+use std::sync::Arc;
+
+use confide_lora::{
+    IntMatrix, Meter, Tile,
+    direct::{self, DirectHolder, DirectHost},
+};
+use confide_rlwe::{
+    Ciphertext, Context, Modulus, NttPoly, ParameterSet, Plaintext, Poly, PublicKey, Rng,
+    ScalarMatrix, ScalarProducts, SecretKey, SeededCiphertext, SmallCiphertext,
+};
+
+use crate::{
+    algebra::{Ring, solve, words},
+    world::{World, secret_matrix, weights},
+};
+
+/// The polynomial `c1_out / c1_in`, on the first limb, centred.
+fn quotient(context: &Context, c1_in: &NttPoly, c1_out: &[u64]) -> Vec<i64> {
+    let small = context.small_ring();
+    let p = small.moduli().next().expect("a limb");
+    let divided: Vec<u64> =
+        c1_in.limb(0).iter().zip(c1_out).map(|(a, b)| divide(p, *b, *a)).collect();
+    let poly: Poly = NttPoly::from_values(small, divided).expect("reduced").into_poly();
+    poly.values().iter().map(|value| p.centred(*value)).collect()
+}
+
+fn divide(p: Modulus, a: u64, b: u64) -> u64 {
+    if b == 0 { 0 } else { p.mul(a, p.inverse(b)) }
+}
+
+/// Entries of the matrix that stand where the layout of the direct scheme puts them.
+fn found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
+    let right = |row: usize| {
+        let end = (row + 1) * tile.inputs - 1;
+        let entries = matrix.row(row).enumerate();
+        entries.filter(|(column, entry)| weights[end - column] == i64::from(*entry)).count()
+    };
+    (0..matrix.rows()).map(right).sum()
+}
+
+/// `c1` of an answer as the wire has it: header, count, positions, then both halves in 50 bits each.
+fn c1_of(context: &Context, answer: &SmallCiphertext) -> NttPoly {
+    let bytes = answer.to_bytes(context);
+    let positions = if answer.len() == context.n() { 0 } else { 2 * answer.len() };
+    let start = 8 + positions + (50 * answer.len()).div_ceil(8);
+    let values = words(&bytes[start..], 50, context.n());
+    Poly::from_values(context.small_ring(), values).expect("below the prime").into_ntt()
+}
+
+struct Asked {
+    context: Arc<Context>,
+    matrix: IntMatrix,
+    tile: Tile,
+    public: PublicKey,
+    request: Vec<SeededCiphertext>,
+    rng: Rng,
+}
+
+/// A request for one tile: the attacker knows all that is public of it.
+fn asked(set: &ParameterSet, entry_max: i64) -> Asked {
+    let (set, _) = direct::parameters(set).expect("room");
+    let context = Context::new(&set).expect("a set");
+    let matrix = secret_matrix(4, 256, entry_max);
+    let tile = Tile { inputs: 256, outputs: 4 };
+    let terms = weights(&matrix, &set).terms;
+    let mut rng = Rng::from_seed([31; 32]);
+    let key = SecretKey::generate(&context, &mut rng);
+    let public = key.public_key(&mut rng);
+    let holder = DirectHolder::new(&context, &terms, tile).expect("fits");
+    let request =
+        holder.request(&key, &[1000; 256], &mut rng, &mut Meter::default()).expect("fits");
+    Asked { context, matrix, tile, public, request, rng }
+}
+
+#[test]
+fn a_direct_answer_does_not_give_the_weights() {
+    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
+    let mut asked = asked(&set, 2047);
+    let weights = weights(&asked.matrix, asked.context.set());
+    let host = DirectHost::new(&asked.context, &weights, asked.tile).expect("fits");
+    let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
+    let answers = host
+        .answer(asked.request.clone(), &asked.public, &mut asked.rng, &mut meter)
+        .expect("fits");
+    let c1_out = c1_of(&asked.context, &answers[0]);
+    let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
+    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 0);
+}
+
+#[test]
+fn control_a_bare_product_gives_all_weights() {
+    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
+    let asked = asked(&set, 2047);
+    let mut coefficients = vec![0; 4096];
+    for row in 0..4 {
+        for (column, entry) in asked.matrix.row(row).enumerate() {
+            coefficients[(row + 1) * 256 - 1 - column] = i64::from(entry);
+        }
+    }
+    let plaintext = Plaintext::new(&asked.context, &coefficients).expect("in budget");
+    let sent = asked.request[0].clone().expand();
+    let mut bare = Ciphertext::nothing(&asked.context);
+    bare.add_product(&sent, &plaintext);
+    let guessed = quotient(&asked.context, &sent.c1, bare.c1.limb(0));
+    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+}
+
+#[test]
+fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
+    let set = ParameterSet::dangerous_named("rlwe-2048-q50").expect("a set");
+    let mut asked = asked(&set, 127);
+    let weights = weights(&asked.matrix, asked.context.set());
+    let host = DirectHost::dangerous_unflooded(&asked.context, &weights, asked.tile).expect("fits");
+    let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
+    let answers = host
+        .answer(asked.request.clone(), &asked.public, &mut asked.rng, &mut meter)
+        .expect("fits");
+    let c1_out = c1_of(&asked.context, &answers[0]);
+    let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
+    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+}
+
+/// Scalars instead of polynomials: each row is a system of linear equations modulo the first prime,
+/// one for each coefficient of `c1`.
+fn row_from(world: &World, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<u64> {
+    let ring = Ring::Prime(world.context.set().primes()[0]);
+    let known: Vec<NttPoly> = request.iter().map(SeededCiphertext::c1).collect();
+    let equation = |at: usize| known.iter().map(|a| a.limb(0)[at]).collect::<Vec<u64>>();
+    let rows: Vec<Vec<u64>> = (0..c1_out.len()).map(equation).collect();
+    solve(&rows, c1_out, &ring).expect("uniform polynomials determine a row")
+}
+
+#[test]
+fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
+    let mut world = World::new(2, 64);
+    let (request, _) = world.request(0);
+    let entries: Vec<i16> = (0..2).flat_map(|row| world.matrix.row(row)).collect();
+    let scalars = ScalarMatrix::new(&world.context, 2, 64, &entries).expect("in budget");
+    let mut products = ScalarProducts::new(&world.context, scalars);
+    request.iter().for_each(|ciphertext| products.push(ciphertext).expect("in order"));
+    let mut sums = products.finish().expect("complete");
+    let ring = Ring::Prime(world.context.set().primes()[0]);
+    let secret: Vec<u64> = world.matrix.row(1).map(|entry| ring.of(entry.into())).collect();
+    let same = |got: &[u64]| got.iter().zip(&secret).filter(|(a, b)| a == b).count();
+
+    // Control: the sum as it is.
+    assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 64);
+    // With an encryption of zero, before anything else is done to it.
+    let zero = world.public.zero(&world.context, &mut world.rng).expect("floods");
+    sums[1].add_assign(&zero);
+    assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 0);
+    // As the host really answers.
+    let mut sequence = world.sequence();
+    let answers = world.answers(&mut sequence, &request);
+    let c1_out = c1_of(&world.context, &answers[1]);
+    assert_eq!(same(&row_from(&world, &request, c1_out.limb(0))), 0);
+}

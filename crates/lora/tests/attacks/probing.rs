@@ -1,0 +1,51 @@
+//! A key holder that asks for unit vectors reads one column with each answer. The budget holds one
+//! answer fewer than there are columns.
+
+use confide_lora::{Allowance, BudgetError, Budgets};
+
+use crate::world::{WORD, World, slot};
+
+const COLUMNS: usize = 16;
+
+/// Asks for every unit vector, budget permitting; gives the columns that were learned.
+fn probe(allowance: Allowance) -> (World, Vec<Vec<u64>>, Option<BudgetError>) {
+    let mut world = World::new(3, COLUMNS);
+    let mut sequence = world.sequence();
+    let mut batch = world.batch(&mut sequence);
+    let (budgets, epoch) = (Budgets::new(), world.epoch());
+    let mut learned = Vec::new();
+    for column in 0..COLUMNS {
+        if let Err(refused) = budgets.take(slot(), COLUMNS, allowance, 1) {
+            return (world, learned, Some(refused));
+        }
+        let mut unit = [0i16; COLUMNS];
+        unit[column] = 1;
+        let masked = batch.mask(&unit, &mut world.meter).expect("left");
+        let answer =
+            world.apply(&mut sequence, epoch, masked.counter, &masked.vectors).expect("fresh");
+        learned.push(batch.unmask(masked.counter, &answer, &mut world.meter).expect("asked"));
+    }
+    (world, learned, None)
+}
+
+#[test]
+fn the_budget_trips_before_the_last_column() {
+    let (world, learned, refused) = probe(Allowance::BelowWidth);
+    assert_eq!(learned.len(), COLUMNS - 1);
+    let (limit, used) = (COLUMNS as u64 - 1, COLUMNS as u64 - 1);
+    assert_eq!(refused, Some(BudgetError::UsedUp { limit, used, wanted: 1 }));
+    assert_eq!(learned[0].len(), world.matrix.rows());
+}
+
+#[test]
+fn control_a_budget_of_the_width_gives_the_adapter_and_says_so() {
+    let allowance = Allowance::Vectors(COLUMNS as u64);
+    let (world, learned, refused) = probe(allowance);
+    assert_eq!(refused, None);
+    for row in 0..world.matrix.rows() {
+        let columns: Vec<u64> = learned.iter().map(|column| column[row] & WORD).collect();
+        assert_eq!(columns, world.row(row));
+    }
+    assert!(allowance.lets_learn(COLUMNS));
+    assert!(!Allowance::BelowWidth.lets_learn(COLUMNS));
+}

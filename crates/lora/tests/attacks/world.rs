@@ -1,0 +1,172 @@
+//! Both parties in one place, with everything that an attacker may see within reach.
+
+use std::sync::Arc;
+
+use confide_lora::{
+    Digits, Effect, Epoch, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms,
+    Weights, direct,
+    masked::{
+        Accepted, ApplyJob, Awaiting, HolderBatch, HostInput, HostSequence, MaskedError, Requesting,
+    },
+    norm_limit,
+};
+use confide_rlwe::{
+    Context, ParameterSet, PublicKey, Rng, SecretKey, SeededCiphertext, SmallCiphertext,
+};
+
+/// Bits of a word of the masked scheme.
+pub(crate) const BITS: u32 = 33;
+/// Modulo 2^33.
+pub(crate) const WORD: u64 = (1 << BITS) - 1;
+/// Tokens of a batch of the toy ring.
+pub(crate) const TOKENS: usize = 256;
+
+pub(crate) struct World {
+    pub(crate) context: Arc<Context>,
+    pub(crate) key: SecretKey,
+    pub(crate) public: PublicKey,
+    pub(crate) process: ProcessKey,
+    pub(crate) input: HostInput,
+    pub(crate) matrix: IntMatrix,
+    pub(crate) terms: Terms,
+    pub(crate) rng: Rng,
+    pub(crate) meter: Meter,
+}
+
+/// The toy ring: no security at all against lattice attacks, and the same protocol around it.
+pub(crate) fn toy() -> ParameterSet {
+    ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set")
+}
+
+pub(crate) fn slot() -> Slot {
+    Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention }
+}
+
+/// A secret matrix.
+pub(crate) fn secret_matrix(rows: usize, columns: usize, entry_max: i64) -> IntMatrix {
+    let mut rng = Rng::from_seed([99; 32]);
+    let entry = |rng: &mut Rng| rng.below(2 * entry_max as u64 + 1) as i64 - entry_max;
+    let entries: Vec<i16> = (0..rows * columns).map(|_| entry(&mut rng) as i16).collect();
+    IntMatrix::new(rows, columns, &entries).expect("fits")
+}
+
+pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> Weights {
+    let (rows, bits) = (matrix.rows(), set.plaintext_bits());
+    let part = Part { projection: Projection::Query, rows, effect: Effect::Scale(1.0) };
+    let terms = Terms {
+        layer: 0,
+        input: Input::Attention,
+        columns: matrix.columns(),
+        bits,
+        norm_limit: norm_limit(matrix, bits, 0),
+        noise_sigma: 0.0,
+        outputs_max: direct::outputs_max(matrix, set),
+        parts: vec![part],
+    };
+    Weights { matrix: matrix.clone(), terms }
+}
+
+impl World {
+    pub(crate) fn new(rows: usize, columns: usize) -> World {
+        let context = Context::new(&toy()).expect("a set");
+        let matrix = secret_matrix(rows, columns, 4095);
+        let weights = weights(&matrix, &toy());
+        let mut rng = Rng::from_seed([5; 32]);
+        let key = SecretKey::generate(&context, &mut rng);
+        World {
+            public: key.public_key(&mut rng),
+            process: ProcessKey::random(&mut rng),
+            input: HostInput::new(&context, &weights).expect("fits"),
+            terms: weights.terms,
+            meter: Meter::default(),
+            context,
+            key,
+            matrix,
+            rng,
+        }
+    }
+
+    pub(crate) fn sequence(&mut self) -> HostSequence {
+        self.input.sequence(&self.process, slot(), &mut self.rng)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.process.epoch()
+    }
+
+    /// The key holder's half until its ciphertexts are sent.
+    pub(crate) fn request(&mut self, index: u64) -> (Vec<SeededCiphertext>, Awaiting) {
+        let epoch = self.epoch();
+        let mut requesting =
+            Requesting::new(&self.key, &self.terms, epoch, index, &mut self.rng).expect("fits");
+        let mut sent = Vec::new();
+        loop {
+            let block = requesting.next_block(&mut self.meter).expect("columns");
+            if block.is_empty() {
+                return (sent, requesting.sent().expect("all sent"));
+            }
+            sent.extend(block);
+        }
+    }
+
+    /// The host's answers to ciphertexts that the key holder chose.
+    pub(crate) fn answers(
+        &mut self,
+        sequence: &mut HostSequence,
+        request: &[SeededCiphertext],
+    ) -> Vec<SmallCiphertext> {
+        let (epoch, index) = (self.epoch(), sequence.next_batch());
+        let preparing = self.input.prepare(&self.process, sequence, epoch, index).expect("next");
+        let preparing = preparing.push(request, &mut self.meter).expect("in order");
+        let mut answering = preparing.finish(&self.input, &mut self.meter).expect("complete");
+        let mut answers = Vec::new();
+        while let Some(answer) =
+            answering.next_row(&self.public, &mut self.rng, &mut self.meter).expect("same ring")
+        {
+            answers.push(answer);
+        }
+        answering.done(sequence).expect("all answered");
+        answers
+    }
+
+    /// A whole batch, both ends honest.
+    pub(crate) fn batch(&mut self, sequence: &mut HostSequence) -> HolderBatch {
+        let (request, awaiting) = self.request(sequence.next_batch());
+        let answers = self.answers(sequence, &request);
+        match awaiting.accept(&self.key, &answers, &mut self.meter).expect("in order") {
+            Accepted::Ready(batch) => batch,
+            Accepted::More(_) => panic!("all rows were answered"),
+        }
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        sequence: &mut HostSequence,
+        epoch: Epoch,
+        counter: u64,
+        vectors: &[u64],
+    ) -> Result<Vec<u64>, MaskedError> {
+        let job = ApplyJob { sequence, epoch, counter, vectors };
+        let scratch = &mut Digits::default();
+        self.input.apply(&mut [job], scratch, &mut self.rng, &mut self.meter).remove(0)
+    }
+
+    /// `A · x mod 2^k`.
+    pub(crate) fn product(&self, vector: &[u64]) -> Vec<u64> {
+        let mut product = vec![0; self.matrix.rows()];
+        self.matrix.products(&[vector], BITS, &mut Digits::default(), &mut product);
+        product
+    }
+
+    /// Uniform words.
+    pub(crate) fn words(&mut self, count: usize) -> Vec<u64> {
+        let mut words = vec![0; count];
+        self.rng.fill_bits(BITS, &mut words);
+        words
+    }
+
+    /// Entries of a row as residues mod 2^k.
+    pub(crate) fn row(&self, row: usize) -> Vec<u64> {
+        self.matrix.row(row).map(|entry| i64::from(entry) as u64 & WORD).collect()
+    }
+}
