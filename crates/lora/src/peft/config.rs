@@ -53,6 +53,9 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "velora_config",
 ];
 
+// Those in use are below a thousand. Products with it must stay finite in 32-bit floats.
+const ALPHA_MAX: f64 = 1e6;
+
 // Ways to initialise A and B that leave the base model's weights as they were.
 const HARMLESS_STARTS: [&str; 6] = ["gaussian", "eva", "orthogonal", "mica", "true", "false"];
 
@@ -71,11 +74,11 @@ impl Config {
         let target = file.target()?;
         Ok(Config {
             rank: rank("r", file.r.unwrap_or(8))?,
-            alpha: finite("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
+            alpha: alpha("lora_alpha", file.lora_alpha.unwrap_or(8.0))?,
             rslora: file.use_rslora.unwrap_or(false),
             dora: file.use_dora.unwrap_or(false),
             ranks: patterns("rank_pattern", file.rank_pattern, rank)?,
-            alphas: patterns("alpha_pattern", file.alpha_pattern, finite)?,
+            alphas: patterns("alpha_pattern", file.alpha_pattern, alpha)?,
             base_model: file.base_model_name_or_path,
             target,
         })
@@ -112,6 +115,14 @@ impl Config {
     /// Where a pattern takes too many steps.
     pub fn rank_of(&self, path: &str) -> Result<usize, PeftError> {
         Ok(first_match(&self.ranks, path)?.unwrap_or(self.rank))
+    }
+
+    /// Whether the module at `path` is among those that the adapter changes.
+    ///
+    /// # Errors
+    /// Where a pattern takes too many steps.
+    pub fn chooses(&self, path: &str) -> Result<bool, PeftError> {
+        self.target.takes(path)
     }
 
     /// The scale of the module at `path`.
@@ -300,10 +311,10 @@ fn rank(name: &'static str, rank: u64) -> Result<usize, PeftError> {
     }
 }
 
-fn finite(name: &'static str, value: f64) -> Result<f64, PeftError> {
-    match value.is_finite() {
+fn alpha(name: &'static str, value: f64) -> Result<f64, PeftError> {
+    match value.abs() <= ALPHA_MAX {
         true => Ok(value),
-        false => Err(field(name, "a finite number", &value.to_string())),
+        false => Err(field(name, "a number of at most a million", &value.to_string())),
     }
 }
 

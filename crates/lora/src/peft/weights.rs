@@ -181,7 +181,7 @@ fn refuse_missing(
         for projection in Projection::ALL {
             let site = Site { layer, projection };
             let path = path_of(stack, site);
-            match (config.target.takes(&path)?, modules.contains_key(&site)) {
+            match (config.chooses(&path)?, modules.contains_key(&site)) {
                 (true, false) => {
                     let tensor = format!("{PREFIX}{path}.lora_A.weight");
                     return Err(PeftError::Missing { tensor });
