@@ -4,7 +4,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     Ciphertext, Context, Encryptor, NttPoly, Poly, RlweError, Rng, Seed, SeededCiphertext,
-    SmallCiphertext, encrypt::public_polynomial, simd,
+    SmallCiphertext, encrypt::public_polynomial, sampler::below, simd,
 };
 
 /// A ternary secret. Wiped when dropped, never written out, never shown.
@@ -96,6 +96,10 @@ impl PublicKey {
     /// from the holder of the secret key everything but the messages. Whoever hides must make it
     /// himself; a zero that the key holder made hides nothing from him.
     ///
+    /// It drowns the noise of ciphertexts that were made as [`SecretKey::encrypt`] makes them. A key
+    /// holder who makes others, with phases that are no messages, can read a fraction of a bit about
+    /// the weights from each coefficient of an answer.
+    ///
     /// # Errors
     /// Where the set is not flooded.
     pub fn zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
@@ -171,15 +175,21 @@ fn small_polynomial(context: &Context, rng: &mut Rng, fill: fn(&mut Rng, &mut [i
 fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
     let (n, bits) = (context.n(), context.set().flood_bits());
     let bound = context.set().product_noise();
-    let mut flood = Zeroizing::new(vec![0u128; n]);
-    for value in flood.iter_mut() {
-        let high = u128::from(rng.below(2 * bound as u64));
-        *value = (high << bits) | u128::from(rng.next_u64() >> (64 - bits));
-    }
-    for (p, limb) in poly.limbs_mut() {
-        let shift = p.reduce_wide(bound << bits);
-        for (x, &value) in limb.iter_mut().zip(flood.iter()) {
-            *x = p.add(*x, p.sub(p.reduce_wide(value), shift));
+    let mut words = Zeroizing::new(vec![0; 3 * n]);
+    rng.fill_bits(64, &mut words);
+    let (words, low) = words.split_at_mut(2 * n);
+    low.iter_mut().for_each(|word| *word >>= 64 - bits);
+    let high = words.as_chunks().0.iter().map(|&pair| below(pair, 2 * bound as u64));
+    let high: Zeroizing<Vec<u64>> = Zeroizing::new(high.collect());
+    let mut shifted = Zeroizing::new(vec![0; n]);
+    let limbs = context.ring().limbs().iter();
+    for (limb, (p, x)) in limbs.zip(poly.limbs_mut()) {
+        let shift = p.shoup(p.reduce_wide(1 << bits));
+        let middle = p.reduce_wide(bound << bits);
+        shifted.copy_from_slice(&high);
+        simd::scale(limb.table.path(), p, &mut shifted, shift);
+        for (x, (&high, &low)) in x.iter_mut().zip(shifted.iter().zip(low.iter())) {
+            *x = p.add(*x, p.add(p.reduce(low), p.sub(high, middle)));
         }
     }
 }

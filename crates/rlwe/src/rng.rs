@@ -18,7 +18,8 @@ const STREAM: [u8; 4] = [0; 4];
 /// ChaCha20 (RFC 8439) as a random generator: the keystream of its seed. One generator gives at
 /// most 256 GiB and panics then. The seed and what was not yet given are wiped when it is dropped.
 ///
-/// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one seed, the same calls give the same values on every machine.
+/// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one
+/// seed, the same calls give the same values on every machine.
 pub struct Rng {
     stream: Stream,
     buffer: Box<[u64; STREAM_WORDS]>,

@@ -28,12 +28,10 @@ impl Rng {
         self.fill_each(values, |word| word >> (64 - bits.clamp(1, 64)));
     }
 
-    /// A value below `bound`, in constant time; farther from uniform than 2^−64 by nobody's test.
+    /// A value below `bound`, in constant time: no test tells it from a uniform one, as its
+    /// distance from that is below 2^−64.
     pub fn below(&mut self, bound: u64) -> u64 {
-        let low = u128::from(self.next_u64()) * u128::from(bound);
-        let high = u128::from(self.next_u64()) * u128::from(bound);
-        // The upper 64 bits of the 192-bit product of a 128-bit word and the bound.
-        ((high + (low >> 64)) >> 64) as u64
+        below([self.next_u64(), self.next_u64()], bound)
     }
 
     /// Ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant time.
@@ -56,6 +54,14 @@ impl Rng {
             });
         });
     }
+}
+
+/// The upper 64 of the 192 bits of a 128-bit word times the bound.
+#[inline(always)]
+pub(crate) fn below([low, high]: [u64; 2], bound: u64) -> u64 {
+    let low = u128::from(low) * u128::from(bound);
+    let high = u128::from(high) * u128::from(bound);
+    ((high + (low >> 64)) >> 64) as u64
 }
 
 /// From the lower 42 bits of a word.
