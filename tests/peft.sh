@@ -12,7 +12,7 @@ if [ -z "${python:-}" ]; then
   exit 0
 fi
 
-venv=.venv-peft
+venv=.venv/peft
 if ! cmp -s tests/python/requirements-peft.txt "$venv/ready"; then
   rm -rf "$venv"
   "$python" -m venv --system-site-packages "$venv"

@@ -1,0 +1,62 @@
+//! `confide adapter inspect`, as its user sees it.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use serde_json::Value;
+
+#[test]
+fn an_adapter_is_told_in_words_and_in_json() {
+    let dir = scratch("inspect");
+    adapter().save(&dir).expect("is written");
+    let (status, words, _) = inspect(&[dir.to_str().expect("is text")]);
+    assert_eq!(status, Some(0));
+    for part in ["q_proj      0-1", "attention  ", "tiny", "masked        A ", "guarantee: none"] {
+        assert!(words.contains(part), "{part} is not in\n{words}");
+    }
+    let (_, json, _) = inspect(&[dir.to_str().expect("is text"), "--json"]);
+    let told: Value = serde_json::from_str(&json).expect("is JSON");
+    assert_eq!(told["parameters"], 2 * 2 * (24 + 24));
+    assert_eq!(told["inputs"][0]["answers_that_determine"], 24);
+    assert_eq!(told["inputs"][0]["default_budget"], 23);
+    let masked = &told["fits"][0];
+    assert_eq!((&masked["scheme"], &masked["fits"]), (&"masked".into(), &true.into()));
+    let _ = fs::remove_dir_all(dir);
+}
+
+#[test]
+fn a_pickle_is_refused_with_what_to_do() {
+    let dir = scratch("inspect-pickle");
+    adapter().save(&dir).expect("is written");
+    let (weights, pickle) = ("adapter_model.safetensors", "adapter_model.bin");
+    fs::rename(dir.join(weights), dir.join(pickle)).expect("is renamed");
+    let (status, _, said) = inspect(&[dir.to_str().expect("is text")]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains(pickle) && said.contains("hint: "), "{said}");
+    let _ = fs::remove_dir_all(dir);
+}
+
+fn inspect(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_confide"))
+        .args(["adapter", "inspect"])
+        .args(arguments)
+        .output()
+        .expect("runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn adapter() -> Adapter {
+    let matrix = |rows, columns| Matrix { rows, columns, values: vec![0.5; rows * columns] };
+    let site = |layer| Site { layer, projection: Projection::Query };
+    let pair = |layer| (site(layer), Pair { a: matrix(2, 24), b: matrix(24, 2), scale: 2.0 });
+    let modules: BTreeMap<Site, Pair> = (0..2).map(pair).collect();
+    Adapter { name: "travel".into(), base_model: Some("tiny".into()), modules }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("confide-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("is made");
+    dir
+}
