@@ -11,12 +11,16 @@ mod connect;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]
+mod head;
+#[cfg(feature = "native")]
 mod meter;
 #[cfg(feature = "native")]
 mod model;
 mod policy;
 mod process;
 mod serve;
+#[cfg(feature = "native")]
+mod split;
 mod tunnel;
 mod verify;
 
@@ -52,6 +56,9 @@ enum Command {
     Policy(policy::Args),
     /// Serve a model over OpenAI's routes.
     Serve(serve::Args),
+    /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
+    #[cfg(feature = "native")]
+    Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
     Tunnel(tunnel::Args),
     /// Check a quote against endorsements and a policy.
@@ -71,6 +78,8 @@ fn main() -> ExitCode {
         Command::Model(args) => model::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Serve(args) => serve::run(args),
+        #[cfg(feature = "native")]
+        Command::Split(args) => split::run(args),
         Command::Tunnel(args) => tunnel::run(args),
         Command::Verify(args) => verify::run(args),
     };

@@ -1,11 +1,15 @@
 //! `confide serve`.
 
+mod adapters;
+
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use confide_engine::{
     Engine,
     sim::{self, Sim},
 };
+use confide_serve::{LateHead, Options};
+use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use crate::{error::CliError, process};
@@ -16,9 +20,10 @@ pub(crate) struct Args {
     /// Address to listen at; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model.
-    #[arg(long, value_enum)]
-    engine: EngineKind,
+    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model;
+    /// `native` where --model is given.
+    #[arg(long, value_enum, required_unless_present = "model")]
+    engine: Option<EngineKind>,
     /// Folder of the model, for `native` (see `confide model make`).
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
@@ -31,6 +36,12 @@ pub(crate) struct Args {
     /// Tokens per second after the first, for `sim`; 0 is as fast as possible.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tokens_per_second: f64,
+    /// Let pages of this web origin send requests and open WebSockets; may be given several times.
+    /// Without it no web page may.
+    #[arg(long, value_name = "SCHEME://HOST[:PORT]")]
+    allow_origin: Vec<String>,
+    #[command(flatten)]
+    adapters: adapters::AdapterArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -48,20 +59,33 @@ impl EngineKind {
     }
 }
 
+impl Args {
+    fn engine(&self) -> EngineKind {
+        self.engine.unwrap_or(EngineKind::Native)
+    }
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let engine = engine(&args)?;
-    process::run_to_end(serve(&args, engine))??;
+    // Before the event loop starts: reaching a host takes one of its own.
+    let adapters = adapters::load(&args.adapters, args.model.clone(), &engine)?;
+    let options = Options {
+        adapters,
+        head: head(&args),
+        origins: origins(&args)?,
+        ..Options::new(engine, process::unix_now)
+    };
+    process::run_to_end(serve(&args, options))??;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
+async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is not loopback: prompts and answers travel there in the clear");
     }
-    process::print_ready(address, "none", more(args, &*engine));
-    let options = confide_serve::Options::new(engine, process::unix_now);
+    process::print_ready(address, "none", more(args, &options));
     if let Err(error) = confide_serve::serve(listener, options, stop).await {
         // As the other long-running commands: it was asked to stop, and it stopped.
         tracing::warn!(%error, "cut after the drain deadline");
@@ -70,21 +94,34 @@ async fn serve(args: &Args, engine: Arc<dyn Engine>) -> Result<(), CliError> {
 }
 
 /// What the ready line says beyond address and guarantee.
-fn more(args: &Args, engine: &dyn Engine) -> Map<String, Value> {
+fn more(args: &Args, options: &Options) -> Map<String, Value> {
     let mut fields = Map::new();
-    fields.insert("engine".into(), args.engine.word().into());
-    fields.insert("simulated".into(), (args.engine == EngineKind::Sim).into());
-    if let Some(model) = engine.models().into_iter().next() {
+    fields.insert("engine".into(), args.engine().word().into());
+    fields.insert("simulated".into(), (args.engine() == EngineKind::Sim).into());
+    if let Some(model) = options.engine.models().into_iter().next() {
         fields.insert("model".into(), model.name.into());
         if let Some(digest) = model.manifest_sha256 {
             fields.insert("model_manifest_sha256".into(), digest.into());
         }
     }
+    fields.insert("adapters".into(), adapters::shown(&options.adapters));
     fields
 }
 
+/// Origins as a browser sends them; there is no word for every origin.
+fn origins(args: &Args) -> Result<Vec<HeaderValue>, CliError> {
+    // Checked as the loopback proxy checks them.
+    confide_client::Origins::new(&args.allow_origin)
+        .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
+    let value = |origin: &String| {
+        HeaderValue::from_str(origin)
+            .map_err(|error| CliError::new(format!("--allow-origin {origin}: {error}")))
+    };
+    args.allow_origin.iter().map(value).collect()
+}
+
 fn engine(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
-    match args.engine {
+    match args.engine() {
         EngineKind::Native => native(args),
         EngineKind::Sim => simulated(args),
     }
@@ -125,6 +162,24 @@ fn native(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
         CliError::new(format!("cannot load the model in {}: {error}", dir.display()))
     })?;
     Ok(Arc::new(engine))
+}
+
+/// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
+/// is first needed.
+#[cfg(feature = "native")]
+fn head(args: &Args) -> Option<Arc<LateHead>> {
+    use confide_engine::EngineError;
+    let dir = args.model.clone()?;
+    Some(Arc::new(LateHead::new(move || {
+        let head = crate::head::ModelHead::load(&dir);
+        let head = head.map_err(|error| EngineError::Failed { reason: error.to_string() })?;
+        Ok(Arc::new(head))
+    })))
+}
+
+#[cfg(not(feature = "native"))]
+fn head(_args: &Args) -> Option<Arc<LateHead>> {
+    None
 }
 
 #[cfg(not(feature = "native"))]

@@ -96,9 +96,14 @@ impl Mechanism {
 
     /// What all releases until now add up to.
     pub fn spent(&self) -> Spent {
-        let rho = self.rho_per_release * self.released as f64;
+        self.cost_of(self.released)
+    }
+
+    /// What so many releases add up to.
+    pub fn cost_of(&self, released: u64) -> Spent {
+        let rho = self.rho_per_release * released as f64;
         let epsilon = rho + 2.0 * (rho * (1.0 / self.delta).ln()).sqrt();
-        Spent { released: self.released, epsilon, delta: self.delta }
+        Spent { released, epsilon, delta: self.delta }
     }
 
     fn step(&self) -> f64 {

@@ -1,0 +1,134 @@
+//! Where `confide serve` finds adapters: at adapter hosts, or in folders.
+
+mod source;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+use confide_engine::{Engine, OnLoss};
+use confide_serve::{Adapters, AskedBy};
+use serde_json::{Value, json};
+
+use crate::{error::CliError, gateway::BindingName};
+
+use source::Source;
+
+/// Which adapters are served, and how they are reached.
+#[derive(clap::Args, Clone)]
+pub(crate) struct AdapterArgs {
+    /// A private adapter as a model of its own, at an adapter host (`NAME=HOST:PORT`, or
+    /// `NAME=HOST:PORT/ITS-NAME-THERE`) or in a folder of this machine (`NAME=DIR`, which protects
+    /// nobody); may be given several times
+    #[arg(long = "adapter", value_name = "NAME=HOST:PORT|DIR")]
+    adapters: Vec<String>,
+    /// How deltas are computed; `masked` for hosts and `local-parity` for folders where none is
+    /// given
+    #[arg(long, value_enum, value_name = "SCHEME")]
+    adapter_scheme: Option<SchemeName>,
+    /// `full` is the adapter as trained; `final-hidden` applies its first pair once, to the last
+    /// hidden state, as report 003 does: no LoRA, here to be compared with
+    #[arg(long, value_enum, default_value_t = ModeName::Full)]
+    adapter_mode: ModeName,
+    /// Refuse a host that protects otherwise: `a` hands B over, `ba` hands nothing over
+    #[arg(long, value_enum)]
+    adapter_protect: Option<ProtectName>,
+    /// Demand the hosts' evidence, as this policy has it; without it only hosts on loopback are
+    /// asked, over plain TCP
+    #[arg(long, value_name = "FILE")]
+    adapter_policy: Option<PathBuf>,
+    /// How evidence is tied to the connection to a host
+    #[arg(long, value_enum)]
+    adapter_binding: Option<BindingName>,
+    /// The certificate (PEM) of a host without evidence that demands this end's
+    #[arg(long, value_name = "FILE")]
+    adapter_certificate: Option<PathBuf>,
+    /// Attest this end to hosts with the simulated attester in this folder
+    #[arg(long, value_name = "DIR")]
+    adapter_simulate: Option<PathBuf>,
+    /// Talk plain TCP to hosts beyond loopback: who answers there is then not known
+    #[arg(long)]
+    dangerous_adapter_plain: bool,
+    /// What becomes of an answer whose adapter is lost: `fail` ends it with an error, `base` goes
+    /// on with the base model and labels it
+    #[arg(long, value_enum, default_value_t = OnLossName::Fail)]
+    adapter_on_loss: OnLossName,
+    /// Let requests load and unload adapters (`/v1/load_lora_adapter`), below --adapter-dir and from
+    /// --adapter-host only
+    #[arg(long)]
+    enable_runtime_adapters: bool,
+    /// A folder below which requests may name adapters; may be given several times
+    #[arg(long, value_name = "DIR", requires = "enable_runtime_adapters")]
+    adapter_dir: Vec<PathBuf>,
+    /// A host whose adapters requests may name; may be given several times
+    #[arg(long, value_name = "HOST:PORT", requires = "enable_runtime_adapters")]
+    adapter_host: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemeName {
+    /// Masks prepared beforehand, one integer product for each token
+    Masked,
+    /// Each vector encrypted when it comes
+    Direct,
+    /// Report 003's layout under CKKS, all in this process: protects nobody
+    CkksSlots,
+    /// Plain LoRA in this process: protects nobody
+    LocalParity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    Full,
+    FinalHidden,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtectName {
+    A,
+    Ba,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnLossName {
+    Fail,
+    Base,
+}
+
+/// Loads the adapters of the command line into `engine`. Blocks; must not run inside an event loop.
+pub(crate) fn load(
+    args: &AdapterArgs,
+    model: Option<PathBuf>,
+    engine: &Arc<dyn Engine>,
+) -> Result<Arc<Adapters>, CliError> {
+    let on_loss = match args.adapter_on_loss {
+        OnLossName::Fail => OnLoss::Fail,
+        OnLossName::Base => OnLoss::Base,
+    };
+    let source = Arc::new(Source::new(args, model)?);
+    let runtime = args.enable_runtime_adapters;
+    let adapters = Adapters::new(Arc::clone(engine), source, on_loss, runtime);
+    for adapter in &args.adapters {
+        let (name, path) = adapter.split_once('=').ok_or_else(|| {
+            CliError::new(format!("--adapter {adapter}: wanted NAME=HOST:PORT or NAME=DIR"))
+        })?;
+        adapters.load(name, path, AskedBy::Operator).map_err(|error| {
+            CliError::new(format!("--adapter {adapter}: {error}")).hint(
+                "`confide adapter host DIR --listen ADDR:PORT` hosts one, \
+                       `confide adapter inspect DIR` says what a folder holds",
+            )
+        })?;
+    }
+    Ok(Arc::new(adapters))
+}
+
+/// What the ready line says of each.
+pub(crate) fn shown(adapters: &Adapters) -> Value {
+    let shown = adapters.all().into_iter().map(|adapter| {
+        json!({
+            "name": adapter.name,
+            "root": adapter.root,
+            "guarantee": adapter.guarantee().to_string(),
+        })
+    });
+    shown.collect()
+}

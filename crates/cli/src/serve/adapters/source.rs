@@ -1,0 +1,159 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use confide_lora::{Adapt, Adapter, PeftError, peft::BaseFolder, plain};
+use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
+
+use super::{AdapterArgs, ModeName, SchemeName};
+use crate::error::CliError;
+
+/// Adapters as the command line wants them.
+pub(super) struct Source {
+    args: AdapterArgs,
+    /// Folder of the base model: DoRA is folded with its weights.
+    model: Option<PathBuf>,
+    /// Folders below which requests may name adapters, without links and dots.
+    allowed: Vec<PathBuf>,
+}
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+enum Place<'a> {
+    Folder(&'a Path),
+    /// A host, and the adapter's name there where it is another.
+    Host {
+        address: &'a str,
+        remote: Option<&'a str>,
+    },
+}
+
+impl Source {
+    pub(super) fn new(args: &AdapterArgs, model: Option<PathBuf>) -> Result<Self, CliError> {
+        let canonical = |dir: &PathBuf| {
+            dir.canonicalize()
+                .map_err(|error| CliError::new(format!("--adapter-dir {}: {error}", dir.display())))
+        };
+        let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
+        Ok(Self { args: args.clone(), model, allowed })
+    }
+
+    fn folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
+        let unusable = |reason: String| {
+            let path = dir.display().to_string();
+            SourceError::Unusable { path, reason }
+        };
+        let loaded = match &self.model {
+            None => Adapter::load(dir),
+            Some(model) => load_with_base(dir, model),
+        };
+        let mut adapter = loaded.map_err(|error| unusable(error.to_string()))?;
+        if self.args.adapter_mode == ModeName::FinalHidden {
+            adapter = adapter.into_final_hidden().map_err(|error| unusable(error.to_string()))?;
+        }
+        adapter.name = name.into();
+        let plain = Arc::new(plain::Local::new(Arc::new(adapter)));
+        let root = dir.display().to_string();
+        match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
+            SchemeName::LocalParity => Ok(Opened { adapter: plain, root, reference: None }),
+            SchemeName::CkksSlots => {
+                let adapter = ckks_slots(plain.adapter()).map_err(unusable)?;
+                Ok(Opened { adapter, root, reference: Some(plain) })
+            }
+            SchemeName::Masked | SchemeName::Direct => Err(unusable(
+                "it is a folder: wanted an adapter host for this scheme, since nobody is protected \
+                 where host and key holder are one process"
+                    .into(),
+            )),
+        }
+    }
+
+    /// A request may name folders below those that the operator gave; links and dots are followed
+    /// first.
+    fn allowed_folder(&self, dir: &Path) -> Result<PathBuf, SourceError> {
+        let refused = |reason: &str| {
+            let path = dir.display().to_string();
+            SourceError::Refused { path, reason: reason.into() }
+        };
+        if self.allowed.is_empty() {
+            return Err(refused("no folder is given by --adapter-dir"));
+        }
+        // Whether a path outside is there is none of a request's business.
+        let outside = || refused("it is not below a folder given by --adapter-dir");
+        let whole = dir.canonicalize().map_err(|_| outside())?;
+        match self.allowed.iter().any(|folder| whole.starts_with(folder) && whole != *folder) {
+            true => Ok(whole),
+            false => Err(outside()),
+        }
+    }
+}
+
+impl AdapterSource for Source {
+    fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError> {
+        match (place(path), asked) {
+            (Place::Folder(dir), AskedBy::Operator) => self.folder(name, dir),
+            (Place::Folder(dir), AskedBy::Request) => self.folder(name, &self.allowed_folder(dir)?),
+            (Place::Host { address, .. }, AskedBy::Request)
+                if !self.args.adapter_host.iter().any(|host| host == address) =>
+            {
+                let reason = "the host is not given by --adapter-host".into();
+                Err(SourceError::Refused { path: path.into(), reason })
+            }
+            (Place::Host { address, remote }, _) => {
+                remote_adapter(&self.args, address, remote.unwrap_or(name))
+                    .map_err(|reason| SourceError::Unusable { path: path.into(), reason })
+            }
+        }
+    }
+}
+
+/// `HOST:PORT` and `HOST:PORT/NAME` are hosts; what is a folder, or has no port, is a folder.
+fn place(path: &str) -> Place<'_> {
+    let (address, remote) = match path.split_once('/') {
+        Some((address, remote)) => (address, Some(remote)),
+        None => (path, None),
+    };
+    let port = address.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
+    });
+    match port && !Path::new(path).is_dir() {
+        true => Place::Host { address, remote: remote.filter(|name| !name.is_empty()) },
+        false => Place::Folder(Path::new(path)),
+    }
+}
+
+fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
+    match Adapter::load(dir) {
+        Err(PeftError::BaseNeeded { .. }) => {
+            Adapter::load_with_base(dir, &BaseFolder::open(model)?)
+        }
+        loaded => loaded,
+    }
+}
+
+/// The seed's scheme, once it is here.
+fn ckks_slots(_adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+    Err("ckks-slots is not in this build".into())
+}
+
+/// An adapter at a host, once the protocol is here.
+fn remote_adapter(_args: &AdapterArgs, _address: &str, _name: &str) -> Result<Opened, String> {
+    Err("adapter hosts cannot be reached by this build".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_port_is_a_host_and_any_other_a_folder() {
+        let host = |address, remote| Place::Host { address, remote };
+        assert_eq!(place("127.0.0.1:7000"), host("127.0.0.1:7000", None));
+        assert_eq!(place("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
+        assert_eq!(place("a.example:7/b/c"), host("a.example:7", Some("b/c")));
+        for folder in ["adapters/travel", "/a:7/b", "./a:7", "a", "a:b", "a:0", ":7", "a:70000"] {
+            assert_eq!(place(folder), Place::Folder(Path::new(folder)), "{folder}");
+        }
+    }
+}
