@@ -3,7 +3,13 @@ use std::{
     sync::Arc,
 };
 
-use confide_lora::{Adapt, Adapter, PeftError, peft::BaseFolder, plain};
+use confide_lora::{
+    Adapt, Adapter, PeftError,
+    ckks_slots::{self, CkksSlots},
+    peft::BaseFolder,
+    plain,
+};
+use confide_rlwe::ckks::Parameters;
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
 
 use super::{AdapterArgs, ModeName, SchemeName};
@@ -58,7 +64,7 @@ impl Source {
         match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
             SchemeName::LocalParity => Ok(Opened { adapter: plain, root, reference: None }),
             SchemeName::CkksSlots => {
-                let adapter = ckks_slots(plain.adapter()).map_err(unusable)?;
+                let adapter = ckks_slots_of(plain.adapter()).map_err(unusable)?;
                 Ok(Opened { adapter, root, reference: Some(plain) })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
@@ -132,9 +138,11 @@ fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
     }
 }
 
-/// The seed's scheme, once it is here.
-fn ckks_slots(_adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
-    Err("ckks-slots is not in this build".into())
+/// Report 003's scheme, with the key beside the adapter.
+fn ckks_slots_of(adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+    let parameters = Parameters::named("ckks-16384-tensafe").map_err(|error| error.to_string())?;
+    let encoded = CkksSlots::new(adapter, ckks_slots::Options::of(parameters));
+    Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 
 /// An adapter at a host, once the protocol is here.
