@@ -95,4 +95,4 @@ tools:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(VENV) .venv-peft .venv-seal bench-out
+	rm -rf $(VENV) .venv-seal bench-out

@@ -207,6 +207,14 @@ fn dora_is_folded_with_the_base_weight_and_refused_without_it() {
 
     let narrow = Base(matrix(OUTPUT, INPUT - 1, 5));
     assert!(matches!(tensors.read_with(with.clone(), &narrow), Err(PeftError::Shape { .. })));
+    let long = 33_000;
+    let mut wide = Tensors::default();
+    wide.pair(&query(0), 1, 1, long);
+    wide.floats(&magnitude, &[long]);
+    let narrow_base = Base(matrix(long, 1, 5));
+    let with_one = json!({"target_modules": ["q_proj"], "use_dora": true, "r": 1});
+    let error = wide.read_with(with_one, &narrow_base).unwrap_err();
+    assert!(matches!(error, PeftError::Limit { .. }), "{error}");
     let zero = Base(Matrix::zeroes(OUTPUT, INPUT));
     let mut still = Tensors::default();
     still.raw(&a(&query(0)), Dtype::F32, &[4, INPUT], vec![0; 16 * INPUT]);

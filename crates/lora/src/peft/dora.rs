@@ -1,4 +1,4 @@
-use super::{BaseWeights, PeftError};
+use super::{BaseWeights, ELEMENTS_MAX, PeftError};
 use crate::{Matrix, Pair, Site};
 
 /// DoRA's output is `m / |W + sBA| · (W + sBA)x`, with the norm of each row and one magnitude `m` for
@@ -17,6 +17,12 @@ pub(super) fn fold(
             wanted: format!("[{rows}, {columns}]"),
             got: vec![base.rows, base.columns],
         });
+    }
+    // Asked before there is room for it: the identity of a wide output is larger than all the rest.
+    let elements = (rows * (rows + columns)) as u64;
+    if elements > ELEMENTS_MAX {
+        let what = format!("elements of the folded pair of {site}");
+        return Err(PeftError::Limit { what, limit: ELEMENTS_MAX, got: elements });
     }
     let mut difference = Vec::with_capacity(rows * columns);
     let mut adapted = vec![0.0_f64; columns];
