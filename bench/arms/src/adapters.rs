@@ -4,11 +4,14 @@
 //! this process, each part timed. `B` follows and is timed apart. The answer is compared with
 //! float64; an answer that is not close enough voids the pair.
 
+pub(crate) mod batch;
 pub(crate) mod chat;
+mod direct;
 mod dot;
 mod floor;
 pub(crate) mod head;
 pub(crate) mod make;
+mod masked;
 pub(crate) mod operations;
 mod problem;
 pub(crate) mod socket;
@@ -32,6 +35,12 @@ use step::Step;
 pub(crate) enum Scheme {
     /// Plain LoRA in 32-bit floats.
     Plain,
+    /// Masks made before, integers online.
+    Masked,
+    /// Encrypted, flooded.
+    Direct,
+    /// Encrypted, N = 2048, not flooded: the adapter is not protected.
+    DangerousDirect2048,
     /// CKKS in the seed's layout.
     Ckks,
 }
@@ -106,6 +115,7 @@ fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Samp
     let before = step.parts();
     while repeats == 0 || repeats < REPEATS && total_ms < SHORT_MS * repeats as f64 {
         delta.fill(0.0);
+        step.before()?;
         let began = Instant::now();
         step.add(input, &mut delta)?;
         total_ms += began.elapsed().as_secs_f64() * 1e3;

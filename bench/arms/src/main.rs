@@ -28,6 +28,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Arm {
+    /// Whole batches of the masked scheme, what is made ahead of time included.
+    AdapterBatch(adapters::batch::Args),
     /// The seed's query to `confide serve`, by model or adapter.
     AdapterChat(adapters::chat::Args),
     /// The LM head of the published shape.
@@ -64,6 +66,7 @@ enum Arm {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().arm {
+        Arm::AdapterBatch(args) => adapters::batch::run(args),
         Arm::AdapterChat(args) => adapters::chat::run(args),
         Arm::AdapterHead(args) => adapters::head::run(args),
         Arm::AdapterMake(args) => adapters::make::run(args),

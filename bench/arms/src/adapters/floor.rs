@@ -40,7 +40,6 @@ fn xor(words: &[u64]) -> u64 {
 /// The work that no masked offline share can do without, in ms a token of this thread: the
 /// keystream of `a` (expanded by both ends), of masks and errors, and two transforms of two limbs
 /// for every encrypted column.
-#[expect(dead_code, reason = "of the masked arms, which come next")]
 pub(crate) fn offline_ms(width: usize) -> Outcome<f64> {
     const N: usize = 4096;
     const LIMBS: usize = 2;

@@ -18,12 +18,6 @@ impl Spans {
         Self { parts: BTreeMap::new(), last: Instant::now() }
     }
 
-    #[expect(dead_code, reason = "of the masked arms, which come next")]
-    /// What passed since the last lap belongs to no part.
-    pub(crate) fn resume(&mut self) {
-        self.last = Instant::now();
-    }
-
     /// Books the time since the last lap under this name.
     pub(crate) fn lap(&mut self, name: &'static str) {
         let now = Instant::now();

@@ -7,13 +7,21 @@ use confide_lora::{
 };
 use confide_rlwe::ckks::Parameters;
 
-use super::{Args, Factor, Scheme, dot::copy_ms, problem::Problem, spans::Parts};
+use super::{
+    Args, Factor, Scheme, direct::Direct, dot::copy_ms, masked::Masked, problem::Problem,
+    spans::Parts,
+};
 use crate::Outcome;
 
 /// One projection under one scheme, both roles in this process.
 pub(crate) trait Step {
-    /// Who is protected from whom, were the roles apart.
+    /// Who is protected from whom.
     fn guarantee(&self) -> String;
+
+    /// What happens while nothing waits; not measured.
+    fn before(&mut self) -> Outcome {
+        Ok(())
+    }
 
     /// Adds `B·A·x` to `delta`.
     fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
@@ -41,6 +49,9 @@ pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
             let plain = Local::new(Arc::new(adapter(problem)));
             Ok(Box::new(Adapted { a: problem.a.values.clone(), ..Adapted::new(&plain, 1e-5)? }))
         }
+        Scheme::Masked => Ok(Box::new(Masked::new(problem)?)),
+        Scheme::Direct => Ok(Box::new(Direct::new(problem, true)?)),
+        Scheme::DangerousDirect2048 => Ok(Box::new(Direct::new(problem, false)?)),
         Scheme::Ckks => {
             let slots = CkksSlots::new(&adapter(problem), options(args)?);
             let slots = slots.map_err(|error| error.to_string())?;
@@ -63,9 +74,13 @@ fn options(args: &Args) -> Outcome<Options> {
 
 /// An adapter of this one projection.
 fn adapter(problem: &Problem) -> Adapter {
-    let pair = Pair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 };
-    let modules = [(SITE, pair)].into();
+    let modules = [(SITE, pair_of(problem))].into();
     Adapter { name: "one projection".into(), base_model: None, modules }
+}
+
+/// A and B.
+pub(crate) fn pair_of(problem: &Problem) -> Pair {
+    Pair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
 }
 
 const SITE: Site = Site { layer: 0, projection: Projection::Query };

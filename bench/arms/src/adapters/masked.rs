@@ -1,0 +1,216 @@
+//! The masked scheme, both roles in this process: one batch prepared, vectors answered from it.
+
+use std::{sync::Arc, time::Instant};
+
+use confide_lora::{
+    Digits, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot, Step as Lap,
+    Weights,
+    masked::{Accepted, ApplyJob, BLOCK, HolderBatch, HostInput, HostSequence, Requesting},
+    quantise_vector,
+};
+use confide_rlwe::{
+    Context, ParameterSet, PublicKey, Rng, SecretKey, SeededCiphertext, SmallCiphertext,
+};
+
+use super::{
+    problem::Problem,
+    spans::Parts,
+    step::{Step, pair_of},
+};
+use crate::Outcome;
+
+/// The set of both schemes.
+pub(crate) const SET: &str = "rlwe-4096-q100-flood40";
+
+/// Bits of a word on the wire, rounded up to bytes as a vector.
+fn packed(words: usize, bits: u32) -> usize {
+    (words * bits as usize).div_ceil(8)
+}
+
+/// Key holder and host of one projection.
+pub(crate) struct Masked {
+    key: SecretKey,
+    public: PublicKey,
+    rng: Rng,
+    process: ProcessKey,
+    input: HostInput,
+    sequence: HostSequence,
+    batch: Option<HolderBatch>,
+    scratch: Digits,
+    meter: Meter,
+    context: Arc<Context>,
+}
+
+/// What a batch took, in ms, at either side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) holder_ms: f64,
+    pub(crate) host_ms: f64,
+    pub(crate) up_bytes: usize,
+    pub(crate) down_bytes: usize,
+}
+
+impl Masked {
+    pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
+        let text = |error: &dyn std::error::Error| error.to_string();
+        let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
+        let context = Context::new(&set).map_err(|e| text(&e))?;
+        let pair = pair_of(problem);
+        let pairs = [(Projection::Query, &pair)];
+        let weights = Weights::new(0, &pairs, Protect::A, &set).map_err(|e| text(&e))?;
+        let input = HostInput::new(&context, &weights).map_err(|e| text(&e))?;
+        let mut rng = Rng::from_os().map_err(|e| text(&e))?;
+        let process = ProcessKey::random(&mut rng);
+        let slot = Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
+        let sequence = input.sequence(&process, slot, &mut rng);
+        let key = SecretKey::generate(&context, &mut rng);
+        let public = key.public_key(&mut rng);
+        let (scratch, meter) = (Digits::default(), Meter::default());
+        let batch = None;
+        Ok(Self { key, public, rng, process, input, sequence, batch, scratch, meter, context })
+    }
+
+    /// Tokens of a batch.
+    pub(crate) fn tokens(&self) -> usize {
+        self.context.n()
+    }
+
+    /// Makes the next batch; what was left of the one before is thrown away.
+    pub(crate) fn prepare(&mut self) -> Outcome<Prepared> {
+        let mut took = Prepared::default();
+        let mut meter = Meter::default();
+        let (epoch, index) = (self.process.epoch(), self.sequence.next_batch());
+        let text = |error: confide_lora::masked::MaskedError| error.to_string();
+        let mut began = Instant::now();
+        let mut side = |ms: &mut f64, now: Instant| {
+            *ms += (now - began).as_secs_f64() * 1e3;
+            began = now;
+        };
+        let terms = self.input.terms();
+        let mut requesting =
+            Requesting::new(&self.key, terms, epoch, index, &mut self.rng).map_err(text)?;
+        side(&mut took.holder_ms, Instant::now());
+        let mut preparing =
+            self.input.prepare(&self.process, &mut self.sequence, epoch, index).map_err(text)?;
+        side(&mut took.host_ms, Instant::now());
+        loop {
+            let block = requesting.next_block(&mut meter).map_err(text)?;
+            side(&mut took.holder_ms, Instant::now());
+            if block.is_empty() {
+                break;
+            }
+            took.up_bytes += block.len() * SeededCiphertext::wire_bytes(&self.context);
+            preparing = preparing.push(&block, &mut meter).map_err(text)?;
+            side(&mut took.host_ms, Instant::now());
+        }
+        let mut awaiting = requesting.sent().map_err(text)?;
+        side(&mut took.holder_ms, Instant::now());
+        let mut answering = preparing.finish(&self.input, &mut meter).map_err(text)?;
+        let batch = loop {
+            let mut rows = Vec::with_capacity(BLOCK);
+            while rows.len() < BLOCK
+                && let Some(row) =
+                    answering.next_row(&self.public, &mut self.rng, &mut meter).map_err(text)?
+            {
+                rows.push(row);
+            }
+            side(&mut took.host_ms, Instant::now());
+            let row_bytes = SmallCiphertext::wire_bytes(&self.context, self.context.n());
+            took.down_bytes += rows.len() * row_bytes;
+            match awaiting.accept(&self.key, &rows, &mut meter).map_err(text)? {
+                Accepted::More(more) => awaiting = more,
+                Accepted::Ready(batch) => break batch,
+            }
+            side(&mut took.holder_ms, Instant::now());
+        };
+        side(&mut took.holder_ms, Instant::now());
+        answering.done(&mut self.sequence).map_err(text)?;
+        side(&mut took.host_ms, Instant::now());
+        self.batch = Some(batch);
+        Ok(took)
+    }
+
+    /// Masks of the next tokens, made while nothing waits.
+    pub(crate) fn refill(&mut self) {
+        self.batch.iter_mut().for_each(HolderBatch::refill);
+    }
+
+    /// Adds the delta of one vector.
+    pub(crate) fn answer(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+        if self.batch.as_ref().is_none_or(|batch| batch.left() == 0) {
+            return Err("the batch is used up".into());
+        }
+        let Self { batch: Some(batch), meter, input: host, .. } = self else {
+            return Err("no batch was prepared".into());
+        };
+        let text = |error: confide_lora::masked::MaskedError| error.to_string();
+        let terms = host.terms();
+        let x = meter.time(Lap::Quantise, || quantise_vector(input, terms.norm_limit));
+        let x = x.map_err(|error| error.to_string())?;
+        let masked = batch.mask(&x.values, meter).map_err(text)?;
+        let job = ApplyJob {
+            sequence: &mut self.sequence,
+            epoch: self.process.epoch(),
+            counter: masked.counter,
+            vectors: &masked.vectors,
+        };
+        let mut answers = host.apply(&mut [job], &mut self.scratch, &mut self.rng, meter);
+        let answer = answers.pop().ok_or("no answer")?.map_err(text)?;
+        let products = batch.unmask(masked.counter, &answer, meter).map_err(text)?;
+        meter.time(Lap::B, || terms.add(Projection::Query, &products, &[x.scale], delta));
+        Ok(())
+    }
+}
+
+impl Step for Masked {
+    /// What two processes would have; here both are one.
+    fn guarantee(&self) -> String {
+        both_sides(Guarantee {
+            host_is_blind: true,
+            adapter_stays: true,
+            b_is_handed_over: true,
+            adapter_can_be_learned: false,
+            simulated: false,
+        })
+    }
+
+    fn before(&mut self) -> Outcome {
+        if self.batch.as_ref().is_none_or(|batch| batch.left() == 0) {
+            self.prepare()?;
+        }
+        self.refill();
+        Ok(())
+    }
+
+    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+        self.answer(input, delta)
+    }
+
+    fn parts(&self) -> Parts {
+        parts_of(&self.meter)
+    }
+
+    fn error_max(&self) -> f64 {
+        2e-3
+    }
+
+    fn wire_bytes(&self) -> Vec<(&'static str, usize)> {
+        let terms = self.input.terms();
+        vec![
+            ("up_bytes", packed(terms.columns, terms.bits)),
+            ("down_bytes", packed(terms.rows(), terms.bits)),
+        ]
+    }
+}
+
+/// What a meter counted, by name.
+pub(crate) fn parts_of(meter: &Meter) -> Parts {
+    let mut report = Report::default();
+    meter.write_to(&mut report);
+    report.steps_ms
+}
+
+/// The guarantee of two processes, said of one that holds both roles.
+pub(crate) fn both_sides(guarantee: Guarantee) -> String {
+    format!("none: both roles in one process (apart: {guarantee})")
+}
