@@ -47,6 +47,7 @@ impl Modulus {
     }
 
     /// floor(2^(63 + bits) / q).
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn ratio(self) -> u64 {
         self.ratio
     }

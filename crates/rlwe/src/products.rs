@@ -1,4 +1,6 @@
 #[cfg(target_arch = "x86_64")]
+mod cut;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
 
 use std::{fmt, sync::Arc};
@@ -27,7 +29,7 @@ pub struct ScalarMatrix {
 /// Products of a matrix and a vector of ciphertexts: out_i = Σ_j w_ij·ct_j, where ct_j arrive one
 /// after the other. Scalars commute with the transform, so none is needed.
 ///
-/// Up to [`BLOCK`] ciphertexts are laid out tile by tile, then every row is multiplied and reduced
+/// Up to 128 ciphertexts are laid out tile by tile, then every row is multiplied and reduced
 /// once for the block. It holds a block (16 MB for two limbs of N = 4096) and the sums (128 KB for
 /// each row). 1536 columns, 32 rows, two polynomials and two limbs are 196,608 products for each of
 /// the N messages: with two `vpmadd52` for eight of them and one or two of those in a cycle,
@@ -159,6 +161,8 @@ impl<'a> ScalarProducts<'a> {
             let modulus = limbs[limb].modulus;
             match self.path.unwrap_or(limbs[limb].table.path()) {
                 #[cfg(target_arch = "x86_64")]
+                Path::Avx512 => cut::multiply(modulus, block, weights, count, &mut sums),
+                #[cfg(target_arch = "x86_64")]
                 Path::Ifma => ifma::multiply(modulus, block, weights, count, &mut sums),
                 _ => portable(modulus, block, weights, count, &mut sums),
             }
@@ -225,8 +229,6 @@ mod tests {
     use super::*;
     use crate::{ParameterSet, Rng, SecretKey};
 
-    const PORTABLE: Option<Path> = Some(Path::Portable);
-
     #[test]
     fn scalar_products_agree_with_integers_across_blocks() {
         let name = "toy-256-q100-flood40";
@@ -234,14 +236,17 @@ mod tests {
         let mut rng = Rng::from_seed([61; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let shapes = [(1, 1), (3, 127), (7, 128), (13, 300)];
-        for ((rows, columns), path) in shapes.into_iter().flat_map(|s| [(s, None), (s, PORTABLE)]) {
+        let paths = Path::available(context.first_modulus());
+        let cases =
+            shapes.into_iter().flat_map(|shape| paths.iter().map(move |&path| (shape, path)));
+        for ((rows, columns), path) in cases {
             let weight = |_| rng.next_u64() as i16 / 8;
             let mut values: Vec<i16> = (0..rows * columns).map(weight).collect();
             values[0] = i16::MIN;
             let matrix = ScalarMatrix::new(&context, rows, columns, &values).unwrap();
             assert_eq!((matrix.rows(), matrix.columns()), (rows, columns));
             let mut products = ScalarProducts::new(&context, &matrix);
-            products.path = path;
+            products.path = Some(path);
             let mut wanted = vec![vec![0u64; 256]; rows];
             let mut encryptor = key.encryptor(rng.fork());
             for j in 0..columns {

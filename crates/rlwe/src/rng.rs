@@ -66,7 +66,8 @@ impl Rng {
 
     /// A generator of its own, seeded from this one.
     pub fn fork(&mut self) -> Rng {
-        Rng::from_seed(self.seed())
+        let seed = Zeroizing::new(self.seed());
+        Rng::from_seed(*seed)
     }
 
     /// Fills with random bytes.

@@ -4,6 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use crate::{Modulus, Path, Shoup, modulus::once};
 
@@ -12,10 +14,8 @@ use crate::{Modulus, Path, Shoup, modulus::once};
 #[inline(always)]
 pub(crate) fn vectorised<T>(body: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
-    if avx512::has_wide_loops() {
-        // SAFETY: the features of `wide_loop` were just seen.
-        return unsafe { avx512::wide_loop(body) };
-    }
+    return wide::run(body);
+    #[cfg(not(target_arch = "x86_64"))]
     body()
 }
 

@@ -1,4 +1,4 @@
-//! Pointwise loops with `vpmadd52`, for primes below 2^50, and what wide loops need.
+//! Pointwise loops with `vpmadd52`, for primes below 2^50.
 
 use std::{arch::x86_64::*, mem};
 
@@ -6,21 +6,6 @@ use super::Encoding;
 use crate::{Modulus, Shoup};
 
 type Vector = __m512i;
-
-/// Whether [`wide_loop`] may be called.
-#[inline(always)]
-pub(crate) fn has_wide_loops() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vpopcntdq")
-}
-
-/// Runs `body`, which is inlined here and so compiled for these features.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) fn wide_loop<T>(body: impl FnOnce() -> T) -> T {
-    body()
-}
 
 /// A modulus in every lane, with what Barrett's reduction of a product of 52-bit halves needs.
 #[derive(Clone, Copy)]

@@ -1,0 +1,80 @@
+//! Scalar products on AVX-512 without `vpmadd52`: each value is cut into 31 bits and up to 30, whose
+//! products with a 16-bit weight have at most 46 bits, so that a block of them fits a word.
+
+#![allow(unsafe_code)] // Intrinsics; each block says why it is sound.
+
+use std::arch::x86_64::*;
+
+use super::{BLOCK, TILE};
+use crate::{
+    Modulus,
+    simd::avx512::{load, store},
+};
+
+/// Rows taken at a time: sixteen sums fill half of the registers.
+const ROWS: usize = 4;
+/// Bits of the lower part.
+const CUT: u32 = 31;
+
+/// As [`super::portable`]. The caller has seen the path [`crate::Path::Avx512`].
+pub(super) fn multiply(
+    q: Modulus,
+    block: &[u64],
+    weights: &[i16],
+    count: usize,
+    sums: &mut [&mut [u64]],
+) {
+    let rows = sums.len();
+    let groups = rows.div_ceil(ROWS);
+    // For ROWS rows side by side; missing rows have weight 0.
+    let mut grouped = vec![[0i64; ROWS]; groups * count];
+    for (j, column) in weights.chunks_exact(rows).enumerate() {
+        for (group, part) in column.chunks(ROWS).enumerate() {
+            let four = &mut grouped[group * count + j];
+            four.iter_mut().zip(part).for_each(|(x, &w)| *x = w.into());
+        }
+    }
+    // Makes every sum positive; a multiple of q that reduction takes.
+    let offset = i128::from(q.value()) << 23;
+    for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
+        let terms = &terms.as_chunks::<TILE>().0[..count];
+        for (group, weights) in grouped.chunks_exact(count).enumerate() {
+            // SAFETY: a table of the path is made only where the machine has its features.
+            let wide = unsafe { group_sums(terms, weights) };
+            let first = group * ROWS;
+            for (row, [low, high]) in sums[first..].iter_mut().zip(&wide) {
+                let at = &mut row[tile * TILE..][..TILE];
+                for (x, (&low, &high)) in at.iter_mut().zip(low.iter().zip(high)) {
+                    let upper = i128::from(high as i64) << CUT;
+                    let sum = offset.wrapping_add(upper).wrapping_add((low as i64).into());
+                    *x = q.add(*x, q.reduce_wide(sum as u128));
+                }
+            }
+        }
+    }
+}
+
+/// For each row the sums of the lower and of the upper parts, as signed words.
+#[target_feature(enable = "avx512f")]
+fn group_sums(terms: &[[u64; TILE]], weights: &[[i64; ROWS]]) -> [[[u64; TILE]; 2]; ROWS] {
+    let mut wide = [[[_mm512_setzero_si512(); 2]; 2]; ROWS];
+    let mask = _mm512_set1_epi64((1 << CUT) - 1);
+    for (term, weights) in terms.iter().zip(weights) {
+        let [first, second] = term.as_chunks::<8>().0 else { break };
+        let halves = [load(first), load(second)];
+        let parts = halves.map(|x| [_mm512_and_si512(x, mask), _mm512_srli_epi64::<CUT>(x)]);
+        for ([lower, upper], &weight) in wide.iter_mut().zip(weights) {
+            let weight = _mm512_set1_epi64(weight);
+            for ((lower, upper), [low, high]) in lower.iter_mut().zip(upper).zip(parts) {
+                *lower = _mm512_add_epi64(*lower, _mm512_mul_epi32(low, weight));
+                *upper = _mm512_add_epi64(*upper, _mm512_mul_epi32(high, weight));
+            }
+        }
+    }
+    let mut out = [[[0; TILE]; 2]; ROWS];
+    for (out, sums) in out.iter_mut().flatten().zip(wide.iter().flatten()) {
+        let (halves, _) = out.as_chunks_mut::<8>();
+        halves.iter_mut().zip(sums).for_each(|(half, &sum)| store(half, sum));
+    }
+    out
+}
