@@ -86,14 +86,14 @@ impl Link {
 }
 
 impl OperationCosts {
-    /// Rough figures of one 2.5 GHz core with AVX-512 at N = 4096 and two primes of 50 bits, for where
-    /// nothing was measured. They only choose a tile.
+    /// Figures of one core of an AMD server with AVX-512 at N = 4096 and two primes of 50 bits (the
+    /// example `speed`, least of 40 runs), for where nothing was measured. They only choose a tile.
     pub const GIVEN: OperationCosts = OperationCosts {
-        encrypt_s: 90e-6,
-        expand_s: 30e-6,
-        product_s: 12e-6,
-        answer_s: 250e-6,
-        decrypt_s: 40e-6,
+        encrypt_s: 34e-6,
+        expand_s: 14e-6,
+        product_s: 4e-6,
+        answer_s: 132e-6,
+        decrypt_s: 8e-6,
     };
 }
 

@@ -104,24 +104,43 @@ impl MaskStream {
         bits: u32,
         mut each: impl FnMut(usize, &[u64; TILE]),
     ) {
-        let mask = low_mask(bits);
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&(tile as u64).to_le_bytes());
         let mut cipher = ChaCha20::new((&*self.key).into(), (&nonce).into());
         cipher.seek(u64::from(tokens.start) * TOKEN_BYTES as u64);
-        let mut bytes = Zeroizing::new([0u8; TOKEN_BYTES * TOKENS_AT_ONCE]);
-        let mut words = Zeroizing::new([0u64; TILE]);
-        let mut token = 0;
-        while token < tokens.len() {
-            let count = TOKENS_AT_ONCE.min(tokens.len() - token);
-            cipher.write_keystream(&mut bytes[..count * TOKEN_BYTES]);
-            for part in bytes[..count * TOKEN_BYTES].as_chunks::<TOKEN_BYTES>().0 {
-                for (word, bytes) in words.iter_mut().zip(part.as_chunks::<8>().0) {
-                    *word = u64::from_le_bytes(*bytes) & mask;
-                }
-                each(token, &words);
-                token += 1;
+        let (all, mut token) = (tokens.len(), 0);
+        let mut next = |words: &[u64; TILE]| {
+            each(token, words);
+            token += 1;
+        };
+        // Wiping a buffer takes longer than filling it, so a single token has one of its own size.
+        let many = all / TOKENS_AT_ONCE * TOKENS_AT_ONCE;
+        if many > 0 {
+            run::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(&mut cipher, many, bits, &mut next);
+        }
+        if many < all {
+            run::<TOKEN_BYTES>(&mut cipher, all - many, bits, &mut next);
+        }
+    }
+}
+
+/// Reads `tokens` tokens from the cipher, as many at once as `BYTES` hold.
+fn run<const BYTES: usize>(
+    cipher: &mut ChaCha20,
+    tokens: usize,
+    bits: u32,
+    each: &mut impl FnMut(&[u64; TILE]),
+) {
+    let mask = low_mask(bits);
+    let mut bytes = Zeroizing::new([0u8; BYTES]);
+    let mut words = Zeroizing::new([0u64; TILE]);
+    for _ in 0..tokens / (BYTES / TOKEN_BYTES) {
+        cipher.write_keystream(&mut *bytes);
+        for part in bytes.as_chunks::<TOKEN_BYTES>().0 {
+            for (word, bytes) in words.iter_mut().zip(part.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes) & mask;
             }
+            each(&words);
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::{IntMatrix, IntMatrixError, Matrix, int_matrix::ENTRY_MAX};
 
+#[cfg(target_arch = "x86_64")]
+mod simd;
+
 /// Greatest magnitude of an entry of a vector: signed 16 bits without the lowest value.
 pub const VECTOR_MAX: i16 = i16::MAX;
 
@@ -119,7 +122,7 @@ pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
 /// # Errors
 /// Where an entry is not finite, or the limit leaves a relative error above 2^-10.
 pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector, QuantiseError> {
-    let (square, greatest) = square_and_greatest(real);
+    let (square, greatest) = scanned(real);
     if !square.is_finite() {
         let at = real.iter().position(|value| !value.is_finite()).unwrap_or_default();
         return Err(QuantiseError::NotFinite { at });
@@ -133,8 +136,8 @@ pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector,
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
     }
     let scale = (f64::from(greatest) / f64::from(VECTOR_MAX)).max(square.sqrt() / room);
-    let values = rounded(real, 1.0 / scale);
-    let norm_square = integer_square(&values);
+    let mut values = vec![0; real.len()];
+    let norm_square = rounded(real, 1.0 / scale, &mut values);
     if u128::from(norm_square) > u128::from(norm_limit).pow(2) {
         // The estimate in floating point has a margin of 1; this is what the promise rests on.
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
@@ -195,13 +198,31 @@ fn widened(row: &[f32]) -> Vec<f64> {
     row.iter().map(|value| f64::from(*value)).collect()
 }
 
-/// Sum of squares and greatest magnitude, in eight lanes that a compiler can put side by side.
-fn square_and_greatest(real: &[f32]) -> (f64, f32) {
+/// Sum of squares and greatest magnitude.
+fn scanned(real: &[f32]) -> (f64, f32) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(found) = simd::scanned(real) {
+        return found;
+    }
+    scan(real)
+}
+
+/// Rounds `real · factor` to the nearest integers and gives the sum of their squares.
+fn rounded(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(square) = simd::rounded(real, factor, values) {
+        return square;
+    }
+    round(real, factor, values)
+}
+
+/// In eight lanes that a compiler can put side by side; the same sums with any registers.
+#[inline(always)]
+fn scan(real: &[f32]) -> (f64, f32) {
     const LANES: usize = 8;
     let mut squares = [0f64; LANES];
     let mut greatest = [0f32; LANES];
-    let chunks = real.chunks_exact(LANES);
-    let rest = chunks.remainder();
+    let (chunks, rest) = real.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
             let value = chunk[lane].abs();
@@ -216,15 +237,27 @@ fn square_and_greatest(real: &[f32]) -> (f64, f32) {
     (squares.iter().sum(), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
 }
 
-/// `real · factor` to the nearest integer. The products are within 16 bits, so adding 1.5 · 2^52
-/// leaves the integer in the lowest bits: no call of a rounding function, which SSE2 lacks.
-fn rounded(real: &[f32], factor: f64) -> Vec<i16> {
+/// The products are within 16 bits, so adding 1.5 · 2^52 leaves the integer in the lowest bits: no
+/// call of a rounding function, which SSE2 lacks.
+#[inline(always)]
+fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
-    real.iter().map(|value| (f64::from(*value) * factor + MAGIC).to_bits() as i16).collect()
+    for (to, value) in values.iter_mut().zip(real) {
+        *to = (f64::from(*value) * factor + MAGIC).to_bits() as i16;
+    }
+    integer_square(values)
 }
 
+#[inline(always)]
 fn integer_square(values: &[i16]) -> u64 {
-    values.iter().map(|value| (i32::from(*value) * i32::from(*value)) as u64).sum()
+    // Four squares of 15 bits stay below 2^32.
+    let quad = |quad: &[i16; 4]| -> u64 {
+        let square = |value: i16| (i32::from(value) * i32::from(value)) as u32;
+        u64::from(square(quad[0]) + square(quad[1]) + square(quad[2]) + square(quad[3]))
+    };
+    let (quads, rest) = values.as_chunks::<4>();
+    let rest = rest.iter().map(|value| (i32::from(*value) * i32::from(*value)) as u64);
+    quads.iter().map(quad).sum::<u64>() + rest.sum::<u64>()
 }
 
 fn rounding_error(real: &[f32], values: &[i16], scale: f64, square: f64) -> f64 {
@@ -356,6 +389,21 @@ mod tests {
             quantise_rows(&real, ENTRY_MAX, ROW_L1_MAX),
             Err(QuantiseError::NotFinite { at: 1 })
         );
+    }
+
+    #[test]
+    fn every_path_rounds_alike() {
+        let mut rng = Rng::from_seed([6; 32]);
+        for length in [1, 7, 8, 33, 1536] {
+            let real = heavy_tailed(&mut rng, length.max(8));
+            let real = &real[..length];
+            assert_eq!(scanned(real), scan(real));
+            let (mut fast, mut slow) = (vec![0; length], vec![0; length]);
+            let squares = (rounded(real, 100.0, &mut fast), round(real, 100.0, &mut slow));
+            assert_eq!((squares.0, fast), (squares.1, slow.clone()));
+            let sum = slow.iter().map(|v| i64::from(*v).pow(2) as u64).sum::<u64>();
+            assert_eq!(squares.0, sum);
+        }
     }
 
     #[test]

@@ -1,0 +1,215 @@
+//! Costs of both schemes for 1536 -> rank 32 on one core: `cargo run -p confide-lora --example speed`.
+//! The least of many runs, for working on the code; measurements that are reported come from the bench.
+
+use std::{error::Error, time::Instant};
+
+use confide_lora::{
+    Digits, Input, IntMatrix, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
+    Protect, Rounding, Slot, Tile, Weights,
+    direct::{self, DirectHolder, DirectHost},
+    masked::{Accepted, ApplyJob, HolderBatch, HostInput, HostSequence, Requesting},
+    quantise_vector,
+};
+use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey};
+
+const COLUMNS: usize = 1536;
+const RANK: usize = 32;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut rng = Rng::from_os()?;
+    let pair = pair(&mut rng);
+    online(&pair, &mut rng)?;
+    for (name, dangerous) in [("rlwe-4096-q100-flood40", false), ("rlwe-2048-q50", true)] {
+        one_direct(&pair, name, dangerous, &mut rng)?;
+    }
+    Ok(())
+}
+
+fn pair(rng: &mut Rng) -> Pair {
+    let mut normal = || {
+        let sum: u64 = (0..12).map(|_| rng.below(1 << 20)).sum();
+        (sum as f64 / (1 << 20) as f64 - 6.0) as f32 * 0.02
+    };
+    let mut matrix = |rows: usize, columns: usize| Matrix {
+        rows,
+        columns,
+        values: (0..rows * columns).map(|_| normal()).collect(),
+    };
+    Pair { a: matrix(RANK, COLUMNS), b: matrix(COLUMNS, RANK), scale: 2.0 }
+}
+
+struct Masked {
+    input: HostInput,
+    key: SecretKey,
+    public: PublicKey,
+    process: ProcessKey,
+}
+
+fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
+    let set = ParameterSet::named("rlwe-4096-q100-flood40")?;
+    println!("{set}");
+    let context = Context::new(&set)?;
+    let weights = Weights::new(0, &[(Projection::Query, pair)], Protect::A, &set)?;
+    let key = SecretKey::generate(&context, rng);
+    let parties = Masked {
+        input: HostInput::new(&context, &weights)?,
+        public: key.public_key(rng),
+        process: ProcessKey::random(rng),
+        key,
+    };
+    let slot = Slot { client: [0; 32], adapter: [0; 32], layer: 0, input: Input::Attention };
+    let mut sequence = parties.input.sequence(&parties.process, slot, rng);
+    let mut batch = prepare(&parties, &mut sequence, rng)?;
+    let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
+    product(&weights.matrix);
+    let (mut least, mut steps) = (f64::MAX, [f64::MAX; 6]);
+    let mut digits = Digits::default();
+    let mut output = vec![0f32; COLUMNS];
+    for _ in 0..4000 {
+        let mut meter = Meter::default();
+        let mut at = [0f64; 6];
+        let mut clock = Instant::now();
+        let mut lap = |step: usize, at: &mut [f64; 6]| {
+            at[step] = clock.elapsed().as_secs_f64() * 1e6;
+            clock = Instant::now();
+        };
+        batch.refill();
+        lap(0, &mut at);
+        let x = quantise_vector(&real, weights.terms.norm_limit)?;
+        lap(1, &mut at);
+        let masked = batch.mask(&x.values, &mut meter)?;
+        lap(2, &mut at);
+        let epoch = parties.process.epoch();
+        let vectors = &masked.vectors;
+        let job = ApplyJob { sequence: &mut sequence, epoch, counter: masked.counter, vectors };
+        let answer = parties.input.apply(&mut [job], &mut digits, rng, &mut meter).remove(0)?;
+        lap(3, &mut at);
+        let words = batch.unmask(masked.counter, &answer, &mut meter)?;
+        lap(4, &mut at);
+        weights.terms.add(Projection::Query, &words, &[x.scale], &mut output);
+        lap(5, &mut at);
+        steps.iter_mut().zip(at).for_each(|(least, now)| *least = least.min(now));
+        least = least.min(at[2..].iter().sum());
+    }
+    let names = ["refill", "quantise", "mask", "host", "unmask", "b"];
+    print!("masked, online: mask to B {least:.2} us; least of each:");
+    names.iter().zip(steps).for_each(|(name, us)| print!(" {name} {us:.2}"));
+    println!();
+    Ok(())
+}
+
+fn product(matrix: &IntMatrix) {
+    let vector = vec![0x1_2345_6789u64; COLUMNS];
+    let mut digits = Digits::default();
+    for count in [1, 8] {
+        let vectors = vec![&vector[..]; count];
+        let mut products = vec![0; RANK * count];
+        let mut least = f64::MAX;
+        for _ in 0..2000 {
+            let clock = Instant::now();
+            matrix.products(&vectors, 33, &mut digits, &mut products);
+            least = least.min(clock.elapsed().as_secs_f64() * 1e6);
+        }
+        println!("product of {count} vectors: {:.2} us each", least / count as f64);
+    }
+}
+
+fn prepare(
+    parties: &Masked,
+    sequence: &mut HostSequence,
+    rng: &mut Rng,
+) -> Result<HolderBatch, Box<dyn Error>> {
+    let (epoch, terms) = (parties.process.epoch(), parties.input.terms());
+    let mut ends = [Meter::default(), Meter::default()];
+    let [holder, host] = &mut ends;
+    let mut spent = [0f64; 2];
+    let mut clock = Instant::now();
+    let mut lap = |end: usize| {
+        spent[end] += clock.elapsed().as_secs_f64() * 1e3;
+        clock = Instant::now();
+    };
+    let mut requesting = Requesting::new(&parties.key, terms, epoch, 0, rng)?;
+    let mut preparing = parties.input.prepare(&parties.process, sequence, epoch, 0)?;
+    loop {
+        let block = requesting.next_block(holder)?;
+        lap(0);
+        if block.is_empty() {
+            break;
+        }
+        preparing = preparing.push(&block, host)?;
+        lap(1);
+    }
+    let mut awaiting = requesting.sent()?;
+    let mut answering = preparing.finish(&parties.input, host)?;
+    loop {
+        let answer = answering.next_row(&parties.public, rng, host)?.ok_or("a row is missing")?;
+        lap(1);
+        let accepted = awaiting.accept(&parties.key, &[answer], holder)?;
+        lap(0);
+        match accepted {
+            Accepted::More(more) => awaiting = more,
+            Accepted::Ready(batch) => {
+                answering.done(sequence)?;
+                let [holder, host] = spent.map(|ms| ms / 4096.0);
+                println!(
+                    "masked, offline: {:.4} ms a token (key holder {holder:.4}, host {host:.4})",
+                    holder + host
+                );
+                return Ok(batch);
+            }
+        }
+    }
+}
+
+fn one_direct(
+    pair: &Pair,
+    name: &str,
+    dangerous: bool,
+    rng: &mut Rng,
+) -> Result<(), Box<dyn Error>> {
+    let (set, entry_max) = direct::parameters(&ParameterSet::dangerous_named(name)?)?;
+    let context = Context::new(&set)?;
+    let rounding = Rounding { entry_max, noise_sigma: 0.0 };
+    let pairs = [(Projection::Query, pair)];
+    let weights = Weights::rounded(0, &pairs, Protect::A, &set, rounding)?;
+    let key = SecretKey::generate(&context, rng);
+    let public = key.public_key(rng);
+    let job = direct::job(&context, &weights.terms);
+    let best = job.best_tile(&Link::LOOPBACK, &OperationCosts::GIVEN);
+    println!("{set}\n  at most {} rows a tile, best {best:?}", weights.terms.outputs_max);
+    let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
+    let x = quantise_vector(&real, weights.terms.norm_limit)?;
+    for requests in 1..=12 {
+        let inputs = COLUMNS.div_ceil(requests);
+        let outputs = (context.n() / inputs).min(weights.terms.outputs_max).min(RANK);
+        if outputs == 0 {
+            continue;
+        }
+        let tile = Tile { inputs, outputs };
+        let host = match dangerous {
+            true => DirectHost::dangerous_unflooded(&context, &weights, tile)?,
+            false => DirectHost::new(&context, &weights, tile)?,
+        };
+        let holder = DirectHolder::new(&context, &weights.terms, tile)?;
+        let mut least = [f64::MAX; 4];
+        for _ in 0..40 {
+            let mut meter = Meter::default();
+            let start = Instant::now();
+            let request = holder.request(&key, &x.values, rng, &mut meter)?;
+            let sent = start.elapsed().as_secs_f64();
+            let answers = host.answer(request, &public, rng, &mut meter)?;
+            let answered = start.elapsed().as_secs_f64();
+            holder.open(&key, &answers, &mut meter)?;
+            let opened = start.elapsed().as_secs_f64();
+            let now = [opened, sent, answered - sent, opened - answered];
+            least.iter_mut().zip(now).for_each(|(least, now)| *least = least.min(now * 1e3));
+        }
+        let estimate = job.estimate(tile, &Link::LAN, &OperationCosts::GIVEN);
+        let [total, request, answer, open] = least;
+        println!(
+            "  {inputs:4} x {outputs:2}: {total:.3} ms ({request:.3} + {answer:.3} + {open:.3}), {} B up, {} B down",
+            estimate.up_bytes, estimate.down_bytes
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+#![allow(unsafe_code)] // instructions that run-time detection has found
+
+use super::{round, scan};
+
+/// As the portable code, compiled for wider registers: the same sums in the same order.
+pub(super) fn scanned(real: &[f32]) -> Option<(f64, f32)> {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn avx512(real: &[f32]) -> (f64, f32) {
+        scan(real)
+    }
+    #[target_feature(enable = "avx2")]
+    fn avx2(real: &[f32]) -> (f64, f32) {
+        scan(real)
+    }
+    if has_avx512() {
+        // SAFETY: the instructions are there, as the line above says.
+        return Some(unsafe { avx512(real) });
+    }
+    // SAFETY: the instructions are there, as the condition says.
+    is_x86_feature_detected!("avx2").then(|| unsafe { avx2(real) })
+}
+
+/// As [`scanned`], for rounding.
+pub(super) fn rounded(real: &[f32], factor: f64, values: &mut [i16]) -> Option<u64> {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn avx512(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+        round(real, factor, values)
+    }
+    #[target_feature(enable = "avx2")]
+    fn avx2(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+        round(real, factor, values)
+    }
+    if has_avx512() {
+        // SAFETY: the instructions are there, as the line above says.
+        return Some(unsafe { avx512(real, factor, values) });
+    }
+    // SAFETY: the instructions are there, as the condition says.
+    is_x86_feature_detected!("avx2").then(|| unsafe { avx2(real, factor, values) })
+}
+
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+}
