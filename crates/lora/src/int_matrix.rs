@@ -88,7 +88,7 @@ impl IntMatrix {
     /// # Errors
     /// Where shape and entries do not fit.
     pub fn new(rows: usize, columns: usize, entries: &[i16]) -> Result<Self, IntMatrixError> {
-        let wanted = rows.checked_mul(columns).unwrap_or(usize::MAX);
+        let wanted = rows.saturating_mul(columns);
         if wanted == 0 || wanted > ENTRIES_MAX {
             return Err(IntMatrixError::Size { rows, columns });
         }

@@ -76,7 +76,8 @@ fn every_tile_gives_the_exact_product_extremes_included() {
     let set = toy().with_plaintext_bits(31).expect("room");
     let mut parties = parties(&set);
     let random = |at: usize| ((at * 7919 + 13) % 4095) as i16 - 2047;
-    let cases: [(usize, usize, &dyn Fn(usize) -> i16); 4] =
+    type Entry = dyn Fn(usize) -> i16;
+    let cases: [(usize, usize, &Entry); 4] =
         [(5, 20, &random), (1, 1, &random), (7, 300, &random), (3, 64, &|_| 2047)];
     for (rows, columns, entry) in cases {
         let weights = weights(rows, columns, &set, entry);
