@@ -146,6 +146,14 @@ fn bytes_come_back_and_nothing_else_is_read() {
             ));
         }
     }
+    // The fuzz target's seeds, of another degree.
+    let tiny = Ckks::new(&Parameters::dangerous_of_degree(16)).unwrap();
+    for seed in ["seeded", "whole"] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/ckks_ciphertext/");
+        let bytes = std::fs::read(format!("{folder}{seed}")).unwrap();
+        assert_eq!(Ciphertext::from_bytes(&tiny, &bytes).unwrap().to_bytes(&tiny), bytes);
+        assert!(Ciphertext::from_bytes(&setup.ckks, &bytes).is_err());
+    }
     for (at, value) in [(0, 9), (1, 2), (2, 4), (2, 0), (3, 2), (11, 0xff), (19, 0xff)] {
         let mut broken = bytes.clone();
         broken[at] = value;
