@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use confide_rlwe::{
     Rng,
-    ckks::{Ciphertext, Ckks, CkksError, GaloisKey, Parameters, SecretKey},
+    ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, Parameters, SecretKey},
 };
 
 use crate::{
@@ -171,7 +171,8 @@ impl Adapt for CkksSlots {
         let rng =
             Rng::from_os().map_err(|error| AdaptError::Refused { reason: error.to_string() })?;
         let shared = Arc::clone(&self.shared);
-        Ok(Box::new(CkksDeltas { shared, rng, report: Report::default() }))
+        let (report, memory) = (Report::default(), Memory::default());
+        Ok(Box::new(CkksDeltas { shared, rng, report, memory }))
     }
 }
 
@@ -179,6 +180,16 @@ struct CkksDeltas {
     shared: Arc<Shared>,
     rng: Rng,
     report: Report,
+    memory: Memory,
+}
+
+/// What steps that are over left behind, to be written over: a step needs several megabytes, and
+/// fresh pages from the operating system would cost more than its arithmetic.
+#[derive(Default)]
+struct Memory {
+    inputs: Vec<Ciphertext>,
+    products: Vec<Ciphertext>,
+    decrypted: Vec<Decrypted>,
 }
 
 impl Deltas for CkksDeltas {
@@ -204,6 +215,7 @@ impl Deltas for CkksDeltas {
             for ((_, weights), delta) in wanted.iter().zip(&mut deltas) {
                 delta.extend(self.delta(weights, &ciphertexts)?);
             }
+            self.memory.inputs.extend(ciphertexts);
             self.report.answered_vectors += wanted.len() as u64;
         }
         for ((index, _), delta) in wanted.iter().zip(deltas) {

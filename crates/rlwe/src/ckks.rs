@@ -37,7 +37,10 @@ mod parameters;
 mod rotation;
 mod wire;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use zeroize::Zeroize;
 
@@ -45,9 +48,10 @@ pub use cipher::{Ciphertext, Decrypted, Plaintext, SecretKey};
 pub use parameters::Parameters;
 pub use rotation::GaloisKey;
 
-use crate::{NttPoly, Poly, Ring, RlweError};
+use crate::{Poly, Ring, RlweError, simd};
 use crt::Recombination;
 use embedding::Embedding;
+use rotation::Switch;
 
 /// Greatest magnitude of a scaled coefficient: it must be an i64 with room for noise.
 const COEFFICIENT_MAX: f64 = (1u64 << 62) as f64;
@@ -64,6 +68,8 @@ pub struct Ckks {
     /// By limbs − 1.
     recombinations: Vec<Recombination>,
     embedding: Embedding,
+    /// Memory of rotations that are over, for those to come.
+    switches: Mutex<Vec<Switch>>,
 }
 
 /// Slots as an integer polynomial, scaled.
@@ -153,6 +159,7 @@ impl Ckks {
             data_rings,
             switching_rings,
             embedding: Embedding::new(n),
+            switches: Mutex::default(),
         }))
     }
 
@@ -180,7 +187,7 @@ impl Ckks {
         if slots.len() > self.slots() {
             return Err(CkksError::TooManySlots { limit: self.slots(), got: slots.len() });
         }
-        let mut scaled = self.embedding.coefficients(slots, scale);
+        let mut scaled = simd::vectorised(|| self.embedding.coefficients(slots, scale));
         // One that is not finite makes a comparison false.
         let fits = scaled.iter().all(|x| x.abs() < COEFFICIENT_MAX);
         let coefficients = scaled.iter().map(|x| (x + 0.5f64.copysign(*x)) as i64).collect();
@@ -206,7 +213,8 @@ impl Ckks {
     /// Where it was made for other parameters.
     pub fn decode(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
         let mut coefficients = self.recombined(decrypted)?;
-        let slots = self.embedding.values(&mut coefficients, 1.0 / decrypted.scale);
+        let factor = 1.0 / decrypted.scale;
+        let slots = simd::vectorised(|| self.embedding.values(&mut coefficients, factor));
         coefficients.zeroize();
         Ok(slots)
     }
@@ -222,7 +230,9 @@ impl Ckks {
                 [first, second] if first.scale == second.scale => {
                     let (mut left, mut right) = (self.recombined(first)?, self.recombined(second)?);
                     let factor = 1.0 / first.scale;
-                    let slots = self.embedding.value_pairs(&mut left, &mut right, factor);
+                    let slots = simd::vectorised(|| {
+                        self.embedding.value_pairs(&mut left, &mut right, factor)
+                    });
                     all.extend([slots.0, slots.1]);
                     left.zeroize();
                     right.zeroize();
@@ -246,7 +256,8 @@ impl Ckks {
         if !ring.same(&decrypted.ring) {
             return Err(CkksError::OtherParameters { what: "decryption" });
         }
-        Ok(self.recombinations[ring.limbs().len() - 1].centred(&decrypted.values, ring.n()))
+        let recombination = &self.recombinations[ring.limbs().len() - 1];
+        Ok(simd::vectorised(|| recombination.centred(&decrypted.values, ring.n())))
     }
 
     fn data_ring(&self, limbs: usize) -> Result<&Arc<Ring>, CkksError> {
@@ -284,13 +295,6 @@ impl fmt::Debug for Ckks {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Ckks({})", self.parameters)
     }
-}
-
-/// x in every limb of an NTT-form polynomial of the same ring: the values, taken unchecked.
-fn ntt_poly(ring: &Arc<Ring>, write: impl FnOnce(&mut NttPoly)) -> NttPoly {
-    let mut poly = NttPoly::zero(ring);
-    write(&mut poly);
-    poly
 }
 
 #[cfg(test)]

@@ -27,7 +27,14 @@ impl CkksDeltas {
         let part = &row[tile.start..][..tile.width];
         let message = ckks.encode(&tile.laid_out(std::iter::repeat_n(part, tile.copies)))?;
         let begin = self.lap("encode_ms", begin);
-        let ciphertext = self.shared.key.encrypt(&message, limbs, &mut self.rng)?;
+        let key = &self.shared.key;
+        let ciphertext = match self.memory.inputs.pop() {
+            Some(mut used) => {
+                key.encrypt_into(&message, &mut self.rng, &mut used)?;
+                used
+            }
+            None => key.encrypt(&message, limbs, &mut self.rng)?,
+        };
         self.report.he_operations += 1;
         self.lap("encrypt_ms", begin);
         self.carried(ciphertext)
@@ -62,6 +69,7 @@ impl CkksDeltas {
             }
         }
         let all = self.decrypted(&answers)?;
+        self.memory.products = answers;
         let begin = Instant::now();
         let mut slots = all.iter();
         let mut dots = vec![0.0; weights.rank];
@@ -123,7 +131,13 @@ impl CkksDeltas {
         factor: &confide_rlwe::ckks::Plaintext,
     ) -> Result<Ciphertext, CkksError> {
         let begin = Instant::now();
-        let product = input.product(factor)?;
+        let product = match self.memory.products.pop() {
+            Some(mut used) if used.limbs() == input.limbs() => {
+                input.product_into(factor, &mut used)?;
+                used
+            }
+            _ => input.product(factor)?,
+        };
         self.report.he_operations += 1;
         self.lap("product_ms", begin);
         Ok(product)
@@ -168,10 +182,10 @@ impl CkksDeltas {
         let mut slots = Vec::with_capacity(answers.len());
         for answers in answers.chunks(at_once) {
             let begin = Instant::now();
-            let decrypted = shared.key.decrypt_batch(answers)?;
+            shared.key.decrypt_into(answers, &mut self.memory.decrypted)?;
             self.report.he_operations += answers.len() as u64;
             let begin = self.lap("decrypt_ms", begin);
-            slots.extend(shared.ckks.decode_batch(&decrypted)?);
+            slots.extend(shared.ckks.decode_batch(&self.memory.decrypted)?);
             self.lap("decode_ms", begin);
         }
         Ok(slots)

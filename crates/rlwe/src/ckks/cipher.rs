@@ -2,8 +2,8 @@ use std::{fmt, sync::Arc};
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{Ckks, CkksError, Message, ntt_poly};
-use crate::{NttPoly, Poly, Ring, Rng, Seed};
+use super::{Ckks, CkksError, Message};
+use crate::{NttPoly, Poly, Ring, Rng, Seed, simd};
 
 /// A factor in NTT form.
 #[derive(Clone)]
@@ -62,6 +62,26 @@ impl SecretKey {
         rng: &mut Rng,
     ) -> Result<Ciphertext, CkksError> {
         let ring = self.ckks.data_ring(limbs)?;
+        let (c0, c1) = (NttPoly::zero(ring), NttPoly::zero(ring));
+        let mut fresh = Ciphertext { c0, c1, scale: message.scale, seed: None };
+        self.encrypt_into(message, rng, &mut fresh)?;
+        Ok(fresh)
+    }
+
+    /// As [`SecretKey::encrypt`], into a ciphertext that is no longer needed, with its limbs.
+    ///
+    /// # Errors
+    /// Where the ciphertext is of other parameters, or the message has another degree.
+    pub fn encrypt_into(
+        &self,
+        message: &Message,
+        rng: &mut Rng,
+        into: &mut Ciphertext,
+    ) -> Result<(), CkksError> {
+        let ring = self.ckks.data_ring(into.limbs())?;
+        if !ring.same(into.c0.ring()) {
+            return Err(CkksError::OtherParameters { what: "ciphertext" });
+        }
         let mut noisy = Zeroizing::new(vec![0; ring.n()]);
         rng.fill_errors(&mut noisy);
         if message.coefficients.len() != noisy.len() {
@@ -69,14 +89,26 @@ impl SecretKey {
         }
         noisy.iter_mut().zip(&message.coefficients).for_each(|(e, m)| *e += m);
         let seed = rng.seed();
-        let c1 = expanded(ring, seed);
-        let mut c0 = small(ring, &noisy);
-        for ((q, c0), (c1, s)) in c0.limbs_mut().zip(c1.limbs().zip(self.s.limbs())) {
-            for (x, (&a, &s)) in c0.iter_mut().zip(c1.1.iter().zip(s.1)) {
-                *x = q.mul_add(q.neg(a), s, *x);
-            }
+        let mut public = Rng::from_seed(seed);
+        for (q, limb) in into.c1.limbs_mut() {
+            public.fill_uniform(q, limb);
         }
-        Ok(Ciphertext { c0, c1, scale: message.scale, seed: Some(seed) })
+        for ((q, limb), of_ring) in into.c0.limbs_mut().zip(ring.limbs()) {
+            limb.iter_mut().zip(&*noisy).for_each(|(x, &c)| *x = q.reduce_signed(c));
+            of_ring.table.forward(limb);
+        }
+        self.subtract_product(&into.c1, &mut into.c0);
+        (into.scale, into.seed) = (message.scale, Some(seed));
+        Ok(())
+    }
+
+    /// x −= a·s, in the limbs that x has.
+    pub(super) fn subtract_product(&self, a: &NttPoly, x: &mut NttPoly) {
+        let tables = self.ckks.key_ring.limbs().iter();
+        let inputs = tables.zip(a.limbs()).zip(self.s.limbs());
+        for ((q, x), ((limb, (_, a)), (_, s))) in x.limbs_mut().zip(inputs) {
+            simd::sub_product(limb.table.path(), q, x, a, s);
+        }
     }
 
     /// Decrypts one.
@@ -88,33 +120,53 @@ impl SecretKey {
         all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
     }
 
-    /// Decrypts several, limb by limb: the limb's key and twiddles stay in the cache for all.
+    /// Decrypts several: see [`SecretKey::decrypt_into`].
     ///
     /// # Errors
     /// Where one was made for other parameters.
     pub fn decrypt_batch(&self, ciphertexts: &[Ciphertext]) -> Result<Vec<Decrypted>, CkksError> {
-        let empty = |ciphertext: &Ciphertext| {
-            let ring = self.ckks.data_ring(ciphertext.limbs())?.clone();
+        let mut all = Vec::new();
+        self.decrypt_into(ciphertexts, &mut all)?;
+        Ok(all)
+    }
+
+    /// Decrypts several, limb by limb: the limb's key and twiddles stay in the cache for all. What
+    /// `into` holds is written over, its memory used again.
+    ///
+    /// # Errors
+    /// Where one was made for other parameters.
+    pub fn decrypt_into(
+        &self,
+        ciphertexts: &[Ciphertext],
+        into: &mut Vec<Decrypted>,
+    ) -> Result<(), CkksError> {
+        into.truncate(ciphertexts.len());
+        for (index, ciphertext) in ciphertexts.iter().enumerate() {
+            let ring = self.ckks.data_ring(ciphertext.limbs())?;
             if !ring.same(ciphertext.c0.ring()) {
                 return Err(CkksError::OtherParameters { what: "ciphertext" });
             }
-            let values = Vec::with_capacity(ring.len());
-            Ok(Decrypted { ring, values, scale: ciphertext.scale })
-        };
-        let mut all = ciphertexts.iter().map(empty).collect::<Result<Vec<_>, CkksError>>()?;
+            if index == into.len() {
+                let values = Vec::with_capacity(ring.len());
+                into.push(Decrypted { ring: ring.clone(), values, scale: 0.0 });
+            }
+            let decrypted = &mut into[index];
+            (decrypted.ring, decrypted.scale) = (ring.clone(), ciphertext.scale);
+            decrypted.values.resize(ring.len(), 0);
+        }
         let n = self.ckks.parameters.n();
         for index in 0..self.ckks.limbs_max() {
             let (limb, s) = (&self.ckks.key_ring.limbs()[index], self.s.limb(index));
-            let q = limb.modulus;
-            let parts = all.iter_mut().zip(ciphertexts).filter(|(_, c)| index < c.limbs());
+            let parts = into.iter_mut().zip(ciphertexts).filter(|(_, c)| index < c.limbs());
             for (decrypted, ciphertext) in parts {
-                let (c0, c1) = (ciphertext.c0.limb(index), ciphertext.c1.limb(index));
-                let phase = c0.iter().zip(c1).zip(s).map(|((&c0, &c1), &s)| q.mul_add(c1, s, c0));
-                decrypted.values.extend(phase);
-                limb.table.inverse(&mut decrypted.values[index * n..]);
+                let phase = &mut decrypted.values[index * n..][..n];
+                phase.copy_from_slice(ciphertext.c0.limb(index));
+                let c1 = ciphertext.c1.limb(index);
+                simd::add_product(limb.table.path(), limb.modulus, phase, c1, s);
+                limb.table.inverse(phase);
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 
@@ -156,25 +208,33 @@ impl Ciphertext {
     /// # Errors
     /// Where the factor was made for other limbs.
     pub fn product(&self, factor: &Plaintext) -> Result<Ciphertext, CkksError> {
-        if !self.c0.ring().same(factor.poly.ring()) {
-            return Err(CkksError::Limbs {
-                what: "factor",
-                wanted: self.limbs(),
-                got: factor.poly.ring().limbs().len(),
-            });
+        let (c0, c1) = (NttPoly::zero(self.c0.ring()), NttPoly::zero(self.c0.ring()));
+        let mut product = Ciphertext { c0, c1, scale: self.scale, seed: None };
+        self.product_into(factor, &mut product)?;
+        Ok(product)
+    }
+
+    /// As [`Ciphertext::product`], into a ciphertext of the same limbs that is no longer needed.
+    ///
+    /// # Errors
+    /// Where the factor or the ciphertext was made for other limbs.
+    pub fn product_into(&self, factor: &Plaintext, into: &mut Ciphertext) -> Result<(), CkksError> {
+        for (what, ring) in [("factor", factor.poly.ring()), ("product", into.c0.ring())] {
+            if !self.c0.ring().same(ring) {
+                let (wanted, got) = (self.limbs(), ring.limbs().len());
+                return Err(CkksError::Limbs { what, wanted, got });
+            }
         }
-        let times = |part: &NttPoly| {
-            ntt_poly(part.ring(), |product| {
-                let inputs = part.limbs().zip(factor.poly.limbs());
-                for ((q, product), ((_, part), (_, factor))) in product.limbs_mut().zip(inputs) {
-                    for (x, (&a, &b)) in product.iter_mut().zip(part.iter().zip(factor)) {
-                        *x = q.mul(a, b);
-                    }
-                }
-            })
-        };
-        let scale = self.scale * factor.scale;
-        Ok(Ciphertext { c0: times(&self.c0), c1: times(&self.c1), scale, seed: None })
+        for (part, product) in [(&self.c0, &mut into.c0), (&self.c1, &mut into.c1)] {
+            let inputs = part.ring().limbs().iter().zip(part.limbs().zip(factor.poly.limbs()));
+            for ((q, product), (limb, ((_, part), (_, factor)))) in product.limbs_mut().zip(inputs)
+            {
+                product.copy_from_slice(part);
+                simd::multiply(limb.table.path(), q, product, factor);
+            }
+        }
+        (into.scale, into.seed) = (self.scale * factor.scale, None);
+        Ok(())
     }
 
     /// self += other, slot by slot.

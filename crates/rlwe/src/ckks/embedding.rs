@@ -70,6 +70,7 @@ impl Embedding {
     }
 
     /// Slots to coefficients, multiplied by `factor`. Slots that are not given are zero.
+    #[inline(always)]
     pub(super) fn coefficients(&self, slots: &[f64], factor: f64) -> Vec<f64> {
         let mut coefficients = vec![0.0; 2 * self.n];
         let factor = factor / self.n as f64;
@@ -85,6 +86,7 @@ impl Embedding {
     ///
     /// Imaginary parts of the slots are lost: for a polynomial that encodes real slots they are
     /// noise.
+    #[inline(always)]
     pub(super) fn values(&self, coefficients: &mut [f64], factor: f64) -> Vec<f64> {
         let (re, im) = coefficients.split_at_mut(self.n);
         self.forward(re, im);
@@ -96,6 +98,7 @@ impl Embedding {
     /// A polynomial whose slots are all real equals its mirror image under X -> X^−1. The mean of
     /// the two is taken first, which leaves the real parts as they were and makes the imaginary
     /// ones zero; so the values of p + i·q are the slots of p and, in the imaginary part, of q.
+    #[inline(always)]
     pub(super) fn value_pairs(
         &self,
         first: &mut [f64],
@@ -117,6 +120,7 @@ impl Embedding {
     }
 
     /// Values at the leaves, from the folded coefficients.
+    #[inline(always)]
     fn forward(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (1, self.n);
         if self.n.trailing_zeros() % 2 == 1 {
@@ -136,6 +140,7 @@ impl Embedding {
     }
 
     /// Folded coefficients, n-fold, from the values at the leaves.
+    #[inline(always)]
     fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (self.n / 4, 4);
         self.leaves(re, im, node, join);
@@ -226,6 +231,7 @@ fn radix2(
     }
 }
 
+#[inline(always)]
 fn quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
     let (left, right) = values.split_at_mut(values.len() / 2);
     let (first, second) = left.split_at_mut(left.len() / 2);
@@ -233,6 +239,7 @@ fn quarters(values: &mut [f64]) -> [&mut [f64]; 4] {
     [first, second, third, fourth]
 }
 
+#[inline(always)]
 fn blocks<'a>(
     re: &'a mut [f64],
     im: &'a mut [f64],
@@ -242,6 +249,7 @@ fn blocks<'a>(
 }
 
 /// The mean of a polynomial and its image under X -> X^−1 = −X^(N−1).
+#[inline(always)]
 fn mirror(coefficients: &mut [f64]) {
     let half = coefficients.len() / 2;
     let (low, high) = coefficients[1..].split_at_mut(half);

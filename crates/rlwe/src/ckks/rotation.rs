@@ -1,9 +1,9 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use super::{Ciphertext, Ckks, CkksError, SecretKey, cipher::small, ntt_poly};
-use crate::{NttPoly, Ring, Rng};
+use super::{Ciphertext, Ckks, CkksError, SecretKey, cipher::small, crt::nearest};
+use crate::{Modulus, NttPoly, Ring, Rng, simd};
 
 /// What a rotation by one count of slots needs: the rotated key under the key itself, times the
 /// special prime, once for each limb.
@@ -37,11 +37,7 @@ impl SecretKey {
             rng.fill_errors(&mut errors);
             let mut b = small(ring, &errors);
             let a = NttPoly::uniform(ring, &mut rng.fork());
-            for ((q, b), (a, s)) in b.limbs_mut().zip(a.limbs().zip(self.s.limbs())) {
-                for (x, (&a, &s)) in b.iter_mut().zip(a.1.iter().zip(s.1)) {
-                    *x = q.mul_add(q.neg(a), s, *x);
-                }
-            }
+            self.subtract_product(&a, &mut b);
             if let Some((q, b)) = b.limbs_mut().nth(index) {
                 let factor = q.shoup(q.reduce(special));
                 for (x, &s) in b.iter_mut().zip(rotated.limb(index)) {
@@ -72,45 +68,99 @@ impl Ciphertext {
         if !ring.same(self.c0.ring()) || key.sources.len() != ring.n() {
             return Err(CkksError::OtherParameters { what: "rotation key" });
         }
-        let turned = permuted(&self.c1, &key.sources);
-        let (b, a) = switched(ckks, &turned, key);
-        let mut c0 = permuted(&self.c0, &key.sources);
-        c0.add_assign(&b.drop_limb());
-        Ok(Ciphertext { c0, c1: a.drop_limb(), scale: self.scale, seed: None })
+        let kept = ckks.switches.lock().ok().and_then(|mut kept| kept.pop());
+        let mut switch = kept.unwrap_or_else(|| Switch::new(ring.n()));
+        let (b, a) = switch.run(ckks, &self.c1, key);
+        if let Ok(mut kept) = ckks.switches.lock() {
+            kept.push(switch);
+        }
+        let (mut c0, c1) = (b, a);
+        for ((q, x), (_, values)) in c0.limbs_mut().zip(self.c0.limbs()) {
+            for (x, &from) in x.iter_mut().zip(&key.sources) {
+                *x = q.add(*x, values[from as usize]);
+            }
+        }
+        Ok(Ciphertext { c0, c1, scale: self.scale, seed: None })
     }
 }
 
-/// Σ digit·key over the digits of `part`, modulo its primes and the special one.
-fn switched(ckks: &Ckks, part: &NttPoly, key: &GaloisKey) -> (NttPoly, NttPoly) {
-    let count = part.ring().limbs().len();
-    let ring = &ckks.switching_rings[count - 1];
-    let (mut b, mut a) = (NttPoly::zero(ring), NttPoly::zero(ring));
-    let digits = part.clone().into_poly();
-    let mut lifted = vec![0; ring.n()];
-    for (digit, keys) in key.digits.iter().take(count).enumerate() {
-        let own = ring.limbs()[digit].modulus;
-        for (index, ((_, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
-            let limb = &ring.limbs()[index];
-            let q = limb.modulus;
-            if index == digit {
-                lifted.copy_from_slice(part.limb(digit));
-            } else {
-                let values = lifted.iter_mut().zip(digits.limb(digit));
-                values.for_each(|(x, &y)| *x = q.reduce_signed(own.centred(y)));
-                limb.table.forward(&mut lifted);
-            }
-            // The special prime is the last limb of the keys' ring too.
-            let of_key = if index == count { ckks.limbs_max() } else { index };
-            let keys = (keys.0.limb(of_key), keys.1.limb(of_key));
-            for (x, (&d, &k)) in b.iter_mut().zip(lifted.iter().zip(keys.0)) {
-                *x = q.mul_add(d, k, *x);
-            }
-            for (x, (&d, &k)) in a.iter_mut().zip(lifted.iter().zip(keys.1)) {
-                *x = q.mul_add(d, k, *x);
+/// Memory of one key switch, used again by the next: it is several times a cache's size, and fresh
+/// pages from the operating system would cost more than the arithmetic.
+#[derive(Default)]
+pub(super) struct Switch {
+    turned: Vec<u64>,
+    digit: Vec<u64>,
+    lifted: Vec<u64>,
+    sums: Vec<(NttPoly, NttPoly)>,
+}
+
+impl Switch {
+    fn new(n: usize) -> Switch {
+        let empty = || vec![0; n];
+        Switch { turned: empty(), digit: empty(), lifted: empty(), sums: Vec::new() }
+    }
+
+    /// The part, turned, times the rotated key, under the key: Σ digit·key modulo the part's primes
+    /// and the special one, divided by the special one.
+    fn run(&mut self, ckks: &Ckks, part: &NttPoly, key: &GaloisKey) -> (NttPoly, NttPoly) {
+        let count = part.ring().limbs().len();
+        let ring = &ckks.switching_rings[count - 1];
+        let (mut b, mut a) = self.sums_of(ring);
+        for (index, keys) in key.digits.iter().take(count).enumerate() {
+            let own = &ring.limbs()[index];
+            let values = part.limb(index);
+            let pairs = self.turned.iter_mut().zip(&key.sources);
+            pairs.for_each(|(x, &from)| *x = values[from as usize]);
+            self.digit.copy_from_slice(&self.turned);
+            own.table.inverse(&mut self.digit);
+            for (to, ((q, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
+                let limb = &ring.limbs()[to];
+                if to != index {
+                    lift(&mut self.lifted, &self.digit, own.modulus, q);
+                    limb.table.forward(&mut self.lifted);
+                }
+                let digit = if to == index { &self.turned } else { &self.lifted };
+                // The special prime is the last limb of the keys' ring too.
+                let of_key = if to == count { ckks.limbs_max() } else { to };
+                simd::add_product(limb.table.path(), q, b, digit, keys.0.limb(of_key));
+                simd::add_product(limb.table.path(), q, a, digit, keys.1.limb(of_key));
             }
         }
+        let quotients = (b.drop_limb(), a.drop_limb());
+        self.sums.push((b, a));
+        quotients
     }
-    (b, a)
+
+    /// Two zeroes of a ring.
+    fn sums_of(&mut self, ring: &Arc<Ring>) -> (NttPoly, NttPoly) {
+        let known = self.sums.iter().position(|(b, _)| b.ring().same(ring));
+        let Some(known) = known else { return (NttPoly::zero(ring), NttPoly::zero(ring)) };
+        let (mut b, mut a) = self.sums.swap_remove(known);
+        b.limbs_mut().chain(a.limbs_mut()).for_each(|(_, limb)| limb.fill(0));
+        (b, a)
+    }
+}
+
+/// Residues modulo `from`, centred, modulo `q`.
+fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
+    let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
+    if from.value() / 2 < q.value() {
+        simd::vectorised(|| {
+            for (x, &y) in lifted.iter_mut().zip(values) {
+                let centred = from.centred(y);
+                *x = (centred + ((centred >> 63) & width)) as u64;
+            }
+        });
+    } else {
+        // The quotient is far below 2^51 and so right to the nearest or the one beside it.
+        simd::vectorised(|| {
+            for (x, &y) in lifted.iter_mut().zip(values) {
+                let centred = from.centred(y);
+                let rest = centred - nearest(centred as f64 * inverse) * width;
+                *x = (rest + ((rest >> 63) & width)) as u64;
+            }
+        });
+    }
 }
 
 /// X -> X^g, g = 3^steps, in NTT form: element i is the value at ψ^(2·rev(i) + 1), so it comes from
@@ -127,11 +177,11 @@ fn sources(n: usize, steps: usize) -> Vec<u32> {
 }
 
 fn permuted(poly: &NttPoly, sources: &[u32]) -> NttPoly {
-    ntt_poly(poly.ring(), |turned| {
-        for ((_, turned), (_, values)) in turned.limbs_mut().zip(poly.limbs()) {
-            turned.iter_mut().zip(sources).for_each(|(x, &from)| *x = values[from as usize]);
-        }
-    })
+    let mut turned = NttPoly::zero(poly.ring());
+    for ((_, turned), (_, values)) in turned.limbs_mut().zip(poly.limbs()) {
+        turned.iter_mut().zip(sources).for_each(|(x, &from)| *x = values[from as usize]);
+    }
+    turned
 }
 
 /// A ring's name for errors and logs alone: keys are not shown.
