@@ -131,9 +131,7 @@ fn place(path: &str) -> Place<'_> {
 
 fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
     match Adapter::load(dir) {
-        Err(PeftError::BaseNeeded { .. }) => {
-            Adapter::load_with_base(dir, &BaseFolder::open(model)?)
-        }
+        Err(PeftError::BaseNeeded) => Adapter::load_with_base(dir, &BaseFolder::open(model)?),
         loaded => loaded,
     }
 }

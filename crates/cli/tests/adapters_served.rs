@@ -1,0 +1,130 @@
+//! Adapters behind the real program: two of them at once; loading at run time; split mode with a client
+//! of its own.
+#![cfg(feature = "native")]
+
+mod served;
+
+use std::thread;
+
+use serde_json::{Value, json};
+use served::{ANY_PORT, Place, Running, chat, fetch, post, run, start, text};
+
+const QUESTIONS: [&str; 2] = ["What is a savings account?", "What should I pack?"];
+const NAMES: [&str; 2] = ["banking", "travel"];
+
+#[test]
+fn two_folders_answer_side_by_side_as_plain_lora_does() {
+    let place = Place::new("folders");
+    let adapters: Vec<String> =
+        NAMES.iter().map(|name| format!("{name}={}", text(&place.adapter(name)))).collect();
+    let serve = serve(&place, &adapters, &[]);
+    assert_eq!(serve.ready["adapters"][0]["guarantee"], "none");
+    both_answer_as_plainly(&place, &serve, false);
+    let models = fetch(&serve.address(), "/v1/models");
+    let parents: Vec<&Value> =
+        models["data"].as_array().unwrap().iter().map(|model| &model["parent"]).collect();
+    assert_eq!(parents, [&Value::Null, &json!("model"), &json!("model")]);
+    assert!(serve.terminate().success());
+}
+
+#[test]
+fn requests_load_adapters_below_the_folders_that_were_given_and_nowhere_else() {
+    let place = Place::new("runtime");
+    let (allowed, banking) = (place.path("allowed"), place.adapter("banking"));
+    std::fs::create_dir(&allowed).unwrap();
+    let inside = allowed.join("travel");
+    std::fs::rename(place.adapter("travel"), &inside).unwrap();
+    std::os::unix::fs::symlink(&banking, allowed.join("way-out")).unwrap();
+    let serve = serve(&place, &[], &["--enable-runtime-adapters", "--adapter-dir", text(&allowed)]);
+    let load = |path: &str| {
+        let body = json!({ "lora_name": "new", "lora_path": path });
+        post(&serve.address(), "/v1/load_lora_adapter", &body)
+    };
+    let outside = [
+        text(&banking).to_owned(),
+        format!("{}/way-out", text(&allowed)),
+        format!("{}/../banking", text(&allowed)),
+        text(&allowed).to_owned(),
+        "/etc".into(),
+        "127.0.0.1:9".into(),
+    ];
+    for path in &outside {
+        let (status, said) = load(path);
+        assert_eq!(status, 403, "{path}: {said}");
+        assert!(said.contains("adapter_path_refused"), "{said}");
+    }
+    let (status, said) = load(text(&inside));
+    assert_eq!((status, &said[..]), (200, "Success: LoRA adapter 'new' added successfully."));
+    assert_eq!(chat(&serve.address(), "new", QUESTIONS[1]).text, place.plainly(1));
+    let unload = json!({ "lora_name": "new" });
+    assert_eq!(post(&serve.address(), "/v1/unload_lora_adapter", &unload).0, 200);
+    assert_eq!(post(&serve.address(), "/v1/unload_lora_adapter", &unload).0, 404);
+}
+
+#[test]
+fn a_client_of_split_mode_says_what_the_server_would() {
+    let place = Place::new("split");
+    let adapter = format!("banking={}", text(&place.adapter("banking")));
+    let serve = serve(&place, &[adapter], &[]);
+    let url = format!("http://{}", serve.address());
+    let model = place.model();
+    let split = |more: &[&str]| {
+        let fixed = ["split", "--server", &url, "--model", text(&model), "--max-tokens", "12"];
+        run(&[&fixed[..], more, &[QUESTIONS[0]]].concat())
+    };
+    for way in [&["--adapter", "banking"][..], &["--adapter", "banking", "--embeddings"]] {
+        let said = split(way);
+        assert_eq!(said.status, Some(0), "{}", said.stderr);
+        assert_eq!(said.stdout.trim_end_matches('\n'), place.plainly(0), "{}", said.stderr);
+        assert!(said.stderr.contains("guarantee: none"), "{}", said.stderr);
+    }
+    // Noise is accounted for after every token, over all that was sent.
+    let noisy = split(&["--json", "--dp-epsilon-per-token", "8"]);
+    assert_eq!(noisy.status, Some(0), "{}", noisy.stderr);
+    let lines: Vec<Value> =
+        noisy.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (done, tokens) = lines.split_last().unwrap();
+    let spent: Vec<f64> = tokens.iter().map(|line| line["epsilon"].as_f64().unwrap()).collect();
+    assert!(spent.windows(2).all(|two| two[0] < two[1]), "{spent:?}");
+    assert!(done["epsilon"].as_f64() >= spent.last().copied());
+    assert!(done["guarantee"].as_str().unwrap().starts_with("differential privacy"));
+    // What it costs: much at a small epsilon, nothing at one that hides nothing.
+    let table = split(&["--dp-table", "1,1e9"]);
+    assert_eq!(table.status, Some(0), "{}", table.stderr);
+    let rows: Vec<Value> =
+        table.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows[1]["top1_agreement"], 1.0, "{rows:?}");
+    let error = |row: &Value| row["logits_relative_error_mean"].as_f64().unwrap();
+    assert!(error(&rows[0]) > 10.0 * error(&rows[1]), "{rows:?}");
+    let refused = split(&["--adapter", "nobody"]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    let secure = run(&["split", "--server", "https://x", "--model", text(&model), "hi"]);
+    assert_eq!(secure.status, Some(2), "{}", secure.stderr);
+}
+
+fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
+    let model = place.model();
+    let mut arguments = vec!["serve", "--model", text(&model), "--listen", ANY_PORT];
+    for adapter in adapters {
+        arguments.extend(["--adapter", adapter]);
+    }
+    arguments.extend(more);
+    start(&arguments)
+}
+
+/// Streamed chats with both adapters at the same time, each several times.
+fn both_answer_as_plainly(place: &Place, serve: &Running, encrypted: bool) {
+    assert_ne!(place.plainly(0), place.plainly(1));
+    let address = serve.address();
+    thread::scope(|scope| {
+        for number in 0..2 * NAMES.len() {
+            let (index, address) = (number % NAMES.len(), &address);
+            scope.spawn(move || {
+                let answer = chat(address, NAMES[index], QUESTIONS[index]);
+                assert_eq!(answer.text, place.plainly(index), "{}", NAMES[index]);
+                assert_eq!(answer.label["adapter"], NAMES[index]);
+                assert_eq!(answer.label["encrypted"], encrypted, "{}", answer.label);
+            });
+        }
+    });
+}

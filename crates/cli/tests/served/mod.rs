@@ -1,0 +1,288 @@
+//! A tiny model with two adapters, made once for all tests of this program; the program's processes;
+//! and an HTTP client.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, OnceLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use confide_engine::{Engine, Event, Message, OnLoss, Prompt, Request, Role};
+use confide_lora::{Adapter, plain};
+use confide_native::{
+    Native, Options,
+    make::{self, AdapterOrder, Corpus, Order, Shape},
+};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(120);
+pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
+const ANSWER_TOKENS: u32 = 12;
+
+/// A folder of one test, with the model and both adapters; removed at its end.
+pub(crate) struct Place {
+    folder: PathBuf,
+}
+
+/// What is made once: the model, and what each adapter says in the clear.
+struct Made {
+    folder: PathBuf,
+    plainly: [String; 2],
+}
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Self {
+        let made = made();
+        let folder = temporary(name);
+        copy(&made.folder, &folder);
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn model(&self) -> PathBuf {
+        self.path("model")
+    }
+
+    pub(crate) fn adapter(&self, name: &str) -> PathBuf {
+        self.path(name)
+    }
+
+    /// What plain LoRA says to the question with this number, by the adapter with this number.
+    pub(crate) fn plainly(&self, index: usize) -> &str {
+        &made().plainly[index]
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn temporary(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    root.join(format!("adapters-served-{name}-{}", std::process::id()))
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        // Nothing removes it at the end, so the next run does.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("adapters-served-made");
+        let _ = std::fs::remove_dir_all(&folder);
+        let model = folder.join("model");
+        std::fs::create_dir_all(&folder).unwrap();
+        // Few steps: its words mean nothing, but they are its own.
+        let order = Order { shape: Shape::Tiny, seed: 7, dir: model.clone(), steps: Some(12) };
+        make::make(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        let native = Native::load(&model, Options::default()).unwrap();
+        let plainly = [0, 1].map(|index| {
+            let name = super::NAMES[index];
+            let adapter = Arc::new(adapter(&folder, &model, index));
+            let plain = Arc::new(plain::Local::new(adapter));
+            native.load_adapter(name, plain, OnLoss::Fail).unwrap();
+            answer(&native, name, super::QUESTIONS[index])
+        });
+        Made { folder, plainly }
+    })
+}
+
+/// An adapter whose answers differ from the base model's: trained for a moment, then made louder.
+fn adapter(folder: &Path, model: &Path, index: usize) -> Adapter {
+    let dir = folder.join("short");
+    let order = AdapterOrder {
+        model: model.into(),
+        corpus: Corpus::ALL[index].clone(),
+        dir: dir.clone(),
+        rank: 4,
+        alpha: 8.0,
+        steps: Some(2),
+        seed: 7,
+    };
+    let trained = make::adapter(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    let mut adapter = trained.adapter;
+    for pair in adapter.modules.values_mut() {
+        pair.b.values.iter_mut().for_each(|value| *value *= 60.0);
+    }
+    adapter.save(folder.join(super::NAMES[index])).unwrap();
+    Adapter::load(folder.join(super::NAMES[index])).unwrap()
+}
+
+fn answer(native: &Native, model: &str, question: &str) -> String {
+    let said = Message { role: Role::User, content: question.into() };
+    let mut request = Request::new(model, Prompt::Chat(vec![said]));
+    request.max_tokens = Some(ANSWER_TOKENS);
+    let mut generation = native.generate(request).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut text = String::new();
+        while let Some(event) = generation.next().await {
+            match event {
+                Event::Token(token) => text += &token.text,
+                Event::Finished { tail, .. } => return text + &tail,
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("it has no end")
+    })
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// A long-running command that has said that it is ready; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) ready: Value,
+}
+
+impl Running {
+    pub(crate) fn address(&self) -> String {
+        self.ready["listen"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks it to stop, and waits for it.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let until = Instant::now() + GENEROUS;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not stop: {}", self.ready);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn start(arguments: &[&str]) -> Running {
+    let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (line, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut first = String::new();
+        let _ = out.read_line(&mut first);
+        let _ = line.send(first);
+    });
+    // Owned before anything can fail, so that a failed test leaves no process behind.
+    let mut running = Running { child, ready: Value::Null };
+    let line = lines.recv_timeout(GENEROUS).expect("it does not say that it is ready");
+    running.ready = serde_json::from_str(&line)
+        .unwrap_or_else(|error| panic!("{arguments:?} says `{line}`: {error}"));
+    running
+}
+
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A command that ends by itself.
+pub(crate) fn run(arguments: &[&str]) -> Ended {
+    let output = command(arguments).stderr(Stdio::piped()).output().unwrap();
+    Ended {
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The text of a streamed chat, and the label at its end.
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) label: Value,
+}
+
+pub(crate) fn chat(address: &str, model: &str, question: &str) -> Answer {
+    let body = json!({ "model": model, "stream": true, "temperature": 0,
+        "max_tokens": ANSWER_TOKENS, "messages": [{ "role": "user", "content": question }] });
+    let mut lines = streamed(address, &body);
+    let (mut text, mut label, mut whole, mut line) =
+        (String::new(), Value::Null, String::new(), String::new());
+    while lines.read_line(&mut line).unwrap() > 0 {
+        whole += &line;
+        if let Some(event) = line.strip_prefix("data: ")
+            && let Ok(event) = serde_json::from_str::<Value>(event)
+        {
+            text += event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+            if event["confide"].is_object() {
+                label = event["confide"].clone();
+            }
+        }
+        line.clear();
+    }
+    assert!(whole.contains("[DONE]"), "{whole}");
+    Answer { text, label }
+}
+
+/// The lines of a streamed chat, chunk sizes among them.
+pub(crate) fn streamed(address: &str, body: &Value) -> BufReader<TcpStream> {
+    BufReader::new(ask(address, "POST", "/v1/chat/completions", &body.to_string()))
+}
+
+pub(crate) fn post(address: &str, path: &str, body: &Value) -> (u16, String) {
+    exchange(address, "POST", path, &body.to_string())
+}
+
+pub(crate) fn fetch(address: &str, path: &str) -> Value {
+    let (status, body) = exchange(address, "GET", path, "");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut answer = String::new();
+    ask(address, method, path, body).read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
+}
+
+fn ask(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GENEROUS)).unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
