@@ -5,10 +5,12 @@ use crate::terms::noise_headroom;
 /// Adds rounded Gaussian noise of standard deviation `sigma`, in units of the integers, to words mod
 /// 2^k; cut where the headroom of the norm limit ends, eight standard deviations out.
 ///
-/// What it buys: an answer is no longer an exact equation. To learn an entry of A to within one unit,
-/// least squares need about `(sigma / |x|)² · columns` answers for each column, where exact ones need
-/// one. It is no differential privacy: noise is independent for each answer, so that repeated
-/// questions average it out, and the budget still counts.
+/// What it buys: no answer is an exact equation any more. A key holder that asks for each unit vector
+/// times `x` learns each entry of A up to `sigma / x`, where exact answers give all of it; with `m`
+/// times as many answers up to `sigma / (x·√m)`. What it costs: an honest answer has the error
+/// `sigma`. With `x` at 2^15 and vectors of norm 2^16 the adapter is learned with about half the
+/// relative error that every answer has, so noise that hides an adapter spoils its answers too: it
+/// stretches a budget, it does not replace one. And it is no differential privacy.
 pub(super) fn add(words: &mut [u64], sigma: f64, mask: u64, rng: &mut Rng) {
     if sigma == 0.0 {
         return;

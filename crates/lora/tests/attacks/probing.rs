@@ -7,9 +7,12 @@ use crate::world::{WORD, World, slot};
 
 const COLUMNS: usize = 16;
 
-/// Asks for every unit vector, budget permitting; gives the columns that were learned.
-fn probe(allowance: Allowance) -> (World, Vec<Vec<u64>>, Option<BudgetError>) {
-    let mut world = World::new(3, COLUMNS);
+/// Asks for every unit vector times `size`, budget permitting; gives the columns that were learned.
+fn probe(
+    mut world: World,
+    allowance: Allowance,
+    size: i16,
+) -> (World, Vec<Vec<u64>>, Option<BudgetError>) {
     let mut sequence = world.sequence();
     let mut batch = world.batch(&mut sequence);
     let (budgets, epoch) = (Budgets::new(), world.epoch());
@@ -19,7 +22,7 @@ fn probe(allowance: Allowance) -> (World, Vec<Vec<u64>>, Option<BudgetError>) {
             return (world, learned, Some(refused));
         }
         let mut unit = [0i16; COLUMNS];
-        unit[column] = 1;
+        unit[column] = size;
         let masked = batch.mask(&unit, &mut world.meter).expect("left");
         let answer =
             world.apply(&mut sequence, epoch, masked.counter, &masked.vectors).expect("fresh");
@@ -30,7 +33,7 @@ fn probe(allowance: Allowance) -> (World, Vec<Vec<u64>>, Option<BudgetError>) {
 
 #[test]
 fn the_budget_trips_before_the_last_column() {
-    let (world, learned, refused) = probe(Allowance::BelowWidth);
+    let (world, learned, refused) = probe(World::new(3, COLUMNS), Allowance::BelowWidth, 1);
     assert_eq!(learned.len(), COLUMNS - 1);
     let (limit, used) = (COLUMNS as u64 - 1, COLUMNS as u64 - 1);
     assert_eq!(refused, Some(BudgetError::UsedUp { limit, used, wanted: 1 }));
@@ -40,7 +43,7 @@ fn the_budget_trips_before_the_last_column() {
 #[test]
 fn control_a_budget_of_the_width_gives_the_adapter_and_says_so() {
     let allowance = Allowance::Vectors(COLUMNS as u64);
-    let (world, learned, refused) = probe(allowance);
+    let (world, learned, refused) = probe(World::new(3, COLUMNS), allowance, 1);
     assert_eq!(refused, None);
     for row in 0..world.matrix.rows() {
         let columns: Vec<u64> = learned.iter().map(|column| column[row] & WORD).collect();
@@ -48,4 +51,23 @@ fn control_a_budget_of_the_width_gives_the_adapter_and_says_so() {
     }
     assert!(allowance.lets_learn(COLUMNS));
     assert!(!Allowance::BelowWidth.lets_learn(COLUMNS));
+}
+
+#[test]
+fn noise_blurs_the_adapter_as_much_as_the_answers_and_no_more() {
+    let (sigma, size) = (1e6, i16::MAX);
+    let world = World::noisy(3, COLUMNS, sigma);
+    let allowance = Allowance::Vectors(COLUMNS as u64);
+    let (world, learned, _) = probe(world, allowance, size);
+    let mut square = 0.0;
+    for row in 0..3 {
+        for (learned, entry) in learned.iter().zip(world.matrix.row(row)) {
+            // The word mod 2^33 as a signed integer.
+            let answer = ((learned[row] << 31) as i64 >> 31) as f64;
+            square += (answer / f64::from(size) - f64::from(entry)).powi(2);
+        }
+    }
+    let error = (square / (3 * COLUMNS) as f64).sqrt();
+    let wanted = sigma / f64::from(size);
+    assert!((0.7..1.3).contains(&(error / wanted)), "{error} of {wanted}");
 }

@@ -68,9 +68,15 @@ pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> Weights {
 
 impl World {
     pub(crate) fn new(rows: usize, columns: usize) -> World {
+        World::noisy(rows, columns, 0.0)
+    }
+
+    /// With noise of this standard deviation on every answer.
+    pub(crate) fn noisy(rows: usize, columns: usize, noise_sigma: f64) -> World {
         let context = Context::new(&toy()).expect("a set");
         let matrix = secret_matrix(rows, columns, 4095);
-        let weights = weights(&matrix, &toy());
+        let mut weights = weights(&matrix, &toy());
+        weights.terms.noise_sigma = noise_sigma;
         let mut rng = Rng::from_seed([5; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         World {
