@@ -19,7 +19,8 @@ pub fn files_under(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
 }
 
 fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
-    const NOT_OURS: &[&str] = &[".git", ".venv", "artifacts", "bench-out", "corpus", "target"];
+    const NOT_OURS: &[&str] =
+        &[".git", ".venv", ".venv-seal", "artifacts", "bench-out", "corpus", "target"];
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());

@@ -22,13 +22,18 @@
 //! # What a step of report 003 costs
 //!
 //! 1536 -> 32 at N = 16384: one encryption, 7 products, 7 decryptions, the weights encoded before.
-//! Counted in transforms of one limb: 3 to encrypt (message and noise together), 21 to decrypt: 8
-//! modulo a 60-bit prime, 16 modulo a 40-bit one. Products: 2·3·7·N of the ciphertexts and 3·7·N
-//! of the key, one million. Embeddings: one to encode, 4 to decode (two real vectors share one
-//! complex transform). A transform has 7N butterflies; with one in 1.2 ns at 60 bits, six at once
-//! at 40 (IFMA), and 1.5 ns for a product: 8·0.14 + 16·0.03 + 1.0·1.5 = 3.1 ms, and about 1.5 ms of
-//! embedding, sampling and recombination. That is the prediction: near 5 ms; the floor, memory
-//! alone (7 factors of 0.4 MB, 14 products of 0.4 MB), is below 1 ms.
+//! Transforms of one limb: 3 to encrypt (message and error together), 21 to decrypt; 8 of them
+//! modulo a 60-bit prime, 16 modulo a 40-bit one. Products: 2·3·7·N with the weights and 3·8·N with
+//! the key, 1.1 million, a third of them at 60 bits. Embeddings: one to encode, 4 to decode, as two
+//! real vectors share one complex transform.
+//!
+//! Predicted for one core with AVX-512, from its parts measured alone (60 bits: 66 us for a
+//! transform, 1.8 ns for a product; 40 bits, `vpmadd52`: 16 us, 0.25 ns; 45 us for an embedding,
+//! 25 us to recombine, 0.15 ms to sample): 0.78 + 0.66 + 0.18 + 0.22 + 0.18 + 0.15 = 2.2 ms. The
+//! floor is memory: 2.8 MB of weights read, 5.5 MB of products written and read, 2.8 MB of phases:
+//! below 1 ms. Fresh pages for those would cost more than the arithmetic, hence the `_into` functions.
+//! Without AVX-512, at 165 us for any transform and 2 ns for any product, it is 8 ms. SEAL's own
+//! figures stand in `bench/suites/adapters.toml`'s page, measured in the same run.
 
 mod cipher;
 mod crt;
