@@ -81,6 +81,7 @@ long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, t
 	tests/fuzz.sh 600
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
+	cargo test --release --locked -p confide-native -- --ignored
 	for suite in verify generate batch collateral nested chat adapters; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 

@@ -21,6 +21,8 @@ mod process;
 mod serve;
 #[cfg(feature = "native")]
 mod split;
+#[cfg(feature = "native")]
+mod threads;
 mod tunnel;
 mod verify;
 

@@ -12,6 +12,7 @@ use confide_native::{
 use crate::{
     error::{CliError, read_file},
     meter::Meter,
+    threads,
 };
 
 /// Makes models locally, from a seed.
@@ -49,6 +50,8 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     let named = Shape::ALL.into_iter().find(|shape| shape.name() == args.shape);
     let shape = named.ok_or_else(|| CliError::new(format!("no shape {}", args.shape)))?;
     let order = Order { shape, seed: args.seed, dir: args.dir, steps: None };
+    // The training runs on one thread, so that the seed decides the outcome.
+    threads::settle(1);
     let mut meter = Meter::start()?;
     let made = make(&order, &mut |progress| meter.show(progress));
     meter.end();

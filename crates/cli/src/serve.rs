@@ -157,6 +157,7 @@ fn native(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
         return Err(CliError::new("--engine native needs a model: --model DIR is missing")
             .hint("confide model make --shape tiny --seed 7 DIR makes a small one"));
     };
+    crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
     let options = confide_native::Options { model_name: args.model_name.clone() };
     let engine = confide_native::Native::load(dir, options).map_err(|error| {
         CliError::new(format!("cannot load the model in {}: {error}", dir.display()))

@@ -412,9 +412,9 @@ fn a_session_whose_adapter_is_lost_fails_or_says_so() {
     }
 }
 
-/// Whole trainings: seconds in a release build, minutes in this one.
+/// Whole trainings: some half a minute of one core.
 #[test]
-#[ignore = "trains a model and three adapters: run it with --release -- --ignored"]
+#[ignore = "trains a model and three adapters: `make long`, or -- --ignored"]
 fn what_an_adapter_learned_is_said_with_it_and_never_without() {
     let dir = temporary("whole");
     let made = Order { shape: Shape::Tiny, seed: 7, dir: dir.clone(), steps: None };

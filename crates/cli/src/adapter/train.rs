@@ -7,7 +7,7 @@ use confide_native::{
     make::{AdapterOrder, Corpus, TRAINING_FILE, adapter},
 };
 
-use crate::{error::CliError, meter::Meter};
+use crate::{error::CliError, meter::Meter, threads};
 
 /// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
 #[derive(clap::Args)]
@@ -47,16 +47,21 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         steps: args.steps,
         seed: args.seed,
     };
+    // The training runs on one thread, so that the seed decides the outcome.
+    threads::settle(1);
     let mut meter = Meter::start()?;
     let trained = adapter(&order, &mut |progress| meter.show(progress));
     meter.end();
-    let trained = trained.map_err(|error| match error {
+    let trained = trained.map_err(|error| match &error {
         NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
         NativeError::Exists { .. } => CliError::new(error).hint("take another folder"),
         NativeError::TooLarge { .. } => {
             CliError::new(error).hint("train it with PEFT; confide reads what PEFT writes")
         }
-        other => CliError::new(other),
+        NativeError::File { path, .. } if order.corpus == Corpus::File(path.clone()) => {
+            CliError::new(error).hint("built in are banking, travel and health")
+        }
+        _ => CliError::new(error),
     })?;
     let (dir, model) = (order.dir.display(), order.model.display());
     let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
