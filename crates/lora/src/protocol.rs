@@ -13,8 +13,8 @@ mod refusal;
 pub use error::ProtocolError;
 pub use frame::{Frame, FrameBuffer, FrameReader, HEADER_BYTES, Kind, Side, write_frame};
 pub use message::{
-    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupInfo, Hello, Outer,
-    OuterForm, Prepare, Prepared, Products, SiteInfo, Welcome,
+    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupTerms, Hello,
+    Prepare, Prepared, Products, Welcome,
 };
 pub use pack::{pack, packed_bytes, unpack};
 pub use refusal::Refusal;
@@ -45,7 +45,7 @@ pub enum Protect {
     /// A stays at the host; B, scaled, goes to the key holder, which applies it.
     A,
     /// Both stay: the host computes with the merged matrix.
-    Both,
+    Ba,
 }
 
 impl Scheme {
@@ -63,7 +63,7 @@ impl Protect {
     pub fn name(self) -> &'static str {
         match self {
             Protect::A => "a",
-            Protect::Both => "ba",
+            Protect::Ba => "ba",
         }
     }
 }

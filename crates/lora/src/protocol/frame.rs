@@ -42,8 +42,8 @@ pub enum Kind {
     Goodbye = 0x07,
     /// Answers a hello.
     Welcome = 0x81,
-    /// One projection's outer matrix, after the welcome.
-    Outer = 0x82,
+    /// What is to be known of one input, after the welcome.
+    Terms = 0x82,
     /// Answers an attach.
     Attached = 0x83,
     /// How many more blocks may be sent.
@@ -79,7 +79,7 @@ impl Kind {
         Kind::Direct,
         Kind::Goodbye,
         Kind::Welcome,
-        Kind::Outer,
+        Kind::Terms,
         Kind::Attached,
         Kind::Credit,
         Kind::Prepared,
@@ -104,10 +104,9 @@ impl Kind {
             // 8,960 elements in tiles of 512: 18 ciphertexts of two limbs.
             Kind::Direct => 8 * 1024 * 1024,
             Kind::Goodbye => 1,
-            // 512 groups of a few sites.
-            Kind::Welcome => 256 * 1024,
-            // 32,768 outputs of rank 512, as f32.
-            Kind::Outer => 64 * 1024 * 1024 + 64,
+            Kind::Welcome => 128,
+            // B of two projections with 28,672 outputs of rank 256, as f32, is 59 MB.
+            Kind::Terms => 64 * 1024 * 1024,
             Kind::Attached => 128,
             Kind::Credit => 4,
             Kind::Prepared => 1024 * 1024 + 64,

@@ -5,11 +5,11 @@ mod session;
 mod work;
 
 pub use open::{Attach, Attached, Hello};
-pub use session::{GroupInfo, Outer, OuterForm, SiteInfo, Welcome};
+pub use session::{GroupTerms, Welcome};
 pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
 
 use super::{Protect, ProtocolError, Scheme, fields::Fields};
-use crate::{Input, Projection};
+use crate::Input;
 
 const INPUTS: [Input; 5] = [
     Input::Attention,
@@ -19,20 +19,9 @@ const INPUTS: [Input; 5] = [
     Input::FinalHidden,
 ];
 
-const PROJECTIONS: [Projection; 8] = [
-    Projection::Query,
-    Projection::Key,
-    Projection::Value,
-    Projection::Output,
-    Projection::Gate,
-    Projection::Up,
-    Projection::Down,
-    Projection::FinalHidden,
-];
-
 const SCHEMES: [Scheme; 2] = [Scheme::Masked, Scheme::Direct];
 
-const PROTECTS: [Protect; 2] = [Protect::A, Protect::Both];
+const PROTECTS: [Protect; 2] = [Protect::A, Protect::Ba];
 
 /// The code of a word: its place in the list, from `first`.
 fn code<T: PartialEq>(words: &[T], word: &T, first: u8) -> u8 {

@@ -55,7 +55,7 @@ impl<'a> Hello<'a> {
         let protect = match fields.u8("protect")? {
             0 => None,
             1 => Some(Protect::A),
-            2 => Some(Protect::Both),
+            2 => Some(Protect::Ba),
             _ => return Err(fields.wrong("protect", "0, 1 or 2")),
         };
         let client = fields.array("client")?;

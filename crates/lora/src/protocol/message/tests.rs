@@ -21,31 +21,6 @@ fn hello() -> Hello<'static> {
 }
 
 fn welcome() -> Welcome {
-    let matrix =
-        SiteInfo { projection: Projection::Query, output: 10, rows: 2, outer: OuterForm::Matrix };
-    let merged = SiteInfo {
-        projection: Projection::Down,
-        output: 4,
-        rows: 4,
-        outer: OuterForm::Scale(0.25),
-    };
-    let group = GroupInfo {
-        layer: 3,
-        input: Input::Attention,
-        width: 8,
-        rows: 4,
-        norm_limit: 1000,
-        budget: Some(7),
-        budget_left: Some(2),
-        sites: vec![matrix, SiteInfo { projection: Projection::Key, ..matrix }],
-    };
-    let inner = GroupInfo {
-        input: Input::FeedForwardInner,
-        budget: None,
-        budget_left: None,
-        sites: vec![merged],
-        ..group.clone()
-    };
     Welcome {
         version: VERSION,
         epoch: [1; 16],
@@ -53,10 +28,8 @@ fn welcome() -> Welcome {
         simulated: true,
         trusted: false,
         can_be_learned: true,
-        protect: Protect::Both,
-        plaintext_bits: 33,
-        noise_sigma: 0.5,
-        groups: vec![group, inner],
+        protect: Protect::Ba,
+        groups: 56,
     }
 }
 
@@ -70,8 +43,8 @@ fn messages_come_back_as_they_were() {
     assert_eq!(Attach::decode(&encoded(|out| attach.encode(out))).unwrap(), attach);
     let attached = Attached { connections: 3 };
     assert_eq!(Attached::decode(&encoded(|out| attached.encode(out))).unwrap(), attached);
-    let outer = Outer { group: 1, site: 2, output: 2, rank: 1, values: vec![1.5, -2.0] };
-    assert!(Outer::decode(&encoded(|out| outer.encode(out))).unwrap() == outer);
+    let terms = GroupTerms { budget: Some(7), budget_left: Some(0), terms: &[1, 2] };
+    assert_eq!(GroupTerms::decode(&encoded(|out| terms.encode(out))).unwrap(), terms);
     let prepare = Prepare { layer: 1, input: Input::FeedForward, batch: 9, seed: [4; 32] };
     assert_eq!(Prepare::decode(&encoded(|out| prepare.encode(out))).unwrap(), prepare);
     let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
@@ -151,23 +124,10 @@ fn another_protocol_and_another_version_are_told_apart() {
 }
 
 #[test]
-fn a_welcome_of_which_parts_do_not_fit_together_is_refused() {
-    type Change = fn(&mut Welcome);
-    let cases: [(&str, Change); 6] = [
-        ("rows", |w| w.groups[0].rows = 5),
-        ("projection", |w| w.groups[0].input = Input::FeedForward),
-        ("outer", |w| w.groups[1].sites[0].output = 5),
-        ("plaintext bits", |w| w.plaintext_bits = 63),
-        ("norm limit", |w| w.groups[0].norm_limit = 0),
-        ("sites", |w| w.groups[0].sites.clear()),
-    ];
-    for (wanted, change) in cases {
-        let mut changed = welcome();
-        change(&mut changed);
-        match Welcome::decode(&encoded(|out| changed.encode(out))) {
-            Err(ProtocolError::Field { field, .. }) => assert_eq!(field, wanted),
-            other => panic!("{wanted}: {other:?}"),
-        }
+fn terms_with_more_left_than_there_was_are_refused() {
+    for (budget, budget_left) in [(Some(7), Some(8)), (None, Some(1)), (Some(1), None)] {
+        let terms = GroupTerms { budget, budget_left, terms: &[] };
+        assert!(GroupTerms::decode(&encoded(|out| terms.encode(out))).is_err());
     }
 }
 

@@ -1,0 +1,31 @@
+use std::{future::Future, io, pin::Pin};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream to an adapter host.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// An open stream, and what is known of its other end.
+pub struct Opened {
+    /// Carries the blind protocol from its first byte.
+    pub stream: Box<dyn Stream>,
+    /// Evidence that was accepted on the way, or shown, is simulated.
+    pub simulated: bool,
+}
+
+/// A stream that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Opened>> + Send + 'a>>;
+
+/// Opens streams to one adapter host: plain TCP, an attested channel, or a pipe in a test.
+///
+/// It is polled on the thread, and inside the Tokio runtime, that will use the stream; a deadline
+/// for the whole of it is the caller's.
+pub trait Connect: Send + Sync + 'static {
+    /// Opens one more.
+    fn connect(&self) -> Opening<'_>;
+
+    /// What to call the host in errors.
+    fn host(&self) -> String;
+}

@@ -1,0 +1,171 @@
+//! One connection to a host, driven by the thread that waits for it: no hop between threads.
+
+use std::time::{Duration, Instant};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+
+use super::{Connect, HolderError, Stream};
+use crate::protocol::{
+    Attach, Attached, Frame, FrameBuffer, FrameReader, Goodbye, Kind, ProtocolError, Refusal, Side,
+    write_frame,
+};
+
+/// TCP, TLS and evidence together.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
+
+/// An answer that needs no preparation. A host under load answers in milliseconds.
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A farewell is waited for, so that the host has counted what it answered, but not for long.
+const FAREWELL_DEADLINE: Duration = Duration::from_secs(1);
+
+/// A connection and the event loop of its own that drives it.
+pub(crate) struct Connection {
+    reader: FrameReader<Box<dyn Stream>>,
+    out: FrameBuffer,
+    next_id: u32,
+    pub(crate) simulated: bool,
+    pub(crate) bytes: u64,
+    /// Last, so that the stream is gone before the runtime that it is registered with.
+    runtime: Background,
+}
+
+/// A frame as it came: its payload is taken from the connection.
+pub(crate) struct Answer<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Connection {
+    /// Opens a stream and says nothing on it yet.
+    pub(crate) fn open(connect: &dyn Connect) -> Result<Self, HolderError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| HolderError::lost(connect, &error))?;
+        let opened = runtime.block_on(async {
+            timeout(CONNECT_DEADLINE, connect.connect()).await.unwrap_or_else(|_| {
+                let text = format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
+                Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
+            })
+        });
+        let opened = opened.map_err(|error| HolderError::lost(connect, &error))?;
+        Ok(Self {
+            reader: FrameReader::new(opened.stream, Side::Holder),
+            out: FrameBuffer::default(),
+            next_id: 1,
+            simulated: opened.simulated,
+            bytes: 0,
+            runtime: Background(Some(runtime)),
+        })
+    }
+
+    /// Joins the session of an earlier hello.
+    pub(crate) fn attach(&mut self, attach: &Attach) -> Result<Attached, ProtocolError> {
+        let answer = self.ask(Kind::Attach, Kind::Attached, |out| attach.encode(out))?;
+        Attached::decode(answer)
+    }
+
+    /// Sends one frame and waits for the one that answers it.
+    pub(crate) fn ask(
+        &mut self,
+        kind: Kind,
+        wanted: Kind,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<&[u8], ProtocolError> {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let frame = self.out.frame(kind, id, fill);
+        self.bytes += frame.len() as u64;
+        let (reader, runtime) = (&mut self.reader, self.runtime.get());
+        let answer = runtime.block_on(async {
+            write_frame(reader.stream_mut(), frame, ANSWER_DEADLINE).await?;
+            reader.next("the host's answer", ANSWER_DEADLINE).await
+        })?;
+        let payload = checked(answer, id)?;
+        self.bytes += payload.payload.len() as u64 + crate::protocol::HEADER_BYTES as u64;
+        match payload.kind == wanted {
+            true => Ok(payload.payload),
+            false => Err(ProtocolError::Unexpected { wanted: "the answer", got: payload.kind }),
+        }
+    }
+
+    /// Begins a request of several frames; gives its id.
+    pub(crate) fn begin(
+        &mut self,
+        kind: Kind,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<u32, ProtocolError> {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        self.send(kind, id, fill)?;
+        Ok(id)
+    }
+
+    /// Sends one more frame of a request.
+    pub(crate) fn send(
+        &mut self,
+        kind: Kind,
+        id: u32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ProtocolError> {
+        let frame = self.out.frame(kind, id, fill);
+        self.bytes += frame.len() as u64;
+        let (reader, runtime) = (&mut self.reader, self.runtime.get());
+        runtime.block_on(write_frame(reader.stream_mut(), frame, ANSWER_DEADLINE))
+    }
+
+    /// The next frame that belongs to a request.
+    pub(crate) fn receive(
+        &mut self,
+        id: u32,
+        what: &'static str,
+        deadline: Duration,
+    ) -> Result<Answer<'_>, ProtocolError> {
+        let (reader, runtime) = (&mut self.reader, self.runtime.get());
+        let frame = runtime.block_on(reader.next(what, deadline))?;
+        let answer = checked(frame, id)?;
+        self.bytes += answer.payload.len() as u64 + crate::protocol::HEADER_BYTES as u64;
+        Ok(answer)
+    }
+
+    /// Says that nothing more comes, of the whole session where `session` is set.
+    pub(crate) fn goodbye(mut self, session: bool) {
+        let until = Instant::now() + FAREWELL_DEADLINE;
+        let goodbye = Goodbye { session };
+        if let Ok(id) = self.begin(Kind::Goodbye, |out| goodbye.encode(out)) {
+            let left = until.saturating_duration_since(Instant::now());
+            let _ = self.receive(id, "the host's farewell", left);
+        }
+    }
+}
+
+/// A refusal in place of any answer is an error of its own; so is an answer to something else.
+fn checked(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> {
+    if frame.kind == Kind::Error {
+        return Err(Refusal::decode(frame.payload)?.into());
+    }
+    if frame.id != id {
+        let wanted = "an answer to this request";
+        return Err(ProtocolError::Unexpected { wanted, got: frame.kind });
+    }
+    Ok(Answer { kind: frame.kind, payload: frame.payload })
+}
+
+/// A runtime that may be dropped anywhere, inside another runtime too.
+struct Background(Option<Runtime>);
+
+impl Background {
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is taken when dropped, and not before")
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Who a session's answers are counted for: not for its key, which costs nothing to make anew.
+
+use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::protocol::Refusal;
+
+/// Clients in one list.
+const CLIENTS_MAX: usize = 4096;
+
+/// A list of clients as text: bytes at most.
+pub const CLIENTS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What answers are counted for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// Never shown: [`crate::Slot`] wants 32 bytes.
+    pub(crate) id: [u8; 32],
+    /// As the list or the kind of peer has it.
+    pub(crate) name: String,
+    /// No budget: the key holder's attestation was accepted.
+    pub(crate) attested: bool,
+}
+
+/// Clients that a host knows by a credential.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// Names by the SHA-256 of the credential.
+    known: HashMap<[u8; 32], String>,
+}
+
+/// Why a list of clients cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientsError {
+    /// A line that is not a name and a digest.
+    #[error("clients, line {line}: wanted NAME and the SHA-256 of its credential in hexadecimal")]
+    Line {
+        /// From 1.
+        line: usize,
+    },
+    /// The same name or digest twice.
+    #[error("clients, line {line}: wanted each name and each credential once")]
+    Twice {
+        /// From 1.
+        line: usize,
+    },
+    /// Too many.
+    #[error("clients: wanted at most {CLIENTS_MAX}, got more")]
+    TooMany,
+}
+
+impl Clients {
+    /// Reads a list: on each line a name and the SHA-256 of its credential, 64 hexadecimal digits;
+    /// `#` begins a comment.
+    ///
+    /// # Errors
+    /// Where a line is something else, or says what another said.
+    pub fn parse(text: &str) -> Result<Self, ClientsError> {
+        let mut known = HashMap::new();
+        for (index, line) in text.lines().enumerate() {
+            let line_number = index + 1;
+            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+            let (Some(name), digest) = (words.next(), words.next()) else { continue };
+            let digest = digest.and_then(digest_from_hex).filter(|_| words.next().is_none());
+            let digest = digest.ok_or(ClientsError::Line { line: line_number })?;
+            if known.values().any(|other| other == name) || known.contains_key(&digest) {
+                return Err(ClientsError::Twice { line: line_number });
+            }
+            known.insert(digest, name.to_owned());
+            if known.len() > CLIENTS_MAX {
+                return Err(ClientsError::TooMany);
+            }
+        }
+        Ok(Self { known })
+    }
+
+    /// The account of a client. Without a list, all whose attestation was not accepted share one.
+    pub(crate) fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
+        let name = match self.known.is_empty() {
+            true if attested => "attested",
+            true => "everyone",
+            // The digest is what is compared: its bytes tell nothing about the credential's.
+            false => {
+                let digest: [u8; 32] = Sha256::digest(credential).into();
+                self.known.get(&digest).ok_or(Refusal::UnknownAdapter)?
+            }
+        };
+        let mut hash = Sha256::new();
+        hash.update(b"confide lora account v1");
+        hash.update([u8::from(self.known.is_empty())]);
+        hash.update(name.as_bytes());
+        Ok(Account { id: hash.finalize().into(), name: name.to_owned(), attested })
+    }
+}
+
+fn digest_from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digit = |c: u8| (c as char).to_digit(16);
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(credential: &[u8]) -> String {
+        Sha256::digest(credential).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn without_a_list_everyone_shares_one_account() {
+        let clients = Clients::default();
+        let first = clients.account(b"", false).unwrap();
+        assert_eq!(clients.account(b"another", false).unwrap(), first);
+        assert_ne!(clients.account(b"", true).unwrap().id, first.id);
+    }
+
+    #[test]
+    fn with_a_list_each_client_has_its_own_and_strangers_none() {
+        let text = format!("# the bank's\nalice {}\nbob {}\n\n", digest(b"a"), digest(b"b"));
+        let clients = Clients::parse(&text).unwrap();
+        let alice = clients.account(b"a", false).unwrap();
+        assert_eq!(alice.name, "alice");
+        assert_ne!(clients.account(b"b", false).unwrap().id, alice.id);
+        assert_eq!(clients.account(b"a", true).unwrap().id, alice.id);
+        assert_eq!(clients.account(b"c", false), Err(Refusal::UnknownAdapter));
+        assert_eq!(clients.account(b"", true), Err(Refusal::UnknownAdapter));
+    }
+
+    #[test]
+    fn a_list_that_is_not_one_is_refused_by_its_line() {
+        let good = digest(b"a");
+        for (text, error) in [
+            ("alice".to_owned(), ClientsError::Line { line: 1 }),
+            (format!("\nalice {good} more"), ClientsError::Line { line: 2 }),
+            (format!("alice {}", &good[1..]), ClientsError::Line { line: 1 }),
+            (format!("alice {good}\nbob {good}"), ClientsError::Twice { line: 2 }),
+            (format!("alice {good}\nalice {}", digest(b"b")), ClientsError::Twice { line: 2 }),
+        ] {
+            assert_eq!(Clients::parse(&text).unwrap_err(), error, "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Who was answered how often: one JSON object a line, and never a value of anybody's.
+
+use std::{
+    collections::VecDeque,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use serde_json::{Map, Value, json};
+
+/// Lines kept where no file was given: a day of one line every ten seconds.
+pub const LINES_KEPT: usize = 8640;
+
+/// A file that has grown to this becomes `FILE.1`, whose predecessor is deleted.
+pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Where lines go.
+pub struct AuditLog {
+    clock: fn() -> u64,
+    sink: Mutex<Sink>,
+}
+
+enum Sink {
+    Memory { lines: VecDeque<String>, dropped: u64 },
+    File { path: PathBuf, file: File, bytes: u64, limit: u64, lost: u64 },
+}
+
+/// What a line is about; absent parts are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'a> {
+    /// The session's client id, of which the first 8 bytes are written.
+    pub client: Option<&'a [u8; 32]>,
+    /// The name under which answers are budgeted.
+    pub account: Option<&'a str>,
+    /// The adapter.
+    pub adapter: Option<&'a str>,
+}
+
+impl AuditLog {
+    /// The last [`LINES_KEPT`] lines, in memory. `clock` gives Unix seconds.
+    pub fn in_memory(clock: fn() -> u64) -> Self {
+        let sink = Sink::Memory { lines: VecDeque::new(), dropped: 0 };
+        Self { clock, sink: Mutex::new(sink) }
+    }
+
+    /// Appends to a file.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn to_file(path: &Path, clock: fn() -> u64) -> io::Result<Self> {
+        Self::to_file_of(path, clock, FILE_BYTES_MAX)
+    }
+
+    fn to_file_of(path: &Path, clock: fn() -> u64, limit: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        let sink = Sink::File { path: path.to_owned(), file, bytes, limit, lost: 0 };
+        Ok(Self { clock, sink: Mutex::new(sink) })
+    }
+
+    /// Writes one line. What cannot be written is counted, and the count is written with the next
+    /// line that can.
+    pub fn write(&self, event: &str, subject: Subject<'_>, more: Map<String, Value>) {
+        let mut line = json!({ "time": (self.clock)(), "event": event });
+        if let Value::Object(fields) = &mut line {
+            let mut put = |name: &str, value: Option<String>| {
+                if let Some(value) = value {
+                    fields.insert(name.into(), value.into());
+                }
+            };
+            put("client", subject.client.map(short));
+            put("account", subject.account.map(Into::into));
+            put("adapter", subject.adapter.map(Into::into));
+            fields.extend(more);
+        }
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.take(line);
+    }
+
+    /// The lines in memory, the oldest first; of a log that goes to a file, none.
+    pub fn lines(&self) -> Vec<String> {
+        match &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            Sink::Memory { lines, .. } => lines.iter().cloned().collect(),
+            Sink::File { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Sink {
+    fn take(&mut self, mut line: Value) {
+        match self {
+            Sink::Memory { lines, dropped } => {
+                if lines.len() == LINES_KEPT {
+                    lines.pop_front();
+                    *dropped += 1;
+                }
+                note(&mut line, "lines_dropped", *dropped);
+                lines.push_back(line.to_string());
+            }
+            Sink::File { path, file, bytes, limit, lost } => {
+                note(&mut line, "lines_lost", *lost);
+                let text = format!("{line}\n");
+                let written = rotated(path, file, bytes, *limit)
+                    .and_then(|()| file.write_all(text.as_bytes()));
+                match written {
+                    Ok(()) => (*bytes, *lost) = (*bytes + text.len() as u64, 0),
+                    Err(error) => {
+                        *lost += 1;
+                        tracing::error!(%error, lost, "the audit log cannot be written");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn note(line: &mut Value, name: &str, count: u64) {
+    if count > 0 {
+        line[name] = count.into();
+    }
+}
+
+fn rotated(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> io::Result<()> {
+    if *bytes < limit {
+        return Ok(());
+    }
+    let mut old = path.as_os_str().to_owned();
+    old.push(".1");
+    std::fs::rename(path, old)?;
+    *file = OpenOptions::new().create(true).append(true).open(path)?;
+    *bytes = 0;
+    Ok(())
+}
+
+fn short(client: &[u8; 32]) -> String {
+    client[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject<'static> {
+        Subject { client: Some(&[0xab; 32]), account: Some("everyone"), adapter: Some("banking") }
+    }
+
+    #[test]
+    fn a_line_says_who_and_how_often() {
+        let log = AuditLog::in_memory(|| 1_700_000_000);
+        let mut more = Map::new();
+        more.insert("vectors".into(), 3.into());
+        log.write("answered", subject(), more);
+        let line: Value = serde_json::from_str(&log.lines()[0]).unwrap();
+        assert_eq!(line["time"], 1_700_000_000);
+        assert_eq!(line["event"], "answered");
+        assert_eq!(line["client"], "abababababababab");
+        assert_eq!(line["vectors"], 3);
+    }
+
+    #[test]
+    fn memory_keeps_the_newest_lines_and_says_how_many_went() {
+        let log = AuditLog::in_memory(|| 0);
+        for _ in 0..LINES_KEPT + 2 {
+            log.write("answered", subject(), Map::new());
+        }
+        let lines = log.lines();
+        assert_eq!(lines.len(), LINES_KEPT);
+        let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        assert_eq!(last["lines_dropped"], 2);
+    }
+
+    #[test]
+    fn a_file_is_rotated_before_it_is_too_long() {
+        let folder = std::env::temp_dir().join(format!("confide-audit-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.jsonl");
+        let log = AuditLog::to_file_of(&path, || 0, 300).unwrap();
+        for _ in 0..10 {
+            log.write("answered", subject(), Map::new());
+        }
+        let (new, old) = (std::fs::read(&path).unwrap(), folder.join("audit.jsonl.1"));
+        let old = std::fs::read(old).unwrap();
+        assert!(new.len() < 450 && old.len() < 450, "{} {}", new.len(), old.len());
+        assert!(new.ends_with(b"}\n"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
