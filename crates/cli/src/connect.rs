@@ -1,6 +1,13 @@
 //! `confide connect`: verifies a confidential server, then opens a loopback address.
 
-use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::ValueEnum;
 use confide_channel::ChannelError;
@@ -150,14 +157,7 @@ fn stapled_or_own(args: &Args, policy: Policy) -> Result<PolicyAppraiser, CliErr
 }
 
 fn policy(args: &Args) -> Result<Policy, CliError> {
-    let shown = args.policy.display();
-    let text = read_file(&args.policy, POLICY_LENGTH_MAX as u64)?;
-    let text = String::from_utf8(text)
-        .map_err(|_| CliError::new(format!("{shown} is not text: wanted TOML in UTF-8")))?;
-    let mut policy = Policy::from_toml(&text).map_err(|error| {
-        CliError::new(format!("{shown}: {}", clipped(&error.to_string())))
-            .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
-    })?;
+    let mut policy = read_policy(&args.policy)?;
     if let Some(path) = &args.root {
         let der = read_file(path, ROOT_BYTES_MAX)?;
         Certificate::parse("root certificate", &der).map_err(|error| {
@@ -167,6 +167,18 @@ fn policy(args: &Args) -> Result<Policy, CliError> {
         policy.roots = beside(&policy.roots, &der)?;
     }
     Ok(policy)
+}
+
+/// A policy from its file.
+pub(crate) fn read_policy(path: &Path) -> Result<Policy, CliError> {
+    let shown = path.display();
+    let text = read_file(path, POLICY_LENGTH_MAX as u64)?;
+    let text = String::from_utf8(text)
+        .map_err(|_| CliError::new(format!("{shown} is not text: wanted TOML in UTF-8")))?;
+    Policy::from_toml(&text).map_err(|error| {
+        CliError::new(format!("{shown}: {}", clipped(&error.to_string())))
+            .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
+    })
 }
 
 /// A parser quotes the line that it cannot read, however long that is.

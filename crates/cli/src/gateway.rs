@@ -62,7 +62,7 @@ pub(crate) struct Args {
     print_config_digest: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum BindingName {
     /// Ordinary TLS without evidence, to compare with
     None,

@@ -76,6 +76,11 @@ impl Clients {
         Ok(Self { known })
     }
 
+    /// Whether nobody is named.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// The account of a client. Without a list, all whose attestation was not accepted share one.
     pub(crate) fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
         let name = match self.known.is_empty() {
@@ -95,7 +100,7 @@ impl Clients {
     }
 }
 
-fn digest_from_hex(text: &str) -> Option<[u8; 32]> {
+pub(super) fn digest_from_hex(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     if text.len() != 64 || !text.is_ascii() {
         return None;

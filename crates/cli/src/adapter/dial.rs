@@ -1,0 +1,212 @@
+//! Streams to an adapter host: an attested channel, or plain TCP where that is asked for.
+
+use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use confide_channel::{Client, ClientEvidence, ClientOptions, PlainClient};
+use confide_client::{PolicyAppraiser, with_causes};
+use confide_evidence::{Attest, pem};
+use confide_lora::holder::{Connect, Opened, Opening};
+use tokio::{io::BufReader, net::TcpStream};
+
+use crate::{
+    connect::read_policy,
+    error::{CliError, read_file},
+    gateway::{BindingName, simulated},
+    process,
+};
+
+/// TCP, handshake and evidence; `lora` keeps a deadline over all of it.
+const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
+/// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
+const READ_BUFFER_BYTES: usize = 64 * 1024;
+/// A key that attests this end lives as long as a session of it may.
+const KEY_VALIDITY: Duration = Duration::from_secs(24 * 3600);
+/// One self-signed certificate as PEM.
+const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
+/// Said of itself by a key holder that attests.
+const HOLDER_CLAIM: &str = "key holder of private adapters";
+
+/// How an adapter host is reached, and what is demanded of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dial {
+    /// `HOST:PORT`.
+    pub(crate) host: String,
+    /// What the host's evidence has to fulfil; without one nothing is demanded.
+    pub(crate) policy: Option<PathBuf>,
+    /// How evidence is tied to the connection; without one, `key`, or `session` where this end
+    /// attests.
+    pub(crate) binding: Option<BindingName>,
+    /// Attest this end with the simulated attester in this folder.
+    pub(crate) simulate: Option<PathBuf>,
+    /// Attest this end to a host without evidence, which is believed by this certificate (PEM).
+    pub(crate) certificate: Option<PathBuf>,
+    /// Talk plain TCP to hosts beyond loopback.
+    pub(crate) dangerous_plain: bool,
+}
+
+/// What opens streams as `dial` says.
+pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
+    let evidence = dial.simulate.as_deref().map(simulated).transpose()?;
+    let way = match (&dial.policy, &dial.certificate) {
+        (Some(_), _) => attested(dial, evidence.clone())?,
+        (None, Some(_)) => certified(dial, evidence.clone())?,
+        (None, None) => plain(dial)?,
+    };
+    let simulated = evidence.is_some_and(|attester| attester.simulated());
+    let name = server_name(&dial.host).to_owned();
+    Ok(Arc::new(Dialled { host: dial.host.clone(), name, way, simulated }))
+}
+
+struct Dialled {
+    host: String,
+    name: String,
+    way: Way,
+    /// The evidence of this end.
+    simulated: bool,
+}
+
+enum Way {
+    Attested(Client<PolicyAppraiser>),
+    Certified(PlainClient),
+    Plain,
+}
+
+impl Connect for Dialled {
+    fn connect(&self) -> Opening<'_> {
+        Box::pin(async {
+            let stream = TcpStream::connect(&self.host).await?;
+            // Each vector is a small write that the next layer waits for.
+            stream.set_nodelay(true)?;
+            let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+            match &self.way {
+                Way::Attested(client) => {
+                    let attested = client.connect(&self.name, stream).await.map_err(other)?;
+                    let (stream, appraised, _) = attested.into_parts();
+                    let simulated = self.simulated || appraised.is_simulated();
+                    Ok(Opened { stream: Box::new(stream), simulated })
+                }
+                Way::Certified(client) => {
+                    let connected = client.connect(&self.name, stream).await.map_err(other)?;
+                    let stream = Box::new(connected.stream);
+                    Ok(Opened { stream, simulated: self.simulated })
+                }
+                Way::Plain => Ok(Opened { stream: Box::new(stream), simulated: self.simulated }),
+            }
+        })
+    }
+
+    fn host(&self) -> String {
+        self.host.clone()
+    }
+}
+
+fn attested(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
+    let Some(path) = &dial.policy else { return plain(dial) };
+    let appraiser = PolicyAppraiser::new(read_policy(path)?, None, process::unix_now)
+        .map_err(CliError::new)?;
+    let binding = match dial.binding {
+        None if evidence.is_some() => BindingName::Session,
+        None => BindingName::Key,
+        Some(BindingName::None) => {
+            let text = "a policy for the adapter host needs evidence, and binding `none` has none";
+            return Err(CliError::new(text).hint("leave one of them out"));
+        }
+        Some(binding) => binding,
+    };
+    let options = ClientOptions { binding: binding.into(), deadline: CHANNEL_DEADLINE };
+    let client = Client::new(options, Arc::new(appraiser)).map_err(channel_error)?;
+    Ok(Way::Attested(match evidence {
+        None => client,
+        Some(attester) => client.with_evidence(own(attester)).map_err(channel_error)?,
+    }))
+}
+
+fn certified(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
+    let (Some(path), Some(attester)) = (&dial.certificate, evidence) else {
+        return Err(CliError::new("a host without evidence demands that of this end")
+            .hint("name the attester of this end, or demand the host's evidence by a policy"));
+    };
+    let text = read_file(path, CERTIFICATE_BYTES_MAX)?;
+    let bad = || CliError::new(format!("{} holds no certificate as PEM", path.display()));
+    let certificates = pem::decode_chain("certificate", &text).map_err(|_| bad())?;
+    let root = certificates.first().ok_or_else(bad)?;
+    let options = ClientOptions {
+        binding: confide_channel::Binding::None,
+        deadline: CHANNEL_DEADLINE,
+    };
+    let client = PlainClient::new(options, root, process::unix_now)
+        .and_then(|client| client.with_evidence(own(attester)))
+        .map_err(channel_error)?;
+    Ok(Way::Certified(client))
+}
+
+fn plain(dial: &Dial) -> Result<Way, CliError> {
+    if dial.simulate.is_some() {
+        return Err(CliError::new("evidence of this end travels in an attested channel only")
+            .hint("demand the host's evidence by a policy"));
+    }
+    if !is_loopback(&dial.host) && !dial.dangerous_plain {
+        let text = format!("{} is not loopback: who answers there would not be known", dial.host);
+        return Err(CliError::new(text)
+            .hint("demand its evidence by a policy, or ask for plain TCP with the dangerous flag"));
+    }
+    Ok(Way::Plain)
+}
+
+fn own(attester: Arc<dyn Attest>) -> ClientEvidence {
+    ClientEvidence {
+        attester,
+        clock: process::unix_now,
+        config_digest: [0; 32],
+        guarantee: HOLDER_CLAIM.into(),
+        key_validity: KEY_VALIDITY,
+    }
+}
+
+fn server_name(host: &str) -> &str {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = server_name(host);
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn channel_error(error: confide_channel::ChannelError) -> CliError {
+    CliError::new(with_causes(&error))
+}
+
+fn other(error: confide_channel::ChannelError) -> io::Error {
+    io::Error::other(with_causes(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dial(host: &str) -> Dial {
+        Dial { host: host.into(), ..Dial::default() }
+    }
+
+    #[test]
+    fn plain_tcp_leaves_this_machine_only_where_that_is_asked_for() {
+        for host in ["127.0.0.1:7", "localhost:7", "[::1]:7"] {
+            assert!(connect(&dial(host)).is_ok(), "{host}");
+        }
+        for host in ["adapters.example:7", "10.0.0.1:7", "localhost.example:7"] {
+            assert!(connect(&dial(host)).is_err(), "{host}");
+            assert!(connect(&Dial { dangerous_plain: true, ..dial(host) }).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_policy_without_evidence_is_a_contradiction() {
+        let none = Dial {
+            policy: Some("policy.toml".into()),
+            binding: Some(BindingName::None),
+            ..dial("127.0.0.1:7")
+        };
+        assert!(connect(&none).is_err());
+    }
+}

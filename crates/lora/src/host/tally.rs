@@ -1,0 +1,91 @@
+//! Counts between two lines of the audit log.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use serde_json::{Map, Value};
+
+use crate::{Input, protocol::Refusal};
+
+/// What happened since the last line.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    answered: BTreeMap<(u32, Input), u64>,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    pub(crate) fn answered(&self, layer: u32, input: Input, vectors: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.answered.entry((layer, input)).or_default() += vectors;
+    }
+
+    /// Whether this refusal is the first of its kind since the last line: it gets one of its own.
+    pub(crate) fn refused(&self, refusal: Refusal) -> bool {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.refused.entry(refusal.name()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// The counts as fields of a line, and from zero again; `None` where nothing happened.
+    pub(crate) fn take(&self) -> Option<Map<String, Value>> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = std::mem::take(&mut *counts);
+        let mut fields = Map::new();
+        if !counts.answered.is_empty() {
+            let total: u64 = counts.answered.values().sum();
+            fields.insert("vectors".into(), total.into());
+            let by_input = counts.answered.into_iter();
+            let by_input = by_input.map(|((layer, input), count)| {
+                (format!("{layer}/{}", input_name(input)), Value::from(count))
+            });
+            fields.insert("inputs".into(), Value::Object(by_input.collect()));
+        }
+        if !counts.refused.is_empty() {
+            let refused = counts.refused.into_iter();
+            let refused = refused.map(|(name, count)| (name.to_owned(), Value::from(count)));
+            fields.insert("refused".into(), Value::Object(refused.collect()));
+        }
+        (!fields.is_empty()).then_some(fields)
+    }
+}
+
+/// An input's name in logs.
+pub(crate) fn input_name(input: Input) -> &'static str {
+    match input {
+        Input::Attention => "attention",
+        Input::AttentionOutput => "attention-output",
+        Input::FeedForward => "feed-forward",
+        Input::FeedForwardInner => "feed-forward-inner",
+        Input::FinalHidden => "final-hidden",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_taken_once() {
+        let tally = Tally::default();
+        assert!(tally.take().is_none());
+        tally.answered(3, Input::Attention, 2);
+        tally.answered(3, Input::Attention, 1);
+        tally.answered(4, Input::FeedForward, 5);
+        assert!(tally.refused(Refusal::CounterUsed));
+        assert!(!tally.refused(Refusal::CounterUsed));
+        let fields = Value::Object(tally.take().unwrap());
+        assert_eq!(fields["vectors"], 8);
+        assert_eq!(fields["inputs"]["3/attention"], 3);
+        assert_eq!(fields["refused"]["counter-used"], 2);
+        assert!(tally.take().is_none());
+    }
+}
