@@ -13,6 +13,8 @@ mod deltas;
 pub mod direct;
 mod factor;
 mod guarantee;
+pub mod holder;
+pub mod host;
 mod int_matrix;
 mod link;
 mod mask;

@@ -14,12 +14,14 @@ pub use error::ProtocolError;
 pub use frame::{Frame, FrameBuffer, FrameReader, HEADER_BYTES, Kind, Side, write_frame};
 pub use message::{
     Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupTerms, Hello,
-    Prepare, Prepared, Products, Welcome,
+    Prepare, Prepared, Products, Welcome, decode_terms, encode_terms,
 };
 pub use pack::{pack, packed_bytes, unpack};
 pub use refusal::Refusal;
 
 use std::time::Duration;
+
+pub use crate::Protect;
 
 /// The version that this end speaks.
 pub const VERSION: u16 = 1;
@@ -39,31 +41,12 @@ pub enum Scheme {
     Direct,
 }
 
-/// Which matrices of the adapter the key holder never receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protect {
-    /// A stays at the host; B, scaled, goes to the key holder, which applies it.
-    A,
-    /// Both stay: the host computes with the merged matrix.
-    Ba,
-}
-
 impl Scheme {
     /// The name in options, logs and records.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Masked => "masked",
             Scheme::Direct => "direct",
-        }
-    }
-}
-
-impl Protect {
-    /// The name in options, logs and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protect::A => "a",
-            Protect::Ba => "ba",
         }
     }
 }

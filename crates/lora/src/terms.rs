@@ -119,6 +119,16 @@ pub enum TermsError {
     Matrix(#[from] IntMatrixError),
 }
 
+impl Protect {
+    /// The name in options, logs and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protect::A => "a",
+            Protect::Ba => "ba",
+        }
+    }
+}
+
 impl Weights {
     /// Quantises the projections that read one vector, for the masked scheme and without noise.
     ///

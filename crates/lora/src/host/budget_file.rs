@@ -118,7 +118,8 @@ fn read_line(text: &str) -> Option<(Slot, u64)> {
 }
 
 fn bad_line(line: usize) -> io::Error {
-    let text = format!("line {line} of the budget file is not a count: restore it, do not empty it");
+    let text =
+        format!("line {line} of the budget file is not a count: restore it, do not empty it");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use confide_rlwe::PublicKey;
 
-use super::{accounts::Account, adapter::Hosted, tally::Tally};
+use super::{accounts::Account, adapter::Hosted, tally::Tally, upload::Place};
 use crate::{
     Allowance, Epoch,
     protocol::{Attach, Refusal, Scheme},
@@ -32,7 +32,7 @@ pub(crate) struct Session {
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
-    pub(crate) public_key: PublicKey,
+    pub(crate) public_key: Arc<PublicKey>,
     /// One for each group of the adapter.
     pub(crate) sequences: Vec<Mutex<Sequence>>,
     pub(crate) tally: Tally,
@@ -47,7 +47,7 @@ pub(crate) struct Opening {
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
-    pub(crate) public_key: PublicKey,
+    pub(crate) public_key: Arc<PublicKey>,
     pub(crate) sequences: Vec<Mutex<Sequence>>,
 }
 
@@ -116,8 +116,7 @@ impl Sessions {
     /// Forgets those without connections; gives them.
     pub(crate) fn expire(&self) -> Vec<Arc<Session>> {
         let mut open = self.lock();
-        let expired: Vec<_> =
-            open.values().filter(|session| session.expired()).cloned().collect();
+        let expired: Vec<_> = open.values().filter(|session| session.expired()).cloned().collect();
         open.retain(|_, session| !session.expired());
         expired
     }
@@ -136,6 +135,20 @@ impl Sessions {
 }
 
 impl Session {
+    pub(crate) fn sequence(&self, group: usize) -> MutexGuard<'_, Sequence> {
+        self.sequences[group].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The batch was answered.
+    pub(crate) fn finish(&self, place: Place) {
+        self.sequence(place.group).finish(place.batch);
+    }
+
+    /// The batch was not answered, and never will be.
+    pub(crate) fn abandon(&self, place: Place) {
+        self.sequence(place.group).abandon(place.batch);
+    }
+
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,17 +189,17 @@ struct Batch {
 
 /// Batches of one input with counters left: the one in use, the next one, and room for those that
 /// several generations have not quite used up.
-pub(crate) const BATCHES_MAX: usize = 4;
+pub const BATCHES_MAX: usize = 4;
 
 impl Sequence {
     pub(crate) fn new(degree: usize) -> Self {
         Self { degree: degree as u64, next_batch: 0, batches: Vec::new() }
     }
 
-    /// Begins the next batch. It counts as prepared from here on, whatever becomes of it: two
+    /// Begins a batch; those that are skipped never come. It counts as prepared from here on, whatever becomes of it: two
     /// answers under one share would be an equation about the adapter that nobody counts.
     pub(crate) fn begin(&mut self, number: u32) -> Result<(), Refusal> {
-        if number != self.next_batch {
+        if number < self.next_batch {
             return Err(Refusal::AlreadyPrepared);
         }
         if self.batches.len() >= BATCHES_MAX {
@@ -276,15 +289,15 @@ mod tests {
     #[test]
     fn a_batch_is_begun_once_even_where_it_came_to_nothing() {
         let mut sequence = Sequence::new(8);
-        assert_eq!(sequence.begin(1), Err(Refusal::AlreadyPrepared));
         sequence.begin(0).unwrap();
         assert_eq!(sequence.begin(0), Err(Refusal::AlreadyPrepared));
         sequence.abandon(0);
         assert_eq!(sequence.begin(0), Err(Refusal::AlreadyPrepared));
         assert_eq!(sequence.check(0, 1), Err(Refusal::CounterUsed));
-        for number in 1..=BATCHES_MAX as u32 {
+        for number in 2..BATCHES_MAX as u32 + 2 {
             sequence.begin(number).unwrap();
         }
-        assert_eq!(sequence.begin(BATCHES_MAX as u32 + 1), Err(Refusal::Busy));
+        assert_eq!(sequence.begin(1), Err(Refusal::AlreadyPrepared));
+        assert_eq!(sequence.begin(BATCHES_MAX as u32 + 2), Err(Refusal::Busy));
     }
 }

@@ -2,10 +2,12 @@
 
 mod open;
 mod session;
+mod terms;
 mod work;
 
 pub use open::{Attach, Attached, Hello};
 pub use session::{GroupTerms, Welcome};
+pub use terms::{decode_terms, encode_terms};
 pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
 
 use super::{Protect, ProtocolError, Scheme, fields::Fields};

@@ -27,7 +27,7 @@ pub enum Refusal {
     /// The counter belongs to no batch that was prepared.
     #[error("not prepared: the counter belongs to no finished batch")]
     NotPrepared,
-    /// The batch was prepared before, or is not the next one.
+    /// The batch was prepared before, or a later one was.
     #[error("prepared already: each batch is prepared once, in order")]
     AlreadyPrepared,
     /// The client's budget of answers for this input is used up.

@@ -31,7 +31,7 @@ pub struct GroupTerms<'a> {
     pub budget: Option<u64>,
     /// Those left of it.
     pub budget_left: Option<u64>,
-    /// As [`crate::Terms`] writes them.
+    /// As [`crate::protocol::encode_terms`] writes them.
     pub terms: &'a [u8],
 }
 

@@ -45,7 +45,7 @@ fn messages_come_back_as_they_were() {
     assert_eq!(Attached::decode(&encoded(|out| attached.encode(out))).unwrap(), attached);
     let terms = GroupTerms { budget: Some(7), budget_left: Some(0), terms: &[1, 2] };
     assert_eq!(GroupTerms::decode(&encoded(|out| terms.encode(out))).unwrap(), terms);
-    let prepare = Prepare { layer: 1, input: Input::FeedForward, batch: 9, seed: [4; 32] };
+    let prepare = Prepare { layer: 1, input: Input::FeedForward, batch: 9 };
     assert_eq!(Prepare::decode(&encoded(|out| prepare.encode(out))).unwrap(), prepare);
     let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
     assert_eq!(Block::decode(&encoded(|out| block.encode(out))).unwrap(), block);

@@ -14,8 +14,6 @@ pub struct Prepare {
     /// Which batch of this session and input, from 0, in order. Its first counter is `batch`
     /// times the ring's degree.
     pub batch: u32,
-    /// What the `a` of all its ciphertexts is expanded from.
-    pub seed: [u8; 32],
 }
 
 /// Some ciphertexts of a batch, in order.
@@ -111,7 +109,6 @@ impl Prepare {
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_place(out, self.layer, self.input);
         out.extend_from_slice(&self.batch.to_le_bytes());
-        out.extend_from_slice(&self.seed);
     }
 
     /// Reads the message.
@@ -121,8 +118,7 @@ impl Prepare {
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("prepare", payload);
         let (layer, input) = place(&mut fields)?;
-        let prepare =
-            Self { layer, input, batch: fields.u32("batch")?, seed: fields.array("seed")? };
+        let prepare = Self { layer, input, batch: fields.u32("batch")? };
         fields.end()?;
         Ok(prepare)
     }

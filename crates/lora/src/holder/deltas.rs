@@ -1,0 +1,260 @@
+//! One generation with a remote adapter.
+
+use std::{sync::Arc, time::Instant};
+
+use zeroize::Zeroizing;
+
+use super::{
+    HolderError,
+    connection::Connection,
+    session::{Session, Shared},
+};
+use crate::{
+    AdaptError, Deltas, Input, Meter, Projection, Report, Step,
+    protocol::{Apply, Kind, Products, ProtocolError, Scheme, pack, packed_bytes, unpack},
+    quantise_vector,
+};
+
+/// A generation: a connection of its own, and counters taken from what all share.
+pub(crate) struct RemoteDeltas {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    connection: Option<Connection>,
+    meter: Meter,
+    report: Report,
+    /// Bytes of connections that were given up.
+    bytes_before: u64,
+    /// Where the connection's count stood when it was taken.
+    bytes_at_open: u64,
+}
+
+impl RemoteDeltas {
+    pub(crate) fn new(shared: Arc<Shared>, session: Arc<Session>, connection: Connection) -> Self {
+        let bytes_at_open = connection.bytes;
+        Self {
+            shared,
+            session,
+            connection: Some(connection),
+            meter: Meter::default(),
+            report: Report::default(),
+            bytes_before: 0,
+            bytes_at_open,
+        }
+    }
+
+    /// The products of all vectors, one after the other, mod 2^k.
+    fn products(
+        &mut self,
+        group: usize,
+        integers: &[i16],
+    ) -> Result<Zeroizing<Vec<u64>>, HolderError> {
+        let (columns, rows) = {
+            let terms = &self.session.groups[group].terms;
+            (terms.columns, terms.rows())
+        };
+        let mut products = Zeroizing::new(Vec::with_capacity(integers.len() / columns * rows));
+        let mut rest = integers;
+        while !rest.is_empty() {
+            let count = (rest.len() / columns).min(self.vectors_at_once(columns, rows));
+            let done = match self.some(group, &rest[..count * columns]) {
+                // Counters that were on their way are burnt; others are asked with, once.
+                Err(HolderError::Lost { .. }) => {
+                    self.reconnect()?;
+                    self.some(group, &rest[..count * columns])?
+                }
+                done => done?,
+            };
+            rest = &rest[done.len() / rows * columns..];
+            products.extend_from_slice(&done);
+        }
+        Ok(products)
+    }
+
+    /// Vectors of one frame: neither it nor its answer is longer than its kind allows.
+    fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
+        let fits = |kind: Kind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
+        let fits = fits(Kind::Apply, columns).min(fits(Kind::Products, rows));
+        fits.clamp(1, Apply::VECTORS_MAX.into())
+    }
+
+    /// The products of some of these vectors, from the first on: as many as one batch has counters
+    /// for.
+    fn some(&mut self, group: usize, integers: &[i16]) -> Result<Zeroizing<Vec<u64>>, HolderError> {
+        let session = self.session.clone();
+        let terms = &session.groups[group].terms;
+        let (columns, rows, bits) = (terms.columns, terms.rows(), terms.bits);
+        let count = (integers.len() / columns) as u32;
+        let deadline = self.shared.options.mask_deadline;
+        let taken = session.take(&*self.shared.connect, group, count, deadline)?;
+        let tokens = taken.tokens.clone();
+        let integers = &integers[..tokens.len() * columns];
+        let masked = self.meter.time(Step::Mask, || taken.batch.mask(tokens.clone(), integers));
+        let degree = session.secret.context().n() as u64;
+        let apply = Apply {
+            layer: terms.layer,
+            input: terms.input,
+            counter: u64::from(taken.batch.number) * degree + u64::from(tokens.start),
+            vectors: tokens.len() as u16,
+            packed: &[],
+        };
+        let began = Instant::now();
+        let connection = self.connection.as_mut();
+        let connection = connection
+            .ok_or_else(|| HolderError::lost(&*self.shared.connect, &"the connection is gone"))?;
+        let answer = connection.ask(Kind::Apply, Kind::Products, |out| {
+            apply.encode_head(out);
+            masked.chunks_exact(columns).for_each(|vector| pack(vector, bits, out));
+        });
+        let answer = answer.and_then(|payload| read_products(payload, tokens.len(), rows, bits));
+        self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
+        let (left, mut products) =
+            answer.map_err(|error| HolderError::of(&*self.shared.connect, error))?;
+        self.meter.time(Step::Unmask, || taken.batch.unmask(tokens.clone(), &mut products));
+        session.groups[group].set_budget_left(left);
+        self.count(tokens.len() as u64, columns as u64, rows as u64, degree, left);
+        Ok(products)
+    }
+
+    fn count(&mut self, vectors: u64, columns: u64, rows: u64, degree: u64, left: Option<u64>) {
+        // This generation's share of the batch: encryptions, scalar products, decryptions.
+        let of_batch = columns + rows * columns + rows;
+        self.meter.he_operations += (of_batch * vectors).div_ceil(degree);
+        self.report.answered_vectors += vectors;
+        self.report.round_trips += 1;
+        self.report.budget_left = match (self.report.budget_left, left) {
+            (Some(before), Some(now)) => Some(before.min(now)),
+            (before, now) => before.or(now),
+        };
+    }
+
+    /// The same session on a new connection.
+    fn reconnect(&mut self) -> Result<(), HolderError> {
+        if let Some(broken) = self.connection.take() {
+            self.bytes_before += broken.bytes - self.bytes_at_open;
+        }
+        self.bytes_at_open = 0;
+        let connection = self.shared.fresh(&self.session)?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn quantised(&self, group: usize, rows: &[f32]) -> Result<(Vec<i16>, Vec<f64>), HolderError> {
+        let terms = &self.session.groups[group].terms;
+        if rows.len() % terms.columns != 0 {
+            return Err(HolderError::Shape { wanted: terms.columns, got: rows.len() });
+        }
+        let mut integers = Vec::with_capacity(rows.len());
+        let mut scales = Vec::with_capacity(rows.len() / terms.columns);
+        for row in rows.chunks_exact(terms.columns) {
+            let vector = quantise_vector(row, terms.norm_limit)?;
+            integers.extend_from_slice(&vector.values);
+            scales.push(vector.scale);
+        }
+        Ok((integers, scales))
+    }
+
+    fn try_add(
+        &mut self,
+        group: usize,
+        rows: &[f32],
+        outputs: &mut [(Projection, &mut [f32])],
+    ) -> Result<(), HolderError> {
+        let began = Instant::now();
+        let (integers, scales) = self.quantised(group, rows)?;
+        let integers = Zeroizing::new(integers);
+        self.meter.add(Step::Quantise, began.elapsed().as_nanos() as u64);
+        let session = self.session.clone();
+        let terms = &session.groups[group].terms;
+        for (projection, output) in outputs.iter() {
+            let width = width_of(terms, *projection);
+            if width.is_some_and(|width| output.len() != width * scales.len()) {
+                let wanted = width.unwrap_or(0) * scales.len();
+                return Err(HolderError::Shape { wanted, got: output.len() });
+            }
+        }
+        let products = match self.shared.options.scheme {
+            Scheme::Masked => self.products(group, &integers)?,
+            Scheme::Direct => {
+                return Err(HolderError::Lost {
+                    host: self.shared.connect.host(),
+                    reason: "the direct scheme is not built".into(),
+                });
+            }
+        };
+        self.meter.time(Step::B, || {
+            for (projection, output) in outputs {
+                terms.add(*projection, &products, &scales, output);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Deltas for RemoteDeltas {
+    fn add(
+        &mut self,
+        layer: u32,
+        input: Input,
+        rows: &[f32],
+        outputs: &mut [(Projection, &mut [f32])],
+    ) -> Result<(), AdaptError> {
+        let Some(group) = self.session.group(layer, input) else { return Ok(()) };
+        let terms = &self.session.groups[group].terms;
+        if rows.is_empty() || !outputs.iter().any(|(p, _)| width_of(terms, *p).is_some()) {
+            return Ok(());
+        }
+        let added = self.try_add(group, rows, outputs);
+        if added.is_err() {
+            // Whatever it was, an answer may still be on its way: nothing more is asked there.
+            self.connection = None;
+        }
+        Ok(added?)
+    }
+
+    fn report(&self) -> Report {
+        let mut report = self.report.clone();
+        self.meter.write_to(&mut report);
+        let now = self.connection.as_ref().map_or(0, |held| held.bytes - self.bytes_at_open);
+        report.online_bytes = self.bytes_before + now;
+        report
+    }
+}
+
+impl Drop for RemoteDeltas {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.shared.give_back(connection, &self.session);
+        }
+    }
+}
+
+fn width_of(terms: &crate::Terms, projection: Projection) -> Option<usize> {
+    let part = terms.parts.iter().find(|part| part.projection == projection)?;
+    Some(match &part.effect {
+        crate::Effect::Factor(factor) => factor.width(),
+        crate::Effect::Scale(_) => part.rows,
+    })
+}
+
+/// Answers left, and the products.
+type Answered = (Option<u64>, Zeroizing<Vec<u64>>);
+
+fn read_products(
+    payload: &[u8],
+    vectors: usize,
+    rows: usize,
+    bits: u32,
+) -> Result<Answered, ProtocolError> {
+    let wrong = |field, wanted| ProtocolError::Field { message: "products", field, wanted };
+    let answer = Products::decode(payload)?;
+    let bytes = packed_bytes(rows, bits);
+    if usize::from(answer.vectors) != vectors || answer.packed.len() != bytes * vectors {
+        return Err(wrong("vectors", "as many as were asked about"));
+    }
+    let mut products = Zeroizing::new(Vec::with_capacity(rows * vectors));
+    for packed in answer.packed.chunks_exact(bytes) {
+        let row = unpack(packed, bits, rows);
+        products.extend(row.ok_or_else(|| wrong("packed", "values below 2^k and nothing else"))?);
+    }
+    Ok((answer.budget_left, products))
+}

@@ -1,0 +1,103 @@
+use confide_rlwe::RlweError;
+
+use super::Connect;
+use crate::{
+    AdaptError, QuantiseError,
+    protocol::{ProtocolError, Refusal},
+};
+
+/// Why a key holder did not get on with an adapter host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HolderError {
+    /// The host went away, was never there, or broke the protocol.
+    #[error("adapter host {host}: {reason}")]
+    Lost {
+        /// Which host.
+        host: String,
+        /// What the connection said.
+        reason: String,
+    },
+    /// The host was started anew, or forgot the session: what was prepared with it is worthless.
+    #[error("adapter host {host} was started anew: masks prepared before are thrown away")]
+    StartedAnew {
+        /// Which host.
+        host: String,
+    },
+    /// The host refused, by name.
+    #[error("adapter host {host}: {refusal}")]
+    Refused {
+        /// Which host.
+        host: String,
+        /// What it said.
+        refusal: Refusal,
+    },
+    /// What the host offers is not what was asked for, or not what it offered before.
+    #[error("adapter host {host} offers {got}, wanted {wanted}")]
+    Offer {
+        /// Which host.
+        host: String,
+        /// What was asked for.
+        wanted: String,
+        /// What it offers.
+        got: String,
+    },
+    /// No masks were ready in time.
+    #[error("adapter host {host}: no prepared masks within {waited_s} s")]
+    NotPrepared {
+        /// Which host.
+        host: String,
+        /// Seconds.
+        waited_s: u64,
+    },
+    /// A vector cannot be sent.
+    #[error("activation cannot be sent: {0}")]
+    Activation(#[from] QuantiseError),
+    /// A vector, or room for an answer, is not as wide as the adapter.
+    #[error("activation of {got} values: wanted vectors of {wanted}")]
+    Shape {
+        /// The width.
+        wanted: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// Ring, keys or randomness.
+    #[error(transparent)]
+    Ring(#[from] RlweError),
+}
+
+impl HolderError {
+    pub(crate) fn lost(connect: &dyn Connect, reason: &dyn std::fmt::Display) -> Self {
+        Self::Lost { host: connect.host(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn of(connect: &dyn Connect, error: ProtocolError) -> Self {
+        match error {
+            ProtocolError::Refused(Refusal::NoSession) => {
+                Self::StartedAnew { host: connect.host() }
+            }
+            ProtocolError::Refused(refusal) => Self::Refused { host: connect.host(), refusal },
+            other => Self::lost(connect, &other),
+        }
+    }
+}
+
+impl From<HolderError> for AdaptError {
+    fn from(error: HolderError) -> Self {
+        let reason = error.to_string();
+        match error {
+            HolderError::Refused { refusal: Refusal::Budget { limit }, .. } => {
+                AdaptError::Budget { limit }
+            }
+            HolderError::Refused { refusal: Refusal::Stopping, .. } => {
+                AdaptError::HostLost { reason }
+            }
+            HolderError::Refused { .. } | HolderError::Offer { .. } => {
+                AdaptError::Refused { reason }
+            }
+            HolderError::Activation(why) => AdaptError::Activation { reason: why.to_string() },
+            HolderError::Shape { .. } => AdaptError::Activation { reason },
+            _ => AdaptError::HostLost { reason },
+        }
+    }
+}

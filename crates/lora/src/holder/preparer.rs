@@ -1,0 +1,105 @@
+//! Threads that keep masks ready while tokens run.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    HolderError,
+    batch::Batch,
+    connection::Connection,
+    session::{Session, Shared},
+};
+use crate::host::BATCHES_MAX;
+
+/// How long a preparer sleeps where nothing is wanted; a change wakes it earlier.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Pause after a failure, so that a host that is down is not asked all the time.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Starts a thread that prepares until its adapter is dropped.
+pub(crate) fn start(shared: &Arc<Shared>, index: usize) {
+    // It holds no share of the adapter while it sleeps, so that the adapter can be dropped.
+    let weak = Arc::downgrade(shared);
+    let name = format!("confide-prepare-{index}");
+    let spawned = thread::Builder::new().name(name).spawn(move || {
+        let mut connection: Option<(Connection, [u8; 32])> = None;
+        while let Some(shared) = weak.upgrade() {
+            if shared.stopping() {
+                break;
+            }
+            if let Err(error) = step(&shared, &mut connection) {
+                connection = None;
+                tracing::debug!(%error, "a batch came to nothing");
+                drop(shared);
+                thread::sleep(RETRY);
+            }
+        }
+    });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread to prepare masks on");
+    }
+}
+
+/// Prepares one batch, or waits for a while where none is wanted.
+fn step(
+    shared: &Arc<Shared>,
+    held: &mut Option<(Connection, [u8; 32])>,
+) -> Result<(), HolderError> {
+    let session = shared.session();
+    if session.is_dead() {
+        // Renewed by whoever opens the next generation; nothing is asked of a host meanwhile.
+        thread::sleep(RETRY);
+        return Ok(());
+    }
+    let Some((group, number)) = next(shared, &session) else { return Ok(()) };
+    let degree = session.secret.context().n();
+    let prepared = prepare(shared, &session, held, group, number);
+    let (batch, outcome) = match prepared {
+        Ok(batch) => (Some(batch), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    session.pools()[group].end(batch, degree);
+    session.notify();
+    outcome
+}
+
+fn prepare(
+    shared: &Shared,
+    session: &Session,
+    held: &mut Option<(Connection, [u8; 32])>,
+    group: usize,
+    number: u32,
+) -> Result<Batch, HolderError> {
+    let client = session.attach.client;
+    if held.as_ref().is_none_or(|(_, of)| *of != client) {
+        *held = Some((shared.fresh(session)?, client));
+    }
+    let Some((connection, _)) = held else {
+        return Err(HolderError::lost(&*shared.connect, &"no connection"));
+    };
+    Batch::prepare(connection, &*shared.connect, session, group, number)
+}
+
+/// The input that has fewest vectors left, if any has too few; waits once where none has.
+fn next(shared: &Shared, session: &Session) -> Option<(usize, u32)> {
+    let wanted = shared.wanted.load(Ordering::Relaxed);
+    let mut pools = session.pools();
+    let pick = |pools: &[super::pool::Pool]| {
+        let short = pools.iter().enumerate().filter(|(group, pool)| {
+            // What the budget does not allow is not prepared either.
+            let budget = session.groups[*group].budget_left().unwrap_or(u64::MAX);
+            !pool.preparing && pool.left() < wanted.min(budget) && pool.batches() < BATCHES_MAX
+        });
+        short.min_by_key(|(_, pool)| pool.left()).map(|(group, _)| group)
+    };
+    if let Some(group) = pick(&pools) {
+        let number = pools[group].begin();
+        return Some((group, number));
+    }
+    drop(session.wait(pools, LOOK_EVERY));
+    None
+}

@@ -1,0 +1,223 @@
+//! An adapter at a host, as an engine meets it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use confide_rlwe::ParameterSet;
+
+use super::{
+    Connect, HolderError,
+    connection::Connection,
+    deltas::RemoteDeltas,
+    preparer,
+    session::{Session, Shared},
+};
+use crate::{
+    Adapt, AdaptError, Deltas, Guarantee, Protect, Site, Width, host::BATCHES_MAX, protocol::Scheme,
+};
+
+/// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
+const SECURITY_BITS_MIN: u32 = 128;
+
+/// What a key holder asks for.
+#[derive(Clone, Debug)]
+pub struct HolderOptions {
+    /// The adapter's name at the host.
+    pub adapter: String,
+    /// How to compute.
+    pub scheme: Scheme,
+    /// Ring and noise; the host has to use the same.
+    pub parameters: ParameterSet,
+    /// What the host may not hand over; `None` takes what it does.
+    pub protect: Option<Protect>,
+    /// What this client is known by, where the host keeps a list.
+    pub credential: Vec<u8>,
+    /// The next batch is prepared when fewer vectors than this are left.
+    pub low_water: u32,
+    /// Threads, and connections, that prepare; 0 prepares nothing by itself.
+    pub preparers: usize,
+    /// How long a generation waits for masks.
+    pub mask_deadline: Duration,
+}
+
+impl HolderOptions {
+    /// The masked scheme with one preparer.
+    pub fn new(adapter: impl Into<String>, parameters: ParameterSet) -> Self {
+        let low_water = (parameters.n() / 4).max(1) as u32;
+        Self {
+            adapter: adapter.into(),
+            scheme: Scheme::Masked,
+            parameters,
+            protect: None,
+            credential: Vec::new(),
+            low_water,
+            preparers: 1,
+            mask_deadline: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How far preparations are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Inputs of the adapter.
+    pub inputs: usize,
+    /// Inputs that have as many vectors left as were wanted.
+    pub ready: usize,
+    /// Vectors that can be asked about before any input has to wait.
+    pub vectors_left: u64,
+    /// Batches finished since the session began.
+    pub batches: u64,
+}
+
+/// An adapter at an adapter host.
+///
+/// Dropping it says goodbye to the host; generations that still run end with
+/// [`AdaptError::HostLost`].
+pub struct RemoteAdapter {
+    shared: Arc<Shared>,
+    sites: BTreeMap<Site, Width>,
+}
+
+impl RemoteAdapter {
+    /// Opens a session and begins to prepare.
+    ///
+    /// # Errors
+    /// Where the host cannot be reached, refuses, or offers something else.
+    pub fn connect(connect: Arc<dyn Connect>, options: HolderOptions) -> Result<Self, HolderError> {
+        let mut connection = Connection::open(&*connect)?;
+        let session = Session::open(&mut connection, &*connect, &options)?;
+        let sites = session.sites();
+        let preparers = match options.scheme {
+            Scheme::Masked => options.preparers,
+            Scheme::Direct => 0,
+        };
+        let shared = Arc::new(Shared::new(connect, options, connection, session));
+        for index in 0..preparers {
+            preparer::start(&shared, index);
+        }
+        Ok(Self { shared, sites })
+    }
+
+    /// Waits until `vectors` can be asked about each input; `told` hears of progress.
+    ///
+    /// # Errors
+    /// Where the host is lost, or `deadline` passes.
+    pub fn prepare(
+        &self,
+        vectors: u32,
+        deadline: Duration,
+        mut told: impl FnMut(Progress),
+    ) -> Result<Progress, HolderError> {
+        let session = self.shared.living()?;
+        let most = (session.secret.context().n() * BATCHES_MAX) as u64;
+        let wanted = u64::from(vectors).min(most);
+        self.shared.wanted.fetch_max(wanted, Ordering::Relaxed);
+        let until = Instant::now() + deadline;
+        session.notify();
+        let mut last = Progress::default();
+        loop {
+            let progress = progress(&session, wanted);
+            if progress != last {
+                told(progress);
+                last = progress;
+            }
+            if progress.ready == progress.inputs {
+                return Ok(progress);
+            }
+            if session.is_dead() {
+                return Err(HolderError::StartedAnew { host: self.shared.connect.host() });
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let (host, waited_s) = (self.shared.connect.host(), deadline.as_secs());
+                return Err(HolderError::NotPrepared { host, waited_s });
+            }
+            let pools = session.pools();
+            if progress_of(&session, &pools, wanted) == progress {
+                drop(session.wait(pools, left.min(Duration::from_secs(1))));
+            }
+        }
+    }
+
+    /// How far preparations are.
+    pub fn progress(&self) -> Progress {
+        progress(&self.shared.session(), self.shared.wanted.load(Ordering::Relaxed))
+    }
+
+    /// The host's process, as the session knows it.
+    pub fn epoch(&self) -> [u8; 16] {
+        self.shared.session().welcome.epoch
+    }
+
+    /// Answers left for each input that has a budget, the least first.
+    pub fn budget_left(&self) -> Option<u64> {
+        self.shared.session().groups.iter().filter_map(super::session::Group::budget_left).min()
+    }
+}
+
+impl Adapt for RemoteAdapter {
+    fn sites(&self) -> &BTreeMap<Site, Width> {
+        &self.sites
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        let (session, set) = (self.shared.session(), &self.shared.options.parameters);
+        let welcome = &session.welcome;
+        let learned = session.groups.iter().any(|group| match group.budget {
+            None => !welcome.trusted,
+            Some(budget) => budget >= group.terms.columns as u64,
+        });
+        Guarantee {
+            host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
+            adapter_stays: set.flood_bits() > 0,
+            b_is_handed_over: welcome.protect == Protect::A,
+            adapter_can_be_learned: learned || welcome.can_be_learned,
+            simulated: session.simulated,
+        }
+    }
+
+    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+        let deltas = match self.try_open() {
+            // The host does not know the session: a new one, once.
+            Err(HolderError::StartedAnew { .. }) => self.try_open()?,
+            other => other?,
+        };
+        Ok(Box::new(deltas))
+    }
+}
+
+impl RemoteAdapter {
+    fn try_open(&self) -> Result<RemoteDeltas, HolderError> {
+        let session = self.shared.living()?;
+        let connection = self.shared.connection(&session)?;
+        Ok(RemoteDeltas::new(self.shared.clone(), session, connection))
+    }
+}
+
+impl Drop for RemoteAdapter {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+fn progress(session: &Session, wanted: u64) -> Progress {
+    progress_of(session, &session.pools(), wanted)
+}
+
+fn progress_of(session: &Session, pools: &[super::pool::Pool], wanted: u64) -> Progress {
+    let enough = |group: usize, left: u64| {
+        let budget = session.groups[group].budget_left().unwrap_or(u64::MAX);
+        left >= wanted.min(budget)
+    };
+    let lefts = pools.iter().map(super::pool::Pool::left);
+    Progress {
+        inputs: pools.len(),
+        ready: lefts.clone().enumerate().filter(|(group, left)| enough(*group, *left)).count(),
+        vectors_left: lefts.min().unwrap_or(0),
+        batches: pools.iter().map(|pool| pool.finished).sum(),
+    }
+}

@@ -1,0 +1,339 @@
+//! A session with a host: keys, terms, and what is prepared under them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use confide_rlwe::{Context, Rng, SecretKey};
+
+use super::{
+    Connect, HolderError, HolderOptions,
+    connection::{ANSWER_DEADLINE, Connection},
+    pool::{Pool, Taken},
+};
+use crate::{
+    Effect, Input, Projection, Site, Terms, Width,
+    protocol::{
+        Attach, GroupTerms, Hello, Kind, Protect, ProtocolError, VERSION, Welcome, decode_terms,
+    },
+};
+
+/// Everything that is worthless once the host is started anew.
+pub(crate) struct Session {
+    pub(crate) secret: SecretKey,
+    pub(crate) attach: Attach,
+    pub(crate) welcome: Welcome,
+    pub(crate) groups: Vec<Group>,
+    by_input: HashMap<(u32, Input), usize>,
+    pools: Mutex<Vec<Pool>>,
+    changed: Condvar,
+    dead: AtomicBool,
+    /// Evidence on the way is simulated.
+    pub(crate) simulated: bool,
+}
+
+/// One input.
+pub(crate) struct Group {
+    pub(crate) terms: Terms,
+    pub(crate) budget: Option<u64>,
+    left: AtomicU64,
+}
+
+impl Session {
+    /// Says hello on a fresh connection, under a fresh key.
+    pub(crate) fn open(
+        connection: &mut Connection,
+        connect: &dyn Connect,
+        options: &HolderOptions,
+    ) -> Result<Self, HolderError> {
+        let context = Context::new(&options.parameters)?;
+        let mut rng = Rng::from_os()?;
+        let secret = SecretKey::generate(&context, &mut rng);
+        let public_key = secret.public_key(&mut rng).to_bytes(&context);
+        let mut client = [0; 32];
+        rng.fill_bytes(&mut client);
+        let hello = Hello {
+            version: VERSION,
+            adapter: &options.adapter,
+            scheme: options.scheme,
+            parameters: options.parameters.name(),
+            protect: options.protect,
+            client,
+            credential: &options.credential,
+            public_key: &public_key,
+        };
+        let of = |error| HolderError::of(connect, error);
+        let id = connection.begin(Kind::Hello, |out| hello.encode(out)).map_err(of)?;
+        let welcome = receive_welcome(connection, id).map_err(of)?;
+        let mut groups = Vec::with_capacity(welcome.groups.into());
+        for _ in 0..welcome.groups {
+            groups.push(receive_terms(connection, id).map_err(of)?);
+        }
+        let attach = Attach { client, epoch: welcome.epoch, token: welcome.token };
+        let session = Self {
+            secret,
+            attach,
+            by_input: HashMap::new(),
+            pools: Mutex::new(groups.iter().map(|_| Pool::default()).collect()),
+            changed: Condvar::new(),
+            dead: AtomicBool::new(false),
+            simulated: connection.simulated || welcome.simulated,
+            welcome,
+            groups,
+        };
+        session.checked(connect, options)
+    }
+
+    /// Whether the offer holds together and is what was asked for.
+    fn checked(
+        mut self,
+        connect: &dyn Connect,
+        options: &HolderOptions,
+    ) -> Result<Self, HolderError> {
+        let offer =
+            |wanted: String, got: String| HolderError::Offer { host: connect.host(), wanted, got };
+        let (protect, bits) = (self.welcome.protect, options.parameters.plaintext_bits());
+        if let Some(wanted) = options.protect.filter(|wanted| *wanted != protect) {
+            return Err(offer(wanted.name().into(), protect.name().into()));
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            let terms = &group.terms;
+            if terms.bits > bits {
+                let (wanted, got) =
+                    (format!("at most {bits} bits"), format!("{} bits", terms.bits));
+                return Err(offer(wanted, got));
+            }
+            let merged = terms.parts.iter().all(|part| matches!(part.effect, Effect::Scale(_)));
+            if merged != (protect == Protect::Ba) {
+                let wanted = format!("terms of protect = {}", protect.name());
+                return Err(offer(wanted, "others".into()));
+            }
+            if self.by_input.insert((terms.layer, terms.input), index).is_some() {
+                return Err(offer("each input once".into(), "one twice".into()));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn group(&self, layer: u32, input: Input) -> Option<usize> {
+        self.by_input.get(&(layer, input)).copied()
+    }
+
+    pub(crate) fn sites(&self) -> BTreeMap<Site, Width> {
+        let groups = self.groups.iter().flat_map(|group| {
+            group.terms.parts.iter().map(move |part| {
+                let output = match &part.effect {
+                    Effect::Factor(factor) => factor.width(),
+                    Effect::Scale(_) => part.rows,
+                };
+                let (layer, projection): (u32, Projection) = (group.terms.layer, part.projection);
+                (Site { layer, projection }, Width { input: group.terms.columns, output })
+            })
+        });
+        groups.collect()
+    }
+
+    pub(crate) fn pools(&self) -> MutexGuard<'_, Vec<Pool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits for a change of the pools, or for so long.
+    pub(crate) fn wait<'a>(
+        &self,
+        pools: MutexGuard<'a, Vec<Pool>>,
+        at_most: Duration,
+    ) -> MutexGuard<'a, Vec<Pool>> {
+        let waited = self.changed.wait_timeout(pools, at_most);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Nothing more can come of it: those who wait for masks hear so.
+    pub(crate) fn kill(&self) {
+        self.dead.store(true, Ordering::Release);
+        // Under the lock, so that nobody is between looking and waiting.
+        drop(self.pools());
+        self.notify();
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Counters for up to `count` vectors; waits for a batch that is being prepared.
+    pub(crate) fn take(
+        &self,
+        connect: &dyn Connect,
+        group: usize,
+        count: u32,
+        deadline: Duration,
+    ) -> Result<Taken, HolderError> {
+        let until = Instant::now() + deadline;
+        let mut pools = self.pools();
+        loop {
+            if let Some(taken) = pools[group].take(count) {
+                drop(pools);
+                // The preparers may have to begin the next batch.
+                self.notify();
+                return Ok(taken);
+            }
+            if self.is_dead() {
+                return Err(HolderError::StartedAnew { host: connect.host() });
+            }
+            if self.groups[group].budget_left() == Some(0) {
+                let limit = self.groups[group].budget.unwrap_or(0);
+                let refusal = crate::protocol::Refusal::Budget { limit };
+                return Err(HolderError::Refused { host: connect.host(), refusal });
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let waited_s = deadline.as_secs();
+                return Err(HolderError::NotPrepared { host: connect.host(), waited_s });
+            }
+            pools = self.wait(pools, left);
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn budget_left(&self) -> Option<u64> {
+        let left = self.left.load(Ordering::Relaxed);
+        (left != u64::MAX).then_some(left)
+    }
+
+    pub(crate) fn set_budget_left(&self, left: Option<u64>) {
+        self.left.store(left.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+fn receive_welcome(connection: &mut Connection, id: u32) -> Result<Welcome, ProtocolError> {
+    let answer = connection.receive(id, "the host's welcome", ANSWER_DEADLINE)?;
+    match answer.kind {
+        Kind::Welcome => Welcome::decode(answer.payload),
+        got => Err(ProtocolError::Unexpected { wanted: "welcome", got }),
+    }
+}
+
+fn receive_terms(connection: &mut Connection, id: u32) -> Result<Group, ProtocolError> {
+    let answer = connection.receive(id, "the host's terms", ANSWER_DEADLINE)?;
+    if answer.kind != Kind::Terms {
+        return Err(ProtocolError::Unexpected { wanted: "terms", got: answer.kind });
+    }
+    let message = GroupTerms::decode(answer.payload)?;
+    let left = AtomicU64::new(message.budget_left.unwrap_or(u64::MAX));
+    Ok(Group { terms: decode_terms(message.terms)?, budget: message.budget, left })
+}
+
+/// Shared by an adapter, its generations and its preparers.
+pub(crate) struct Shared {
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) options: HolderOptions,
+    session: Mutex<Arc<Session>>,
+    idle: Mutex<Vec<(Connection, [u8; 32])>>,
+    stopping: AtomicBool,
+    pub(crate) wanted: AtomicU64,
+}
+
+/// Connections kept for the next generation.
+const IDLE_MAX: usize = 8;
+
+impl Shared {
+    pub(crate) fn new(
+        connect: Arc<dyn Connect>,
+        options: HolderOptions,
+        connection: Connection,
+        session: Session,
+    ) -> Self {
+        let wanted = AtomicU64::new(options.low_water.into());
+        let idle = Mutex::new(vec![(connection, session.attach.client)]);
+        let session = Mutex::new(Arc::new(session));
+        Self { connect, options, session, idle, stopping: AtomicBool::new(false), wanted }
+    }
+
+    pub(crate) fn session(&self) -> Arc<Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A connection of this session: an idle one, or a new one.
+    pub(crate) fn connection(&self, session: &Session) -> Result<Connection, HolderError> {
+        {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|(_, client)| *client == session.attach.client);
+            if let Some((connection, _)) = idle.pop() {
+                return Ok(connection);
+            }
+        }
+        self.fresh(session)
+    }
+
+    /// A new connection of this session. Where the host does not know the session any more, it is
+    /// dead from here on.
+    pub(crate) fn fresh(&self, session: &Session) -> Result<Connection, HolderError> {
+        let mut connection = Connection::open(&*self.connect)?;
+        let attached = connection.attach(&session.attach);
+        attached.map_err(|error| {
+            let error = HolderError::of(&*self.connect, error);
+            if matches!(error, HolderError::StartedAnew { .. }) {
+                session.kill();
+            }
+            error
+        })?;
+        Ok(connection)
+    }
+
+    pub(crate) fn give_back(&self, connection: Connection, session: &Session) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX && !session.is_dead() {
+            idle.push((connection, session.attach.client));
+        }
+    }
+
+    /// The session, or a new one in the place of a dead one: its masks are thrown away.
+    pub(crate) fn living(&self) -> Result<Arc<Session>, HolderError> {
+        let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if !held.is_dead() {
+            return Ok(held.clone());
+        }
+        let mut connection = Connection::open(&*self.connect)?;
+        let fresh = Session::open(&mut connection, &*self.connect, &self.options)?;
+        if fresh.sites() != held.sites() {
+            let (wanted, got) = ("the projections of before".into(), "others".into());
+            return Err(HolderError::Offer { host: self.connect.host(), wanted, got });
+        }
+        let thrown: u64 = held.pools().iter().map(Pool::left).sum();
+        tracing::warn!(
+            host = self.connect.host(),
+            same_process = fresh.welcome.epoch == held.welcome.epoch,
+            "the adapter host does not know the session any more: {thrown} prepared vectors are \
+             thrown away"
+        );
+        let fresh = Arc::new(fresh);
+        *held = fresh.clone();
+        drop(held);
+        self.give_back(connection, &fresh);
+        Ok(fresh)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.session().kill();
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for (index, (connection, _)) in idle.into_iter().enumerate() {
+            if index == 0 {
+                connection.goodbye(true);
+            }
+        }
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}

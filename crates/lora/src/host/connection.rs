@@ -1,0 +1,275 @@
+//! One connection of a key holder, from its first frame to its last.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split},
+    sync::{Mutex, watch},
+};
+
+use super::{
+    AdapterHost, Peer,
+    sessions::{Seat, Session},
+    upload::{Upload, UploadEnd},
+};
+use crate::protocol::{
+    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameBuffer, FrameReader, Goodbye,
+    GroupTerms, Hello, Kind, Prepare, Products, ProtocolError, Refusal, Scheme, Side, Welcome,
+    write_frame,
+};
+
+/// The first frame has to come within this.
+pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing is asked is closed after this; its session lives on.
+pub const IDLE_DEADLINE: Duration = Duration::from_secs(600);
+
+/// A key holder that does not take its answers is cut off after this.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The writing end, shared by the task that reads and the one that prepares.
+pub(crate) struct Writer<S> {
+    stream: WriteHalf<S>,
+    buffer: FrameBuffer,
+}
+
+pub(crate) type SharedWriter<S> = Arc<Mutex<Writer<S>>>;
+
+impl<S: AsyncRead + AsyncWrite> Writer<S> {
+    pub(crate) async fn send(
+        &mut self,
+        kind: Kind,
+        id: u32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ProtocolError> {
+        let frame = self.buffer.frame(kind, id, fill);
+        write_frame(&mut self.stream, frame, WRITE_DEADLINE).await
+    }
+
+    pub(crate) async fn refuse(&mut self, id: u32, refusal: Refusal) -> Result<(), ProtocolError> {
+        self.send(Kind::Error, id, |out| refusal.encode(out)).await
+    }
+}
+
+/// Serves a connection until either side ends it.
+pub(crate) async fn serve<S>(
+    host: &Arc<AdapterHost>,
+    stream: S,
+    peer: Peer,
+) -> Result<(), ProtocolError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (read, write) = split(stream);
+    let reader = FrameReader::new(read, Side::Host);
+    let writer = Arc::new(Mutex::new(Writer { stream: write, buffer: FrameBuffer::default() }));
+    let mut conversation = Conversation {
+        host: host.clone(),
+        reader,
+        writer: writer.clone(),
+        stopping: host.stopping(),
+        upload: None,
+    };
+    let ended = conversation.run(peer).await;
+    let told = match &ended {
+        Ok(()) | Err(ProtocolError::Io(_) | ProtocolError::Ended { .. }) => return ended,
+        Err(ProtocolError::Refused(refusal)) => *refusal,
+        Err(ProtocolError::Deadline { .. }) => Refusal::Deadline,
+        Err(_) => Refusal::Malformed,
+    };
+    // The id 0 belongs to no request: nothing comes after it.
+    let _ = writer.lock().await.refuse(0, told).await;
+    ended
+}
+
+struct Conversation<S> {
+    host: Arc<AdapterHost>,
+    reader: FrameReader<ReadHalf<S>>,
+    writer: SharedWriter<S>,
+    stopping: watch::Receiver<bool>,
+    upload: Option<Upload>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
+    async fn run(&mut self, peer: Peer) -> Result<(), ProtocolError> {
+        let seat = match self.greet(peer).await {
+            Ok(seat) => seat,
+            Err(error) => {
+                self.host.refused_at_the_door(&error);
+                return Err(error);
+            }
+        };
+        let ended = self.requests(&seat.0).await;
+        if let Some(upload) = self.upload.take() {
+            upload.abandon();
+        }
+        if let Err(error) = &ended {
+            self.host.note_end(&seat.0, error);
+        }
+        ended
+    }
+
+    /// The first frame: a session, or one more connection of one.
+    async fn greet(&mut self, peer: Peer) -> Result<Seat, ProtocolError> {
+        let frame = tokio::select! {
+            biased;
+            _ = stopped(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+            frame = self.reader.next("hello", HELLO_DEADLINE) => frame?,
+        };
+        let id = frame.id;
+        match frame.kind {
+            Kind::Hello => {
+                let hello = Hello::decode(frame.payload)?;
+                let (seat, welcome) = self.host.welcome(&hello, peer)?;
+                self.send_welcome(id, &seat.0, &welcome).await?;
+                Ok(seat)
+            }
+            Kind::Attach => {
+                let attach = Attach::decode(frame.payload)?;
+                let (seat, connections) = self.host.attach(&attach)?;
+                let attached = Attached { connections };
+                let mut writer = self.writer.lock().await;
+                writer.send(Kind::Attached, id, |out| attached.encode(out)).await?;
+                Ok(seat)
+            }
+            got => Err(ProtocolError::Unexpected { wanted: "hello or attach", got }),
+        }
+    }
+
+    async fn send_welcome(
+        &self,
+        id: u32,
+        session: &Session,
+        welcome: &Welcome,
+    ) -> Result<(), ProtocolError> {
+        let mut writer = self.writer.lock().await;
+        writer.send(Kind::Welcome, id, |out| welcome.encode(out)).await?;
+        for (index, group) in session.adapter.groups().iter().enumerate() {
+            let state = self.host.budget_state(session, index);
+            let budget = session.allowance.limit(group.columns());
+            let terms = GroupTerms { budget, budget_left: state.left, terms: group.terms_bytes() };
+            writer.send(Kind::Terms, id, |out| terms.encode(out)).await?;
+        }
+        Ok(())
+    }
+
+    async fn requests(&mut self, session: &Arc<Session>) -> Result<(), ProtocolError> {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                _ = stopped(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+                frame = self.reader.next("a request", IDLE_DEADLINE) => frame?,
+            };
+            let Frame { kind, id, payload } = frame;
+            if id == 0 {
+                return Err(Refusal::Malformed.into());
+            }
+            let done = match kind {
+                Kind::Apply => {
+                    let apply = Apply::decode(payload)?;
+                    answer_apply(&self.host, session, &self.writer, id, &apply).await
+                }
+                Kind::Direct => {
+                    let direct = Direct::decode(payload)?;
+                    answer_direct(&self.host, session, &self.writer, id, &direct).await
+                }
+                Kind::Prepare => {
+                    let prepare = Prepare::decode(payload)?;
+                    begin_upload(&self.host, session, &self.writer, &mut self.upload, id, prepare)
+                        .await
+                }
+                Kind::Block => {
+                    let block = Block::decode(payload)?;
+                    take_block(&mut self.upload, id, &block).await
+                }
+                Kind::Goodbye => {
+                    let goodbye = Goodbye::decode(payload)?;
+                    if goodbye.session {
+                        self.host.end_session(session);
+                    }
+                    let mut writer = self.writer.lock().await;
+                    return writer.send(Kind::Farewell, id, |_| ()).await;
+                }
+                got => return Err(ProtocolError::Unexpected { wanted: "a request", got }),
+            };
+            match done {
+                Ok(()) => {}
+                Err(ProtocolError::Refused(refusal)) if goes_on(refusal) => {
+                    self.host.note_refusal(session, refusal);
+                    self.writer.lock().await.refuse(id, refusal).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Whether a connection goes on after this was refused.
+fn goes_on(refusal: Refusal) -> bool {
+    !matches!(refusal, Refusal::Malformed | Refusal::Stopping | Refusal::NoSession)
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+async fn answer_apply<S: AsyncRead + AsyncWrite>(
+    host: &Arc<AdapterHost>,
+    session: &Arc<Session>,
+    writer: &SharedWriter<S>,
+    id: u32,
+    apply: &Apply<'_>,
+) -> Result<(), ProtocolError> {
+    let (packed, budget_left) = host.apply(session, apply).await?;
+    let products = Products { budget_left, vectors: apply.vectors, packed: &packed };
+    writer.lock().await.send(Kind::Products, id, |out| products.encode(out)).await
+}
+
+async fn answer_direct<S: AsyncRead + AsyncWrite>(
+    host: &Arc<AdapterHost>,
+    session: &Arc<Session>,
+    writer: &SharedWriter<S>,
+    id: u32,
+    direct: &Direct<'_>,
+) -> Result<(), ProtocolError> {
+    if session.scheme != Scheme::Direct {
+        return Err(Refusal::NotOffered.into());
+    }
+    let (ciphertexts, budget_left) = host.direct(session, direct).await?;
+    let answer = DirectAnswer { budget_left, ciphertexts: &ciphertexts };
+    writer.lock().await.send(Kind::DirectAnswer, id, |out| answer.encode(out)).await
+}
+
+async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    host: &Arc<AdapterHost>,
+    session: &Arc<Session>,
+    writer: &SharedWriter<S>,
+    upload: &mut Option<Upload>,
+    id: u32,
+    prepare: Prepare,
+) -> Result<(), ProtocolError> {
+    if upload.as_ref().is_some_and(|upload| !upload.ended()) {
+        return Err(Refusal::Busy.into());
+    }
+    if session.scheme != Scheme::Masked {
+        return Err(Refusal::NotOffered.into());
+    }
+    *upload = Some(Upload::begin(host, session, writer, id, prepare)?);
+    Ok(())
+}
+
+async fn take_block(
+    upload: &mut Option<Upload>,
+    id: u32,
+    block: &Block<'_>,
+) -> Result<(), ProtocolError> {
+    let Some(running) = upload.as_mut().filter(|upload| upload.id() == id) else {
+        return Err(Refusal::Malformed.into());
+    };
+    match running.block(block) {
+        Ok(()) => Ok(()),
+        // It was refused already, and blocks were still on their way.
+        Err(UploadEnd::Ended) => Ok(()),
+        Err(UploadEnd::BeyondCredit) => Err(Refusal::Malformed.into()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Products of one adapter: what waits is computed together.
+//!
+//! Whoever comes first computes, on its own task and without a hop to another thread; what others
+//! bring meanwhile waits for the next round, and then all of it is one product for each input, in
+//! which the matrix is read once.
+
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+/// Multiplications in one round above which it leaves the event loop for a thread that may block:
+/// half a millisecond at a billion a second.
+const INLINE_MAX: u64 = 4_000_000;
+
+/// Something that computes many jobs at once.
+pub(crate) trait Compute: Send + Sync + 'static {
+    /// What is asked.
+    type Job: Send + 'static;
+    /// What is answered.
+    type Answer: Send + 'static;
+
+    /// Answers all jobs, in their order.
+    fn compute(&self, jobs: Vec<Self::Job>) -> Vec<Self::Answer>;
+
+    /// Multiplications of one job.
+    fn cost(&self, job: &Self::Job) -> u64;
+}
+
+/// Jobs that wait for a computation.
+pub(crate) struct Queue<C: Compute> {
+    computer: Arc<C>,
+    state: Mutex<State<C>>,
+}
+
+struct State<C: Compute> {
+    waiting: Vec<(C::Job, oneshot::Sender<C::Answer>)>,
+    working: bool,
+    rounds: u64,
+    jobs: u64,
+}
+
+impl<C: Compute> Queue<C> {
+    pub(crate) fn new(computer: Arc<C>) -> Self {
+        let state = State { waiting: Vec::new(), working: false, rounds: 0, jobs: 0 };
+        Self { computer, state: Mutex::new(state) }
+    }
+
+    /// The answer, computed with those of all who wait at the same time. `None` where the
+    /// computation failed.
+    pub(crate) async fn answer(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
+        let (sender, mut receiver) = oneshot::channel();
+        let first = {
+            let mut state = self.lock();
+            state.waiting.push((job, sender));
+            !mem::replace(&mut state.working, true)
+        };
+        if first {
+            let queue = self.clone();
+            // Inline the round ends before this task gives way, so nothing can be dropped half way.
+            if queue.cost_of_waiting() <= INLINE_MAX {
+                queue.round();
+                if let Ok(answer) = receiver.try_recv() {
+                    self.hand_on();
+                    return Some(answer);
+                }
+            }
+            self.hand_on();
+        }
+        receiver.await.ok()
+    }
+
+    /// Rounds and jobs until now: more jobs than rounds were computed together.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.rounds, state.jobs)
+    }
+
+    /// Gives what still waits to a thread that may block, or the turn back where nothing does.
+    fn hand_on(self: &Arc<Self>) {
+        {
+            let mut state = self.lock();
+            if state.waiting.is_empty() {
+                state.working = false;
+                return;
+            }
+        }
+        let queue = self.clone();
+        tokio::task::spawn_blocking(move || {
+            while !queue.done() {
+                queue.round();
+            }
+        });
+    }
+
+    fn done(&self) -> bool {
+        let mut state = self.lock();
+        let done = state.waiting.is_empty();
+        state.working = !done;
+        done
+    }
+
+    fn round(&self) {
+        let waiting = {
+            let mut state = self.lock();
+            let waiting = mem::take(&mut state.waiting);
+            state.rounds += 1;
+            state.jobs += waiting.len() as u64;
+            waiting
+        };
+        let (jobs, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
+        // A panic must not leave the turn with nobody; whoever waits hears that it failed.
+        let computed = catch_unwind(AssertUnwindSafe(|| self.computer.compute(jobs)));
+        for (answer, sender) in computed.unwrap_or_default().into_iter().zip(senders) {
+            // A connection that went away meanwhile needs no answer; its counters are burnt.
+            let _ = sender.send(answer);
+        }
+    }
+
+    fn cost_of_waiting(&self) -> u64 {
+        self.lock().waiting.iter().map(|(job, _)| self.computer.cost(job)).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Squares, and says how many were squared together.
+    struct Squares;
+
+    impl Compute for Squares {
+        type Job = (u64, u64);
+        type Answer = (u64, usize);
+
+        fn compute(&self, jobs: Vec<(u64, u64)>) -> Vec<(u64, usize)> {
+            let count = jobs.len();
+            if jobs.iter().any(|(_, cost)| *cost > INLINE_MAX) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            jobs.into_iter().map(|(x, _)| (x * x, count)).collect()
+        }
+
+        fn cost(&self, job: &(u64, u64)) -> u64 {
+            job.1
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn everyone_gets_their_own_answer_and_those_who_wait_are_computed_together() {
+        let queue = Arc::new(Queue::new(Arc::new(Squares)));
+        assert_eq!(queue.answer((3, 1)).await, Some((9, 1)));
+        // A large job occupies the queue; what comes meanwhile is one round.
+        let large = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.answer((2, INLINE_MAX + 1)).await }
+        });
+        while queue.counts().0 < 2 {
+            tokio::task::yield_now().await;
+        }
+        let later: Vec<_> = (10..20u64)
+            .map(|x| {
+                let queue = queue.clone();
+                tokio::spawn(async move { (x, queue.answer((x, 1)).await) })
+            })
+            .collect();
+        for task in later {
+            let (x, answer) = task.await.unwrap();
+            assert_eq!(answer.map(|(square, _)| square), Some(x * x));
+        }
+        assert_eq!(large.await.unwrap(), Some((4, 1)));
+        let (rounds, jobs) = queue.counts();
+        assert_eq!(jobs, 12);
+        assert!(rounds < 12, "{rounds} rounds");
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Terms`] as bytes.
+
+use super::{Fields, INPUTS, ProtocolError, code, word};
+use crate::{Effect, Factor, Part, Projection, RANK_MAX, Terms, VECTOR_BITS_MAX, WIDTH_MAX};
+
+/// Projections that read one input.
+const PARTS_MAX: u8 = 8;
+
+/// Above any norm of a vector of 16-bit integers.
+const NORM_LIMIT_MAX: u64 = 1 << 62;
+
+const PROJECTIONS: [Projection; 8] = [
+    Projection::Query,
+    Projection::Key,
+    Projection::Value,
+    Projection::Output,
+    Projection::Gate,
+    Projection::Up,
+    Projection::Down,
+    Projection::FinalHidden,
+];
+
+/// The bytes of what a key holder is told of one input.
+pub fn encode_terms(terms: &Terms) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&terms.layer.to_le_bytes());
+    out.push(code(&INPUTS, &terms.input, 0));
+    out.extend_from_slice(&(terms.columns as u32).to_le_bytes());
+    out.push(terms.bits as u8);
+    out.extend_from_slice(&terms.norm_limit.to_le_bytes());
+    out.extend_from_slice(&terms.noise_sigma.to_le_bytes());
+    out.push(terms.parts.len() as u8);
+    for part in &terms.parts {
+        out.push(code(&PROJECTIONS, &part.projection, 0));
+        out.extend_from_slice(&(part.rows as u32).to_le_bytes());
+        match &part.effect {
+            Effect::Scale(scale) => {
+                out.push(0);
+                out.extend_from_slice(&scale.to_le_bytes());
+            }
+            Effect::Factor(factor) => {
+                out.push(1);
+                out.extend_from_slice(&(factor.width() as u32).to_le_bytes());
+                for output in 0..factor.width() {
+                    for column in 0..factor.rank() {
+                        out.extend_from_slice(&factor.entry(output, column).to_le_bytes());
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Reads [`encode_terms`].
+///
+/// # Errors
+/// Where a field is not as it must be.
+pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
+    let mut fields = Fields::new("terms", bytes);
+    let layer = fields.u32("layer")?;
+    let input = word(&mut fields, "input", &INPUTS, 0)?;
+    let columns = side(&mut fields, "width", WIDTH_MAX)?;
+    let bits = u32::from(fields.u8("bits")?);
+    if !(2..=VECTOR_BITS_MAX).contains(&bits) {
+        return Err(fields.wrong("bits", "2 to 36"));
+    }
+    let norm_limit = fields.u64("norm limit")?;
+    if !(1..=NORM_LIMIT_MAX).contains(&norm_limit) {
+        return Err(fields.wrong("norm limit", "1 to 2^62"));
+    }
+    let noise_sigma = fields.magnitude("noise sigma")?;
+    let count = fields.u8("parts")?;
+    if !(1..=PARTS_MAX).contains(&count) {
+        return Err(fields.wrong("parts", "1 to 8"));
+    }
+    let mut parts: Vec<Part> = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let part = part(&mut fields)?;
+        if part.projection.input() != input {
+            return Err(fields.wrong("projection", "one that reads the input"));
+        }
+        if parts.iter().any(|other| other.projection == part.projection) {
+            return Err(fields.wrong("projection", "each once"));
+        }
+        parts.push(part);
+    }
+    fields.end()?;
+    Ok(Terms { layer, input, columns, bits, norm_limit, noise_sigma, parts })
+}
+
+fn part(fields: &mut Fields<'_>) -> Result<Part, ProtocolError> {
+    let projection = word(fields, "projection", &PROJECTIONS, 0)?;
+    let rows = side(fields, "rows", WIDTH_MAX)?;
+    let effect = match fields.u8("effect")? {
+        0 => Effect::Scale(fields.magnitude("scale")?),
+        1 if rows <= RANK_MAX => {
+            let width = side(fields, "outputs", WIDTH_MAX)?;
+            let entries = fields.bytes("factor", width * rows * 4)?;
+            let (entries, _) = entries.as_chunks::<4>();
+            if !entries.iter().all(|entry| f32::from_le_bytes(*entry).is_finite()) {
+                return Err(fields.wrong("factor", "finite numbers"));
+            }
+            let entry =
+                |output: usize, column: usize| f32::from_le_bytes(entries[output * rows + column]);
+            Effect::Factor(Factor::new(width, rows, entry))
+        }
+        _ => return Err(fields.wrong("effect", "0, or 1 with at most 1024 rows")),
+    };
+    Ok(Part { projection, rows, effect })
+}
+
+fn side(
+    fields: &mut Fields<'_>,
+    field: &'static str,
+    limit: usize,
+) -> Result<usize, ProtocolError> {
+    match fields.u32(field)? as usize {
+        side if (1..=limit).contains(&side) => Ok(side),
+        _ => Err(fields.wrong(field, "1 to its limit")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+
+    fn terms() -> Terms {
+        let factor = Factor::new(3, 2, |output, column| (output * 2 + column) as f32 - 2.5);
+        let parts = vec![
+            Part { projection: Projection::Query, rows: 2, effect: Effect::Factor(factor) },
+            Part { projection: Projection::Value, rows: 4, effect: Effect::Scale(0.25) },
+        ];
+        Terms {
+            layer: 7,
+            input: Input::Attention,
+            columns: 64,
+            bits: 33,
+            norm_limit: 1 << 20,
+            noise_sigma: 0.5,
+            parts,
+        }
+    }
+
+    #[test]
+    fn terms_come_back_as_they_were_and_no_cut_of_them_does() {
+        let bytes = encode_terms(&terms());
+        assert_eq!(decode_terms(&bytes).unwrap(), terms());
+        for end in 0..bytes.len() {
+            assert!(decode_terms(&bytes[..end]).is_err(), "{end}");
+        }
+        assert!(decode_terms(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn terms_of_which_parts_do_not_fit_together_are_refused() {
+        type Change = fn(&mut Terms);
+        let cases: [(&str, Change); 7] = [
+            ("bits", |t| t.bits = 37),
+            ("norm limit", |t| t.norm_limit = 0),
+            ("noise sigma", |t| t.noise_sigma = f64::NAN),
+            ("parts", |t| t.parts.clear()),
+            ("projection", |t| t.input = Input::FeedForward),
+            ("projection", |t| t.parts[1].projection = Projection::Query),
+            ("width", |t| t.columns = WIDTH_MAX + 1),
+        ];
+        for (wanted, change) in cases {
+            let mut changed = terms();
+            change(&mut changed);
+            match decode_terms(&encode_terms(&changed)) {
+                Err(ProtocolError::Field { field, .. }) => assert_eq!(field, wanted),
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+    }
+}
