@@ -9,17 +9,15 @@ mod adapter;
 mod audit;
 mod budget_file;
 mod connection;
-mod direct;
+mod direct_answer;
 mod error;
 mod online;
 mod queue;
 mod sessions;
-mod sums;
 mod tally;
 mod upload;
 
 pub use accounts::{CLIENTS_BYTES_MAX, Clients, ClientsError};
-pub use adapter::ROWS_MAX;
 pub use audit::{AuditLog, FILE_BYTES_MAX, LINES_KEPT, Subject};
 pub use connection::{HELLO_DEADLINE, IDLE_DEADLINE, WRITE_DEADLINE};
 pub use error::HostError;
@@ -46,24 +44,27 @@ use tokio::{
 
 use crate::{
     Adapter, Allowance, BudgetError, BudgetState, Budgets, Guarantee, ProcessKey, Protect, Slot,
+    direct,
+    masked::HostSequence,
     protocol::{
-        Apply, Attach, Direct, Hello, Prepare, ProtocolError, Refusal, Scheme, VERSION, Welcome,
-        packed_bytes, unpack,
+        Apply, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome, packed_bytes,
+        unpack,
     },
 };
-use adapter::Hosted;
+use adapter::{Contexts, Hosted};
 use budget_file::BudgetFile;
 use online::OnlineJob;
-use sessions::{Opening, Seat, Sequence, Session, Sessions};
-use sums::Sums;
+use sessions::{Opening, Seat, Session, Sessions};
 use tally::{Tally, input_name};
-use upload::Place;
 
 /// The set that both schemes share.
 pub const PARAMETERS_DEFAULT: &str = "rlwe-4096-q100-flood40";
 
 /// Adapters of one host.
 const ADAPTERS_MAX: usize = 64;
+
+/// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
+pub(crate) const SECURITY_BITS_MIN: u32 = 128;
 
 /// Batches whose sums are held at once, half a gigabyte each at the most.
 const SUMS_MAX: usize = 4;
@@ -101,7 +102,7 @@ pub struct Peer {
 /// Answers key holders about its adapters.
 pub struct AdapterHost {
     options: HostOptions,
-    context: Arc<Context>,
+    contexts: Contexts,
     key: ProcessKey,
     adapters: Mutex<BTreeMap<String, Arc<Hosted>>>,
     sessions: Sessions,
@@ -121,7 +122,12 @@ impl AdapterHost {
     /// # Errors
     /// Where the parameter set is not flooded, randomness fails, or the budget file cannot be read.
     pub fn new(options: HostOptions, audit: AuditLog) -> Result<Self, HostError> {
-        let context = Context::new(&options.parameters)?;
+        let (direct, direct_entry_max) = direct::parameters(&options.parameters)?;
+        let contexts = Contexts {
+            masked: Context::new(&options.parameters)?,
+            direct: Context::new(&direct)?,
+            direct_entry_max,
+        };
         let key = ProcessKey::random(&mut Rng::from_os()?);
         let budgets = Budgets::new();
         let budget_file = match &options.budget_file {
@@ -140,7 +146,7 @@ impl AdapterHost {
         let turns = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2);
         Ok(Self {
             options,
-            context,
+            contexts,
             key,
             adapters: Mutex::default(),
             sessions: Sessions::default(),
@@ -166,7 +172,8 @@ impl AdapterHost {
             return Err(HostError::Rank { limit, got: pair.rank() });
         }
         let (protect, sigma) = (self.options.protect, self.options.noise_sigma);
-        let hosted = Hosted::new(adapter, &self.context, protect, sigma)?;
+        let epoch = self.key.epoch();
+        let hosted = Hosted::new(adapter, &self.contexts, protect, sigma, epoch)?;
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         if adapters.len() >= ADAPTERS_MAX {
             return Err(HostError::Adapters { limit: ADAPTERS_MAX });
@@ -195,9 +202,10 @@ impl AdapterHost {
             true => Allowance::Attested,
             false => self.options.allowance,
         };
+        let set = &self.options.parameters;
         Guarantee {
-            host_is_blind: true,
-            adapter_stays: true,
+            host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
+            adapter_stays: set.flood_bits() > 0,
             b_is_handed_over: self.options.protect == Protect::A,
             adapter_can_be_learned: self.all().iter().any(|adapter| lets_learn(adapter, allowance)),
             simulated: self.simulated.load(Ordering::Relaxed),
@@ -266,7 +274,17 @@ impl AdapterHost {
     /// Writes what was counted; for the end.
     pub fn close(&self) {
         self.expire();
-        self.audit.write("stopped", Subject::default(), Map::new());
+        let counts = self
+            .all()
+            .iter()
+            .map(|adapter| adapter.queue.counts())
+            .fold((0, 0), |(rounds, requests), (more_rounds, more)| {
+                (rounds + more_rounds, requests + more)
+            });
+        let mut fields = Map::new();
+        fields.insert("requests".into(), counts.1.into());
+        fields.insert("rounds_of_products".into(), counts.0.into());
+        self.audit.write("stopped", Subject::default(), fields);
     }
 
     fn all(&self) -> Vec<Arc<Hosted>> {
@@ -290,19 +308,24 @@ impl AdapterHost {
         let protect = self.options.protect;
         if hello.parameters != self.options.parameters.name()
             || hello.protect.is_some_and(|wanted| wanted != protect)
+            || !adapter.offers(hello.scheme)
         {
             return Err(Refusal::NotOffered);
         }
-        let public_key = PublicKey::from_bytes(&self.context, hello.public_key)
-            .map_err(|_| Refusal::Malformed)?;
+        let context = self.contexts.of(hello.scheme).clone();
+        let public_key =
+            PublicKey::from_bytes(&context, hello.public_key).map_err(|_| Refusal::Malformed)?;
         let allowance = match peer.attested {
             true => Allowance::Attested,
             false => self.options.allowance,
         };
+        let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
         let mut token = [0; 32];
-        Rng::from_os().map_err(|_| Refusal::Internal)?.fill_bytes(&mut token);
-        let degree = self.context.n();
-        let sequences = adapter.groups().iter().map(|_| Mutex::new(Sequence::new(degree)));
+        rng.fill_bytes(&mut token);
+        let sequences = match hello.scheme {
+            Scheme::Masked => self.sequences(&adapter, hello.client, &mut rng),
+            Scheme::Direct => Vec::new(),
+        };
         let welcome = Welcome {
             version: VERSION,
             epoch: self.epoch(),
@@ -316,7 +339,8 @@ impl AdapterHost {
         let seat = self.sessions.open(Opening {
             client: hello.client,
             token,
-            sequences: sequences.collect(),
+            sequences,
+            context,
             adapter,
             account,
             allowance,
@@ -350,40 +374,13 @@ impl AdapterHost {
         if session.scheme != Scheme::Masked {
             return Err(Refusal::NotOffered);
         }
-        let vectors = self.read_vectors(adapter, group, apply)?;
-        let (batch, token, state) = {
-            let mut sequence = session.sequence(group);
-            let (batch, token) = sequence.check(apply.counter, apply.vectors)?;
-            let state = self.count(session, group, apply.vectors.into())?;
-            sequence.burn(batch, token, apply.vectors);
-            (batch, token, state)
-        };
-        let shares = self.shares(session, group, batch);
-        let job = OnlineJob { group, vectors, shares, token };
-        let packed = adapter.queue.answer(job).await.filter(|packed| !packed.is_empty());
-        let packed = packed.ok_or(Refusal::Internal)?;
+        let vectors = read_vectors(adapter, group, apply)?;
+        // Counted first: what the masked scheme then refuses was asked against the rules.
+        let state = self.count(session, group, apply.vectors.into())?;
+        let job = OnlineJob { session: session.clone(), group, counter: apply.counter, vectors };
+        let packed = adapter.queue.answer(job).await.unwrap_or(Err(Refusal::Internal))?;
         session.tally.answered(apply.layer, apply.input, apply.vectors.into());
         Ok((packed, state.left))
-    }
-
-    fn read_vectors(
-        &self,
-        adapter: &Hosted,
-        group: usize,
-        apply: &Apply<'_>,
-    ) -> Result<Vec<u64>, Refusal> {
-        let terms = &adapter.groups()[group].weights.terms;
-        let bytes = packed_bytes(terms.columns, terms.bits);
-        let count = usize::from(apply.vectors);
-        if apply.packed.len() != bytes * count {
-            return Err(Refusal::Malformed);
-        }
-        let mut vectors = Vec::with_capacity(terms.columns * count);
-        for packed in apply.packed.chunks_exact(bytes) {
-            let vector = unpack(packed, terms.bits, terms.columns).ok_or(Refusal::Malformed)?;
-            vectors.extend(vector);
-        }
-        Ok(vectors)
     }
 
     /// Counts answers before they are given, on disk too where there is a file.
@@ -404,25 +401,30 @@ impl AdapterHost {
     }
 
     fn budget_slot(&self, session: &Session, group: usize) -> (Slot, usize) {
-        let terms = &session.adapter.groups()[group].weights.terms;
+        let group = &session.adapter.groups()[group];
         let (client, adapter) = (session.account.id, session.adapter.id);
-        (Slot { client, adapter, layer: terms.layer, input: terms.input }, terms.columns)
+        (Slot { client, adapter, layer: group.layer, input: group.input }, group.columns())
     }
 
-    fn shares(&self, session: &Session, group: usize, batch: u32) -> crate::mask::MaskStream {
-        let (slot, _) = self.budget_slot(session, group);
-        // Not the account but the key's own name: shares of two sessions have nothing in common.
-        let slot = Slot { client: session.client, ..slot };
-        let mut nonce = [0; 16];
-        nonce.copy_from_slice(&session.token[..16]);
-        self.key.answer_masks(&slot, &nonce, batch.into())
+    /// Counters of a new session, whose shares are bound to the key's own name and not to the
+    /// account: those of two sessions have nothing in common.
+    fn sequences(
+        &self,
+        adapter: &Hosted,
+        client: [u8; 32],
+        rng: &mut Rng,
+    ) -> Vec<Mutex<HostSequence>> {
+        let groups = adapter.groups().iter();
+        let sequences = groups.filter_map(|group| {
+            let (layer, input) = (group.layer, group.input);
+            let slot = Slot { client, adapter: adapter.id, layer, input };
+            Some(Mutex::new(group.masked()?.sequence(&self.key, slot, rng)))
+        });
+        sequences.collect()
     }
 
-    fn begin_batch(&self, session: &Session, prepare: &Prepare) -> Result<Place, Refusal> {
-        let found = session.adapter.group(prepare.layer, prepare.input);
-        let place = Place { group: found.ok_or(Refusal::NotOffered)?, batch: prepare.batch };
-        session.sequence(place.group).begin(prepare.batch)?;
-        Ok(place)
+    fn key(&self) -> &ProcessKey {
+        &self.key
     }
 
     fn room_for_sums(&self) -> Option<OwnedSemaphorePermit> {
@@ -431,22 +433,6 @@ impl AdapterHost {
 
     async fn turn_to_prepare(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
-    }
-
-    fn sums(&self, session: &Session, place: Place) -> Sums {
-        let shares = self.shares(session, place.group, place.batch);
-        let key = session.public_key.clone();
-        Sums::new(&self.context, &session.adapter, place.group, key, shares)
-    }
-
-    async fn direct(
-        &self,
-        session: &Arc<Session>,
-        direct: &Direct<'_>,
-    ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
-        let found = session.adapter.group(direct.layer, direct.input);
-        let group = found.ok_or(Refusal::NotOffered)?;
-        direct::answer(self, session, group, direct).await
     }
 
     fn end_session(&self, session: &Arc<Session>) {
@@ -487,13 +473,13 @@ impl AdapterHost {
         }
     }
 
-    fn note_prepared(&self, session: &Session, place: Place) {
-        let terms = &session.adapter.groups()[place.group].weights.terms;
+    fn note_prepared(&self, session: &Session, group: usize, batch: u64) {
+        let group = &session.adapter.groups()[group];
         let mut fields = Map::new();
-        let input = format!("{}/{}", terms.layer, input_name(terms.input));
+        let input = format!("{}/{}", group.layer, input_name(group.input));
         fields.insert("input".into(), input.into());
-        fields.insert("batch".into(), place.batch.into());
-        fields.insert("vectors".into(), self.context.n().into());
+        fields.insert("batch".into(), batch.into());
+        fields.insert("vectors".into(), session.context.n().into());
         self.audit.write("prepared", subject(session), fields);
     }
 
@@ -502,6 +488,20 @@ impl AdapterHost {
             self.audit.write("counted", subject(session), fields);
         }
     }
+}
+
+fn read_vectors(adapter: &Hosted, group: usize, apply: &Apply<'_>) -> Result<Vec<u64>, Refusal> {
+    let input = adapter.groups()[group].masked().ok_or(Refusal::NotOffered)?;
+    let (columns, bits) = (input.terms().columns, input.terms().bits);
+    let (bytes, count) = (packed_bytes(columns, bits), usize::from(apply.vectors));
+    if apply.packed.len() != bytes * count {
+        return Err(Refusal::Malformed);
+    }
+    let mut vectors = Vec::with_capacity(columns * count);
+    for packed in apply.packed.chunks_exact(bytes) {
+        vectors.extend(unpack(packed, bits, columns).ok_or(Refusal::Malformed)?);
+    }
+    Ok(vectors)
 }
 
 fn lets_learn(adapter: &Hosted, allowance: Allowance) -> bool {

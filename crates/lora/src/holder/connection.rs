@@ -74,6 +74,17 @@ impl Connection {
         wanted: Kind,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<&[u8], ProtocolError> {
+        self.ask_and(kind, wanted, fill, || ())
+    }
+
+    /// The same, with something to do while the host computes.
+    pub(crate) fn ask_and(
+        &mut self,
+        kind: Kind,
+        wanted: Kind,
+        fill: impl FnOnce(&mut Vec<u8>),
+        meanwhile: impl FnOnce(),
+    ) -> Result<&[u8], ProtocolError> {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1).max(1);
         let frame = self.out.frame(kind, id, fill);
@@ -81,6 +92,7 @@ impl Connection {
         let (reader, runtime) = (&mut self.reader, self.runtime.get());
         let answer = runtime.block_on(async {
             write_frame(reader.stream_mut(), frame, ANSWER_DEADLINE).await?;
+            meanwhile();
             reader.next("the host's answer", ANSWER_DEADLINE).await
         })?;
         let payload = checked(answer, id)?;

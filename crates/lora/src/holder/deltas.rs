@@ -2,16 +2,22 @@
 
 use std::{sync::Arc, time::Instant};
 
+use confide_rlwe::{Rng, SmallCiphertext};
 use zeroize::Zeroizing;
 
 use super::{
     HolderError,
     connection::Connection,
+    pool,
     session::{Session, Shared},
 };
 use crate::{
     AdaptError, Deltas, Input, Meter, Projection, Report, Step,
-    protocol::{Apply, Kind, Products, ProtocolError, Scheme, pack, packed_bytes, unpack},
+    direct::{self, DirectHolder},
+    protocol::{
+        Apply, Direct, DirectAnswer, Kind, Products, ProtocolError, Scheme, pack, packed_bytes,
+        unpack,
+    },
     quantise_vector,
 };
 
@@ -56,18 +62,30 @@ impl RemoteDeltas {
         let mut rest = integers;
         while !rest.is_empty() {
             let count = (rest.len() / columns).min(self.vectors_at_once(columns, rows));
-            let done = match self.some(group, &rest[..count * columns]) {
+            let now = &rest[..count * columns];
+            let done = match self.asked(group, now) {
                 // Counters that were on their way are burnt; others are asked with, once.
                 Err(HolderError::Lost { .. }) => {
                     self.reconnect()?;
-                    self.some(group, &rest[..count * columns])?
+                    self.asked(group, now)
                 }
-                done => done?,
+                done => done,
             };
+            let done = Zeroizing::new(done?);
             rest = &rest[done.len() / rows * columns..];
             products.extend_from_slice(&done);
         }
         Ok(products)
+    }
+
+    fn asked(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
+        match self.shared.options.scheme {
+            Scheme::Masked => self.some(group, integers),
+            Scheme::Direct => {
+                let columns = self.session.groups[group].terms.columns;
+                self.direct(group, &integers[..columns])
+            }
+        }
     }
 
     /// Vectors of one frame: neither it nor its answer is longer than its kind allows.
@@ -79,46 +97,91 @@ impl RemoteDeltas {
 
     /// The products of some of these vectors, from the first on: as many as one batch has counters
     /// for.
-    fn some(&mut self, group: usize, integers: &[i16]) -> Result<Zeroizing<Vec<u64>>, HolderError> {
+    fn some(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
         let session = self.session.clone();
+        let connect = self.shared.connect.clone();
         let terms = &session.groups[group].terms;
         let (columns, rows, bits) = (terms.columns, terms.rows(), terms.bits);
-        let count = (integers.len() / columns) as u32;
         let deadline = self.shared.options.mask_deadline;
-        let taken = session.take(&*self.shared.connect, group, count, deadline)?;
-        let tokens = taken.tokens.clone();
-        let integers = &integers[..tokens.len() * columns];
-        let masked = self.meter.time(Step::Mask, || taken.batch.mask(tokens.clone(), integers));
-        let degree = session.secret.context().n() as u64;
+        let taken = session.take(&*connect, group, integers, deadline, &mut self.meter)?;
+        let (masked, count) = (&taken.masked, taken.count);
         let apply = Apply {
             layer: terms.layer,
             input: terms.input,
-            counter: u64::from(taken.batch.number) * degree + u64::from(tokens.start),
-            vectors: tokens.len() as u16,
+            counter: masked.counter,
+            vectors: count as u16,
             packed: &[],
         };
         let began = Instant::now();
         let connection = self.connection.as_mut();
-        let connection = connection
-            .ok_or_else(|| HolderError::lost(&*self.shared.connect, &"the connection is gone"))?;
-        let answer = connection.ask(Kind::Apply, Kind::Products, |out| {
-            apply.encode_head(out);
-            masked.chunks_exact(columns).for_each(|vector| pack(vector, bits, out));
-        });
-        let answer = answer.and_then(|payload| read_products(payload, tokens.len(), rows, bits));
+        let connection =
+            connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
+        let answer = connection.ask_and(
+            Kind::Apply,
+            Kind::Products,
+            |out| {
+                apply.encode_head(out);
+                masked.vectors.chunks_exact(columns).for_each(|vector| pack(vector, bits, out));
+            },
+            || pool::locked(&taken.batch).refill(),
+        );
+        let answer = answer.and_then(|payload| read_products(payload, count, rows, bits));
         self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
-        let (left, mut products) =
-            answer.map_err(|error| HolderError::of(&*self.shared.connect, error))?;
-        self.meter.time(Step::Unmask, || taken.batch.unmask(tokens.clone(), &mut products));
+        let (left, words) = answer.map_err(|error| HolderError::of(&*connect, error))?;
+        let products =
+            pool::locked(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
-        self.count(tokens.len() as u64, columns as u64, rows as u64, degree, left);
+        // This generation's share of the batch: encryptions, scalar products, decryptions.
+        let of_batch = (columns + rows * columns + rows) as u64;
+        let degree = session.secret.context().n() as u64;
+        self.meter.he_operations += (of_batch * count as u64).div_ceil(degree);
+        self.count(count as u64, left);
         Ok(products)
     }
 
-    fn count(&mut self, vectors: u64, columns: u64, rows: u64, degree: u64, left: Option<u64>) {
-        // This generation's share of the batch: encryptions, scalar products, decryptions.
-        let of_batch = columns + rows * columns + rows;
-        self.meter.he_operations += (of_batch * vectors).div_ceil(degree);
+    /// The product of one vector, all of it under encryption.
+    fn direct(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
+        let session = self.session.clone();
+        let connect = self.shared.connect.clone();
+        let (terms, context) = (&session.groups[group].terms, session.secret.context());
+        let tile = direct::job(context, terms)
+            .best_tile(&self.shared.options.link, &self.shared.options.costs);
+        let tile = tile.ok_or_else(|| HolderError::lost(&*connect, &"no tile fits its terms"))?;
+        let holder = DirectHolder::new(context, terms, tile)?;
+        let mut rng = Rng::from_os()?;
+        let request = holder.request(&session.secret, integers, &mut rng, &mut self.meter)?;
+        let mut ciphertexts = Vec::new();
+        request.iter().for_each(|ciphertext| ciphertexts.extend(ciphertext.to_bytes(context)));
+        let message = Direct {
+            layer: terms.layer,
+            input: terms.input,
+            tile_inputs: tile.inputs as u32,
+            tile_rows: tile.outputs as u32,
+            ciphertexts: &ciphertexts,
+        };
+        let began = Instant::now();
+        let connection = self.connection.as_mut();
+        let connection =
+            connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
+        let fill = |out: &mut Vec<u8>| message.encode(out);
+        let answer = connection.ask(Kind::Direct, Kind::DirectAnswer, fill);
+        let read = answer.and_then(|payload| {
+            let answer = DirectAnswer::decode(payload)?;
+            Ok((answer.budget_left, answer.split()?))
+        });
+        let (left, parts) = read.map_err(|error| HolderError::of(&*connect, error))?;
+        self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
+        let answers = parts.iter().map(|bytes| SmallCiphertext::from_bytes(context, bytes));
+        let answers = answers.collect::<Result<Vec<_>, _>>()?;
+        let products = holder.open(&session.secret, &answers, &mut self.meter)?;
+        session.groups[group].set_budget_left(left);
+        // What the host multiplied and made fresh.
+        self.meter.he_operations += ((request.len() + 1) * answers.len()) as u64;
+        self.count(1, left);
+        Ok(products)
+    }
+
+    fn count(&mut self, vectors: u64, left: Option<u64>) {
         self.report.answered_vectors += vectors;
         self.report.round_trips += 1;
         self.report.budget_left = match (self.report.budget_left, left) {
@@ -172,15 +235,7 @@ impl RemoteDeltas {
                 return Err(HolderError::Shape { wanted, got: output.len() });
             }
         }
-        let products = match self.shared.options.scheme {
-            Scheme::Masked => self.products(group, &integers)?,
-            Scheme::Direct => {
-                return Err(HolderError::Lost {
-                    host: self.shared.connect.host(),
-                    reason: "the direct scheme is not built".into(),
-                });
-            }
-        };
+        let products = self.products(group, &integers)?;
         self.meter.time(Step::B, || {
             for (projection, output) in outputs {
                 terms.add(*projection, &products, &scales, output);

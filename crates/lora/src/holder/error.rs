@@ -3,6 +3,8 @@ use confide_rlwe::RlweError;
 use super::Connect;
 use crate::{
     AdaptError, QuantiseError,
+    direct::DirectError,
+    masked::MaskedError,
     protocol::{ProtocolError, Refusal},
 };
 
@@ -61,6 +63,12 @@ pub enum HolderError {
         /// What was given.
         got: usize,
     },
+    /// A step of the masked scheme; the batch that it concerned is dropped.
+    #[error("masked scheme: {0}")]
+    Masked(#[from] MaskedError),
+    /// A step of the direct scheme.
+    #[error("direct scheme: {0}")]
+    Direct(#[from] DirectError),
     /// Ring, keys or randomness.
     #[error(transparent)]
     Ring(#[from] RlweError),

@@ -1,65 +1,74 @@
 //! What is prepared and not yet used: each counter leaves it once and never comes back.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use super::batch::Batch;
+use crate::{
+    Meter,
+    masked::{HolderBatch, Masked, MaskedError},
+};
 
 /// The batches of one input.
 #[derive(Default)]
 pub(crate) struct Pool {
-    batches: VecDeque<Open>,
-    /// The next batch's number; it goes up whatever becomes of the batch.
-    next_batch: u32,
+    batches: VecDeque<Shared>,
     pub(crate) preparing: bool,
     pub(crate) finished: u64,
 }
 
-struct Open {
-    batch: Arc<Batch>,
-    next: u32,
-    end: u32,
-}
+/// A batch from which several generations take counters.
+pub(crate) type Shared = Arc<Mutex<HolderBatch>>;
 
-/// Counters of one batch: they were taken and are used or lost.
+/// Vectors under counters that are used from here on, or lost.
 pub(crate) struct Taken {
-    pub(crate) batch: Arc<Batch>,
-    pub(crate) tokens: Range<u32>,
+    pub(crate) batch: Shared,
+    pub(crate) masked: Masked,
+    pub(crate) count: usize,
 }
 
 impl Pool {
     pub(crate) fn left(&self) -> u64 {
-        self.batches.iter().map(|open| u64::from(open.end - open.next)).sum()
+        self.batches.iter().map(|batch| locked(batch).left() as u64).sum()
     }
 
     pub(crate) fn batches(&self) -> usize {
         self.batches.len()
     }
 
-    pub(crate) fn begin(&mut self) -> u32 {
-        self.preparing = true;
-        let number = self.next_batch;
-        self.next_batch += 1;
-        number
-    }
-
-    pub(crate) fn end(&mut self, batch: Option<Batch>, degree: usize) {
+    /// A preparation came to its end, with a batch or without.
+    pub(crate) fn end(&mut self, batch: Option<HolderBatch>) {
         self.preparing = false;
         if let Some(batch) = batch {
             self.finished += 1;
-            let open = Open { batch: Arc::new(batch), next: 0, end: degree as u32 };
-            self.batches.push_back(open);
+            self.batches.push_back(Arc::new(Mutex::new(batch)));
         }
     }
 
-    /// Up to `count` counters of the oldest batch.
-    pub(crate) fn take(&mut self, count: u32) -> Option<Taken> {
-        let open = self.batches.front_mut()?;
-        let tokens = open.next..open.end.min(open.next + count);
-        open.next = tokens.end;
-        let batch = open.batch.clone();
-        if open.next == open.end {
-            self.batches.pop_front();
+    /// Masks as many of these vectors as the oldest batch has counters for; `None` where nothing is
+    /// prepared.
+    pub(crate) fn take(
+        &mut self,
+        vectors: &[i16],
+        columns: usize,
+        meter: &mut Meter,
+    ) -> Option<Result<Taken, MaskedError>> {
+        loop {
+            let batch = self.batches.front()?.clone();
+            let mut held = locked(&batch);
+            let count = (vectors.len() / columns).min(held.left());
+            if count == 0 {
+                self.batches.pop_front();
+                continue;
+            }
+            let masked = held.mask(&vectors[..count * columns], meter);
+            drop(held);
+            return Some(masked.map(|masked| Taken { batch, masked, count }));
         }
-        Some(Taken { batch, tokens })
     }
+}
+
+pub(crate) fn locked(batch: &Shared) -> MutexGuard<'_, HolderBatch> {
+    batch.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,12 +7,11 @@ use std::{
 };
 
 use super::{
-    HolderError,
-    batch::Batch,
+    HolderError, batch,
     connection::Connection,
     session::{Session, Shared},
 };
-use crate::host::BATCHES_MAX;
+use crate::{Meter, host::BATCHES_MAX, masked::HolderBatch};
 
 /// How long a preparer sleeps where nothing is wanted; a change wakes it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -55,14 +54,13 @@ fn step(
         thread::sleep(RETRY);
         return Ok(());
     }
-    let Some((group, number)) = next(shared, &session) else { return Ok(()) };
-    let degree = session.secret.context().n();
-    let prepared = prepare(shared, &session, held, group, number);
+    let Some(group) = next(shared, &session) else { return Ok(()) };
+    let prepared = prepare(shared, &session, held, group);
     let (batch, outcome) = match prepared {
         Ok(batch) => (Some(batch), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    session.pools()[group].end(batch, degree);
+    session.pools()[group].end(batch);
     session.notify();
     outcome
 }
@@ -72,8 +70,7 @@ fn prepare(
     session: &Session,
     held: &mut Option<(Connection, [u8; 32])>,
     group: usize,
-    number: u32,
-) -> Result<Batch, HolderError> {
+) -> Result<HolderBatch, HolderError> {
     let client = session.attach.client;
     if held.as_ref().is_none_or(|(_, of)| *of != client) {
         *held = Some((shared.fresh(session)?, client));
@@ -81,11 +78,12 @@ fn prepare(
     let Some((connection, _)) = held else {
         return Err(HolderError::lost(&*shared.connect, &"no connection"));
     };
-    Batch::prepare(connection, &*shared.connect, session, group, number)
+    let mut meter = Meter::default();
+    batch::prepare(connection, &*shared.connect, session, group, &mut meter)
 }
 
 /// The input that has fewest vectors left, if any has too few; waits once where none has.
-fn next(shared: &Shared, session: &Session) -> Option<(usize, u32)> {
+fn next(shared: &Shared, session: &Session) -> Option<usize> {
     let wanted = shared.wanted.load(Ordering::Relaxed);
     let mut pools = session.pools();
     let pick = |pools: &[super::pool::Pool]| {
@@ -97,8 +95,8 @@ fn next(shared: &Shared, session: &Session) -> Option<(usize, u32)> {
         short.min_by_key(|(_, pool)| pool.left()).map(|(group, _)| group)
     };
     if let Some(group) = pick(&pools) {
-        let number = pools[group].begin();
-        return Some((group, number));
+        pools[group].preparing = true;
+        return Some(group);
     }
     drop(session.wait(pools, LOOK_EVERY));
     None

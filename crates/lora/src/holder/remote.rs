@@ -16,11 +16,10 @@ use super::{
     session::{Session, Shared},
 };
 use crate::{
-    Adapt, AdaptError, Deltas, Guarantee, Protect, Site, Width, host::BATCHES_MAX, protocol::Scheme,
+    Adapt, AdaptError, Deltas, Guarantee, Link, OperationCosts, Protect, Site, Width,
+    host::{BATCHES_MAX, SECURITY_BITS_MIN},
+    protocol::Scheme,
 };
-
-/// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
-const SECURITY_BITS_MIN: u32 = 128;
 
 /// What a key holder asks for.
 #[derive(Clone, Debug)]
@@ -41,6 +40,10 @@ pub struct HolderOptions {
     pub preparers: usize,
     /// How long a generation waits for masks.
     pub mask_deadline: Duration,
+    /// The way to the host, for the direct scheme's choice of a tile.
+    pub link: Link,
+    /// What operations cost, for the same.
+    pub costs: OperationCosts,
 }
 
 impl HolderOptions {
@@ -56,6 +59,8 @@ impl HolderOptions {
             low_water,
             preparers: 1,
             mask_deadline: Duration::from_secs(300),
+            link: Link::LOOPBACK,
+            costs: OperationCosts::GIVEN,
         }
     }
 }

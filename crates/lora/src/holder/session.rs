@@ -17,9 +17,10 @@ use super::{
     pool::{Pool, Taken},
 };
 use crate::{
-    Effect, Input, Projection, Site, Terms, Width,
+    Effect, Input, Meter, Projection, Site, Terms, Width, direct,
     protocol::{
-        Attach, GroupTerms, Hello, Kind, Protect, ProtocolError, VERSION, Welcome, decode_terms,
+        Attach, GroupTerms, Hello, Kind, Protect, ProtocolError, Refusal, Scheme, VERSION, Welcome,
+        decode_terms,
     },
 };
 
@@ -51,7 +52,11 @@ impl Session {
         connect: &dyn Connect,
         options: &HolderOptions,
     ) -> Result<Self, HolderError> {
-        let context = Context::new(&options.parameters)?;
+        let set = match options.scheme {
+            Scheme::Masked => options.parameters.clone(),
+            Scheme::Direct => direct::parameters(&options.parameters)?.0,
+        };
+        let context = Context::new(&set)?;
         let mut rng = Rng::from_os()?;
         let secret = SecretKey::generate(&context, &mut rng);
         let public_key = secret.public_key(&mut rng).to_bytes(&context);
@@ -97,7 +102,8 @@ impl Session {
     ) -> Result<Self, HolderError> {
         let offer =
             |wanted: String, got: String| HolderError::Offer { host: connect.host(), wanted, got };
-        let (protect, bits) = (self.welcome.protect, options.parameters.plaintext_bits());
+        let set = self.secret.context().set();
+        let (protect, bits) = (self.welcome.protect, set.plaintext_bits());
         if let Some(wanted) = options.protect.filter(|wanted| *wanted != protect) {
             return Err(offer(wanted.name().into(), protect.name().into()));
         }
@@ -168,31 +174,35 @@ impl Session {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Counters for up to `count` vectors; waits for a batch that is being prepared.
+    /// Masks as many of these vectors as one batch has counters for; waits for a batch that is
+    /// being prepared.
     pub(crate) fn take(
         &self,
         connect: &dyn Connect,
         group: usize,
-        count: u32,
+        vectors: &[i16],
         deadline: Duration,
+        meter: &mut Meter,
     ) -> Result<Taken, HolderError> {
+        let columns = self.groups[group].terms.columns;
         let until = Instant::now() + deadline;
         let mut pools = self.pools();
         loop {
-            if let Some(taken) = pools[group].take(count) {
-                drop(pools);
-                // The preparers may have to begin the next batch.
-                self.notify();
-                return Ok(taken);
-            }
             if self.is_dead() {
                 return Err(HolderError::StartedAnew { host: connect.host() });
             }
+            if let Some(taken) = pools[group].take(vectors, columns, meter) {
+                return Ok(taken?);
+            }
             if self.groups[group].budget_left() == Some(0) {
                 let limit = self.groups[group].budget.unwrap_or(0);
-                let refusal = crate::protocol::Refusal::Budget { limit };
-                return Err(HolderError::Refused { host: connect.host(), refusal });
+                return Err(HolderError::Refused {
+                    host: connect.host(),
+                    refusal: Refusal::Budget { limit },
+                });
             }
+            // The preparers look again, and this waits for what they bring.
+            self.notify();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let waited_s = deadline.as_secs();

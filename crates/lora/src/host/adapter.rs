@@ -2,23 +2,34 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use confide_rlwe::{Context, ScalarMatrix};
+use confide_rlwe::Context;
 use sha2::{Digest, Sha256};
 
 use super::{HostError, online::Online, queue::Queue};
 use crate::{
-    Adapter, Input, Pair, Projection, Protect, Weights,
-    protocol::{Hello, Kind, encode_terms},
+    Adapter, ENTRY_MAX, Epoch, Input, Pair, Projection, Protect, Rounding, Tile, Weights,
+    direct::{self, DirectError, DirectHost},
+    masked::HostInput,
+    protocol::{Hello, Kind, Scheme, encode_terms},
 };
-
-/// Rows of one input: the sums of a batch take 128 KB for each, half a gigabyte for all.
-pub const ROWS_MAX: usize = 4096;
 
 /// Inputs of one adapter.
 const GROUPS_MAX: usize = 1024;
+
+/// Tiles of one input that are kept in the form that products need: key holders on one link choose
+/// the same.
+const TILES_MAX: usize = 2;
+
+/// Contexts of the two schemes, which split the room of one parameter set differently.
+#[derive(Clone, Debug)]
+pub(crate) struct Contexts {
+    pub(crate) masked: Arc<Context>,
+    pub(crate) direct: Arc<Context>,
+    pub(crate) direct_entry_max: i16,
+}
 
 /// A loaded adapter.
 pub(crate) struct Hosted {
@@ -32,18 +43,42 @@ pub(crate) struct Hosted {
 
 /// One input and all that reads it.
 pub(crate) struct Group {
-    pub(crate) weights: Weights,
-    pub(crate) scalars: Arc<ScalarMatrix>,
-    terms: Vec<u8>,
+    pub(crate) layer: u32,
+    pub(crate) input: Input,
+    columns: usize,
+    rows: usize,
+    masked: Option<(HostInput, Vec<u8>)>,
+    direct: Option<(DirectInput, Vec<u8>)>,
+}
+
+/// The direct scheme's matrix, and its forms for the tiles in use.
+pub(crate) struct DirectInput {
+    context: Arc<Context>,
+    weights: Weights,
+    tiles: Mutex<Vec<(Tile, Arc<DirectHost>)>>,
+}
+
+impl Contexts {
+    pub(crate) fn of(&self, scheme: Scheme) -> &Arc<Context> {
+        match scheme {
+            Scheme::Masked => &self.masked,
+            Scheme::Direct => &self.direct,
+        }
+    }
+
+    fn flooded(&self) -> bool {
+        self.masked.set().flood_bits() > 0
+    }
 }
 
 impl Hosted {
     /// Quantises an adapter.
     pub(crate) fn new(
         adapter: &Adapter,
-        context: &Context,
+        contexts: &Contexts,
         protect: Protect,
         noise_sigma: f64,
+        epoch: Epoch,
     ) -> Result<Self, HostError> {
         let name = adapter.name.clone();
         if !Hello::is_name(&name) {
@@ -61,10 +96,10 @@ impl Hosted {
         let mut by_input = HashMap::new();
         for (key, pairs) in inputs {
             by_input.insert(key, groups.len());
-            groups.push(Group::new(key.0, &pairs, context, protect, noise_sigma)?);
+            groups.push(Group::new(key.0, &pairs, contexts, protect, noise_sigma)?);
         }
         let groups = Arc::new(groups);
-        let queue = Arc::new(Queue::new(Arc::new(Online::new(groups.clone()))));
+        let queue = Arc::new(Queue::new(Arc::new(Online::new(groups.clone(), epoch))));
         let mut hash = Sha256::new();
         hash.update(b"confide lora adapter v1");
         hash.update(name.as_bytes());
@@ -79,9 +114,9 @@ impl Hosted {
         self.by_input.get(&(layer, input)).copied()
     }
 
-    /// Rounds of products, and vectors' jobs in them.
-    pub(crate) fn rounds(&self) -> (u64, u64) {
-        self.queue.counts()
+    /// Whether every input can be computed so.
+    pub(crate) fn offers(&self, scheme: Scheme) -> bool {
+        self.groups.iter().all(|group| group.terms_bytes(scheme).is_some())
     }
 }
 
@@ -89,38 +124,103 @@ impl Group {
     fn new(
         layer: u32,
         pairs: &[(Projection, &Pair)],
-        context: &Context,
+        contexts: &Contexts,
         protect: Protect,
         noise_sigma: f64,
     ) -> Result<Self, HostError> {
-        let weights = Weights::new(layer, pairs, protect, context.set(), noise_sigma)?;
-        let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
-        if rows > ROWS_MAX {
-            return Err(HostError::Rows { layer, limit: ROWS_MAX, got: rows });
-        }
+        let set = contexts.masked.set();
+        let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma };
+        let weights = Weights::rounded(layer, pairs, protect, set, rounding)?;
         if weights.terms.norm_limit == 0 {
             return Err(HostError::Noise { layer });
         }
-        let values: Vec<i16> = (0..rows).flat_map(|row| weights.matrix.row(row)).collect();
-        let scalars = Arc::new(ScalarMatrix::new(context, rows, columns, &values)?);
-        let terms = encode_terms(&weights.terms);
-        if terms.len() > Kind::Terms.payload_max() - 16 {
-            return Err(HostError::Terms { layer, got: terms.len() });
-        }
-        Ok(Self { weights, scalars, terms })
+        let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
+        let masked = match contexts.flooded() {
+            true => {
+                let input = HostInput::new(&contexts.masked, &weights)
+                    .map_err(|source| HostError::Masked { layer, source })?;
+                Some((input, terms_bytes(&weights)?))
+            }
+            false => None,
+        };
+        let direct = direct_input(layer, pairs, contexts, protect, noise_sigma)?;
+        let input = weights.terms.input;
+        Ok(Self { layer, input, columns, rows, masked, direct })
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.weights.terms.columns
+        self.columns
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.weights.matrix.rows()
+        self.rows
     }
 
-    pub(crate) fn terms_bytes(&self) -> &[u8] {
-        &self.terms
+    pub(crate) fn masked(&self) -> Option<&HostInput> {
+        self.masked.as_ref().map(|(input, _)| input)
     }
+
+    pub(crate) fn direct(&self) -> Option<&DirectInput> {
+        self.direct.as_ref().map(|(input, _)| input)
+    }
+
+    pub(crate) fn terms_bytes(&self, scheme: Scheme) -> Option<&[u8]> {
+        match scheme {
+            Scheme::Masked => self.masked.as_ref().map(|(_, terms)| &terms[..]),
+            Scheme::Direct => self.direct.as_ref().map(|(_, terms)| &terms[..]),
+        }
+    }
+}
+
+impl DirectInput {
+    /// The weights in the form that a tile needs; made where they are not at hand, which takes
+    /// milliseconds.
+    pub(crate) fn tiled(&self, tile: Tile) -> Result<Arc<DirectHost>, DirectError> {
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
+            return Ok(host.clone());
+        }
+        let made = match self.context.set().flood_bits() {
+            0 => DirectHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
+            _ => DirectHost::new(&self.context, &self.weights, tile)?,
+        };
+        let made = Arc::new(made);
+        if tiles.len() == TILES_MAX {
+            tiles.remove(0);
+        }
+        tiles.push((tile, made.clone()));
+        Ok(made)
+    }
+}
+
+/// `None` where the scheme cannot be offered: it has no noise on answers, and not every set has
+/// room for a tile.
+fn direct_input(
+    layer: u32,
+    pairs: &[(Projection, &Pair)],
+    contexts: &Contexts,
+    protect: Protect,
+    noise_sigma: f64,
+) -> Result<Option<(DirectInput, Vec<u8>)>, HostError> {
+    if noise_sigma > 0.0 {
+        return Ok(None);
+    }
+    let (context, entry_max) = (contexts.direct.clone(), contexts.direct_entry_max);
+    let rounding = Rounding { entry_max, noise_sigma };
+    let weights = Weights::rounded(layer, pairs, protect, context.set(), rounding)?;
+    if direct::outputs_max(&weights.matrix, context.set()) == 0 || weights.terms.norm_limit == 0 {
+        return Ok(None);
+    }
+    let terms = terms_bytes(&weights)?;
+    Ok(Some((DirectInput { context, weights, tiles: Mutex::default() }, terms)))
+}
+
+fn terms_bytes(weights: &Weights) -> Result<Vec<u8>, HostError> {
+    let terms = encode_terms(&weights.terms);
+    if terms.len() > Kind::Terms.payload_max() - 16 {
+        return Err(HostError::Terms { layer: weights.terms.layer, got: terms.len() });
+    }
+    Ok(terms)
 }
 
 impl std::fmt::Debug for Hosted {

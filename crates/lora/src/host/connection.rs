@@ -100,9 +100,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             }
         };
         let ended = self.requests(&seat.0).await;
-        if let Some(upload) = self.upload.take() {
-            upload.abandon();
-        }
+        // Dropped, it ends the task that computes: a batch that is not whole never will be.
+        self.upload = None;
         if let Err(error) = &ended {
             self.host.note_end(&seat.0, error);
         }
@@ -147,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         for (index, group) in session.adapter.groups().iter().enumerate() {
             let state = self.host.budget_state(session, index);
             let budget = session.allowance.limit(group.columns());
-            let terms = GroupTerms { budget, budget_left: state.left, terms: group.terms_bytes() };
+            let terms = group.terms_bytes(session.scheme).ok_or(Refusal::NotOffered)?;
+            let terms = GroupTerms { budget, budget_left: state.left, terms };
             writer.send(Kind::Terms, id, |out| terms.encode(out)).await?;
         }
         Ok(())

@@ -2,7 +2,7 @@ use std::{io, path::PathBuf};
 
 use confide_rlwe::RlweError;
 
-use crate::TermsError;
+use crate::{TermsError, masked::MaskedError};
 
 /// Why a host is not made, or an adapter not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -42,15 +42,13 @@ pub enum HostError {
         /// What was given.
         got: usize,
     },
-    /// One input has more rows than a batch can hold sums for.
-    #[error("layer {layer}: wanted at most {limit} rows that read one input, got {got}")]
-    Rows {
+    /// An input that the masked scheme cannot be prepared for.
+    #[error("layer {layer}: {source}")]
+    Masked {
         /// The layer.
         layer: u32,
-        /// The limit.
-        limit: usize,
-        /// What was given.
-        got: usize,
+        /// Why.
+        source: MaskedError,
     },
     /// Noise that leaves no room for an answer.
     #[error("layer {layer}: the noise leaves no room for an answer")]

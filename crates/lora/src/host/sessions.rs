@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_rlwe::PublicKey;
+use confide_rlwe::{Context, PublicKey};
 
-use super::{accounts::Account, adapter::Hosted, tally::Tally, upload::Place};
+use super::{accounts::Account, adapter::Hosted, tally::Tally};
 use crate::{
     Allowance, Epoch,
+    masked::{HostSequence, MaskedError},
     protocol::{Attach, Refusal, Scheme},
 };
 
@@ -20,6 +21,10 @@ pub const SESSIONS_MAX: usize = 256;
 
 /// Connections of one session: one for each generation that runs, one for preparations.
 pub const CONNECTIONS_MAX: u16 = 64;
+
+/// Batches of one input with counters left: the one in use, the next one, and room for those that
+/// several generations have not quite used up.
+pub const BATCHES_MAX: usize = 4;
 
 /// A session without a connection is forgotten after this, its batches with it.
 pub const SESSION_IDLE: Duration = Duration::from_secs(600);
@@ -33,8 +38,9 @@ pub(crate) struct Session {
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
-    /// One for each group of the adapter.
-    pub(crate) sequences: Vec<Mutex<Sequence>>,
+    pub(crate) context: Arc<Context>,
+    /// One for each group of the adapter; none in the direct scheme.
+    pub(crate) sequences: Vec<Mutex<HostSequence>>,
     pub(crate) tally: Tally,
     life: Mutex<Life>,
 }
@@ -48,7 +54,8 @@ pub(crate) struct Opening {
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
-    pub(crate) sequences: Vec<Mutex<Sequence>>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) sequences: Vec<Mutex<HostSequence>>,
 }
 
 struct Life {
@@ -84,6 +91,7 @@ impl Sessions {
             allowance: opening.allowance,
             scheme: opening.scheme,
             public_key: opening.public_key,
+            context: opening.context,
             sequences: opening.sequences,
             tally: Tally::default(),
             life: Mutex::new(Life { connections: 1, last_seen: Instant::now() }),
@@ -135,18 +143,9 @@ impl Sessions {
 }
 
 impl Session {
-    pub(crate) fn sequence(&self, group: usize) -> MutexGuard<'_, Sequence> {
-        self.sequences[group].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The batch was answered.
-    pub(crate) fn finish(&self, place: Place) {
-        self.sequence(place.group).finish(place.batch);
-    }
-
-    /// The batch was not answered, and never will be.
-    pub(crate) fn abandon(&self, place: Place) {
-        self.sequence(place.group).abandon(place.batch);
+    pub(crate) fn sequence(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
+        let sequence = self.sequences.get(group)?;
+        Some(sequence.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
@@ -172,132 +171,16 @@ fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// The batches of one session for one input, and which of their counters were answered.
-pub(crate) struct Sequence {
-    /// Tokens of a batch: the degree of the ring.
-    degree: u64,
-    next_batch: u32,
-    batches: Vec<Batch>,
-}
-
-struct Batch {
-    number: u32,
-    ready: bool,
-    used: Vec<u64>,
-    left: u32,
-}
-
-/// Batches of one input with counters left: the one in use, the next one, and room for those that
-/// several generations have not quite used up.
-pub const BATCHES_MAX: usize = 4;
-
-impl Sequence {
-    pub(crate) fn new(degree: usize) -> Self {
-        Self { degree: degree as u64, next_batch: 0, batches: Vec::new() }
-    }
-
-    /// Begins a batch; those that are skipped never come. It counts as prepared from here on, whatever becomes of it: two
-    /// answers under one share would be an equation about the adapter that nobody counts.
-    pub(crate) fn begin(&mut self, number: u32) -> Result<(), Refusal> {
-        if number < self.next_batch {
-            return Err(Refusal::AlreadyPrepared);
+/// What is said of an error of the masked scheme.
+pub(crate) fn masked_refusal(error: &MaskedError) -> Refusal {
+    match error {
+        MaskedError::CounterUsed { .. } => Refusal::CounterUsed,
+        MaskedError::CounterUnknown { .. } => Refusal::NotPrepared,
+        MaskedError::Batch { .. } => Refusal::AlreadyPrepared,
+        MaskedError::Epoch { .. } => Refusal::NoSession,
+        MaskedError::Count { .. } | MaskedError::Word { .. } | MaskedError::Ring(_) => {
+            Refusal::Malformed
         }
-        if self.batches.len() >= BATCHES_MAX {
-            return Err(Refusal::Busy);
-        }
-        self.next_batch = number.checked_add(1).ok_or(Refusal::AlreadyPrepared)?;
-        let used = vec![0; self.degree.div_ceil(64) as usize];
-        self.batches.push(Batch { number, ready: false, used, left: self.degree as u32 });
-        Ok(())
-    }
-
-    /// The batch was answered: its counters can be used.
-    pub(crate) fn finish(&mut self, number: u32) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
-            batch.ready = true;
-        }
-    }
-
-    /// The batch was not answered, and never will be.
-    pub(crate) fn abandon(&mut self, number: u32) {
-        self.batches.retain(|batch| batch.number != number);
-    }
-
-    /// Whether all these counters, which lie in one batch, can be answered: batch and first token.
-    pub(crate) fn check(&self, counter: u64, count: u16) -> Result<(u32, u32), Refusal> {
-        let number = u32::try_from(counter / self.degree).map_err(|_| Refusal::NotPrepared)?;
-        let first = counter % self.degree;
-        if first + u64::from(count) > self.degree {
-            return Err(Refusal::NotPrepared);
-        }
-        let Some(batch) = self.batches.iter().find(|batch| batch.number == number) else {
-            // One that was used up, or abandoned, is gone; its counters were burnt with it.
-            let used = number < self.next_batch;
-            return Err(if used { Refusal::CounterUsed } else { Refusal::NotPrepared });
-        };
-        if !batch.ready {
-            return Err(Refusal::NotPrepared);
-        }
-        let first = first as u32;
-        let taken = |token: u32| batch.used[token as usize / 64] >> (token % 64) & 1 == 1;
-        match (first..first + u32::from(count)).any(taken) {
-            true => Err(Refusal::CounterUsed),
-            false => Ok((number, first)),
-        }
-    }
-
-    /// Burns counters that [`Sequence::check`] found good.
-    pub(crate) fn burn(&mut self, number: u32, first: u32, count: u16) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
-            for token in first..first + u32::from(count) {
-                batch.used[token as usize / 64] |= 1 << (token % 64);
-            }
-            batch.left = batch.left.saturating_sub(count.into());
-        }
-        self.batches.retain(|batch| batch.left > 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_counter_is_good_once_and_in_its_batch_only() {
-        let mut sequence = Sequence::new(8);
-        assert_eq!(sequence.check(0, 1), Err(Refusal::NotPrepared));
-        sequence.begin(0).unwrap();
-        assert_eq!(sequence.check(0, 1), Err(Refusal::NotPrepared));
-        sequence.finish(0);
-        assert_eq!(sequence.check(3, 2), Ok((0, 3)));
-        sequence.burn(0, 3, 2);
-        for (counter, count) in [(3, 1), (4, 1), (2, 2), (0, 8)] {
-            assert_eq!(sequence.check(counter, count), Err(Refusal::CounterUsed));
-        }
-        assert_eq!(sequence.check(7, 2), Err(Refusal::NotPrepared));
-        assert_eq!(sequence.check(8, 1), Err(Refusal::NotPrepared));
-        assert_eq!(sequence.check(u64::MAX - 1, 1), Err(Refusal::NotPrepared));
-        for token in [0, 1, 2, 5, 6, 7] {
-            let (batch, first) = sequence.check(token, 1).unwrap();
-            sequence.burn(batch, first, 1);
-        }
-        // The batch is gone, and its counters are still known to be used.
-        assert!(sequence.batches.is_empty());
-        assert_eq!(sequence.check(0, 1), Err(Refusal::CounterUsed));
-    }
-
-    #[test]
-    fn a_batch_is_begun_once_even_where_it_came_to_nothing() {
-        let mut sequence = Sequence::new(8);
-        sequence.begin(0).unwrap();
-        assert_eq!(sequence.begin(0), Err(Refusal::AlreadyPrepared));
-        sequence.abandon(0);
-        assert_eq!(sequence.begin(0), Err(Refusal::AlreadyPrepared));
-        assert_eq!(sequence.check(0, 1), Err(Refusal::CounterUsed));
-        for number in 2..BATCHES_MAX as u32 + 2 {
-            sequence.begin(number).unwrap();
-        }
-        assert_eq!(sequence.begin(1), Err(Refusal::AlreadyPrepared));
-        assert_eq!(sequence.begin(BATCHES_MAX as u32 + 2), Err(Refusal::Busy));
+        _ => Refusal::Internal,
     }
 }

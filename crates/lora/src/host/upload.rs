@@ -3,14 +3,23 @@
 
 use std::{sync::Arc, time::Duration};
 
+use confide_rlwe::{Rng, SeededCiphertext};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
 
-use super::{AdapterHost, connection::SharedWriter, sessions::Session};
-use crate::protocol::{Block, Credit, Kind, Prepare, Prepared, ProtocolError, Refusal};
+use super::{
+    AdapterHost,
+    connection::SharedWriter,
+    sessions::{BATCHES_MAX, Session, masked_refusal},
+};
+use crate::{
+    Meter,
+    masked::HostPreparing,
+    protocol::{Block, Credit, Kind, Prepare, Prepared, ProtocolError, Refusal},
+};
 
 /// Blocks that a key holder may send before it hears that one was used: sending and computing
 /// overlap, and a batch in waiting holds 4 MB.
@@ -27,15 +36,6 @@ pub(crate) struct Upload {
     id: u32,
     blocks: mpsc::Sender<Vec<u8>>,
     next: u32,
-    session: Arc<Session>,
-    place: Place,
-}
-
-/// Which batch it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) group: usize,
-    pub(crate) batch: u32,
 }
 
 /// Why a block was not taken.
@@ -47,7 +47,7 @@ pub(crate) enum UploadEnd {
 }
 
 impl Upload {
-    /// Begins the batch, and the task that computes it.
+    /// Begins the next batch of an input, and the task that computes it.
     pub(crate) fn begin<S>(
         host: &Arc<AdapterHost>,
         session: &Arc<Session>,
@@ -58,10 +58,19 @@ impl Upload {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let place = host.begin_batch(session, &prepare)?;
-        let Some(room) = host.room_for_sums() else {
-            session.abandon(place);
-            return Err(Refusal::Busy.into());
+        let found = session.adapter.group(prepare.layer, prepare.input);
+        let group = found.ok_or(Refusal::NotOffered)?;
+        let input = session.adapter.groups()[group].masked().ok_or(Refusal::NotOffered)?;
+        let room = host.room_for_sums().ok_or(Refusal::Busy)?;
+        let (preparing, batch) = {
+            let mut sequence = session.sequence(group).ok_or(Refusal::NotOffered)?;
+            if sequence.live_batches() >= BATCHES_MAX {
+                return Err(Refusal::Busy.into());
+            }
+            let batch = sequence.next_batch();
+            let key = host.key();
+            let preparing = input.prepare(key, &mut sequence, key.epoch(), batch);
+            (preparing.map_err(|error| masked_refusal(&error))?, batch)
         };
         let (sender, receiver) = mpsc::channel(WINDOW.into());
         let task = Task {
@@ -69,12 +78,13 @@ impl Upload {
             session: session.clone(),
             writer: writer.clone(),
             id,
-            place,
+            group,
+            batch,
             blocks: receiver,
             _room: room,
         };
-        tokio::spawn(task.run());
-        Ok(Self { id, blocks: sender, next: 0, session: session.clone(), place })
+        tokio::spawn(task.run(preparing));
+        Ok(Self { id, blocks: sender, next: 0 })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -93,20 +103,10 @@ impl Upload {
             return Err(UploadEnd::BeyondCredit);
         }
         self.next += u32::from(block.count);
-        let mut bytes = Vec::with_capacity(block.ciphertexts.len() + 2);
-        bytes.extend_from_slice(&block.count.to_le_bytes());
-        bytes.extend_from_slice(block.ciphertexts);
-        self.blocks.try_send(bytes).map_err(|error| match error {
+        self.blocks.try_send(block.ciphertexts.to_vec()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => UploadEnd::BeyondCredit,
             mpsc::error::TrySendError::Closed(_) => UploadEnd::Ended,
         })
-    }
-
-    /// The connection ends: a batch that is not whole never will be.
-    pub(crate) fn abandon(self) {
-        if !self.ended() {
-            self.session.abandon(self.place);
-        }
     }
 }
 
@@ -115,28 +115,27 @@ struct Task<S> {
     session: Arc<Session>,
     writer: SharedWriter<S>,
     id: u32,
-    place: Place,
+    group: usize,
+    batch: u64,
     blocks: mpsc::Receiver<Vec<u8>>,
     _room: OwnedSemaphorePermit,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
-    async fn run(mut self) {
-        let refusal = match self.work().await {
+    async fn run(mut self, preparing: HostPreparing) {
+        let refusal = match self.work(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
             // The stream is gone, and the reading task knows it.
-            Err(_) => return self.session.abandon(self.place),
+            Err(_) => return,
         };
-        self.session.abandon(self.place);
         self.host.note_refusal(&self.session, refusal);
         self.blocks.close();
         let _ = self.writer.lock().await.refuse(self.id, refusal).await;
     }
 
-    async fn work(&mut self) -> Result<(), ProtocolError> {
-        let columns = self.session.adapter.groups()[self.place.group].columns();
-        let mut sums = self.host.sums(&self.session, self.place);
+    async fn work(&mut self, mut preparing: HostPreparing) -> Result<(), ProtocolError> {
+        let columns = self.session.adapter.groups()[self.group].columns();
         self.credit(WINDOW).await?;
         let mut pushed = 0;
         while pushed < columns {
@@ -145,36 +144,35 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
                 return Err(ProtocolError::Ended { within_frame: false });
             };
-            let host = self.host.clone();
-            let turn = host.turn_to_prepare().await;
+            let turn = self.host.turn_to_prepare().await;
+            let session = self.session.clone();
             let pushing = tokio::task::spawn_blocking(move || {
-                let count = sums.push(&block);
+                let done = push(&session, preparing, &block);
                 drop(turn);
-                (sums, count)
+                done
             });
-            let (back, count) = pushing.await.map_err(|_| Refusal::Internal)?;
-            (sums, pushed) = (back, pushed + count?);
+            let (back, count) = pushing.await.map_err(|_| Refusal::Internal)??;
+            (preparing, pushed) = (back, pushed + count);
             if pushed < columns {
                 self.credit(1).await?;
             }
         }
         let turn = self.host.turn_to_prepare().await;
+        let (session, group) = (self.session.clone(), self.group);
         let finishing = tokio::task::spawn_blocking(move || {
-            let answers = sums.finish();
+            let answers = finish(&session, group, preparing);
             drop(turn);
             answers
         });
         let answers = finishing.await.map_err(|_| Refusal::Internal)??;
-        // Before the last answer is out: the key holder may use a counter as soon as it has it.
-        self.session.finish(self.place);
-        self.host.note_prepared(&self.session, self.place);
+        self.host.note_prepared(&self.session, self.group, self.batch);
         self.send(&answers).await?;
         self.blocks.close();
         Ok(())
     }
 
     async fn credit(&self, blocks: u16) -> Result<(), ProtocolError> {
-        let credit = Credit { blocks };
+        let credit = Credit { blocks, batch: self.batch };
         let mut writer = self.writer.lock().await;
         writer.send(Kind::Credit, self.id, |out| credit.encode(out)).await
     }
@@ -185,10 +183,49 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         for (index, part) in answers.chunks(at_once).enumerate() {
             let ciphertexts = part.concat();
             let first = (index * at_once) as u32;
-            let prepared = Prepared { first, count: part.len() as u16, ciphertexts: &ciphertexts };
+            let count = part.len() as u16;
+            let prepared = Prepared { first, count, ciphertexts: &ciphertexts };
             let mut writer = self.writer.lock().await;
             writer.send(Kind::Prepared, self.id, |out| prepared.encode(out)).await?;
         }
         Ok(())
     }
+}
+
+fn push(
+    session: &Session,
+    preparing: HostPreparing,
+    block: &[u8],
+) -> Result<(HostPreparing, usize), Refusal> {
+    let length = SeededCiphertext::wire_bytes(&session.context);
+    if block.len() % length != 0 {
+        return Err(Refusal::Malformed);
+    }
+    let parts = block.chunks_exact(length);
+    let parsed = parts.map(|bytes| SeededCiphertext::from_bytes(&session.context, bytes));
+    let ciphertexts = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| Refusal::Malformed)?;
+    let pushed = preparing.push(&ciphertexts, &mut Meter::default());
+    Ok((pushed.map_err(|_| Refusal::Malformed)?, ciphertexts.len()))
+}
+
+/// The answers of all rows, after which the counters of the batch can be used: the key holder may
+/// ask as soon as it has the last one.
+fn finish(
+    session: &Session,
+    group: usize,
+    preparing: HostPreparing,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let input = session.adapter.groups()[group].masked().ok_or(Refusal::Internal)?;
+    let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
+    let meter = &mut Meter::default();
+    let mut answering = preparing.finish(input, meter).map_err(|_| Refusal::Malformed)?;
+    let mut answers = Vec::new();
+    while let Some(row) =
+        answering.next_row(&session.public_key, &mut rng, meter).map_err(|_| Refusal::Internal)?
+    {
+        answers.push(row.to_bytes(&session.context));
+    }
+    let mut sequence = session.sequence(group).ok_or(Refusal::Internal)?;
+    answering.done(&mut sequence).map_err(|_| Refusal::Internal)?;
+    Ok(answers)
 }

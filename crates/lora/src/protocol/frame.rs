@@ -96,8 +96,8 @@ impl Kind {
             Kind::Hello => 512 * 1024,
             Kind::Attach => 128,
             Kind::Prepare => 256,
-            // Sixteen ciphertexts of 64 KiB.
-            Kind::Block => 1024 * 1024 + 64,
+            // 32 ciphertexts of N = 4096 are 1.6 MB, of N = 8192 6.6 MB.
+            Kind::Block => 8 * 1024 * 1024,
             // 32 rows of 32,768 elements at 40 bits would be 5 MB; a holder splits at 64 rows of
             // 1,536 elements.
             Kind::Apply => 4 * 1024 * 1024,
@@ -108,7 +108,7 @@ impl Kind {
             // B of two projections with 28,672 outputs of rank 256, as f32, is 59 MB.
             Kind::Terms => 64 * 1024 * 1024,
             Kind::Attached => 128,
-            Kind::Credit => 4,
+            Kind::Credit => 16,
             Kind::Prepared => 1024 * 1024 + 64,
             Kind::Products => 16 * 1024 * 1024,
             Kind::DirectAnswer => 64 * 1024 * 1024,

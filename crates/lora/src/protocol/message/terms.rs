@@ -29,6 +29,7 @@ pub fn encode_terms(terms: &Terms) -> Vec<u8> {
     out.push(terms.bits as u8);
     out.extend_from_slice(&terms.norm_limit.to_le_bytes());
     out.extend_from_slice(&terms.noise_sigma.to_le_bytes());
+    out.extend_from_slice(&(terms.outputs_max as u32).to_le_bytes());
     out.push(terms.parts.len() as u8);
     for part in &terms.parts {
         out.push(code(&PROJECTIONS, &part.projection, 0));
@@ -70,6 +71,7 @@ pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
         return Err(fields.wrong("norm limit", "1 to 2^62"));
     }
     let noise_sigma = fields.magnitude("noise sigma")?;
+    let outputs_max = fields.u32("rows of a tile")? as usize;
     let count = fields.u8("parts")?;
     if !(1..=PARTS_MAX).contains(&count) {
         return Err(fields.wrong("parts", "1 to 8"));
@@ -86,7 +88,7 @@ pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
         parts.push(part);
     }
     fields.end()?;
-    Ok(Terms { layer, input, columns, bits, norm_limit, noise_sigma, parts })
+    Ok(Terms { layer, input, columns, bits, norm_limit, noise_sigma, outputs_max, parts })
 }
 
 fn part(fields: &mut Fields<'_>) -> Result<Part, ProtocolError> {
@@ -139,6 +141,7 @@ mod tests {
             bits: 33,
             norm_limit: 1 << 20,
             noise_sigma: 0.5,
+            outputs_max: 9,
             parts,
         }
     }

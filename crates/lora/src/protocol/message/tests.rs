@@ -45,27 +45,20 @@ fn messages_come_back_as_they_were() {
     assert_eq!(Attached::decode(&encoded(|out| attached.encode(out))).unwrap(), attached);
     let terms = GroupTerms { budget: Some(7), budget_left: Some(0), terms: &[1, 2] };
     assert_eq!(GroupTerms::decode(&encoded(|out| terms.encode(out))).unwrap(), terms);
-    let prepare = Prepare { layer: 1, input: Input::FeedForward, batch: 9 };
+    let prepare = Prepare { layer: 1, input: Input::FeedForward };
     assert_eq!(Prepare::decode(&encoded(|out| prepare.encode(out))).unwrap(), prepare);
     let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
     assert_eq!(Block::decode(&encoded(|out| block.encode(out))).unwrap(), block);
     let prepared = Prepared { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
     assert_eq!(Prepared::decode(&encoded(|out| prepared.encode(out))).unwrap(), prepared);
-    let credit = Credit { blocks: 4 };
+    let credit = Credit { blocks: 4, batch: 7 };
     assert_eq!(Credit::decode(&encoded(|out| credit.encode(out))).unwrap(), credit);
     let input = Input::FinalHidden;
     let apply = Apply { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
     assert_eq!(Apply::decode(&encoded(|out| apply.encode(out))).unwrap(), apply);
     let products = Products { budget_left: None, vectors: 2, packed: &[8; 4] };
     assert_eq!(Products::decode(&encoded(|out| products.encode(out))).unwrap(), products);
-    let direct = Direct {
-        layer: 1,
-        input,
-        tile_inputs: 512,
-        tile_rows: 8,
-        seed: [1; 32],
-        ciphertexts: &[6],
-    };
+    let direct = Direct { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
     assert_eq!(Direct::decode(&encoded(|out| direct.encode(out))).unwrap(), direct);
     let answer = DirectAnswer { budget_left: Some(3), ciphertexts: &[6] };
     assert_eq!(DirectAnswer::decode(&encoded(|out| answer.encode(out))).unwrap(), answer);

@@ -11,9 +11,6 @@ pub struct Prepare {
     pub layer: u32,
     /// Which of its vectors.
     pub input: Input,
-    /// Which batch of this session and input, from 0, in order. Its first counter is `batch`
-    /// times the ring's degree.
-    pub batch: u32,
 }
 
 /// Some ciphertexts of a batch, in order.
@@ -43,6 +40,9 @@ pub struct Prepared<'a> {
 pub struct Credit {
     /// Added to what is left.
     pub blocks: u16,
+    /// Which batch of this session and input it is, from 0. Its first counter is this times the
+    /// ring's degree.
+    pub batch: u64,
 }
 
 /// Masked vectors.
@@ -82,8 +82,6 @@ pub struct Direct<'a> {
     pub tile_inputs: u32,
     /// Rows answered in one ciphertext.
     pub tile_rows: u32,
-    /// What the `a` of all ciphertexts is expanded from.
-    pub seed: [u8; 32],
     /// As `confide-rlwe` writes them, all of one length.
     pub ciphertexts: &'a [u8],
 }
@@ -93,7 +91,7 @@ pub struct Direct<'a> {
 pub struct DirectAnswer<'a> {
     /// As in [`Products`].
     pub budget_left: Option<u64>,
-    /// As `confide-rlwe` writes them, all of one length.
+    /// As `confide-rlwe` writes them, each after its length (u32).
     pub ciphertexts: &'a [u8],
 }
 
@@ -108,7 +106,6 @@ impl Prepare {
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_place(out, self.layer, self.input);
-        out.extend_from_slice(&self.batch.to_le_bytes());
     }
 
     /// Reads the message.
@@ -118,9 +115,8 @@ impl Prepare {
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("prepare", payload);
         let (layer, input) = place(&mut fields)?;
-        let prepare = Self { layer, input, batch: fields.u32("batch")? };
         fields.end()?;
-        Ok(prepare)
+        Ok(Self { layer, input })
     }
 }
 
@@ -160,6 +156,7 @@ impl Credit {
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.blocks.to_le_bytes());
+        out.extend_from_slice(&self.batch.to_le_bytes());
     }
 
     /// Reads the message.
@@ -168,7 +165,7 @@ impl Credit {
     /// Where a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("credit", payload);
-        let credit = Self { blocks: fields.u16("blocks")? };
+        let credit = Self { blocks: fields.u16("blocks")?, batch: fields.u64("batch")? };
         fields.end()?;
         Ok(credit)
     }
@@ -242,7 +239,6 @@ impl<'a> Direct<'a> {
         put_place(out, self.layer, self.input);
         out.extend_from_slice(&self.tile_inputs.to_le_bytes());
         out.extend_from_slice(&self.tile_rows.to_le_bytes());
-        out.extend_from_slice(&self.seed);
         out.extend_from_slice(self.ciphertexts);
     }
 
@@ -254,8 +250,7 @@ impl<'a> Direct<'a> {
         let mut fields = Fields::new("direct", payload);
         let (layer, input) = place(&mut fields)?;
         let (tile_inputs, tile_rows) = (fields.u32("tile inputs")?, fields.u32("tile rows")?);
-        let seed = fields.array("seed")?;
-        Ok(Self { layer, input, tile_inputs, tile_rows, seed, ciphertexts: fields.rest() })
+        Ok(Self { layer, input, tile_inputs, tile_rows, ciphertexts: fields.rest() })
     }
 }
 
@@ -274,6 +269,24 @@ impl<'a> DirectAnswer<'a> {
         let mut fields = Fields::new("direct answer", payload);
         let left = fields.u64("budget left")?;
         Ok(Self { budget_left: (left != u64::MAX).then_some(left), ciphertexts: fields.rest() })
+    }
+}
+
+impl<'a> DirectAnswer<'a> {
+    /// The ciphertexts, one by one.
+    ///
+    /// # Errors
+    /// Where a length goes beyond the end.
+    pub fn split(&self) -> Result<Vec<&'a [u8]>, ProtocolError> {
+        let mut parts = Vec::new();
+        let mut rest = self.ciphertexts;
+        while !rest.is_empty() {
+            let mut fields = Fields::new("direct answer", rest);
+            let length = fields.u32("length")? as usize;
+            parts.push(fields.bytes("ciphertext", length)?);
+            rest = fields.rest();
+        }
+        Ok(parts)
     }
 }
 

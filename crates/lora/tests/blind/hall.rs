@@ -1,0 +1,187 @@
+//! A host in this process, and pipes to it that can be cut.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use confide_lora::{
+    Adapter, Allowance, Matrix, Pair, Projection, Protect, Site,
+    holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
+    host::{AdapterHost, AuditLog, Clients, HostOptions, Peer},
+};
+use confide_rlwe::ParameterSet;
+use tokio::{io::DuplexStream, runtime::Runtime, task::AbortHandle};
+
+const PIPE_BYTES: usize = 64 * 1024;
+
+pub(crate) struct Hall {
+    runtime: Runtime,
+    state: Arc<State>,
+}
+
+struct State {
+    host: Mutex<Option<Arc<AdapterHost>>>,
+    connections: Mutex<Vec<AbortHandle>>,
+    attested: AtomicBool,
+    handle: tokio::runtime::Handle,
+}
+
+struct Pipes(Arc<State>);
+
+pub(crate) fn parameters() -> ParameterSet {
+    ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap()
+}
+
+pub(crate) fn host_options() -> HostOptions {
+    HostOptions {
+        parameters: parameters(),
+        protect: Protect::A,
+        allowance: Allowance::BelowWidth,
+        noise_sigma: 0.0,
+        rank_max: 64,
+        clients: Clients::default(),
+        budget_file: None,
+        attested_only: false,
+    }
+}
+
+impl Hall {
+    pub(crate) fn new(options: HostOptions, adapters: &[&Adapter]) -> Hall {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let state = Arc::new(State {
+            host: Mutex::new(Some(host(options, adapters))),
+            connections: Mutex::default(),
+            attested: AtomicBool::new(false),
+            handle: runtime.handle().clone(),
+        });
+        Hall { runtime, state }
+    }
+
+    pub(crate) fn host(&self) -> Arc<AdapterHost> {
+        self.state.host.lock().unwrap().clone().unwrap()
+    }
+
+    pub(crate) fn remote(
+        &self,
+        adapter: &str,
+        change: impl FnOnce(&mut HolderOptions),
+    ) -> RemoteAdapter {
+        let mut options = HolderOptions::new(adapter, parameters());
+        change(&mut options);
+        RemoteAdapter::connect(self.connect(), options).unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> Arc<dyn Connect> {
+        Arc::new(Pipes(self.state.clone()))
+    }
+
+    pub(crate) fn pipe(&self) -> DuplexStream {
+        self.state.pipe().unwrap()
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// From here on peers count as attested, by simulated evidence.
+    pub(crate) fn attest_peers(&self) {
+        self.state.attested.store(true, Ordering::Relaxed);
+    }
+
+    /// Breaks every connection; the host lives on.
+    pub(crate) fn cut(&self) {
+        for connection in self.state.connections.lock().unwrap().drain(..) {
+            connection.abort();
+        }
+    }
+
+    /// The host is gone, as a killed process is.
+    pub(crate) fn take_away(&self) {
+        *self.state.host.lock().unwrap() = None;
+        self.cut();
+    }
+
+    /// Another process of the same host.
+    pub(crate) fn start_anew(&self, options: HostOptions, adapters: &[&Adapter]) {
+        *self.state.host.lock().unwrap() = Some(host(options, adapters));
+        self.cut();
+    }
+}
+
+impl State {
+    fn pipe(&self) -> io::Result<DuplexStream> {
+        let host = self.host.lock().unwrap().clone();
+        let host = host.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let attested = self.attested.load(Ordering::Relaxed);
+        let peer = Peer { attested, simulated: attested };
+        let task = self.handle.spawn(async move { host.serve(far, peer).await });
+        self.connections.lock().unwrap().push(task.abort_handle());
+        Ok(near)
+    }
+}
+
+impl Connect for Pipes {
+    fn connect(&self) -> Opening<'_> {
+        Box::pin(async { Ok(Opened { stream: Box::new(self.0.pipe()?), simulated: false }) })
+    }
+
+    fn host(&self) -> String {
+        "pipe".into()
+    }
+}
+
+fn host(options: HostOptions, adapters: &[&Adapter]) -> Arc<AdapterHost> {
+    let host = AdapterHost::new(options, AuditLog::in_memory(|| 1_800_000_000)).unwrap();
+    for adapter in adapters {
+        host.load(adapter).unwrap();
+    }
+    Arc::new(host)
+}
+
+/// q, v and o of two layers, rank 4.
+pub(crate) fn adapter(name: &str, width: usize) -> Adapter {
+    let mut modules = BTreeMap::new();
+    for layer in 0..2 {
+        for projection in [Projection::Query, Projection::Value, Projection::Output] {
+            let seed = layer as u64 * 10 + projection as u64;
+            let pair = Pair {
+                a: matrix(4, width, seed * 2 + 1),
+                b: matrix(width, 4, seed * 2 + 2),
+                scale: 2.0,
+            };
+            modules.insert(Site { layer, projection }, pair);
+        }
+    }
+    Adapter { name: name.into(), base_model: None, modules }
+}
+
+/// Activations, the same for the same shape.
+pub(crate) fn vectors(count: usize, width: usize) -> Vec<f32> {
+    uniform(count * width, 77).map(|value| value * 3.0).collect()
+}
+
+fn matrix(rows: usize, columns: usize, seed: u64) -> Matrix {
+    let values = uniform(rows * columns, seed).map(|value| value * 0.1).collect();
+    Matrix { rows, columns, values }
+}
+
+/// Between -1 and 1.
+fn uniform(count: usize, seed: u64) -> impl Iterator<Item = f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..count).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    })
+}

@@ -1,0 +1,271 @@
+//! Every refusal by its name.
+
+use confide_lora::{
+    Protect,
+    host::{Clients, HostOptions, WINDOW},
+    protocol::{Attach, Attached, Block, Goodbye, Kind, Products, Refusal, Scheme},
+};
+use confide_rlwe::SeededCiphertext;
+
+use super::{
+    hall::{Hall, adapter, host_options},
+    raw::Raw,
+};
+
+fn hall() -> Hall {
+    Hall::new(host_options(), &[&adapter("banking", 48)])
+}
+
+#[test]
+fn a_hello_that_asks_for_what_is_not_there_is_refused() {
+    let hall = hall();
+    type Change = fn(&mut confide_lora::protocol::Hello<'_>);
+    let cases: [(Change, Refusal); 5] = [
+        (|hello| hello.adapter = "travel", Refusal::UnknownAdapter),
+        (|hello| hello.parameters = "rlwe-4096-q100-flood40", Refusal::NotOffered),
+        (|hello| hello.protect = Some(Protect::Ba), Refusal::NotOffered),
+        (|hello| hello.public_key = &[1, 2, 3], Refusal::Malformed),
+        (|hello| hello.adapter = "", Refusal::Malformed),
+    ];
+    for (change, wanted) in cases {
+        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        raw.say_hello(change);
+        assert_eq!(raw.refusal(), (wanted, true));
+        assert!(raw.next().is_err(), "the connection ends");
+    }
+    assert_eq!(hall.host().sessions(), 0);
+}
+
+#[test]
+fn what_is_no_hello_and_another_version_are_refused() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut bytes = raw.hello_bytes(|_| ());
+    bytes[8] = 9;
+    raw.send(Kind::Hello, 1, |out| out.extend(&bytes));
+    assert_eq!(raw.refusal(), (Refusal::Version { host: 1 }, true));
+    for bytes in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], &[5, 0, 0, 0, 0x05, 1, 0, 0, 0]] {
+        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        raw.send_bytes(bytes);
+        assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+    }
+}
+
+#[test]
+fn a_second_session_of_one_client_id_is_refused() {
+    let hall = hall();
+    let mut first = Raw::new(hall.runtime(), hall.pipe());
+    first.say_hello(|hello| hello.client = [7; 32]);
+    assert_eq!(first.next().unwrap().0, Kind::Welcome);
+    let mut second = Raw::new(hall.runtime(), hall.pipe());
+    second.say_hello(|hello| hello.client = [7; 32]);
+    assert_eq!(second.refusal(), (Refusal::Busy, true));
+}
+
+#[test]
+fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut client = [0; 32];
+    raw.say_hello(|hello| client = hello.client);
+    let (_, _, payload) = raw.next().unwrap();
+    let welcome = confide_lora::protocol::Welcome::decode(&payload).unwrap();
+    let good = Attach { client, epoch: welcome.epoch, token: welcome.token };
+    type Change = fn(&mut Attach);
+    let cases: [Change; 3] = [|a| a.client[0] ^= 1, |a| a.epoch[0] ^= 1, |a| a.token[31] ^= 1];
+    for change in cases {
+        let mut wrong = good.clone();
+        change(&mut wrong);
+        let mut other = Raw::new(hall.runtime(), hall.pipe());
+        other.attach(&wrong);
+        assert_eq!(other.refusal(), (Refusal::NoSession, true));
+    }
+    let mut other = Raw::new(hall.runtime(), hall.pipe());
+    other.attach(&good);
+    let (kind, _, payload) = other.next().unwrap();
+    assert_eq!(kind, Kind::Attached);
+    assert_eq!(Attached::decode(&payload).unwrap().connections, 2);
+    // After a goodbye to the session there is none to attach to.
+    other.send(Kind::Goodbye, 9, |out| Goodbye { session: true }.encode(out));
+    assert_eq!(other.next().unwrap().0, Kind::Farewell);
+    let mut late = Raw::new(hall.runtime(), hall.pipe());
+    late.attach(&good);
+    assert_eq!(late.refusal(), (Refusal::NoSession, true));
+}
+
+#[test]
+fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let terms = opened.terms[0].clone();
+    raw.apply(&terms, 0, 1);
+    assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
+    raw.prepare(&opened, 0);
+    raw.apply(&terms, 3, 2);
+    let (kind, _, payload) = raw.next().unwrap();
+    assert_eq!(kind, Kind::Products);
+    assert_eq!(Products::decode(&payload).unwrap().vectors, 2);
+    // The same frame once more, as someone on the way might send it.
+    raw.apply(&terms, 3, 2);
+    assert_eq!(raw.refusal(), (Refusal::CounterUsed, false));
+    // And with it the batch is gone: nothing of it is answered any more.
+    raw.apply(&terms, 9, 1);
+    assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
+    raw.prepare(&opened, 0);
+    raw.apply(&terms, 256, 1);
+    assert_eq!(raw.next().unwrap().0, Kind::Products);
+    raw.apply(&terms, 511, 2);
+    assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
+}
+
+#[test]
+fn two_sessions_do_not_share_counters() {
+    let hall = hall();
+    let mut first = Raw::new(hall.runtime(), hall.pipe());
+    let opened = first.open();
+    first.prepare(&opened, 0);
+    let mut second = Raw::new(hall.runtime(), hall.pipe());
+    let other = second.open();
+    second.apply(&other.terms[0], 0, 1);
+    assert_eq!(second.refusal(), (Refusal::NotPrepared, false));
+}
+
+#[test]
+fn vectors_of_another_length_and_inputs_that_are_not_there_are_refused() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let terms = opened.terms[0].clone();
+    raw.apply_packed(99, terms.input, 0, 1, &[0; 198]);
+    assert_eq!(raw.refusal(), (Refusal::NotOffered, false));
+    raw.apply_packed(terms.layer, terms.input, 0, 1, &[0; 5]);
+    assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+}
+
+#[test]
+fn the_budget_is_named_with_its_limit() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let terms = opened.terms[0].clone();
+    raw.prepare(&opened, 0);
+    raw.apply(&terms, 0, 47);
+    let (_, _, payload) = raw.next().unwrap();
+    assert_eq!(Products::decode(&payload).unwrap().budget_left, Some(0));
+    raw.apply(&terms, 47, 1);
+    assert_eq!(raw.refusal(), (Refusal::Budget { limit: 47 }, false));
+}
+
+#[test]
+fn blocks_beyond_the_credit_or_out_of_order_end_the_connection() {
+    let hall = hall();
+    let length = {
+        let raw = Raw::new(hall.runtime(), hall.pipe());
+        SeededCiphertext::wire_bytes(raw.secret.context())
+    };
+    let bytes = vec![0; length];
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let id = raw.begin(&opened.terms[0]);
+    let out_of_order = Block { first: 1, count: 1, ciphertexts: &bytes };
+    raw.send(Kind::Block, id, |out| out_of_order.encode(out));
+    assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+    // A block of no request.
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    raw.open();
+    let lost = Block { first: 0, count: 1, ciphertexts: &bytes };
+    raw.send(Kind::Block, 77, |out| lost.encode(out));
+    assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+    const { assert!(WINDOW >= 2, "a batch of these tests is two blocks") };
+}
+
+#[test]
+fn a_block_that_is_no_ciphertext_is_refused_and_its_batch_is_spent() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let id = raw.begin(&opened.terms[0]);
+    let junk = vec![0xa5; SeededCiphertext::wire_bytes(raw.secret.context())];
+    let block = Block { first: 0, count: 1, ciphertexts: &junk };
+    raw.send(Kind::Block, id, |out| block.encode(out));
+    assert_eq!(raw.refusal(), (Refusal::Malformed, false));
+    // The next batch has the next number, and the connection goes on.
+    let batch = raw.prepare(&opened, 0);
+    assert_eq!(batch.left(), 256);
+    raw.apply(&opened.terms[0], 0, 1);
+    assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
+    raw.apply(&opened.terms[0], 256, 1);
+    assert_eq!(raw.next().unwrap().0, Kind::Products);
+}
+
+#[test]
+fn one_preparation_at_a_time_for_each_connection_and_so_many_batches_for_each_input() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    raw.begin(&opened.terms[0]);
+    raw.begin(&opened.terms[1]);
+    assert_eq!(raw.refusal(), (Refusal::Busy, false));
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    for _ in 0..confide_lora::host::BATCHES_MAX {
+        raw.prepare(&opened, 0);
+    }
+    raw.begin(&opened.terms[0]);
+    assert_eq!(raw.refusal(), (Refusal::Busy, false));
+}
+
+#[test]
+fn the_schemes_of_one_session_do_not_mix() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let opened = raw.open();
+    let direct = confide_lora::protocol::Direct {
+        layer: 0,
+        input: opened.terms[0].input,
+        tile_inputs: 16,
+        tile_rows: 4,
+        ciphertexts: &[0],
+    };
+    raw.send(Kind::Direct, 5, |out| direct.encode(out));
+    assert_eq!(raw.refusal(), (Refusal::NotOffered, false));
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    raw.say_hello(|hello| hello.scheme = Scheme::Direct);
+    // The key is one of the masked scheme's, which splits the set otherwise.
+    assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+}
+
+#[test]
+fn a_host_with_a_list_knows_nobody_else() {
+    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let clients = Clients::parse(&format!("alice {digest}")).unwrap();
+    let options = HostOptions { clients, ..host_options() };
+    let hall = Hall::new(options, &[&adapter("banking", 48)]);
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    raw.say_hello(|_| ());
+    assert_eq!(raw.refusal(), (Refusal::UnknownAdapter, true));
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    raw.say_hello(|hello| hello.credential = b"secret");
+    assert_eq!(raw.next().unwrap().0, Kind::Welcome);
+}
+
+#[test]
+fn a_host_that_stops_says_so() {
+    let hall = hall();
+    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    raw.open();
+    hall.host().stop();
+    assert_eq!(raw.refusal(), (Refusal::Stopping, true));
+}
+
+#[test]
+fn request_id_0_and_answers_in_the_wrong_direction_end_the_connection() {
+    let hall = hall();
+    for (kind, id) in [(Kind::Goodbye, 0), (Kind::Welcome, 5)] {
+        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        raw.open();
+        raw.send(kind, id, |out| out.push(0));
+        assert_eq!(raw.refusal(), (Refusal::Malformed, true));
+    }
+}
