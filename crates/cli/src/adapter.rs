@@ -1,5 +1,6 @@
 //! `confide adapter`: private adapters, looked at, hosted and prepared for.
 
+pub(crate) mod dial;
 mod host;
 pub(crate) mod inspect;
 mod prepare;

@@ -4,14 +4,14 @@ use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use confide_channel::{Client, ClientEvidence, ClientOptions, PlainClient};
 use confide_client::{PolicyAppraiser, with_causes};
-use confide_evidence::{Attest, pem};
+use confide_evidence::Attest;
 use confide_lora::holder::{Connect, Opened, Opening};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
     connect::read_policy,
     error::{CliError, read_file},
-    gateway::{BindingName, simulated},
+    gateway::BindingName,
     process,
 };
 
@@ -21,13 +21,13 @@ const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// A key that attests this end lives as long as a session of it may.
 const KEY_VALIDITY: Duration = Duration::from_secs(24 * 3600);
-/// One self-signed certificate as PEM.
+/// One self-signed certificate.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 /// Said of itself by a key holder that attests.
 const HOLDER_CLAIM: &str = "key holder of private adapters";
 
 /// How an adapter host is reached, and what is demanded of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Dial {
     /// `HOST:PORT`.
     pub(crate) host: String,
@@ -36,9 +36,9 @@ pub(crate) struct Dial {
     /// How evidence is tied to the connection; without one, `key`, or `session` where this end
     /// attests.
     pub(crate) binding: Option<BindingName>,
-    /// Attest this end with the simulated attester in this folder.
-    pub(crate) simulate: Option<PathBuf>,
-    /// Attest this end to a host without evidence, which is believed by this certificate (PEM).
+    /// Attest this end with it.
+    pub(crate) attester: Option<Arc<dyn Attest>>,
+    /// Attest this end to a host without evidence, which is believed by this certificate (DER).
     pub(crate) certificate: Option<PathBuf>,
     /// Talk plain TCP to hosts beyond loopback.
     pub(crate) dangerous_plain: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Dial {
 
 /// What opens streams as `dial` says.
 pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
-    let evidence = dial.simulate.as_deref().map(simulated).transpose()?;
+    let evidence = dial.attester.clone();
     let way = match (&dial.policy, &dial.certificate) {
         (Some(_), _) => attested(dial, evidence.clone())?,
         (None, Some(_)) => certified(dial, evidence.clone())?,
@@ -102,8 +102,8 @@ impl Connect for Dialled {
 
 fn attested(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
     let Some(path) = &dial.policy else { return plain(dial) };
-    let appraiser = PolicyAppraiser::new(read_policy(path)?, None, process::unix_now)
-        .map_err(CliError::new)?;
+    let appraiser =
+        PolicyAppraiser::new(read_policy(path)?, None, process::unix_now).map_err(CliError::new)?;
     let binding = match dial.binding {
         None if evidence.is_some() => BindingName::Session,
         None => BindingName::Key,
@@ -126,29 +126,25 @@ fn certified(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliE
         return Err(CliError::new("a host without evidence demands that of this end")
             .hint("name the attester of this end, or demand the host's evidence by a policy"));
     };
-    let text = read_file(path, CERTIFICATE_BYTES_MAX)?;
-    let bad = || CliError::new(format!("{} holds no certificate as PEM", path.display()));
-    let certificates = pem::decode_chain("certificate", &text).map_err(|_| bad())?;
-    let root = certificates.first().ok_or_else(bad)?;
-    let options = ClientOptions {
-        binding: confide_channel::Binding::None,
-        deadline: CHANNEL_DEADLINE,
-    };
-    let client = PlainClient::new(options, root, process::unix_now)
+    let root = read_file(path, CERTIFICATE_BYTES_MAX)?;
+    let options =
+        ClientOptions { binding: confide_channel::Binding::None, deadline: CHANNEL_DEADLINE };
+    let client = PlainClient::new(options, &root, process::unix_now)
         .and_then(|client| client.with_evidence(own(attester)))
         .map_err(channel_error)?;
     Ok(Way::Certified(client))
 }
 
 fn plain(dial: &Dial) -> Result<Way, CliError> {
-    if dial.simulate.is_some() {
+    if dial.attester.is_some() {
         return Err(CliError::new("evidence of this end travels in an attested channel only")
             .hint("demand the host's evidence by a policy"));
     }
     if !is_loopback(&dial.host) && !dial.dangerous_plain {
         let text = format!("{} is not loopback: who answers there would not be known", dial.host);
-        return Err(CliError::new(text)
-            .hint("demand its evidence by a policy, or ask for plain TCP with the dangerous flag"));
+        return Err(CliError::new(text).hint(
+            "demand its evidence by a policy, or ask for plain TCP with the dangerous flag",
+        ));
     }
     Ok(Way::Plain)
 }

@@ -15,8 +15,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    attest::device::DeviceArgs,
-    collateral::service::ServiceArgs,
+    attest::chosen::AttesterArgs,
     error::{CliError, read_file},
     gateway::BindingName,
     process,
@@ -34,16 +33,11 @@ pub(crate) struct Args {
     /// How evidence is tied to connections; `none` is plain TCP
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
-    /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
-    #[arg(long, value_name = "DIR")]
-    simulate: Option<PathBuf>,
     #[command(flatten)]
-    device: DeviceArgs,
+    attester: AttesterArgs,
     /// Staple this collateral instead of the attester's own
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
-    #[command(flatten)]
-    service: ServiceArgs,
     /// How long a key lives before a new one takes its place, in seconds
     #[arg(long, value_name = "N", default_value_t = 3600,
           value_parser = clap::value_parser!(u64).range(60..=604_800))]
@@ -52,7 +46,7 @@ pub(crate) struct Args {
     /// budget. Session binding, or none
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
-    /// Write the certificate as PEM, for key holders that attest to a host without evidence
+    /// Write the certificate as DER, for key holders that attest to a host without evidence
     #[arg(long, value_name = "FILE", requires = "client_policy")]
     certificate_out: Option<PathBuf>,
     /// The clients that may ask, each with a budget of its own: lines of a name and the SHA-256 of
@@ -178,7 +172,7 @@ fn clients(path: &std::path::Path) -> Result<Clients, CliError> {
 fn config_digest(args: &Args, host: &AdapterHost) -> [u8; 32] {
     let configuration = json!({
         "kind": "confide adapter host v1",
-        "binding": args.binding.word(),
+        "binding": binding_word(args),
         "clients_attest": args.client_policy.is_some(),
         "terms": host.describe(),
     });
@@ -192,7 +186,7 @@ fn ready_fields(
     simulated: bool,
 ) -> Map<String, Value> {
     let mut fields = json!({
-        "binding": args.binding.word(),
+        "binding": binding_word(args),
         "config_digest": hex::encode(config_digest),
         "simulated": simulated,
         "clients_attest": args.client_policy.is_some(),
@@ -205,6 +199,15 @@ fn ready_fields(
     match fields {
         Value::Object(fields) => fields,
         _ => Map::new(),
+    }
+}
+
+fn binding_word(args: &Args) -> &'static str {
+    match args.binding {
+        BindingName::None if args.client_policy.is_some() => "session, without evidence",
+        BindingName::None => "none",
+        BindingName::Key => "key",
+        BindingName::Session => "session",
     }
 }
 

@@ -1,13 +1,210 @@
-//! `confide adapter prepare`.
+//! `confide adapter prepare`: the offline phase with an adapter host, and what it costs.
 
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
-use crate::error::CliError;
+use confide_lora::{
+    Adapt, AdaptError, Adapter,
+    holder::{HolderOptions, Progress, RemoteAdapter},
+    plain,
+};
+use confide_rlwe::ParameterSet;
+use serde_json::json;
+
+use super::dial::{self, Dial};
+use crate::{
+    attest::chosen::AttesterArgs,
+    error::{CliError, read_file},
+    gateway::BindingName,
+    process::print_whole,
+};
+
+/// The study's bound on the error of adapted values, over which something is wrong.
+const ERROR_MAX: f64 = 1e-3;
+
+/// A credential is at most 64 bytes; a line end after it is no part of it.
+const CREDENTIAL_BYTES_MAX: u64 = 66;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The adapter host: HOST:PORT
+    #[arg(value_name = "HOST:PORT")]
+    host: String,
+    /// The adapter's name at the host
+    #[arg(long, value_name = "NAME")]
+    adapter: String,
+    /// Vectors to prepare for each input; whole batches are made
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    tokens: u32,
+    /// What is demanded of the host's evidence, as TOML
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// How evidence is tied to the connection
+    #[arg(long, value_enum)]
+    binding: Option<BindingName>,
+    #[command(flatten)]
+    attester: AttesterArgs,
+    /// The certificate (DER) of a host that shows no evidence and demands this end's
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    host_certificate: Option<PathBuf>,
+    /// What this client is known by at the host
+    #[arg(long, value_name = "FILE")]
+    credential: Option<PathBuf>,
+    /// The parameter set that the host uses
+    #[arg(long, value_name = "NAME", default_value = confide_lora::host::PARAMETERS_DEFAULT)]
+    parameters: String,
+    /// Also take a parameter set that is below 128 bits or not flooded
+    #[arg(long)]
+    dangerous_parameters: bool,
+    /// Threads that prepare, each with a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=32))]
+    threads: u8,
+    /// Seconds that all of it may take
+    #[arg(long, value_name = "N", default_value_t = 3600)]
+    deadline_s: u64,
+    /// Compare one answer of each input with the adapter in this folder, where the owner has it
+    #[arg(long, value_name = "DIR")]
+    compare: Option<PathBuf>,
+    /// Say it as JSON
+    #[arg(long)]
+    json: bool,
+    /// Talk plain TCP to hosts beyond loopback
+    #[arg(long)]
+    dangerous_plain: bool,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("`confide adapter prepare` is not built yet"))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let local = args.compare.as_deref().map(load).transpose()?;
+    let connect = dial::connect(&Dial {
+        host: args.host.clone(),
+        policy: args.policy.clone(),
+        binding: args.binding,
+        attester: args.attester.open(None)?,
+        certificate: args.host_certificate.clone(),
+        dangerous_plain: args.dangerous_plain,
+    })?;
+    let failed = |error: confide_lora::holder::HolderError| {
+        CliError::new(error).hint("is `confide adapter host` running there?")
+    };
+    let began = Instant::now();
+    let remote = RemoteAdapter::connect(connect, options(&args)?).map_err(failed)?;
+    let hello_s = began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    let deadline = Duration::from_secs(args.deadline_s);
+    let progress = remote.prepare(args.tokens, deadline, told).map_err(failed)?;
+    let prepare_s = began.elapsed().as_secs_f64();
+    let error = local.as_ref().map(|adapter| compared(adapter, &remote)).transpose()?;
+    let figures = Figures { hello_s, prepare_s, progress, error };
+    print_whole(&figures.text(&args, &remote))?;
+    match error.is_some_and(|error| error > ERROR_MAX) {
+        true => Ok(ExitCode::FAILURE),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+struct Figures {
+    hello_s: f64,
+    prepare_s: f64,
+    progress: Progress,
+    error: Option<f64>,
+}
+
+impl Figures {
+    fn text(&self, args: &Args, remote: &RemoteAdapter) -> String {
+        let Progress { inputs, vectors_left, batches, .. } = self.progress;
+        let (guarantee, bytes) = (remote.guarantee().to_string(), remote.offline_bytes());
+        let vectors = batches * remote.batch_vectors() as u64;
+        let of_token = |all: f64| all * inputs as f64 / vectors.max(1) as f64;
+        let (ms_token, bytes_token) = (of_token(self.prepare_s * 1e3), of_token(bytes as f64));
+        if args.json {
+            let line = json!({
+                "adapter": args.adapter,
+                "guarantee": guarantee,
+                "inputs": inputs,
+                "batches": batches,
+                "vectors_left": vectors_left,
+                "hello_s": self.hello_s,
+                "prepare_s": self.prepare_s,
+                "offline_bytes": bytes,
+                "offline_ms_per_token": ms_token,
+                "offline_bytes_per_token": bytes_token,
+                "budget_left": remote.budget_left(),
+                "relative_error": self.error,
+                "kept": false,
+            });
+            return format!("{line}\n");
+        }
+        let mut text = format!(
+            "adapter {}: {guarantee}\n\
+             {batches} batches for {inputs} inputs in {:.1} s, {} MB\n\
+             a token costs {ms_token:.3} ms and {:.1} KB ahead of time, over all inputs\n",
+            args.adapter,
+            self.prepare_s,
+            bytes / 1_000_000,
+            bytes_token / 1e3,
+        );
+        if let Some(left) = remote.budget_left() {
+            text += &format!("{left} answers are left of the smallest budget\n");
+        }
+        if let Some(error) = self.error {
+            let verdict = if error > ERROR_MAX { "too much" } else { "as it should be" };
+            text += &format!("relative error against plain LoRA {error:.1e}: {verdict}\n");
+        }
+        text + "masks live in memory only: what was prepared here ends with this program\n"
+    }
+}
+
+fn options(args: &Args) -> Result<HolderOptions, CliError> {
+    let parameters = match args.dangerous_parameters {
+        false => ParameterSet::named(&args.parameters),
+        true => ParameterSet::dangerous_named(&args.parameters),
+    };
+    let parameters = parameters
+        .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md names the sets"))?;
+    let mut options = HolderOptions::new(&args.adapter, parameters);
+    options.low_water = args.tokens;
+    options.preparers = args.threads.into();
+    if let Some(path) = &args.credential {
+        options.credential = read_file(path, CREDENTIAL_BYTES_MAX)?.trim_ascii_end().to_vec();
+    }
+    Ok(options)
+}
+
+fn told(progress: Progress) {
+    let Progress { inputs, ready, batches, .. } = progress;
+    tracing::info!(ready, inputs, batches, "preparing");
+}
+
+fn load(dir: &Path) -> Result<Adapter, CliError> {
+    Adapter::load(dir).map_err(|error| {
+        CliError::new(format!("cannot load the adapter in {}: {error}", dir.display()))
+    })
+}
+
+/// Relative error over one vector of each adapted projection.
+fn compared(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
+    let lost = |error: AdaptError| CliError::new(error);
+    if adapter.sites() != *remote.sites() {
+        return Err(CliError::new("the folder holds another adapter than the host offers"));
+    }
+    let mut deltas = remote.open().map_err(lost)?;
+    let (mut error, mut size) = (0f64, 0f64);
+    for (site, pair) in &adapter.modules {
+        let vector: Vec<f32> = (0..pair.a.columns).map(|at| (at as f32 * 0.7).sin()).collect();
+        let mut output = vec![0f32; pair.b.rows];
+        let outputs = &mut [(site.projection, &mut output[..])];
+        deltas.add(site.layer, site.projection.input(), &vector, outputs).map_err(lost)?;
+        let wide: Vec<f64> = vector.iter().map(|value| f64::from(*value)).collect();
+        for (wanted, got) in plain::delta(pair, &wide).iter().zip(&output) {
+            error += (wanted - f64::from(*got)).powi(2);
+            size += wanted.powi(2);
+        }
+    }
+    Ok((error / size.max(f64::MIN_POSITIVE)).sqrt())
 }

@@ -78,8 +78,11 @@ fn prepare(
     let Some((connection, _)) = held else {
         return Err(HolderError::lost(&*shared.connect, &"no connection"));
     };
+    let before = connection.bytes;
     let mut meter = Meter::default();
-    batch::prepare(connection, &*shared.connect, session, group, &mut meter)
+    let prepared = batch::prepare(connection, &*shared.connect, session, group, &mut meter);
+    shared.offline_bytes.fetch_add(connection.bytes - before, Ordering::Relaxed);
+    prepared
 }
 
 /// The input that has fewest vectors left, if any has too few; waits once where none has.

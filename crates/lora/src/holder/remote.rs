@@ -158,6 +158,16 @@ impl RemoteAdapter {
         self.shared.session().welcome.epoch
     }
 
+    /// Bytes sent and received for preparations.
+    pub fn offline_bytes(&self) -> u64 {
+        self.shared.offline_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Vectors of one batch.
+    pub fn batch_vectors(&self) -> usize {
+        self.shared.session().secret.context().n()
+    }
+
     /// Answers left for each input that has a budget, the least first.
     pub fn budget_left(&self) -> Option<u64> {
         self.shared.session().groups.iter().filter_map(super::session::Group::budget_left).min()

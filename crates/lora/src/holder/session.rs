@@ -250,6 +250,7 @@ pub(crate) struct Shared {
     idle: Mutex<Vec<(Connection, [u8; 32])>>,
     stopping: AtomicBool,
     pub(crate) wanted: AtomicU64,
+    pub(crate) offline_bytes: AtomicU64,
 }
 
 /// Connections kept for the next generation.
@@ -265,7 +266,15 @@ impl Shared {
         let wanted = AtomicU64::new(options.low_water.into());
         let idle = Mutex::new(vec![(connection, session.attach.client)]);
         let session = Mutex::new(Arc::new(session));
-        Self { connect, options, session, idle, stopping: AtomicBool::new(false), wanted }
+        Self {
+            connect,
+            options,
+            session,
+            idle,
+            stopping: AtomicBool::new(false),
+            wanted,
+            offline_bytes: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn session(&self) -> Arc<Session> {

@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             Kind::Hello => {
                 let hello = Hello::decode(frame.payload)?;
                 let (seat, welcome) = self.host.welcome(&hello, peer)?;
-                self.send_welcome(id, &seat.0, &welcome).await?;
+                send_welcome(&self.host, &self.writer, id, &seat.0, &welcome).await?;
                 Ok(seat)
             }
             Kind::Attach => {
@@ -133,24 +133,6 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             }
             got => Err(ProtocolError::Unexpected { wanted: "hello or attach", got }),
         }
-    }
-
-    async fn send_welcome(
-        &self,
-        id: u32,
-        session: &Session,
-        welcome: &Welcome,
-    ) -> Result<(), ProtocolError> {
-        let mut writer = self.writer.lock().await;
-        writer.send(Kind::Welcome, id, |out| welcome.encode(out)).await?;
-        for (index, group) in session.adapter.groups().iter().enumerate() {
-            let state = self.host.budget_state(session, index);
-            let budget = session.allowance.limit(group.columns());
-            let terms = group.terms_bytes(session.scheme).ok_or(Refusal::NotOffered)?;
-            let terms = GroupTerms { budget, budget_left: state.left, terms };
-            writer.send(Kind::Terms, id, |out| terms.encode(out)).await?;
-        }
-        Ok(())
     }
 
     async fn requests(&mut self, session: &Arc<Session>) -> Result<(), ProtocolError> {
@@ -202,6 +184,25 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             }
         }
     }
+}
+
+async fn send_welcome<S: AsyncRead + AsyncWrite>(
+    host: &AdapterHost,
+    writer: &SharedWriter<S>,
+    id: u32,
+    session: &Session,
+    welcome: &Welcome,
+) -> Result<(), ProtocolError> {
+    let mut writer = writer.lock().await;
+    writer.send(Kind::Welcome, id, |out| welcome.encode(out)).await?;
+    for (index, group) in session.adapter.groups().iter().enumerate() {
+        let state = host.budget_state(session, index);
+        let budget = session.allowance.limit(group.columns());
+        let terms = group.terms_bytes(session.scheme).ok_or(Refusal::NotOffered)?;
+        let terms = GroupTerms { budget, budget_left: state.left, terms };
+        writer.send(Kind::Terms, id, |out| terms.encode(out)).await?;
+    }
+    Ok(())
 }
 
 /// Whether a connection goes on after this was refused.

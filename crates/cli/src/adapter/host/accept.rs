@@ -1,10 +1,6 @@
 //! The accept loop: a bounded number of connections, and an end that lets them finish.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use confide_lora::host::AdapterHost;
 use tokio::{

@@ -1,29 +1,20 @@
 //! What a connection has to come through before a word of the blind protocol is said.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, with_causes};
-use confide_evidence::{Attest, collateral::COLLATERAL_LENGTH_MAX};
+use confide_evidence::Attest;
 use confide_lora::{holder::Stream, host::Peer};
-use confide_verifier::Roots;
 use tokio::{io::BufReader, net::TcpStream};
 
 use super::{Args, key_validity};
-use crate::{
-    collateral::fetching::FetchingAttester,
-    connect::read_policy,
-    error::{CliError, read_file},
-    gateway::{BindingName, Stapling, simulated},
-    process,
-};
+use crate::{connect::read_policy, error::CliError, gateway::BindingName, process};
 
 /// Handshake and evidence of one connection.
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 /// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// A root certificate is about 700 bytes.
-const ROOT_BYTES_MAX: u64 = 16 * 1024;
 /// What this end says of itself in its claims.
 const CLAIM: &str = "adapter host";
 
@@ -58,13 +49,13 @@ pub(super) fn door(args: &Args, config_digest: [u8; 32]) -> Result<Door, CliErro
             let attester = attester(args)?;
             let simulated = attester.simulated();
             let options = options(args, binding.into(), config_digest);
-            Server::new(options, Some(attester), process::unix_now).map(|server| (server, simulated))
+            Server::new(options, Some(attester), process::unix_now)
+                .map(|server| (server, simulated))
         }
     };
     let (server, simulated) = server.map_err(|error| CliError::new(with_causes(&error)))?;
     if let Some(path) = &args.certificate_out {
-        let pem = confide_evidence::pem::encode("CERTIFICATE", &server.certificate_der());
-        std::fs::write(path, pem)
+        std::fs::write(path, server.certificate_der())
             .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
     }
     Ok(Door::Channel { server: Box::new(server), demand, simulated })
@@ -117,29 +108,12 @@ fn options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> ServerOpti
 }
 
 fn attester(args: &Args) -> Result<Arc<dyn Attest>, CliError> {
-    let attester = match &args.simulate {
-        Some(folder) => simulated(folder)?,
-        None => args.device.open().map(|opened| opened.attester).map_err(|error| {
-            error.hint(
-                "without a device, make a simulated one with `confide attest --simulate tdx --out \
-                 DIR` and give --simulate DIR, or give --binding none for plain TCP",
-            )
-        })?,
-    };
-    if let Some(path) = &args.collateral {
-        let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-        return Ok(Arc::new(Stapling { attester, collateral }));
-    }
-    match args.service.start(&endorsement_roots(args.simulate.as_deref())?)? {
-        None => Ok(attester),
-        Some(source) => Ok(Arc::new(FetchingAttester::new(attester, source)?)),
-    }
-}
-
-/// The roots under which fetched endorsements must verify before they are kept.
-fn endorsement_roots(simulate: Option<&Path>) -> Result<Roots, CliError> {
-    match simulate {
-        None => Ok(Roots::production()),
-        Some(folder) => Ok(Roots::custom(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?)),
-    }
+    let attester = args.attester.open(args.collateral.as_deref())?;
+    attester.ok_or_else(|| {
+        CliError::new("this adapter host has no attester").hint(
+            "on a machine with a device give --attester device; else make a simulated one with \
+             `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give --binding \
+             none for plain TCP",
+        )
+    })
 }
