@@ -44,7 +44,7 @@ fn guarantees(record: &Record) -> String {
         }
     }
     let line =
-        |(text, arms): &(&str, Vec<&str>)| format!("guarantee: {text}: {}\n", arms.join(", "));
+        |(text, arms): &(&str, Vec<&str>)| format!("guarantee: {text}: {}\n", arms.join("; "));
     said.iter().map(line).collect()
 }
 

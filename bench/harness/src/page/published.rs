@@ -58,7 +58,7 @@ fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
     let _ = write!(
         out,
         "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
-         <div class=\"scroll\"><table class=\"cards answers\"><thead><tr><th>row</th>\
+         <div class=\"scroll\"><table class=\"cards answers\"><thead><tr><th class=\"row\">row</th>\
          <th class=\"num theirs\">theirs</th><th class=\"num\">ours</th><th>what ours is</th>\
          <th>ours protects</th></tr></thead><tbody>\n",
         escape(&table.title),

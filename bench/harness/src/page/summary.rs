@@ -244,7 +244,7 @@ fn line(out: &mut String, record: &Record, row: &Row, seeds: bool) {
 fn protects(record: &Record, row: &Row) -> String {
     let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
     let arm = record.arms.iter().find(is).filter(|_| !row.twin);
-    arm.map_or_else(String::new, |arm| format!("protects: {}", protection(arm)))
+    arm.map_or_else(String::new, |arm| format!("protection: {}", protection(arm)))
 }
 
 /// Which arms, their round trips, the ratio to a floor.
