@@ -14,6 +14,7 @@ pub(crate) mod make;
 mod masked;
 pub(crate) mod operations;
 mod problem;
+mod remote;
 pub(crate) mod socket;
 mod spans;
 mod step;

@@ -3,17 +3,19 @@
 //! A decode loop asks input after input, and each needs what the one before gave. So does this: one
 //! question is open at a time.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 
 use clap::ValueEnum;
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use confide_lora::{
     Adapt, Adapter, Deltas, Input, Projection, Site,
+    holder::RemoteAdapter,
     plain::{self, Local},
+    protocol,
 };
 use serde_json::json;
 
-use super::{floor, problem::Random};
+use super::{floor, masked::both_sides, problem::Random, remote};
 use crate::Outcome;
 
 #[derive(clap::Args)]
@@ -25,12 +27,19 @@ pub(crate) struct Args {
     /// What protects the adapter's inputs.
     #[arg(long, value_enum)]
     scheme: Scheme,
+    /// Where the adapter host listens; without it, a host in this process answers.
+    #[arg(long)]
+    host: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scheme {
     /// Plain LoRA in this process.
     Plain,
+    /// Masks prepared before.
+    Masked,
+    /// Each vector encrypted when it comes.
+    Direct,
 }
 
 /// Relative distance of a delta from float64 beyond which an answer is wrong.
@@ -48,21 +57,45 @@ struct TokenArm {
     adapter: Arc<Adapter>,
     stages: Vec<Stage>,
     deltas: Box<dyn Deltas>,
-    offline_ms: f64,
+    /// Who makes the masks, where there are any.
+    prepared_by: Option<Arc<RemoteAdapter>>,
+    /// What the masks of one token cost, once it is known.
+    offline_ms: Option<f64>,
+    /// When the preparers began.
+    connected: Instant,
     read_bytes_per_s: f64,
+}
+
+type AtHost = (Arc<dyn Adapt>, Option<Arc<RemoteAdapter>>);
+
+fn at_host(
+    adapter: &Adapter,
+    host: Option<SocketAddr>,
+    scheme: protocol::Scheme,
+) -> Outcome<AtHost> {
+    let remote = Arc::new(remote::connect(adapter, host, scheme)?);
+    Ok((Arc::clone(&remote) as Arc<dyn Adapt>, Some(remote)))
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let adapter = Adapter::load(&args.adapter).map_err(|error| error.to_string())?;
     let adapter = Arc::new(adapter);
-    let adapt: Arc<dyn Adapt> = match args.scheme {
-        Scheme::Plain => Arc::new(Local::new(Arc::clone(&adapter))),
+    let connected = Instant::now();
+    let (adapt, remote): (Arc<dyn Adapt>, _) = match args.scheme {
+        Scheme::Plain => (Arc::new(Local::new(Arc::clone(&adapter))), None),
+        Scheme::Masked => at_host(&adapter, args.host, protocol::Scheme::Masked)?,
+        Scheme::Direct => at_host(&adapter, args.host, protocol::Scheme::Direct)?,
+    };
+    let prepared_by = remote.filter(|_| args.scheme == Scheme::Masked);
+    let guarantee = match (args.scheme, args.host) {
+        (Scheme::Plain, _) | (_, Some(_)) => adapt.guarantee().to_string(),
+        (_, None) => both_sides(adapt.guarantee()),
     };
     let hello = Hello {
         arm: "complete LoRA, one token at a time".into(),
         version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: adapt.guarantee().simulated,
-        guarantee: Some(adapt.guarantee().to_string()),
+        guarantee: Some(guarantee),
         threads: 1,
         note: None,
     };
@@ -70,7 +103,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         stages: stages(adapt.as_ref()),
         adapter,
         deltas: adapt.open().map_err(|error| error.to_string())?,
-        offline_ms: 0.0,
+        prepared_by,
+        offline_ms: None,
+        connected,
         read_bytes_per_s: floor::read_bytes_per_s(),
     };
     speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
@@ -99,10 +134,11 @@ impl TokenArm {
         if layers != u64::from(here) {
             return Err(format!("param layers: wanted the adapter's {here}, got {layers}"));
         }
+        let offline_ms = self.prepared()?;
         let watch = Stopwatch::start();
         let mut report = Report::default();
         for number in 0..order.requests {
-            report.samples.push(self.token(order.seed ^ number)?);
+            report.samples.push(self.token(order.seed ^ number, offline_ms)?);
         }
         (report.wall_s, report.cpu_s) = watch.stop();
         let rate = self.read_bytes_per_s / floor::BASE_BYTES;
@@ -111,8 +147,23 @@ impl TokenArm {
         Ok(report)
     }
 
+    /// Waits for one batch of each input, and says what its masks cost a token. The preparers began
+    /// when the connection was opened, a moment ago: the first run's arm does nothing else.
+    fn prepared(&mut self) -> Outcome<f64> {
+        if let Some(known) = self.offline_ms {
+            return Ok(known);
+        }
+        let Some(remote) = &self.prepared_by else { return Ok(0.0) };
+        let progress = remote.prepare(1, remote::PREPARE_DEADLINE, |_| ());
+        progress.map_err(|error| error.to_string())?;
+        let tokens = remote::batch_tokens()? as f64;
+        let offline_ms = self.connected.elapsed().as_secs_f64() * 1e3 / tokens;
+        self.offline_ms = Some(offline_ms);
+        Ok(offline_ms)
+    }
+
     /// Every stage once, in the order of a decode loop.
-    fn token(&mut self, seed: u64) -> Outcome<Sample> {
+    fn token(&mut self, seed: u64, offline_ms: f64) -> Outcome<Sample> {
         let mut random = Random(seed);
         let inputs: Vec<Vec<f32>> = self
             .stages
@@ -142,10 +193,10 @@ impl TokenArm {
             sample.metrics.insert((*name).into(), json!(mine));
             parts_ms += mine;
         }
-        let sustained_ms = token_ms + self.offline_ms;
+        let sustained_ms = token_ms + offline_ms;
         for (name, value) in [
             ("token_ms", token_ms),
-            ("offline_ms", self.offline_ms),
+            ("offline_ms", offline_ms),
             ("remainder_ms", token_ms - parts_ms),
             ("online_tokens_per_s", 1e3 / token_ms),
             ("tokens_per_s", 1e3 / sustained_ms),

@@ -1,0 +1,102 @@
+//! An adapter at a host: in a process of its own, or in this one behind a pipe.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use confide_lora::{
+    Adapter, Allowance, Protect,
+    holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
+    host::{AdapterHost, AuditLog, Clients, HostOptions, Peer},
+    protocol::Scheme,
+};
+use confide_rlwe::ParameterSet;
+use tokio::{io::BufReader, net::TcpStream, runtime::Runtime};
+
+use super::masked::SET;
+use crate::Outcome;
+
+/// Ciphertexts come by the megabyte.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// A pipe within this process: a few frames.
+const PIPE_BYTES: usize = 1 << 20;
+/// Masks of 56 inputs take the better part of a minute, on a busy machine several.
+pub(crate) const PREPARE_DEADLINE: Duration = Duration::from_secs(500);
+
+/// Connects to the host at `address`, or to one of this process where there is none.
+pub(crate) fn connect(
+    adapter: &Adapter,
+    address: Option<SocketAddr>,
+    scheme: Scheme,
+) -> Outcome<RemoteAdapter> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
+    let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
+    options.scheme = scheme;
+    options.mask_deadline = PREPARE_DEADLINE;
+    let connect: Arc<dyn Connect> = match address {
+        Some(address) => Arc::new(Tcp(address)),
+        None => Arc::new(Pipe::new(adapter, set)?),
+    };
+    RemoteAdapter::connect(connect, options).map_err(|e| text(&e))
+}
+
+/// Tokens of one batch: the degree of the ring.
+pub(crate) fn batch_tokens() -> Outcome<usize> {
+    ParameterSet::named(SET).map(|set| set.n()).map_err(|error| error.to_string())
+}
+
+struct Tcp(SocketAddr);
+
+impl Connect for Tcp {
+    fn connect(&self) -> Opening<'_> {
+        Box::pin(async {
+            let stream = TcpStream::connect(self.0).await?;
+            stream.set_nodelay(true)?;
+            let stream = BufReader::with_capacity(BUFFER_BYTES, stream);
+            Ok(Opened { stream: Box::new(stream), simulated: false })
+        })
+    }
+
+    fn host(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// A host in this process: what its work costs without another process to wake.
+struct Pipe {
+    host: Arc<AdapterHost>,
+    runtime: Runtime,
+}
+
+impl Pipe {
+    fn new(adapter: &Adapter, parameters: ParameterSet) -> Outcome<Self> {
+        let options = HostOptions {
+            parameters,
+            protect: Protect::A,
+            // As the other arms' host: a bench asks more than any budget allows.
+            allowance: Allowance::Vectors(u64::MAX),
+            noise_sigma: 0.0,
+            rank_max: 64,
+            clients: Clients::default(),
+            budget_file: None,
+            attested_only: false,
+        };
+        let audit = AuditLog::in_memory(|| 0);
+        let host = AdapterHost::new(options, audit).map_err(|error| error.to_string())?;
+        host.load(adapter).map_err(|error| error.to_string())?;
+        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        Ok(Self { host: Arc::new(host), runtime })
+    }
+}
+
+impl Connect for Pipe {
+    fn connect(&self) -> Opening<'_> {
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let host = Arc::clone(&self.host);
+        self.runtime.spawn(async move { host.serve(far, Peer::default()).await });
+        Box::pin(async { Ok(Opened { stream: Box::new(near), simulated: false }) })
+    }
+
+    fn host(&self) -> String {
+        "this process".into()
+    }
+}
