@@ -25,10 +25,6 @@ const DIGIT_BITS: u32 = 11;
 /// Digits of an entry of the vector.
 const DIGITS: usize = 3;
 
-/// Lanes after which 32-bit sums are widened: at most four products of (2^12 - 1)(2^11 - 1) of a lane
-/// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.
-const WIDEN_EVERY: usize = 64;
-
 /// A matrix of small signed integers, row after row, and its exact product with vectors mod 2^k.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IntMatrix {
@@ -234,10 +230,17 @@ enum Path {
 
 impl Path {
     fn best() -> Path {
-        Path::all().into_iter().next_back().unwrap_or(Path::Portable)
+        #[cfg(target_arch = "x86_64")]
+        if simd::has_avx512_vnni() {
+            return Path::Avx512Vnni;
+        } else if simd::has_avx2() {
+            return Path::Avx2;
+        }
+        Path::Portable
     }
 
     /// Those of this machine, the slowest first.
+    #[cfg(test)]
     fn all() -> Vec<Path> {
         let mut found = vec![Path::Portable];
         #[cfg(target_arch = "x86_64")]

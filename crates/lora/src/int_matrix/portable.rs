@@ -1,4 +1,4 @@
-use super::{DIGIT_BITS, DIGITS, LANE, Lane, WIDEN_EVERY};
+use super::{DIGIT_BITS, DIGITS, LANE, Lane};
 
 const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 
@@ -17,26 +17,21 @@ pub(super) fn split(vector: &[u64], digits: &mut [[Lane; DIGITS]]) {
 
 pub(super) fn block(rows: &[Lane], digits: &[[Lane; DIGITS]], products: &mut [u64]) {
     for (row, product) in rows.chunks_exact(digits.len()).zip(products) {
-        *product = row
-            .chunks(WIDEN_EVERY)
-            .zip(digits.chunks(WIDEN_EVERY))
-            .map(|(row, digits)| part(row, digits))
-            .fold(0, u64::wrapping_add);
+        let mut sums = [0i64; DIGITS];
+        for (entries, digits) in row.iter().zip(digits) {
+            for (sum, digit) in sums.iter_mut().zip(digits) {
+                *sum += i64::from(lane_product(entries, digit));
+            }
+        }
+        *product = sums.iter().enumerate().fold(0, |all, (digit, sum)| {
+            all.wrapping_add((*sum as u64) << (DIGIT_BITS * digit as u32))
+        });
     }
 }
 
-/// At most [`WIDEN_EVERY`] lanes: no sum of two products at a time leaves 32 bits.
-fn part(row: &[Lane], digits: &[[Lane; DIGITS]]) -> u64 {
-    let mut sums = [[0i32; LANE]; DIGITS];
-    for (entries, digits) in row.iter().zip(digits) {
-        for (sum, digit) in sums.iter_mut().zip(digits) {
-            for ((sum, entry), digit) in sum.iter_mut().zip(entries.0).zip(digit.0) {
-                *sum += i32::from(entry) * i32::from(digit);
-            }
-        }
-    }
-    let total = |sums: &[i32; LANE]| sums.iter().map(|sum| i64::from(*sum)).sum::<i64>() as u64;
-    sums.iter()
-        .enumerate()
-        .fold(0, |all, (digit, sums)| all.wrapping_add(total(sums) << (DIGIT_BITS * digit as u32)))
+/// 32 products of (2^12 - 1)(2^11 - 1) stay below 2^31. In this form compilers find the instruction
+/// that multiplies and adds in pairs (`pmaddwd` on every x86-64).
+#[inline(always)]
+fn lane_product(entries: &Lane, digits: &Lane) -> i32 {
+    entries.0.iter().zip(&digits.0).map(|(a, y)| i32::from(*a) * i32::from(*y)).sum()
 }

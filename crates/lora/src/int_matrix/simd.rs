@@ -4,11 +4,17 @@
 //! 2,300 cycles where two start in a cycle (Zen 4 and later), 4,600 where one does (Ice Lake). On
 //! AVX2 the same is 9,216 `vpmaddwd` and as many additions. Products of 32 x 32 bits (`vpmuldq`) or
 //! 52 bits (IFMA) take one instruction for 8 entries and four or eight bytes for an entry of A.
+//! Measured on one core of an AMD server, cutting into digits included, least of 2,000: 1.2 µs with
+//! AVX-512, 2.2 µs with AVX2, 50 µs portable (opt-level 2).
 #![allow(unsafe_code)] // instructions that run-time detection has found
 
 use std::arch::x86_64::*;
 
-use super::{DIGIT_BITS, DIGITS, Lane, WIDEN_EVERY, portable};
+use super::{DIGIT_BITS, DIGITS, Lane, portable};
+
+/// Lanes after which 32-bit sums are widened: at most four products of (2^12 - 1)(2^11 - 1) of a lane
+/// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.
+const WIDEN_EVERY: usize = 64;
 
 /// Rows that share one reading of the digits: 4 x 3 sums fit into 32 registers.
 pub(super) const AVX512_ROWS: usize = 4;

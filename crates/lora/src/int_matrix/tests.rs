@@ -93,3 +93,8 @@ fn what_is_no_matrix_is_refused_by_name() {
     assert!(matches!(IntMatrix::new(1, 2, &[0, 4096]), Err(Entry { column: 1, value: 4096, .. })));
     assert!(matches!(IntMatrix::new(1, 1, &[i16::MIN]), Err(Entry { .. })));
 }
+
+#[test]
+fn the_best_path_is_the_last_of_this_machine() {
+    assert_eq!(Path::all().last(), Some(&Path::best()));
+}
