@@ -77,14 +77,14 @@ pub struct TrainedAdapter {
 pub const TRAINING_FILE: &str = "training.json";
 
 /// Steps that make a built-in corpus known by heart: some five seconds of one core.
-const STEPS: u32 = 80;
+const STEPS: u32 = 200;
 /// Adapters learn faster than whole models: there is less to upset.
-const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 1.2e-2, rate_min: 5e-4 };
+const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 2e-2, rate_min: 5e-4 };
 /// Longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
 /// other words, so there are more tokens in a word than in the project's own text.
 const LENGTH: usize = 128;
-/// Exchanges per step.
-const BATCH: usize = 12;
+/// Exchanges per step: a few, because there are some thirty in all, and steps count more.
+const BATCH: usize = 6;
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 const RANK_MAX: usize = 256;
 /// The loss that is told is a mean over so many steps: one batch alone varies.
