@@ -47,9 +47,13 @@ async fn change(
     work: impl FnOnce(&Site) -> Result<(), crate::LoadError> + Send + 'static,
 ) -> Result<(), ApiError> {
     let limit = site.options.limits.load_wait;
-    let _only = site.loads.try_acquire().map_err(|_| ApiError::LoadsQueued)?;
+    let place = Arc::clone(&site.loads).try_acquire_owned().map_err(|_| ApiError::LoadsQueued)?;
     let site = Arc::clone(site);
-    let running = tokio::task::spawn_blocking(move || work(&site));
+    let running = tokio::task::spawn_blocking(move || {
+        // Held until the work ends, also where nobody waits for it any more.
+        let _place = place;
+        work(&site)
+    });
     let done = tokio::time::timeout(limit, running).await;
     let done = done.map_err(|_| ApiError::Deadline { limit })?;
     Ok(done.map_err(|_| confide_engine::EngineError::Stopped)??)

@@ -24,7 +24,7 @@ pub(crate) struct Site {
     pub(crate) gate: Gate,
     pub(crate) counters: Arc<Counters>,
     /// Loads and unloads that run or wait.
-    pub(crate) loads: Semaphore,
+    pub(crate) loads: Arc<Semaphore>,
     /// WebSockets open at once.
     pub(crate) sockets: Arc<Semaphore>,
     /// One self-test at a time: it computes for seconds.
@@ -40,7 +40,7 @@ impl Site {
         Self {
             gate: Gate::new(slots, limits.queued, limits.queue_wait),
             counters: Arc::default(),
-            loads: Semaphore::new(limits.loads),
+            loads: Arc::new(Semaphore::new(limits.loads)),
             sockets: Arc::new(Semaphore::new(limits.sockets)),
             selftest: tokio::sync::Mutex::default(),
             started: (options.clock)(),

@@ -227,6 +227,8 @@ async fn pages_of_other_origins_open_no_socket() {
         let (status, _) = server.send("GET", path, "", "").await;
         assert_eq!(status, 426);
     }
+    let page = "sec-fetch-site: cross-site\r\n";
+    assert_eq!(server.send("GET", "/api/v1/split/selftest", page, "").await.0, 403);
 }
 
 #[tokio::test]
