@@ -28,6 +28,11 @@ impl CliError {
         self
     }
 
+    /// What went wrong, without the hint.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints the failure on standard error and gives the exit status.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("confide: {}", self.message);

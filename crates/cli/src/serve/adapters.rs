@@ -1,5 +1,6 @@
 //! Where `confide serve` finds adapters: at adapter hosts, or in folders.
 
+mod remote;
 mod source;
 
 use std::{path::PathBuf, sync::Arc};
@@ -39,12 +40,18 @@ pub(crate) struct AdapterArgs {
     /// How evidence is tied to the connection to a host
     #[arg(long, value_enum)]
     adapter_binding: Option<BindingName>,
-    /// The certificate (PEM) of a host without evidence that demands this end's
+    /// The certificate of a host without evidence that demands this end's
     #[arg(long, value_name = "FILE")]
     adapter_certificate: Option<PathBuf>,
     /// Attest this end to hosts with the simulated attester in this folder
     #[arg(long, value_name = "DIR")]
     adapter_simulate: Option<PathBuf>,
+    /// What this end is known by at hosts that keep a list of clients
+    #[arg(long, value_name = "FILE")]
+    adapter_credential: Option<PathBuf>,
+    /// The parameter set that the hosts use
+    #[arg(long, value_name = "NAME")]
+    adapter_parameters: Option<String>,
     /// Talk plain TCP to hosts beyond loopback: who answers there is then not known
     #[arg(long)]
     dangerous_adapter_plain: bool,

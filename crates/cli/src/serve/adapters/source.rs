@@ -12,7 +12,7 @@ use confide_lora::{
 use confide_rlwe::ckks::Parameters;
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
 
-use super::{AdapterArgs, ModeName, SchemeName};
+use super::{AdapterArgs, ModeName, SchemeName, remote};
 use crate::error::CliError;
 
 /// Adapters as the command line wants them.
@@ -107,7 +107,7 @@ impl AdapterSource for Source {
                 Err(SourceError::Refused { path: path.into(), reason })
             }
             (Place::Host { address, remote }, _) => {
-                remote_adapter(&self.args, address, remote.unwrap_or(name))
+                remote::open(&self.args, address, remote.unwrap_or(name))
                     .map_err(|reason| SourceError::Unusable { path: path.into(), reason })
             }
         }
@@ -141,11 +141,6 @@ fn ckks_slots_of(adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
     let parameters = Parameters::named("ckks-16384-tensafe").map_err(|error| error.to_string())?;
     let encoded = CkksSlots::new(adapter, ckks_slots::Options::of(parameters));
     Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
-}
-
-/// An adapter at a host, once the protocol is here.
-fn remote_adapter(_args: &AdapterArgs, _address: &str, _name: &str) -> Result<Opened, String> {
-    Err("adapter hosts cannot be reached by this build".into())
 }
 
 #[cfg(test)]
