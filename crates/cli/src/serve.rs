@@ -17,6 +17,14 @@ use crate::{error::CliError, process};
 /// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    adapters: adapters::AdapterArgs,
+}
+
+#[derive(clap::Args)]
+struct ServerArgs {
     /// Address to listen at; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -40,8 +48,6 @@ pub(crate) struct Args {
     /// Without it no web page may.
     #[arg(long, value_name = "SCHEME://HOST[:PORT]")]
     allow_origin: Vec<String>,
-    #[command(flatten)]
-    adapters: adapters::AdapterArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,16 +65,17 @@ impl EngineKind {
     }
 }
 
-impl Args {
+impl ServerArgs {
     fn engine(&self) -> EngineKind {
         self.engine.unwrap_or(EngineKind::Native)
     }
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let Args { server: args, adapters } = args;
     let engine = engine(&args)?;
     // Before the event loop starts: reaching a host takes one of its own.
-    let adapters = adapters::load(&args.adapters, args.model.clone(), &engine)?;
+    let adapters = adapters::load(adapters, args.model.clone(), &engine)?;
     let options = Options {
         adapters,
         head: head(&args),
@@ -79,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
+async fn serve(args: &ServerArgs, options: Options) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
@@ -94,7 +101,7 @@ async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
 }
 
 /// What the ready line says beyond address and guarantee.
-fn more(args: &Args, options: &Options) -> Map<String, Value> {
+fn more(args: &ServerArgs, options: &Options) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("engine".into(), args.engine().word().into());
     fields.insert("simulated".into(), (args.engine() == EngineKind::Sim).into());
@@ -109,7 +116,7 @@ fn more(args: &Args, options: &Options) -> Map<String, Value> {
 }
 
 /// Origins as a browser sends them; there is no word for every origin.
-fn origins(args: &Args) -> Result<Vec<HeaderValue>, CliError> {
+fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     // Checked as the loopback proxy checks them.
     confide_client::Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
@@ -120,14 +127,14 @@ fn origins(args: &Args) -> Result<Vec<HeaderValue>, CliError> {
     args.allow_origin.iter().map(value).collect()
 }
 
-fn engine(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+fn engine(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     match args.engine() {
         EngineKind::Native => native(args),
         EngineKind::Sim => simulated(args),
     }
 }
 
-fn simulated(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     if args.model.is_some() {
         return Err(CliError::new("--engine sim has no model to load")
             .hint("leave --model out, or take --engine native"));
@@ -149,7 +156,7 @@ fn simulated(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
 }
 
 #[cfg(feature = "native")]
-fn native(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 {
         return Err(CliError::new("--ttft-ms and --tokens-per-second are for --engine sim only"));
     }
@@ -168,7 +175,7 @@ fn native(args: &Args) -> Result<Arc<dyn Engine>, CliError> {
 /// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
 /// is first needed.
 #[cfg(feature = "native")]
-fn head(args: &Args) -> Option<Arc<LateHead>> {
+fn head(args: &ServerArgs) -> Option<Arc<LateHead>> {
     use confide_engine::EngineError;
     let dir = args.model.clone()?;
     Some(Arc::new(LateHead::new(move || {
@@ -179,12 +186,12 @@ fn head(args: &Args) -> Option<Arc<LateHead>> {
 }
 
 #[cfg(not(feature = "native"))]
-fn head(_args: &Args) -> Option<Arc<LateHead>> {
+fn head(_args: &ServerArgs) -> Option<Arc<LateHead>> {
     None
 }
 
 #[cfg(not(feature = "native"))]
-fn native(_args: &Args) -> Result<Arc<dyn Engine>, CliError> {
+fn native(_args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     Err(CliError::new("this binary was built without the native engine")
         .hint("build it with `cargo build --release -p confide-cli` (feature `native` is on)"))
 }

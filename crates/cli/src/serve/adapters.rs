@@ -10,12 +10,12 @@ use confide_engine::{Engine, OnLoss};
 use confide_serve::{Adapters, AskedBy};
 use serde_json::{Value, json};
 
-use crate::{error::CliError, gateway::BindingName};
+use crate::{attest::chosen::AttesterArgs, error::CliError, gateway::BindingName};
 
 use source::Source;
 
 /// Which adapters are served, and how they are reached.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args)]
 pub(crate) struct AdapterArgs {
     /// A private adapter as a model of its own, at an adapter host (`NAME=HOST:PORT`, or
     /// `NAME=HOST:PORT/ITS-NAME-THERE`) or in a folder of this machine (`NAME=DIR`, which protects
@@ -43,9 +43,6 @@ pub(crate) struct AdapterArgs {
     /// The certificate of a host without evidence that demands this end's
     #[arg(long, value_name = "FILE")]
     adapter_certificate: Option<PathBuf>,
-    /// Attest this end to hosts with the simulated attester in this folder
-    #[arg(long, value_name = "DIR")]
-    adapter_simulate: Option<PathBuf>,
     /// What this end is known by at hosts that keep a list of clients
     #[arg(long, value_name = "FILE")]
     adapter_credential: Option<PathBuf>,
@@ -69,6 +66,9 @@ pub(crate) struct AdapterArgs {
     /// A host whose adapters requests may name; may be given several times
     #[arg(long, value_name = "HOST:PORT", requires = "enable_runtime_adapters")]
     adapter_host: Vec<String>,
+    /// This end's own evidence, for hosts that demand it.
+    #[command(flatten)]
+    attester: AttesterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -103,7 +103,7 @@ enum OnLossName {
 
 /// Loads the adapters of the command line into `engine`. Blocks; must not run inside an event loop.
 pub(crate) fn load(
-    args: &AdapterArgs,
+    args: AdapterArgs,
     model: Option<PathBuf>,
     engine: &Arc<dyn Engine>,
 ) -> Result<Arc<Adapters>, CliError> {
@@ -111,10 +111,10 @@ pub(crate) fn load(
         OnLossName::Fail => OnLoss::Fail,
         OnLossName::Base => OnLoss::Base,
     };
+    let (runtime, wanted) = (args.enable_runtime_adapters, args.adapters.clone());
     let source = Arc::new(Source::new(args, model)?);
-    let runtime = args.enable_runtime_adapters;
     let adapters = Adapters::new(Arc::clone(engine), source, on_loss, runtime);
-    for adapter in &args.adapters {
+    for adapter in &wanted {
         let (name, path) = adapter.split_once('=').ok_or_else(|| {
             CliError::new(format!("--adapter {adapter}: wanted NAME=HOST:PORT or NAME=DIR"))
         })?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use confide_evidence::Attest;
 use confide_lora::{
     Protect,
     holder::{HolderOptions, RemoteAdapter},
@@ -21,7 +22,12 @@ use crate::{
 const CREDENTIAL_BYTES_MAX: u64 = 66;
 
 /// Opens a session with the host at `address` about its adapter `name`.
-pub(super) fn open(args: &AdapterArgs, address: &str, name: &str) -> Result<Opened, String> {
+pub(super) fn open(
+    args: &AdapterArgs,
+    attester: Option<Arc<dyn Attest>>,
+    address: &str,
+    name: &str,
+) -> Result<Opened, String> {
     let scheme = match args.adapter_scheme.unwrap_or(SchemeName::Masked) {
         SchemeName::Masked => Scheme::Masked,
         SchemeName::Direct => Scheme::Direct,
@@ -45,7 +51,7 @@ pub(super) fn open(args: &AdapterArgs, address: &str, name: &str) -> Result<Open
         host: address.into(),
         policy: args.adapter_policy.clone(),
         binding: args.adapter_binding,
-        simulate: args.adapter_simulate.clone(),
+        attester,
         certificate: args.adapter_certificate.clone(),
         dangerous_plain: args.dangerous_adapter_plain,
     });

@@ -3,6 +3,7 @@ use std::{
     sync::Arc,
 };
 
+use confide_evidence::Attest;
 use confide_lora::{
     Adapt, Adapter, PeftError,
     ckks_slots::{self, CkksSlots},
@@ -18,6 +19,8 @@ use crate::error::CliError;
 /// Adapters as the command line wants them.
 pub(super) struct Source {
     args: AdapterArgs,
+    /// This end's evidence, where hosts are to see it.
+    attester: Option<Arc<dyn Attest>>,
     /// Folder of the base model: DoRA is folded with its weights.
     model: Option<PathBuf>,
     /// Folders below which requests may name adapters, without links and dots.
@@ -36,13 +39,14 @@ enum Place<'a> {
 }
 
 impl Source {
-    pub(super) fn new(args: &AdapterArgs, model: Option<PathBuf>) -> Result<Self, CliError> {
+    pub(super) fn new(args: AdapterArgs, model: Option<PathBuf>) -> Result<Self, CliError> {
         let canonical = |dir: &PathBuf| {
             dir.canonicalize()
                 .map_err(|error| CliError::new(format!("--adapter-dir {}: {error}", dir.display())))
         };
         let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
-        Ok(Self { args: args.clone(), model, allowed })
+        let attester = args.attester.open(None)?;
+        Ok(Self { args, attester, model, allowed })
     }
 
     fn folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
@@ -107,7 +111,7 @@ impl AdapterSource for Source {
                 Err(SourceError::Refused { path: path.into(), reason })
             }
             (Place::Host { address, remote }, _) => {
-                remote::open(&self.args, address, remote.unwrap_or(name))
+                remote::open(&self.args, self.attester.clone(), address, remote.unwrap_or(name))
                     .map_err(|reason| SourceError::Unusable { path: path.into(), reason })
             }
         }
