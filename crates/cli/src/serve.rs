@@ -82,7 +82,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         origins: origins(&args)?,
         ..Options::new(engine, process::unix_now)
     };
+    // Outlives the event loop: saying goodbye to hosts takes one of its own.
+    let adapters = Arc::clone(&options.adapters);
     process::run_to_end(serve(&args, options))??;
+    drop(adapters);
     Ok(ExitCode::SUCCESS)
 }
 

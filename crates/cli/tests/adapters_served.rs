@@ -1,13 +1,13 @@
-//! Adapters behind the real program: two of them at once; loading at run time; split mode with a client
-//! of its own.
+//! Adapters behind the real program: two of them at once, in folders and at hosts; a host that dies
+//! in mid-answer; split mode with a client of its own.
 #![cfg(feature = "native")]
 
 mod served;
 
-use std::thread;
+use std::{io::BufRead, thread};
 
 use serde_json::{Value, json};
-use served::{ANY_PORT, Place, Running, chat, fetch, post, run, start, text};
+use served::{ANY_PORT, Place, Running, chat, fetch, post, run, start, streamed, text};
 
 const QUESTIONS: [&str; 2] = ["What is a savings account?", "What should I pack?"];
 const NAMES: [&str; 2] = ["banking", "travel"];
@@ -102,6 +102,55 @@ fn a_client_of_split_mode_says_what_the_server_would() {
     assert_eq!(secure.status, Some(2), "{}", secure.stderr);
 }
 
+#[test]
+fn two_hosts_answer_side_by_side_as_plain_lora_does() {
+    let place = Place::new("hosts");
+    let hosts = NAMES.map(|name| host(&place, name));
+    let serve = serve(&place, &at(&hosts), &[]);
+    for adapter in serve.ready["adapters"].as_array().unwrap() {
+        let guarantee = adapter["guarantee"].as_str().unwrap();
+        assert!(guarantee.starts_with("adapter host is blind"), "{guarantee}");
+    }
+    both_answer_as_plainly(&place, &serve, true);
+    assert!(serve.terminate().success());
+    hosts.into_iter().for_each(|host| assert!(host.terminate().success()));
+}
+
+#[test]
+fn a_host_killed_in_mid_answer_is_an_error_or_a_labelled_answer_of_the_base_model() {
+    let place = Place::new("killed");
+    for (on_loss, wanted_end) in [("fail", None), ("base", Some("adapter_lost"))] {
+        let mut killed = host(&place, "banking");
+        let serve = serve(&place, &at(&[&killed]), &["--adapter-on-loss", on_loss]);
+        let body = json!({ "model": "banking", "stream": true, "max_tokens": 1500,
+            "ignore_eos": true, "temperature": 0,
+            "messages": [{ "role": "user", "content": QUESTIONS[0] }] });
+        let mut lines = streamed(&serve.address(), &body);
+        // Some tokens of the adapter first.
+        let mut before = String::new();
+        while before.matches("\"content\"").count() < 5 {
+            assert!(lines.read_line(&mut before).unwrap() > 0, "{before}");
+        }
+        killed.kill();
+        let mut after = String::new();
+        // A stream that breaks ends without its last chunk: an error here is no surprise.
+        while matches!(lines.read_line(&mut after), Ok(1..)) {}
+        match wanted_end {
+            None => {
+                assert!(after.contains("\"code\":\"adapter_lost\""), "{after}");
+                assert!(!after.contains("[DONE]"), "{after}");
+            }
+            Some(reason) => {
+                let said = after.find("\"adapter_lost\":{").expect("the loss is said");
+                let named = after.find("\"model\":\"model\"").expect("the base model is named");
+                assert!(said.abs_diff(named) < 1000, "in the same chunk: {after}");
+                assert!(after.contains(&format!("\"finish_reason\":\"{reason}\"")), "{after}");
+                assert!(after.contains("[DONE]"));
+            }
+        }
+    }
+}
+
 fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
     let model = place.model();
     let mut arguments = vec!["serve", "--model", text(&model), "--listen", ANY_PORT];
@@ -110,6 +159,17 @@ fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
     }
     arguments.extend(more);
     start(&arguments)
+}
+
+fn host(place: &Place, name: &str) -> Running {
+    let folder = place.adapter(name);
+    let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
+    start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
+}
+
+fn at<R: std::borrow::Borrow<Running>>(hosts: &[R]) -> Vec<String> {
+    let named = hosts.iter().zip(NAMES);
+    named.map(|(host, name)| format!("{name}={}", host.borrow().address())).collect()
 }
 
 /// Streamed chats with both adapters at the same time, each several times.

@@ -9,6 +9,8 @@ use std::{
 use confide_engine::{Engine, EngineError, OnLoss};
 use confide_lora::{Adapt, Guarantee, Site, Width};
 
+use crate::apart::Apart;
+
 /// Finds an adapter by what a command line or a request calls its path.
 pub trait AdapterSource: Send + Sync + 'static {
     /// Opens the adapter at `path`: a folder, or an adapter host's address. `asked` says who named
@@ -175,6 +177,8 @@ impl Adapters {
             return Err(LoadError::Loaded { name: name.into() });
         }
         let Opened { adapter, root, reference } = source.open(name, path, asked)?;
+        // The last owner may be a task of the event loop.
+        let adapter: Arc<dyn Adapt> = Arc::new(Apart::new(adapter));
         self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
         let model = self.engine.models().into_iter().find(|model| model.name == name);
         let parent = model.and_then(|model| model.parent).unwrap_or_default();

@@ -7,6 +7,7 @@
 //! an error, not left out in silence. Source of the shapes: OpenAI's API reference.
 
 mod adapters;
+mod apart;
 mod body;
 mod chunk;
 mod converse;

@@ -160,6 +160,12 @@ impl Running {
         self.ready["listen"].as_str().unwrap().to_owned()
     }
 
+    /// Ends it without a word.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Asks it to stop, and waits for it.
     pub(crate) fn terminate(mut self) -> ExitStatus {
         let id = self.child.id().to_string();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::frame::{self, Forward, Input};
 use crate::{
     Head,
+    apart::drop_apart,
     body::{json_response, read_body},
     converse::since_ms,
     counters::Counters,
@@ -25,16 +26,19 @@ pub(crate) const SPLIT_GUARANTEE: &str =
 
 /// A split session that stays open between messages.
 pub(crate) struct Reading {
-    session: Box<dyn SplitSession>,
+    /// `None` only while it is dropped.
+    session: Option<Box<dyn SplitSession>>,
     adapter: Option<String>,
     counters: Arc<Counters>,
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if let Some(report) = self.session.adapter() {
+        let Some(session) = self.session.take() else { return };
+        if let Some(report) = session.adapter() {
             self.counters.adapted(&report);
         }
+        drop_apart(session);
     }
 }
 
@@ -146,13 +150,14 @@ pub(crate) async fn read(
     let done = done.map_err(|_| ApiError::Deadline { limit })?.map_err(|_| EngineError::Stopped)?;
     let ((reading, hidden), session_id) = done?;
     site.counters.split_forwards.fetch_add(1, Ordering::Relaxed);
-    let report = reading.session.adapter();
+    let session = reading.session.as_ref();
+    let report = session.and_then(|session| session.adapter());
     let head = json!({
         "type": "result",
         "seq_len": 1,
         "hidden_dim": hidden.len(),
         "total_ms": since_ms(started),
-        "cached_seq_len": reading.session.read_tokens(),
+        "cached_seq_len": session.map(|session| session.read_tokens()),
         "expert_name": reading.adapter,
         "session_id": session_id,
         "top_logits": 0,
@@ -208,14 +213,15 @@ fn read_now(
 ) -> Result<(Reading, Vec<f32>), EngineError> {
     let mut reading = match held {
         Some(held) if held.adapter == adapter => held,
-        _ => Reading { session: split.open(adapter.as_deref())?, adapter, counters },
+        _ => Reading { session: Some(split.open(adapter.as_deref())?), adapter, counters },
     };
+    let session = reading.session.as_mut().ok_or(EngineError::Stopped)?;
     if !asked.incremental {
-        reading.session.restart();
+        session.restart();
     }
     let hidden = match &asked.input {
-        Input::Ids(ids) => reading.session.forward(ids)?,
-        Input::Rows(rows) => reading.session.forward_rows(rows)?,
+        Input::Ids(ids) => session.forward(ids)?,
+        Input::Rows(rows) => session.forward_rows(rows)?,
     };
     Ok((reading, hidden))
 }

@@ -1,0 +1,73 @@
+//! Destructors that may block: a farewell to an adapter host is a round trip.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Site, Width};
+
+/// Drops a value where it may block: here, or on a thread of its own where an event loop runs here.
+pub(crate) fn drop_apart<T: Send + 'static>(value: T) {
+    match tokio::runtime::Handle::try_current() {
+        Err(_) => drop(value),
+        Ok(_) => drop(std::thread::spawn(move || drop(value))),
+    }
+}
+
+/// An adapter that may be dropped anywhere.
+pub(crate) struct Apart(Option<Arc<dyn Adapt>>, Arc<BTreeMap<Site, Width>>);
+
+impl Apart {
+    pub(crate) fn new(adapter: Arc<dyn Adapt>) -> Self {
+        let sites = Arc::new(adapter.sites().clone());
+        Self(Some(adapter), sites)
+    }
+}
+
+impl Adapt for Apart {
+    fn sites(&self) -> &BTreeMap<Site, Width> {
+        &self.1
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        self.0.as_ref().map_or(Guarantee::NONE, |adapter| adapter.guarantee())
+    }
+
+    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+        match &self.0 {
+            Some(adapter) => adapter.open(),
+            None => Err(AdaptError::HostLost { reason: "the adapter was unloaded".into() }),
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        drop_apart(self.0.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As an adapter at a host: its destructor waits for an event loop of its own.
+    struct Blocking(std::sync::mpsc::Sender<()>);
+
+    impl Drop for Blocking {
+        fn drop(&mut self) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            runtime.block_on(async {});
+            let _ = self.0.send(());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_destructor_that_blocks_runs_beside_the_event_loop() {
+        let (sender, dropped) = std::sync::mpsc::channel();
+        drop_apart(Blocking(sender.clone()));
+        let elsewhere = tokio::task::spawn_blocking(move || drop_apart(Blocking(sender)));
+        elsewhere.await.expect("no panic");
+        for _ in 0..2 {
+            dropped.recv_timeout(std::time::Duration::from_secs(60)).expect("it is dropped");
+        }
+    }
+}
