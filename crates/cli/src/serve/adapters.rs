@@ -16,6 +16,7 @@ use source::Source;
 
 /// Which adapters are served, and how they are reached.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Adapters")]
 pub(crate) struct AdapterArgs {
     /// A private adapter as a model of its own, at an adapter host (`NAME=HOST:PORT`, or
     /// `NAME=HOST:PORT/ITS-NAME-THERE`) or in a folder of this machine (`NAME=DIR`, which protects
