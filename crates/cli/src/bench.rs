@@ -53,7 +53,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// batch, chat, collateral, generate, main, nested, verify, or the path of a TOML file
+    /// adapters, batch, chat, collateral, generate, main, nested, verify, or the path of a TOML file
     suite: String,
     /// Fewer blocks and a smaller grid (the default)
     #[arg(long, conflicts_with = "full")]
