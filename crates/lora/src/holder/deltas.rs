@@ -203,7 +203,7 @@ impl RemoteDeltas {
 
     fn quantised(&self, group: usize, rows: &[f32]) -> Result<(Vec<i16>, Vec<f64>), HolderError> {
         let terms = &self.session.groups[group].terms;
-        if rows.len() % terms.columns != 0 {
+        if !rows.len().is_multiple_of(terms.columns) {
             return Err(HolderError::Shape { wanted: terms.columns, got: rows.len() });
         }
         let mut integers = Vec::with_capacity(rows.len());

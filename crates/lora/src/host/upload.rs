@@ -198,7 +198,7 @@ fn push(
     block: &[u8],
 ) -> Result<(HostPreparing, usize), Refusal> {
     let length = SeededCiphertext::wire_bytes(&session.context);
-    if block.len() % length != 0 {
+    if !block.len().is_multiple_of(length) {
         return Err(Refusal::Malformed);
     }
     let parts = block.chunks_exact(length);

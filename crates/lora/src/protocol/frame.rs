@@ -262,10 +262,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// announces.
     async fn rest(&mut self) -> Result<(Kind, u32, usize), ProtocolError> {
         loop {
-            if let Some(found @ (_, _, end)) = self.header()? {
-                if self.buffer.len() >= end {
-                    return Ok(found);
-                }
+            if let Some(found @ (_, _, end)) = self.header()?
+                && self.buffer.len() >= end
+            {
+                return Ok(found);
             }
             self.buffer.reserve(READ_BYTES);
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
@@ -308,7 +308,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_frame_of_this_side_is_refused_before_its_payload_comes() {
-        let cases: [(&[u8], fn(&ProtocolError) -> bool); 5] = [
+        type Expected = fn(&ProtocolError) -> bool;
+        let cases: [(&[u8], Expected); 5] = [
             (&[4, 0, 0, 0, 1, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Short { got: 4 })),
             (&[5, 0, 0, 0, 0x33, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x33 })),
             (&[5, 0, 0, 0, 0x86, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x86 })),

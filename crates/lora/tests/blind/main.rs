@@ -173,9 +173,9 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
         assert!(!remote.guarantee().adapter_can_be_learned);
         let Ok(mut deltas) = remote.open() else { continue };
         for unit in 0..8 {
-            let mut x = vec![0f32; 24];
+            let mut x = [0f32; 24];
             x[(visit * 8 + unit) % 24] = 1.0;
-            let mut output = vec![0f32; 24];
+            let mut output = [0f32; 24];
             let outputs = &mut [(Projection::Query, &mut output[..])];
             match deltas.add(0, Input::Attention, &x, outputs) {
                 Ok(()) => learned += 1,

@@ -23,7 +23,7 @@ pub(super) enum Door {
     /// Plain TCP.
     Open,
     /// An attested channel; the key holder's evidence may be demanded too.
-    Channel { server: Box<Server>, demand: Option<PolicyAppraiser>, simulated: bool },
+    Channel { server: Box<Server>, demand: Option<Box<PolicyAppraiser>>, simulated: bool },
 }
 
 /// Makes the key and, with key binding, the evidence.
@@ -32,6 +32,7 @@ pub(super) fn door(args: &Args, config_digest: [u8; 32]) -> Result<Door, CliErro
         None => None,
         Some(path) => Some(
             PolicyAppraiser::new(read_policy(path)?, None, process::unix_now)
+                .map(Box::new)
                 .map_err(CliError::new)?,
         ),
     };
@@ -78,7 +79,7 @@ impl Door {
                 let peer = Peer { attested: false, simulated: *simulated };
                 (Box::new(accepted.stream) as Box<dyn Stream>, peer)
             }),
-            Some(appraiser) => server.accept_attested(appraiser, stream).await.map(|attested| {
+            Some(appraiser) => server.accept_attested(&**appraiser, stream).await.map(|attested| {
                 let (stream, appraised, _) = attested.into_parts();
                 let simulated = *simulated || appraised.is_simulated();
                 (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated })

@@ -356,7 +356,7 @@ fn part<'a>(
     let mut fields = Fields::new(message, payload);
     let (first, count) = (fields.u32("first")?, fields.u16("count")?);
     let ciphertexts = fields.rest();
-    if count == 0 || ciphertexts.is_empty() || ciphertexts.len() % usize::from(count) != 0 {
+    if count == 0 || ciphertexts.is_empty() || !ciphertexts.len().is_multiple_of(count.into()) {
         return Err(fields.wrong("ciphertexts", "at least one, all of one length"));
     }
     Ok((first, count, ciphertexts))
