@@ -65,15 +65,26 @@ fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
         escape(&table.source),
         escape(&table.protects),
     );
+    let mut above = "";
     for row in &table.rows {
-        answer_line(out, record, row);
+        above = answer_line(out, record, row, above);
     }
     out.push_str("</tbody></table></div>\n");
 }
 
-fn answer_line(out: &mut String, record: &Record, row: &AnswerRow) {
-    let first = row.ours.first().and_then(|ours| arm_of(record, ours));
-    let values: Vec<String> = row.ours.iter().map(|ours| shown(record, ours)).collect();
+/// One row. What it protects is not said again where it stands in the row above.
+fn answer_line<'a>(
+    out: &mut String,
+    record: &'a Record,
+    row: &AnswerRow,
+    above: &'a str,
+) -> &'a str {
+    let measured = row.ours.iter().find(|ours| record.figures.iter().any(|f| is(f, ours)));
+    let first = measured.and_then(|ours| arm_of(record, ours));
+    let protects = first.map_or("", protection);
+    let again = if protects == above && !above.is_empty() { "as above" } else { protects };
+    let mut values: Vec<String> = row.ours.iter().map(|ours| shown(record, ours)).collect();
+    values.dedup();
     let mut arms: Vec<&str> = Vec::new();
     for arm in row.ours.iter().filter_map(|ours| arm_of(record, ours)) {
         if !arms.contains(&arm.label.as_str()) {
@@ -98,8 +109,9 @@ fn answer_line(out: &mut String, record: &Record, row: &AnswerRow) {
         escape(&row.theirs),
         escape(&values.join(", ")),
         simulated(first.is_some_and(|arm| arm.simulated)),
-        escape(first.map_or("", protection)),
+        escape(again),
     );
+    if protects.is_empty() { above } else { protects }
 }
 
 fn quoted_line(out: &mut String, record: &Record, row: &Quoted) {
@@ -141,7 +153,7 @@ fn shown(record: &Record, ours: &Ours) -> String {
     let failed = record.not_run.iter().any(|not| not.bench == ours.bench);
     match arm_of(record, ours) {
         None if !failed && record.partial.is_none() => "in a full run".into(),
-        Some(arm) if arm.given_up.is_none() => "not measured".into(),
+        Some(arm) if !failed && arm.given_up.is_none() => "not measured".into(),
         _ => "not run".into(),
     }
 }

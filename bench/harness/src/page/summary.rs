@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Effort, Record, Validity,
-    format::{aa, cost, metric, value, verdict},
+    format::{aa, cost, digits, metric, value, verdict},
     record::ArmRecord,
     rows::{Figure, Outcome, Row},
     suite::SeedFigure,
@@ -262,7 +262,7 @@ fn under(record: &Record, row: &Row) -> String {
         parts.push(format!("{clear:.0} → {protected:.0} round trips before the first byte"));
     }
     if let Some(floor) = &row.floor {
-        parts.push(format!("{:.2} of the floor ({})", floor.value, floor.name));
+        parts.push(format!("{} of the floor ({})", digits(floor.value), floor.name));
     }
     if !row.twin
         && row.show == crate::suite::Show::Difference
