@@ -34,5 +34,5 @@ impl Spans {
 /// What was booked between two looks.
 pub(crate) fn between(before: &Parts, after: &Parts) -> Parts {
     let since = |name: &&'static str| before.get(*name).copied().unwrap_or_default();
-    after.iter().map(|(name, ms)| (*name, ms - since(&name))).collect()
+    after.iter().map(|(name, ms)| (*name, ms - since(name))).collect()
 }
