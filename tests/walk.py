@@ -9,7 +9,7 @@ command must print its ready line, answer while the others run, and end with sta
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
-LONG_RUNNING_PAIRS = (["collateral", "serve"], ["verify", "serve"])
+LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["verify", "serve"])
 READY_SECONDS = 60
 COMMAND_SECONDS = 180
 

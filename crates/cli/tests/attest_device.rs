@@ -61,44 +61,49 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
         let detected: Value = serde_json::from_slice(&detected.stdout).unwrap();
         assert_eq!(detected["devices"][0]["device"], "configfs-tsm");
         assert_eq!(detected["devices"][0]["present"], true);
-        let gateway = Serving::start(&[
-            "gateway",
-            "--listen",
-            "127.0.0.1:0",
-            "--upstream",
-            "http://127.0.0.1:9",
-            "--upstream-wait-s",
-            "0",
-            "--attester",
-            "device",
-            "--tsm-root",
-            text(&tree),
-            "--collateral",
-            text(&sim.join("collateral.json")),
-        ]);
-        assert_eq!(gateway.ready["guarantee"], "none (simulated)");
-        gateway.end();
-        let service = Serving::start(&[
-            "verify",
-            "serve",
-            "--policy",
-            &format!("fleet={}", text(&policy)),
-            "--audience",
-            "test",
-            "--attester",
-            "device",
-            "--tsm-root",
-            text(&tree),
-        ]);
-        assert_eq!(service.ready["guarantee"], "none (simulated)");
-        assert_eq!(service.ready["simulated"], true);
-        service.end();
+        servers_attest_with_the_tree(&tree, &sim);
         serve.end();
         assert!(!tree.join("report").exists(), "the tree was left mounted");
         for folder in [tree, sim, dev] {
             std::fs::remove_dir_all(folder).unwrap();
         }
     });
+}
+
+/// The gateway and the appraisal service, each with the tree as its device.
+fn servers_attest_with_the_tree(tree: &Path, sim: &Path) {
+    let gateway = Serving::start(&[
+        "gateway",
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        "http://127.0.0.1:9",
+        "--upstream-wait-s",
+        "0",
+        "--attester",
+        "device",
+        "--tsm-root",
+        text(tree),
+        "--collateral",
+        text(&sim.join("collateral.json")),
+    ]);
+    assert_eq!(gateway.ready["guarantee"], "none (simulated)");
+    gateway.end();
+    let service = Serving::start(&[
+        "verify",
+        "serve",
+        "--policy",
+        &format!("fleet={}", text(&sim.join("policy.toml"))),
+        "--audience",
+        "test",
+        "--attester",
+        "device",
+        "--tsm-root",
+        text(tree),
+    ]);
+    assert_eq!(service.ready["guarantee"], "none (simulated)");
+    assert_eq!(service.ready["simulated"], true);
+    service.end();
 }
 
 #[test]

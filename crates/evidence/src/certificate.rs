@@ -162,7 +162,7 @@ fn read_fields<'a>(
 ) -> Result<Fields<'a>, &'static str> {
     let mut tbs = signed_part(bytes)?;
     tagged(&mut tbs, context_tag(0), "version")?;
-    let serial = tagged(&mut tbs, Tag::Integer, "serial number")?.value();
+    let serial = serial_number(tagged(&mut tbs, Tag::Integer, "serial number")?.value())?;
     tagged(&mut tbs, Tag::Sequence, "signature algorithm")?;
     let issuer = tagged(&mut tbs, Tag::Sequence, "issuer")?.value();
     let mut validity = nested(tagged(&mut tbs, Tag::Sequence, "validity")?, "validity")?;
@@ -204,6 +204,15 @@ fn read_fields<'a>(
         Ok(())
     })?;
     Ok(certificate)
+}
+
+/// In its one spelling, and not negative: RFC 5280 section 4.1.2.2, X.690 section 8.3.2. AMD's are 0.
+fn serial_number(value: &[u8]) -> Result<&[u8], &'static str> {
+    match value {
+        [0, second, ..] if *second < 0x80 => Err("serial number"),
+        [0..0x80, ..] => Ok(value),
+        _ => Err("serial number"),
+    }
 }
 
 /// The part of a certificate or revocation list that its signature covers.
@@ -374,6 +383,16 @@ pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_serial_number_has_one_spelling_and_is_not_negative() {
+        for good in [&[0][..], &[1], &[0x7f, 0xff], &[0, 0x80], &[0, 0xff, 0]] {
+            assert_eq!(serial_number(good), Ok(good));
+        }
+        for bad in [&[][..], &[0xff], &[0x80, 0], &[0xff, 0x80], &[0, 0x7f], &[0, 0]] {
+            assert_eq!(serial_number(bad), Err("serial number"), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_key_usage_whose_unused_bits_are_set_is_refused() {

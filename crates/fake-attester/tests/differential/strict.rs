@@ -136,6 +136,14 @@ const STRICT: &[Strict] = &[
             matches!(reason, Reason::Malformed(ParseError::Der { field: got, .. }) if *got == field)
         },
     },
+    // RFC 5280 section 4.1.2.2 wants a positive number, X.690 section 8.3.2 its shortest spelling.
+    Strict {
+        name: "a certificate whose serial number is negative or not in its shortest spelling",
+        is: |reason| {
+            let field = "serial number";
+            matches!(reason, Reason::Malformed(ParseError::Der { field: got, .. }) if *got == field)
+        },
+    },
     // Intel's library compares the wanted bits as they are: one that the mask clears is met by
     // nothing. It masks both sides.
     Strict {
