@@ -194,7 +194,8 @@ def check_a_rotated_product_has_the_same_slots(ring):
         assert math.isclose(ours["scale"], answer.scale, rel_tol=1e-15), name
         # What switching keys adds at scale 2^40: SEAL's digits are not centred and add more.
         errors = far(ours["slots"], wanted), far(theirs, wanted)
-        assert errors[0] < 2e-6 and errors[1] < 2e-5, f"{name}: {errors}"
+        # Both are random and these bounds far from what is seen; a wrong slot is off by 0.1.
+        assert errors[0] < 2e-5 and errors[1] < 5e-4, f"{name}: {errors}"
 
 
 def context_of(scheme, n, bits, t=None):
