@@ -62,6 +62,7 @@ macro_rules! linear {
             }
 
             /// All values, to be written with reduced ones.
+            // One text for both types; only one of them is written this way.
             #[allow(dead_code)]
             pub(crate) fn values_mut(&mut self) -> &mut [u64] {
                 &mut self.values

@@ -155,7 +155,7 @@ impl SocketArm {
             let (told, hidden) = heard_binary(socket).await?;
             let there = began.elapsed().as_secs_f64() * 1e3;
             self.guarantee = told["split_guarantee"].as_str().map(str::to_owned);
-            let forward = told["total_ms"].as_f64().unwrap_or_default();
+            let forward = told["total_ms"].as_f64().ok_or("the server told no total_ms")?;
             *parts.entry("forward_ms".into()).or_default() += forward;
             *parts.entry("transport_ms".into()).or_default() += there - forward;
             let began = Instant::now();
@@ -187,7 +187,8 @@ fn add_server_parts(parts: &mut Parts, metrics: &Value) {
     let mut add = |name: &str, ms: f64| *parts.entry(name.to_owned()).or_default() += ms;
     let mut adapter = 0.0;
     for (name, ms) in metrics["steps_ms"].as_object().into_iter().flatten() {
-        let ms = ms.as_f64().unwrap_or_default();
+        // What was not measured is null: no part claims it, and it shows in the remainder.
+        let Some(ms) = ms.as_f64() else { continue };
         add(name, ms);
         adapter += ms;
     }
