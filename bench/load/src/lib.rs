@@ -1,0 +1,13 @@
+//! An open-loop load generator for any OpenAI-compatible endpoint.
+//!
+//! ```text
+//! plan (arrivals, prompts, lengths from one seed) -> requests -> event log -> definitions
+//! ```
+//!
+//! The event log is the product: one JSON line per request with the instants of every stage.
+//! Every figure, by our definitions or by those of other tools, is a pure function of it.
+//! This crate knows no product crate: a transport is given to it from outside.
+
+mod event;
+
+pub use event::{Attestation, Event, EventError};
