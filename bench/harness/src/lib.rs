@@ -13,6 +13,7 @@ mod blocks;
 mod error;
 mod format;
 mod host;
+mod loaded;
 mod page;
 mod plan;
 mod process;
@@ -31,6 +32,7 @@ mod suites;
 mod table;
 
 pub use error::BenchError;
+pub use loaded::Loaded;
 pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;

@@ -186,13 +186,6 @@ impl Record {
         }
     }
 
-    pub(crate) fn read(folder: &Path) -> Result<Self, BenchError> {
-        let path = folder.join(RECORD_FILE);
-        let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
-        serde_json::from_str(&text)
-            .map_err(|error| BenchError::Record { path, message: error.to_string() })
-    }
-
     /// Writes beside and renames, so that an interruption leaves a whole record or none.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), BenchError> {
         let path = folder.join(RECORD_FILE);

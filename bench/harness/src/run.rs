@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    BenchError, Effort, Programs, Record, Suite, SuiteText,
+    BenchError, Effort, Loaded, Programs, Record, Suite, SuiteText,
     arm::{ArmProcess, Failed},
     blocks::run_block,
     host::Machine,
@@ -23,7 +23,7 @@ use crate::{
         sha256_hex,
     },
     rows::judge,
-    samples::{self, Sample, SampleWriter, Slice},
+    samples::{Sample, SampleWriter, Slice},
     services::{Services, argv, shown},
     suite::Bench,
 };
@@ -157,12 +157,12 @@ fn keep_earlier(out: &Path) -> Result<(), BenchError> {
 
 /// Rebuilds rows and page from a record and its samples; the record is not touched.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
-    let mut record = Record::read(folder)?;
+    let Loaded { mut record, samples, slices, path } = Loaded::read(folder)?;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
-    let (samples, slices) = samples::read(&folder.join(SAMPLES_FILE))?;
     fill(&mut record, &suite, &samples, &slices);
+    let folder = path.parent().unwrap_or(Path::new(""));
     let page_path = write_page(folder, &record, &samples, &slices)?;
-    Ok(Outcome { record, record_path: folder.join(RECORD_FILE), page_path })
+    Ok(Outcome { record, record_path: path, page_path })
 }
 
 struct Running<'a> {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufRead, BufReader, BufWriter, Write},
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -122,22 +122,4 @@ impl SampleWriter {
         }
         self.file.flush().map_err(BenchError::io("write", &self.path))
     }
-}
-
-/// Reads a whole file back.
-pub(crate) fn read(path: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
-    let file = File::open(path).map_err(BenchError::io("read", path))?;
-    let (mut samples, mut slices) = (Vec::new(), Vec::new());
-    for line in BufReader::new(file).lines() {
-        let line = line.map_err(BenchError::io("read", path))?;
-        match serde_json::from_str(&line) {
-            Ok(Line::Sample(sample)) => samples.push(*sample),
-            Ok(Line::Slice(slice)) => slices.push(*slice),
-            Err(error) => {
-                let message = error.to_string();
-                return Err(BenchError::Record { path: path.to_owned(), message });
-            }
-        }
-    }
-    Ok((samples, slices))
 }

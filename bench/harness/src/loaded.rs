@@ -1,0 +1,198 @@
+//! A run read back: its record with every sample and slice, whichever layout it was written in.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::{
+    BenchError, Record,
+    record::{RECORD_FILE, SAMPLES_FILE, SCHEMA},
+    samples::{Line, Sample, Slice},
+};
+
+/// A record of a day of benches is some 100 MiB; a hundred times the usual is a mistake or an attack.
+const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// The same for a file of samples beside a record, after decompression.
+const SAMPLES_BYTES_MAX: u64 = 4 << 30;
+/// A protocol line is at most 64 KiB; what the harness adds to it is far less than as much again.
+const SAMPLE_LINE_BYTES_MAX: u64 = 128 << 10;
+
+/// One run, whole. Everybody who reads records reads them here.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub(crate) record: Record,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) path: PathBuf,
+}
+
+impl Loaded {
+    /// Reads a folder that `bench run` wrote, a `record.json`, or a `record.json.gz`.
+    pub fn read(path: &Path) -> Result<Self, BenchError> {
+        let path = record_path(path);
+        let text = text(&path)?;
+        let record: Record = serde_json::from_str(&text).map_err(|error| BenchError::Record {
+            path: path.clone(),
+            message: error.to_string(),
+        })?;
+        if record.schema > SCHEMA || record.schema == 0 {
+            let message = format!("wanted schema 1 to {SCHEMA}, got {}", record.schema);
+            return Err(BenchError::Record { path, message });
+        }
+        let (samples, slices) = beside(&path)?;
+        Ok(Self { record, samples, slices, path })
+    }
+
+    /// The record.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The file it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Of a folder the record within it, compressed or not; else the path as it is.
+fn record_path(path: &Path) -> PathBuf {
+    if !path.is_dir() {
+        return path.to_owned();
+    }
+    let plain = path.join(RECORD_FILE);
+    let packed = path.join(format!("{RECORD_FILE}.gz"));
+    if !plain.exists() && packed.exists() { packed } else { plain }
+}
+
+fn text(path: &Path) -> Result<String, BenchError> {
+    let mut text = String::new();
+    let read = open(path)?.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text);
+    read.map_err(BenchError::io("read", path))?;
+    if text.len() as u64 > RECORD_BYTES_MAX {
+        return Err(too_large(path, RECORD_BYTES_MAX));
+    }
+    Ok(text)
+}
+
+/// The samples beside a record of schema 1.
+fn beside(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
+    let plain = record.with_file_name(SAMPLES_FILE);
+    let packed = record.with_file_name(format!("{SAMPLES_FILE}.gz"));
+    lines(if !plain.exists() && packed.exists() { &packed } else { &plain })
+}
+
+fn lines(path: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
+    let mut reader = BufReader::new(open(path)?.take(SAMPLES_BYTES_MAX + 1));
+    let (mut samples, mut slices) = (Vec::new(), Vec::new());
+    let mut bytes = Vec::new();
+    let mut total = 0;
+    loop {
+        bytes.clear();
+        let read = reader.by_ref().take(SAMPLE_LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
+        total += match read.map_err(BenchError::io("read", path))? {
+            0 => return Ok((samples, slices)),
+            count => count as u64,
+        };
+        if total > SAMPLES_BYTES_MAX {
+            return Err(too_large(path, SAMPLES_BYTES_MAX));
+        }
+        if bytes.len() as u64 > SAMPLE_LINE_BYTES_MAX {
+            return Err(too_large(path, SAMPLE_LINE_BYTES_MAX));
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Line::Sample(sample)) => samples.push(*sample),
+            Ok(Line::Slice(slice)) => slices.push(*slice),
+            Err(error) => {
+                let message = error.to_string();
+                return Err(BenchError::Record { path: path.to_owned(), message });
+            }
+        }
+    }
+}
+
+/// The file's bytes, decompressed where it is compressed: told by its first two bytes.
+fn open(path: &Path) -> Result<Box<dyn Read>, BenchError> {
+    let file = File::open(path).map_err(BenchError::io("read", path))?;
+    let mut reader = BufReader::new(file);
+    let packed =
+        reader.fill_buf().map_err(BenchError::io("read", path))?.starts_with(&[0x1f, 0x8b]);
+    Ok(if packed { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
+}
+
+fn too_large(path: &Path, most: u64) -> BenchError {
+    let message = format!("wanted at most {most} bytes, got more");
+    BenchError::io("read", path)(io::Error::new(io::ErrorKind::FileTooLarge, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn kept(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../records").join(name)
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("confide-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn every_kept_record_reads_back_with_its_samples() {
+        for entry in std::fs::read_dir(kept("")).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.is_dir() {
+                continue;
+            }
+            let loaded = Loaded::read(&path).unwrap();
+            assert!(!loaded.samples.is_empty() || !loaded.slices.is_empty(), "{}", path.display());
+            assert!(!loaded.record.rows.is_empty(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_folder_a_file_and_a_compressed_file_are_the_same() {
+        let folder = scratch("compressed");
+        let from = kept("2026-11-22-batch");
+        let text = std::fs::read(from.join(RECORD_FILE)).unwrap();
+        let file = File::create(folder.join("record.json.gz")).unwrap();
+        let mut packed = GzEncoder::new(file, Compression::fast());
+        packed.write_all(&text).unwrap();
+        packed.finish().unwrap();
+        std::fs::copy(from.join("samples.jsonl.gz"), folder.join("samples.jsonl.gz")).unwrap();
+        let reads = [from.clone(), from.join(RECORD_FILE), folder.clone()]
+            .map(|path| Loaded::read(&path).unwrap());
+        for loaded in &reads {
+            assert_eq!(loaded.samples, reads[0].samples);
+            assert_eq!(loaded.slices, reads[0].slices);
+        }
+        assert!(reads[2].path.ends_with("record.json.gz"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_record_is_a_typed_error() {
+        let folder = scratch("no-record");
+        assert!(matches!(Loaded::read(&folder), Err(BenchError::Io { .. })));
+        std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
+        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
+        let text = std::fs::read_to_string(kept("2026-11-22-batch").join(RECORD_FILE)).unwrap();
+        let later = text.replace("\"schema\": 1", "\"schema\": 99");
+        std::fs::write(folder.join(RECORD_FILE), later).unwrap();
+        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
+        std::fs::write(folder.join(RECORD_FILE), &text).unwrap();
+        std::fs::write(folder.join(SAMPLES_FILE), "x".repeat(200_000)).unwrap();
+        assert!(matches!(Loaded::read(&folder), Err(BenchError::Io { .. })));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
