@@ -127,14 +127,20 @@ pub struct Report {
     pub cpu_s: f64,
     /// A floor measured next to the run: name, metric, value in the unit of that metric.
     pub floor: Option<(String, String, f64)>,
+    /// What a reader of these figures must know: stands beside every row that rests on this run.
+    pub marks: Vec<String>,
+    /// What a reader must know of the arm, when only known after the work.
+    pub note: Option<String>,
 }
 
 /// Speaks the protocol on standard input and output until the harness ends it.
 ///
+/// `hello` is a [`Hello`], or something that is serialized as one with more fields.
+///
 /// # Errors
 /// When standard input or output fails.
 pub fn speak(
-    hello: &Hello,
+    hello: &impl Serialize,
     mut work: impl FnMut(&Run) -> Result<Report, String>,
 ) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -173,6 +179,12 @@ fn write_report(out: &mut impl Write, id: &Value, report: Report) -> io::Result<
         line.insert("id".into(), id.clone());
         if !report.answer.is_null() {
             line.insert("answer".into(), report.answer);
+        }
+        if !report.marks.is_empty() {
+            line.insert("marks".into(), report.marks.into());
+        }
+        if let Some(note) = report.note {
+            line.insert("note".into(), note.into());
         }
         if let Some((name, metric, value)) = report.floor {
             let floor = json!({ "name": name, "metric": metric, "value": value });

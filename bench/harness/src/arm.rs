@@ -53,6 +53,8 @@ pub(crate) struct Ask<'a> {
 pub(crate) enum Failed {
     /// The block is void with this reason.
     Void(String),
+    /// The arm says that it cannot work here: it is left out, and its block counts without it.
+    LeftOut,
     /// The whole run stops.
     Interrupted,
 }
@@ -101,7 +103,7 @@ impl ArmProcess {
     /// One run.
     pub(crate) fn run(&mut self, ask: &Ask<'_>, stop: &AtomicBool) -> Result<Ran, Failed> {
         self.ready(stop)?;
-        if self.cold {
+        if self.cold && self.hello.as_ref().is_none_or(|hello| hello.warming) {
             // A new process has cold caches, and so have the services behind it.
             let requests = ask.requests.min(WARMING_REQUESTS);
             let outcome = self.exchange(ask, requests, stop);
@@ -144,6 +146,7 @@ impl ArmProcess {
             client_cpu: cpu_s.map(|cpu_s| cpu_s / (wall_s.max(1e-9) * f64::from(threads))),
             round_trips: done.round_trips.or_else(|| samples.iter().find_map(|s| s.round_trips)),
             floor: done.floor,
+            marks: done.marks,
             quiet,
             simulated,
             warmup: ask.warmup,
@@ -172,6 +175,12 @@ impl ArmProcess {
         let line = process.line(Instant::now() + HELLO_DEADLINE, stop);
         let line = line.map_err(|no| self.failed("before its hello", &no))?;
         match serde_json::from_str(&line) {
+            Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL && hello.cannot.is_some() => {
+                self.given_up.clone_from(&hello.cannot);
+                self.hello.get_or_insert(hello);
+                process.end();
+                Err(Failed::LeftOut)
+            }
             Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL => {
                 // A restart keeps what runs before it said of themselves.
                 self.hello.get_or_insert(hello);
@@ -255,7 +264,7 @@ impl ArmProcess {
                     self.given_up = Some(format!("failed {FAILURES_MAX} times: {reason}"));
                 }
             }
-            Err(Failed::Interrupted) => {}
+            Err(Failed::Interrupted | Failed::LeftOut) => {}
         }
         outcome
     }

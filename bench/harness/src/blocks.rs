@@ -54,6 +54,7 @@ pub(crate) fn run_block(
         match around(&mut || arm.run(&ask, stop)) {
             Ok(done) => ran[index] = Some(done),
             Err(Failed::Interrupted) => return Err(Failed::Interrupted),
+            Err(Failed::LeftOut) => {}
             Err(Failed::Void(reason)) => {
                 let reason = format!("arm {}: {reason}", arm.shown());
                 ran[index] = Some(empty(&ask, &reason));

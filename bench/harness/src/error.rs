@@ -65,6 +65,12 @@ pub enum BenchError {
         /// The reference.
         key: String,
     },
+    /// A value was given for a variable that the suite does not have.
+    #[error("the suite has no variable {name}")]
+    UnknownVar {
+        /// The name.
+        name: String,
+    },
     /// A program of a command was not found.
     #[error("program {program} of {place} was not found")]
     NoSuchProgram {

@@ -16,6 +16,9 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         if suffix == "_s" && metric.ends_with("_mib_per_s") {
             return rate_of_bytes(value);
         }
+        if suffix == "_s" && metric.ends_with("_gbit_per_s") {
+            return format!("{} Gbit/s", digits(value));
+        }
         if suffix == "_s" && metric.ends_with("_per_s") {
             return format!("{} /s", digits(value));
         }
@@ -25,6 +28,12 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     }
     if metric.ends_with("_bytes") {
         return bytes(value);
+    }
+    if metric.ends_with("_ns") {
+        return format!("{} ns", digits(value));
+    }
+    if metric.ends_with("_mips") {
+        return format!("{} MIPS", digits(value));
     }
     if metric.starts_with("cpu_ms_per") {
         return duration(value, "ms");
@@ -107,8 +116,37 @@ pub(crate) fn verdict(row: &Row) -> String {
     if row.simulated {
         text.push_str(", simulated");
     }
-    text
+    text + &marks(row)
 }
+
+/// What the arms said of their runs, `, no steady state (3 of 20 runs)`; empty where nothing.
+pub(crate) fn marks(row: &Row) -> String {
+    row.marks.iter().map(|mark| format!(", {mark}")).collect()
+}
+
+/// What running both arms in the same block gained, in words: `None` where no correlation is known.
+///
+/// The variance of a difference of pairs is 1 - r of that of unpaired samples of equal spread: r is
+/// the share of the blocks that pairing saves.
+pub(crate) fn pairing(row: &Row) -> Option<String> {
+    let (r, blocks) = (row.correlation?, row.blocks);
+    // Of unrelated pairs one in twenty has a greater correlation than this.
+    let by_chance = 1.96 / (blocks.max(1) as f64).sqrt();
+    Some(if blocks < PAIRING_BLOCKS_MIN {
+        format!("what pairing gained cannot be told of {blocks} blocks (r = {r:.2})")
+    } else if r < PAIRING_GAINS {
+        format!("pairing gained nothing: r = {r:.2}, the noise is faster than a block")
+    } else if r < by_chance {
+        format!("what pairing gained cannot be told from nothing: r = {r:.2} of {blocks} blocks")
+    } else {
+        format!("pairing saved {:.0} % of the blocks: r = {r:.2}", r * 100.0)
+    })
+}
+
+/// A correlation of fewer blocks says nothing: of ten unrelated pairs one in twenty is beyond 0.62.
+const PAIRING_BLOCKS_MIN: usize = 10;
+/// Below this correlation pairing saves less than one block in five.
+const PAIRING_GAINS: f64 = 0.2;
 
 /// The judgement of an A/A row.
 pub(crate) fn aa(row: &Row) -> String {
@@ -119,7 +157,7 @@ pub(crate) fn aa(row: &Row) -> String {
         Some(Aa::TooFewBlocks) => "nothing found; too few blocks to judge",
         None => "not evaluated",
     };
-    text.to_owned()
+    format!("{text}{}", marks(row))
 }
 
 /// The name of a metric for people, with its statistic where it is not the mean.
@@ -213,6 +251,12 @@ fn fixed(value: f64) -> String {
 fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
     let per_ms = if metric.ends_with("_mib_per_s") {
         return (1.0, "MiB/s");
+    } else if metric.ends_with("_gbit_per_s") {
+        return (1.0, "Gbit/s");
+    } else if metric.ends_with("_mips") {
+        return (1.0, "MIPS");
+    } else if metric.ends_with("_ns") {
+        return (1.0, "ns");
     } else if metric.ends_with("_ms_per_mib") {
         return (1.0, "ms/MiB");
     } else if metric.ends_with("_per_s") {
@@ -278,6 +322,9 @@ mod tests {
         assert_eq!(value("cpu_ms_per_mib", 0.447), "0.447 ms/MiB");
         assert_eq!(value("cpu_ms_per_verify", 0.447), "447 us");
         assert_eq!(value("payload_bytes", 16_777_216.0), "16 MiB");
+        assert_eq!(value("chase_ns", 90.34), "90.3 ns");
+        assert_eq!(value("rating_mips", 28_691.2), "28,691 MIPS");
+        assert_eq!(value("received_gbit_per_s", 11.13), "11.1 Gbit/s");
         assert_eq!(value("wire_per_app_ratio", 2.007), "2.01");
     }
 

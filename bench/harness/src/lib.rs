@@ -14,6 +14,7 @@ mod error;
 mod format;
 mod host;
 mod loaded;
+mod needs;
 mod page;
 mod plan;
 mod process;
@@ -33,6 +34,7 @@ mod table;
 
 pub use error::BenchError;
 pub use loaded::Loaded;
+pub use needs::MissingProgram;
 pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;

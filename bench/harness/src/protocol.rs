@@ -46,6 +46,12 @@ pub(crate) struct Hello {
     pub(crate) threads: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
+    /// Whether a new process wants an unmeasured run first.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub(crate) warming: bool,
+    /// Why it cannot work on this machine at all: it is left out by name, with this reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cannot: Option<String>,
 }
 
 /// One request.
@@ -89,6 +95,8 @@ pub(crate) struct Done {
     pub(crate) note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<Floor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) marks: Vec<String>,
 }
 
 /// A bound measured next to the run, in the unit of `metric`.
@@ -101,6 +109,14 @@ pub(crate) struct Floor {
 
 fn one() -> u32 {
     1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 #[cfg(test)]

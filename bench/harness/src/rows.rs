@@ -59,6 +59,9 @@ pub(crate) struct Row {
     pub(crate) client_bound: bool,
     pub(crate) floor: Option<FloorRatio>,
     pub(crate) round_trips: [Option<f64>; 2],
+    /// What the arms said that a reader of these figures must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) marks: Vec<String>,
 }
 
 /// An estimate with its intervals.
@@ -207,14 +210,19 @@ fn rows_of(
     runs: &Runs<'_>,
 ) -> Vec<Row> {
     let Some(first) = bench.arms.first() else { return Vec::new() };
-    let reference = runs.of(bench, case, first, false);
-    let twin = (first.as_str(), true);
-    let others = bench.arms.iter().skip(1).map(|arm| (arm.as_str(), false));
+    let twin = (first.as_str(), first.as_str(), true);
+    let others = bench.arms.iter().skip(1).map(|arm| (first.as_str(), arm.as_str(), false));
+    let second = metric.also_against.iter().flat_map(|second| {
+        let others = bench.arms.iter().skip(1).filter(move |arm| *arm != second);
+        others.map(move |arm| (second.as_str(), arm.as_str(), false))
+    });
     let mut rows: Vec<Row> = std::iter::once(twin)
         .chain(others)
-        .filter_map(|(arm, twin)| {
+        .chain(second)
+        .filter_map(|(reference, arm, twin)| {
+            let theirs = runs.of(bench, case, reference, false);
             let mine = runs.of(bench, case, arm, twin);
-            row(suite, bench, case, metric, (&reference, &mine), (arm, twin))
+            row(suite, bench, case, metric, (&theirs, &mine), (reference, arm, twin))
         })
         .collect();
     let aa = rows.iter().find(|row| row.twin).and_then(|row| row.aa);
@@ -230,7 +238,7 @@ fn row(
     case: &Case,
     metric: &Metric,
     (reference, mine): (&[&Run<'_>], &[&Run<'_>]),
-    (arm, twin): (&str, bool),
+    (against, arm, twin): (&str, &str, bool),
 ) -> Option<Row> {
     let pairs = pairs(metric, reference, mine);
     let (clear, protected): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
@@ -255,6 +263,10 @@ fn row(
     if several && !twin {
         text = format!("{text}: {arm_label}");
     }
+    if bench.arms.first().is_some_and(|first| first != against) {
+        let second = suite.arm(against).map_or(against, |arm| arm.label.as_str());
+        text = format!("{text}, against {second}");
+    }
     let both = reference.iter().chain(mine);
     Some(Row {
         bench: bench.name.clone(),
@@ -266,7 +278,7 @@ fn row(
         stat: metric.stat,
         better: metric.better,
         show: metric.show,
-        reference: bench.arms.first()?.clone(),
+        reference: against.to_owned(),
         arm: arm.to_owned(),
         arm_label: arm_label.to_owned(),
         twin,
@@ -281,11 +293,26 @@ fn row(
         adds_at_most,
         outcome,
         aa: aa.filter(|_| twin),
+        marks: marks(both.clone()),
         simulated: both.clone().any(|run| run.slice.simulated),
         client_bound: bench.client == Client::Load && (bound(reference) || bound(mine)),
         floor: floor(metric, mine),
         round_trips: [round_trips(reference), round_trips(mine)],
     })
+}
+
+/// Each mark once, with how many of the runs bear it where not all do.
+fn marks<'a>(runs: impl Iterator<Item = &'a &'a Run<'a>> + Clone) -> Vec<String> {
+    let total = runs.clone().count();
+    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
+    for mark in runs.flat_map(|run| &run.slice.marks) {
+        *counted.entry(mark).or_default() += 1;
+    }
+    let shown = |(mark, count): (&str, usize)| match count >= total {
+        true => mark.to_owned(),
+        false => format!("{mark} ({count} of {total} runs)"),
+    };
+    counted.into_iter().map(shown).collect()
 }
 
 /// The blocks in which both arms gave this number.

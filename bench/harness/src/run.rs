@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     BenchError, Effort, Loaded, Programs, Record, Suite, SuiteText,
-    arm::{ArmProcess, Failed},
+    arm::ArmProcess,
     blocks::run_block,
     host::Machine,
     page,
@@ -39,6 +39,8 @@ pub struct Options {
     pub blocks: Option<u32>,
     /// The plan's seed, instead of the suite's.
     pub seed: Option<u64>,
+    /// Values for the suite's `[vars]`, instead of its own.
+    pub vars: Vec<(String, String)>,
     /// A folder without a record; made where it is missing.
     pub out: PathBuf,
     /// The exact command line, for the record.
@@ -109,6 +111,12 @@ pub fn run(
     names.set("dir", out.display().to_string());
     for (name, var) in &suite.vars {
         names.set(name, text_of(var));
+    }
+    for (name, value) in &options.vars {
+        if !suite.vars.contains_key(name) {
+            return Err(BenchError::UnknownVar { name: name.clone() });
+        }
+        names.set(name, value);
     }
     match services.prepare(&names, stop) {
         Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
@@ -309,7 +317,7 @@ impl Running<'_> {
         });
         let measured = match measured {
             Ok(measured) => measured,
-            Err(Failed::Interrupted | Failed::Void(_)) => return Err(None),
+            Err(_) => return Err(None),
         };
         for ran in measured.runs {
             self.writer.write(&ran.samples, &ran.slice).map_err(Some)?;

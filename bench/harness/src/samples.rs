@@ -82,6 +82,9 @@ pub(crate) struct Slice {
     pub(crate) round_trips: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<Floor>,
+    /// What a reader of its figures must know, in the arm's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) marks: Vec<String>,
     pub(crate) quiet: Quiet,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,

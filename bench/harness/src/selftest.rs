@@ -102,6 +102,8 @@ pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Resu
         guarantee: Some("none".into()),
         threads: 1,
         note: None,
+        warming: true,
+        cannot: None,
     }))?;
     for line in input.lines() {
         let line = line.map_err(BenchError::io("read", "standard input"))?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     BenchError,
+    needs::Needs,
     published::{AnswerTable, Quoted},
 };
 
@@ -79,20 +80,10 @@ pub(crate) struct Arm {
     pub(crate) needs: Option<Needs>,
 }
 
-/// A path without which an arm is not run.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Needs {
-    pub(crate) path: String,
-    /// What is said where it is missing, and how it comes to be there.
-    pub(crate) otherwise: String,
-}
-
 impl Arm {
     /// Why it cannot run here, if so.
     pub(crate) fn missing(&self) -> Option<String> {
-        let needs = self.needs.as_ref()?;
-        (!std::path::Path::new(&needs.path).exists()).then(|| needs.otherwise.clone())
+        self.needs.as_ref()?.missing()
     }
 }
 
@@ -188,6 +179,8 @@ pub(crate) struct Metric {
     /// Rows of this metric stand in the printed table and judge the run's A/A.
     #[serde(default)]
     pub(crate) headline: bool,
+    /// A second reference: the arms of the bench are set against this one as well.
+    pub(crate) also_against: Option<String>,
     /// False: shown with its values only, for figures that the reference arm does not have.
     #[serde(default = "yes")]
     pub(crate) compare: bool,
@@ -272,6 +265,12 @@ impl Suite {
                 return wrong(name, "command is empty".into());
             }
         }
+        for arm in &self.arms {
+            let wrongly = arm.needs.as_ref().and_then(Needs::wrong);
+            if let Some(message) = wrongly {
+                return wrong(&arm.name, message);
+            }
+        }
         let mut seen = BTreeSet::new();
         for bench in &self.benches {
             if !seen.insert(&bench.name) {
@@ -329,6 +328,11 @@ impl Suite {
         for metric in &bench.metrics {
             if !(metric.margin > 0.0 && metric.margin < 1.0) {
                 return Err(format!("margin of {} must be between 0 and 1", metric.name));
+            }
+            if let Some(arm) = &metric.also_against
+                && !bench.arms.iter().skip(1).any(|known| known == arm)
+            {
+                return Err(format!("also_against names {arm}, which is no second arm"));
             }
             for arm in metric.adds_at_most.keys() {
                 if !bench.arms.contains(arm) {

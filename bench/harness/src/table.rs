@@ -2,7 +2,7 @@
 
 use crate::{
     Record, Validity,
-    format::{aa, cost, value, verdict},
+    format::{aa, cost, pairing, value, verdict},
     record::ArmRecord,
     rows::Row,
 };
@@ -22,8 +22,29 @@ pub fn table(record: &Record) -> String {
     let mut text = aligned(&lines, first_aa);
     text.push('\n');
     text.push_str(&guarantees(record));
+    text.push_str(&pairings(record));
     text.push_str(&judgement(record));
     text
+}
+
+/// More rows than this are counted instead of named.
+const PAIRINGS_NAMED_MAX: usize = 4;
+
+/// What pairing gained, row by row where they are few.
+fn pairings(record: &Record) -> String {
+    let headline = record.rows.iter().filter(|row| row.headline);
+    let said: Vec<(&Row, String)> = headline.filter_map(|row| Some((row, pairing(row)?))).collect();
+    if said.len() <= PAIRINGS_NAMED_MAX {
+        let name = |row: &Row| if row.twin { "A/A " } else { "" };
+        let line = |(row, text): &(&Row, String)| format!("{}{}: {text}\n", name(row), row.label);
+        return said.iter().map(line).collect();
+    }
+    let useless =
+        said.iter().filter(|(_, text)| text.starts_with("pairing gained nothing")).count();
+    match useless {
+        0 => String::new(),
+        _ => format!("pairing gained nothing in {useless} of {} rows\n", said.len()),
+    }
 }
 
 /// What the arms of the headline rows computed of themselves, one line for each answer.

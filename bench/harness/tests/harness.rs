@@ -5,7 +5,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use confide_bench::{Effort, Options, Outcome, Programs, SuiteText, Validity, run, table};
+use confide_bench::{
+    BenchError, Effort, Options, Outcome, Programs, SuiteText, Validity, run, table,
+};
 use serde_json::Value;
 
 /// An arm that answers every run with `requests` samples; `{HOOK}` runs before each answer.
@@ -150,6 +152,83 @@ fn an_arm_without_what_it_needs_is_not_run_and_says_why() {
 }
 
 #[test]
+fn an_arm_that_says_it_cannot_work_here_is_left_out_and_its_first_block_counts() {
+    let outcome = measure("cannot", "", "", |options| {
+        edit(options, "b", "\"guarantee\":\"none\"", "\"cannot\":\"no direct I/O here\"");
+    });
+    let record = json(&outcome.record_path);
+    assert_eq!(row(&record, "a", true)["blocks"], 12);
+    assert!(record["voids"].as_array().unwrap().is_empty());
+    assert!(table(&outcome.record).contains("one, arm b: no direct I/O here"));
+}
+
+#[test]
+fn an_arm_that_needs_no_warming_is_asked_only_for_what_is_measured() {
+    let count = |name: &str, hello: &str| {
+        let outcome = measure(name, "", "echo asked >&2", |options| {
+            edit(options, "b", "\"guarantee\":\"none\"", hello);
+        });
+        let log = outcome.record_path.with_file_name("log").join("b.stderr");
+        std::fs::read_to_string(log).unwrap().lines().count()
+    };
+    // 12 blocks and one of warm-up; a process that is new in each is asked once more.
+    assert_eq!(count("warmed", "\"warming\":true"), 26);
+    assert_eq!(count("unwarmed", "\"warming\":false"), 13);
+}
+
+#[test]
+fn what_arms_remark_stands_beside_their_rows_with_how_often() {
+    let outcome = measure("marks", "", "", |options| {
+        let done = "\\\"cpu_s\\\":0.001";
+        let always = format!("\\\"marks\\\":[\\\"from a cache\\\"],{done}");
+        edit(options, "a", done, &always);
+        edit(options, "b", done, &always.replace("from a cache", "unsteady in $block"));
+    });
+    let table = table(&outcome.record);
+    assert!(table.contains("from a cache (12 of 24 runs)"), "{table}");
+    assert!(table.contains("unsteady in 3 (1 of 24 runs)"), "{table}");
+    let twin = table.lines().find(|line| line.starts_with("A/A")).unwrap();
+    assert!(twin.ends_with(", from a cache"), "{twin}");
+}
+
+#[test]
+fn a_second_reference_has_rows_of_its_own() {
+    let outcome = measure("second", "", "value=20", |options| {
+        let folder = options.out.parent().unwrap().to_owned();
+        let script = std::fs::read_to_string(folder.join("arm-b")).unwrap();
+        let third = arm(&folder, "c").replace("arm-c", "arm-a");
+        assert!(script.contains("value=20"));
+        let text = options.suite.text.replace("[[bench]]", &format!("{third}[[bench]]"));
+        let text = text.replace("[\"a\", \"b\"]", "[\"a\", \"b\", \"c\"]");
+        options.suite.text = text + "also_against = \"b\"\n";
+    });
+    let record = json(&outcome.record_path);
+    let rows = record["rows"].as_array().unwrap();
+    let of = |arm: &str, against: &str| {
+        let found = rows
+            .iter()
+            .find(|row| row["arm"] == arm && row["reference"] == against && row["twin"] == false);
+        found.map(|row| row["ratio"]["value"].as_f64().unwrap())
+    };
+    assert_eq!(of("b", "a"), Some(2.0));
+    assert_eq!(of("c", "b"), Some(0.5));
+    assert_eq!(of("b", "b"), None);
+    assert!(rows.iter().any(|row| row["label"] == "work: c, against b"));
+}
+
+#[test]
+fn a_variable_can_be_given_and_an_unknown_one_is_an_error() {
+    let error = |name: &str| {
+        let mut options = options(&scratch(name), "", "");
+        options.suite.text.push_str("[vars]\nplace = \"here\"\n");
+        options.vars = vec![(name.to_owned(), "there".to_owned())];
+        run(&options, &AtomicBool::new(true), &mut |_| {})
+    };
+    assert!(error("place").is_ok());
+    assert!(matches!(error("colour"), Err(BenchError::UnknownVar { .. })));
+}
+
+#[test]
 fn the_page_shows_published_tables_with_our_figures_beside_theirs() {
     let outcome = measure("published", "", "", |options| {
         options.suite.text.push_str(
@@ -268,6 +347,14 @@ fn measure(name: &str, a: &str, b: &str, change: impl FnOnce(&mut Options)) -> O
     run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
+/// Replaces a piece of an arm's script.
+fn edit(options: &Options, name: &str, from: &str, to: &str) {
+    let path = options.out.with_file_name(format!("arm-{name}"));
+    let script = std::fs::read_to_string(&path).unwrap();
+    assert!(script.contains(from), "{script}");
+    std::fs::write(&path, script.replace(from, to)).unwrap();
+}
+
 fn options(folder: &Path, a: &str, b: &str) -> Options {
     for (name, hook) in [("a", a), ("b", b)] {
         let path = folder.join(format!("arm-{name}"));
@@ -290,6 +377,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         effort: Effort::Quick,
         blocks: None,
         seed: None,
+        vars: Vec::new(),
         out: folder.join("out"),
         command: vec!["test".into()],
         version: "test".into(),

@@ -1,5 +1,6 @@
 //! `confide bench`: run suites, rebuild reports, test the instrument.
 
+mod install;
 mod progress;
 mod report;
 mod run;

@@ -17,7 +17,8 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// adapters, batch, chat, collateral, generate, main, nested, verify, or the path of a TOML file
+    /// adapters, batch, chat, collateral, cpu, generate, jitter, main, memory, nested, network,
+    /// storage, verify, or the path of a TOML file
     suite: String,
     /// Fewer blocks and a smaller grid (the default)
     #[arg(long, conflicts_with = "full")]
@@ -28,6 +29,13 @@ pub(crate) struct Args {
     /// This many blocks of every bench, instead of the suite's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     blocks: Option<u32>,
+    /// A value for one of the suite's variables, such as scratch=/mnt/disk
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = var)]
+    vars: Vec<(String, String)>,
+    /// Install the Debian packages that the suite's arms need, then run (as root; else says what to
+    /// ask for)
+    #[arg(long)]
+    install: bool,
     /// Seed of the plan, instead of the suite's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -38,8 +46,12 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let suite = confide_bench::suite_named(&args.suite).map_err(explained)?;
+    if args.install {
+        super::install::install(std::slice::from_ref(&suite))?;
+    }
     let effort = if args.full { Effort::Full } else { Effort::Quick };
-    let outcome = measure(suite, effort, args.blocks, args.seed, args.out.clone())?;
+    let vars = args.vars.clone();
+    let outcome = measure(suite, effort, args.blocks, args.seed, vars, args.out.clone())?;
     show(&outcome)?;
     Ok(status(&outcome))
 }
@@ -49,6 +61,7 @@ pub(super) fn measure(
     effort: Effort,
     blocks: Option<u32>,
     seed: Option<u64>,
+    vars: Vec<(String, String)>,
     out: PathBuf,
 ) -> Result<Outcome, CliError> {
     let this = std::env::current_exe()
@@ -58,6 +71,7 @@ pub(super) fn measure(
         effort,
         blocks,
         seed,
+        vars,
         out,
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -79,6 +93,12 @@ pub(super) fn show(outcome: &Outcome) -> Result<(), CliError> {
     let table = confide_bench::table(&outcome.record);
     write!(out, "{table}page    {page}\nrecord  {record}\n")
         .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))
+}
+
+/// `NAME=VALUE`.
+fn var(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn status(outcome: &Outcome) -> ExitCode {

@@ -22,7 +22,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
         std::env::temp_dir().join(format!("confide-selftest-{}", std::process::id()))
     });
     let suite = confide_bench::selftest_suite();
-    let outcome = measure(suite, Effort::Quick, Some(args.blocks), None, folder.clone())?;
+    let outcome =
+        measure(suite, Effort::Quick, Some(args.blocks), None, Vec::new(), folder.clone())?;
     if args.out.is_some() {
         show(&outcome)?;
     } else {

@@ -1,0 +1,168 @@
+//! What an arm needs of a machine, and the packages that hold what is missing.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::Suite;
+
+/// Where Debian keeps programs that a user's PATH may lack.
+const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
+
+/// What must be there before an arm is asked; without it the arm is left out by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Needs {
+    /// A file or folder.
+    pub(crate) path: Option<String>,
+    /// What is said where `path` is missing, and how it comes to be there.
+    pub(crate) otherwise: Option<String>,
+    /// A program of PATH, under any one of these names.
+    pub(crate) program: Option<Names>,
+    /// The Debian package that holds `program`.
+    pub(crate) package: Option<String>,
+    /// CPUs that this process may use.
+    pub(crate) cpus: Option<usize>,
+}
+
+/// One name, or several of which one will do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Names {
+    One(String),
+    Any(Vec<String>),
+}
+
+/// A program that an arm of a suite needs and this machine has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingProgram {
+    /// Its name, the first of several.
+    pub program: String,
+    /// The Debian package that holds it.
+    pub package: String,
+}
+
+impl Suite {
+    /// The programs that its arms need and that are not here, each once.
+    pub fn missing_programs(&self) -> Vec<MissingProgram> {
+        let mut missing = Vec::new();
+        for needs in self.arms.iter().filter_map(|arm| arm.needs.as_ref()) {
+            let Some(found) = needs.missing_program() else { continue };
+            if !missing.contains(&found) {
+                missing.push(found);
+            }
+        }
+        missing
+    }
+}
+
+impl Needs {
+    /// Why it is not met here, if so.
+    pub(crate) fn missing(&self) -> Option<String> {
+        if let (Some(path), Some(otherwise)) = (&self.path, &self.otherwise)
+            && !Path::new(path).exists()
+        {
+            return Some(otherwise.clone());
+        }
+        if let Some(MissingProgram { program, package }) = self.missing_program() {
+            return Some(format!(
+                "no program {program}: Debian's package {package} holds it, --install installs it"
+            ));
+        }
+        let here = cpus();
+        let wanted = self.cpus.filter(|wanted| *wanted > here)?;
+        Some(format!("needs {wanted} CPUs, here are {here}"))
+    }
+
+    /// What makes no sense, if something does not.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        let pairs = self.path.is_some() == self.otherwise.is_some()
+            && self.program.is_some() == self.package.is_some();
+        let any = self.path.is_some() || self.program.is_some() || self.cpus.is_some();
+        let named = self.program.as_ref().is_none_or(|names| !names.all().is_empty());
+        (!pairs || !any || !named)
+            .then(|| "needs wants path with otherwise, program with package, or cpus".to_owned())
+    }
+
+    fn missing_program(&self) -> Option<MissingProgram> {
+        let (names, package) = (self.program.as_ref()?.all(), self.package.as_ref()?);
+        if names.iter().any(|name| in_path(name).is_some()) {
+            return None;
+        }
+        Some(MissingProgram { program: names.first()?.clone(), package: package.clone() })
+    }
+}
+
+impl Names {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Any(names) => names,
+        }
+    }
+}
+
+/// Where a program lies.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(ALSO_IN.iter().map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+/// CPUs that this process may use: affinity and cgroup limits count.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BenchError, suite::tests::SMALL};
+
+    fn with(needs: &str) -> Result<Suite, BenchError> {
+        let text = SMALL.replacen("name = \"b\"", &format!("name = \"b\"\nneeds = {needs}"), 1);
+        Suite::parse("small", &text)
+    }
+
+    fn missing(needs: &str) -> Option<String> {
+        with(needs).unwrap().arm("b").unwrap().missing()
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_the_package_that_holds_it() {
+        let needs = r#"{ program = ["no-such-program", "nor-this"], package = "some-package" }"#;
+        let reason = missing(needs).unwrap();
+        assert!(reason.contains("no-such-program") && reason.contains("some-package"), "{reason}");
+        let suite = with(needs).unwrap();
+        let wanted = MissingProgram {
+            program: "no-such-program".to_owned(),
+            package: "some-package".to_owned(),
+        };
+        assert_eq!(suite.missing_programs(), [wanted]);
+        assert_eq!(missing(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#), None);
+    }
+
+    #[test]
+    fn cpus_and_paths_are_counted_and_looked_for() {
+        assert_eq!(missing("{ cpus = 1 }"), None);
+        assert!(missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
+        assert_eq!(missing(r#"{ path = "/", otherwise = "no root" }"#), None);
+        assert_eq!(missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
+    }
+
+    #[test]
+    fn needs_that_say_half_are_an_error() {
+        for needs in [
+            r#"{ path = "/" }"#,
+            r#"{ program = "sh" }"#,
+            r#"{ program = [], package = "dash" }"#,
+            r#"{ package = "dash" }"#,
+            "{ }",
+        ] {
+            let error = with(needs).unwrap_err();
+            assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{needs}: {error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `--install`: the Debian packages that the arms of suites need.
+
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::MetadataExt,
+    process::{Command, Stdio},
+};
+
+use confide_bench::{MissingProgram, Suite, SuiteText};
+
+use super::explained;
+use crate::error::CliError;
+
+/// Installs what the arms of these suites lack, with `apt-get` as root.
+///
+/// Where nothing is missing nothing is started. An error names the command to ask for.
+pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
+    let packages = packages(&missing(suites)?);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let ask = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    let fail = |why: String| {
+        CliError::new(format!("cannot install {}: {why}", packages.join(", ")))
+            .hint(format!("ask for it: sudo apt-get update && sudo {ask}"))
+    };
+    if !is_root() {
+        return Err(fail("this user is not root".to_owned()));
+    }
+    eprintln!("installing {}", packages.join(", "));
+    // Lists may be missing altogether in an image; without them no package is known.
+    let updated = apt(&["update", "--quiet"]);
+    let mut words = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    words.extend(packages.iter().map(String::as_str));
+    apt(&words).map_err(|why| match updated {
+        Ok(()) => fail(why),
+        Err(update) => fail(format!("{why}; {update}")),
+    })?;
+    match self::packages(&missing(suites)?) {
+        left if left.is_empty() => Ok(()),
+        left => Err(CliError::new(format!(
+            "{} installed, but a program of it is still not found",
+            left.join(", ")
+        ))),
+    }
+}
+
+fn missing(suites: &[SuiteText]) -> Result<Vec<MissingProgram>, CliError> {
+    let mut missing = Vec::new();
+    for text in suites {
+        let suite = Suite::parse(&text.name, &text.text).map_err(explained)?;
+        missing.extend(suite.missing_programs());
+    }
+    Ok(missing)
+}
+
+/// Who started this program; `/proc/self` belongs to its effective user.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
+}
+
+/// Each package once, in the order of the names.
+fn packages(missing: &[MissingProgram]) -> Vec<String> {
+    let names: BTreeSet<&String> = missing.iter().map(|missing| &missing.package).collect();
+    names.into_iter().cloned().collect()
+}
+
+/// One `apt-get`, whose words go to standard error.
+fn apt(words: &[&str]) -> Result<(), String> {
+    let outcome = Command::new("apt-get")
+        .args(words)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr())
+        .status();
+    match outcome {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("apt-get {}: {status}", words[0])),
+        Err(error) => Err(format!("apt-get: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_two_programs_lie_in_is_named_once() {
+        let missing = |program: &str, package: &str| MissingProgram {
+            program: program.to_owned(),
+            package: package.to_owned(),
+        };
+        let all = [missing("b", "two"), missing("a", "one"), missing("c", "two")];
+        assert_eq!(packages(&all), ["one", "two"]);
+    }
+}
