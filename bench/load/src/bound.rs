@@ -1,0 +1,183 @@
+//! When a run measured its client and not the server.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Spread, Summary};
+
+/// The busiest client thread may use this share of its time.
+pub const CLIENT_CPU_MAX: f64 = 0.8;
+/// Largest share of a time to first token that the client's own delay may make up.
+const DELAY_SHARE_MAX: f64 = 0.01;
+/// The tail of a delay is not held against less than this: one tick of a scheduler in between is
+/// nobody's fault. The mean has no such allowance.
+const DELAY_TAIL_MS_MIN: f64 = 0.5;
+
+/// What the client itself took.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct ClientFigures {
+    /// Threads that send and read.
+    pub threads: u32,
+    /// From the origin to the last answer, in seconds.
+    pub wall_s: f64,
+    /// CPU seconds of these threads and of the one that keeps the schedule.
+    pub cpu_s: f64,
+    /// CPU time of the busiest of them / wall time.
+    pub busiest_ratio: f64,
+    /// `llm.loop-delay`: how long a client thread took to turn to something that had just come.
+    pub loop_delay: Spread,
+}
+
+/// Why a run is client-bound.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", tag = "bound")]
+pub enum Bound {
+    /// A client thread was busy for too much of the time.
+    Cpu {
+        /// Share of its time.
+        ratio: f64,
+        /// Largest share allowed.
+        limit: f64,
+    },
+    /// Requests were taken up too late.
+    Dispatch {
+        /// Which figure of the delay.
+        figure: String,
+        /// The delay.
+        delay_ms: f64,
+        /// Longest allowed.
+        limit_ms: f64,
+    },
+    /// Bytes waited too long for a thread to read them.
+    Loop {
+        /// Which figure of the delay.
+        figure: String,
+        /// The delay.
+        delay_ms: f64,
+        /// Longest allowed.
+        limit_ms: f64,
+    },
+    /// Nothing was complete, so nothing can be said for the client.
+    Nothing,
+}
+
+impl Bound {
+    /// Every reason to take this run for a measurement of its client; empty where there is none.
+    ///
+    /// A delay of the client is part of every latency that it reports. So its mean may be 1 % of
+    /// the mean time to first token, and its highest supported percentile 1 % of the median, or
+    /// half a millisecond where that is less: the client says so before it errs by 2 %.
+    pub fn of(summary: &Summary, client: &ClientFigures) -> Vec<Self> {
+        let (Some(middle_ms), Some(mean_ms)) = (summary.ttft.middle_ms(), summary.ttft.mean_ms)
+        else {
+            return vec![Self::Nothing];
+        };
+        let mut found = Vec::new();
+        if client.busiest_ratio > CLIENT_CPU_MAX {
+            found.push(Self::Cpu { ratio: client.busiest_ratio, limit: CLIENT_CPU_MAX });
+        }
+        let tail_limit_ms = (middle_ms * DELAY_SHARE_MAX).max(DELAY_TAIL_MS_MIN);
+        let mean_limit_ms = mean_ms * DELAY_SHARE_MAX;
+        let exceeded = |delay: &Spread| {
+            let mean = delay.mean_ms.map(|mean| ("mean", mean, mean_limit_ms));
+            let tail = delay.tail_ms().map(|(name, tail)| (name, tail, tail_limit_ms));
+            let found = mean.into_iter().chain(tail).find(|(_, delay, limit)| delay > limit);
+            found.map(|(figure, delay, limit)| (figure.to_owned(), delay, limit))
+        };
+        if let Some((figure, delay_ms, limit_ms)) = exceeded(&summary.dispatch_delay) {
+            found.push(Self::Dispatch { figure, delay_ms, limit_ms });
+        }
+        if let Some((figure, delay_ms, limit_ms)) = exceeded(&client.loop_delay) {
+            found.push(Self::Loop { figure, delay_ms, limit_ms });
+        }
+        found
+    }
+
+    /// All reasons in one text, `client-bound: …`; none where there is none.
+    pub fn reason(found: &[Self]) -> Option<String> {
+        let texts: Vec<String> = found.iter().map(Self::to_string).collect();
+        (!texts.is_empty()).then(|| format!("client-bound: {}", texts.join("; ")))
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu { ratio, limit } => write!(
+                out,
+                "the busiest client thread used {:.0} % of its time, limit {:.0} %",
+                ratio * 1e2,
+                limit * 1e2
+            ),
+            Self::Dispatch { figure, delay_ms, limit_ms } => write!(
+                out,
+                "dispatch delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms"
+            ),
+            Self::Loop { figure, delay_ms, limit_ms } => {
+                write!(out, "loop delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
+            }
+            Self::Nothing => write!(out, "no request was complete"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, definitions::tests::known};
+
+    fn idle() -> ClientFigures {
+        let loop_delay = Spread::of_seconds("llm.loop-delay", &[0.00002; 2000]);
+        ClientFigures { threads: 1, wall_s: 3.0, cpu_s: 0.3, busiest_ratio: 0.1, loop_delay }
+    }
+
+    #[test]
+    fn a_client_with_time_to_spare_is_not_bound() {
+        let summary = Summary::of(&known(200, 5), Limits::default());
+        assert_eq!(Bound::of(&summary, &idle()), []);
+        assert_eq!(Bound::reason(&[]), None);
+    }
+
+    #[test]
+    fn each_rule_marks_by_itself() {
+        let summary = Summary::of(&known(200, 5), Limits::default());
+        let busy = ClientFigures { busiest_ratio: 0.81, ..idle() };
+        assert!(matches!(Bound::of(&summary, &busy)[..], [Bound::Cpu { .. }]));
+        // 11 of 1,000 are late by a millisecond: the mean stays small, p99 does not.
+        let mut delays = vec![0.00001; 989];
+        delays.extend([0.001; 11]);
+        let late = Spread::of_seconds("llm.loop-delay", &delays);
+        let late = ClientFigures { loop_delay: late, ..idle() };
+        assert!(matches!(Bound::of(&summary, &late)[..], [Bound::Loop { .. }]));
+        let mut events = known(200, 5);
+        events.iter_mut().for_each(|event| event.dispatched_s += 0.0004);
+        let summary = Summary::of(&events, Limits::default());
+        assert!(matches!(Bound::of(&summary, &idle())[..], [Bound::Dispatch { .. }]));
+        let none = Summary::of(&[], Limits::default());
+        assert_eq!(Bound::of(&none, &idle()), [Bound::Nothing]);
+    }
+
+    /// The promise: by whatever even delay the client adds, it is marked before it errs by 2 %.
+    #[test]
+    fn no_delay_makes_an_error_of_two_percent_unmarked() {
+        for truth_ms in [0.2, 1.0, 5.0, 40.0, 500.0] {
+            for percent in 0..40 {
+                let delay_s = truth_ms / 1e3 * f64::from(percent) / 1e3;
+                let mut events = known(300, 5);
+                for event in &mut events {
+                    let early = 0.040 - truth_ms / 1e3 - delay_s;
+                    event.chunks_s.iter_mut().for_each(|at| *at -= early);
+                    event.dispatched_s = event.scheduled_s + delay_s;
+                }
+                let summary = Summary::of(&events, Limits::default());
+                let error = summary.ttft.p50_ms.unwrap() / truth_ms - 1.0;
+                let loop_delay = Spread::of_seconds("llm.loop-delay", &[0.0; 100]);
+                let client = ClientFigures { loop_delay, ..idle() };
+                let marked = !Bound::of(&summary, &client).is_empty();
+                assert!(marked || error < 0.02, "{truth_ms} ms, {percent}: {error}");
+                assert!(!marked || error > 0.009, "{truth_ms} ms, {percent}: {error}");
+            }
+        }
+    }
+}

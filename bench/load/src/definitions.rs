@@ -1,0 +1,417 @@
+//! Figures of an event log, by the definitions of `bench/MODELS.md`, "Definitions of a load".
+
+use confide_estimate::{mean, supported_quantile};
+use serde::{Deserialize, Serialize};
+
+use crate::Event;
+
+impl Event {
+    /// Whether the answer came whole: no error, at least one piece of content, a last byte.
+    pub fn is_complete(&self) -> bool {
+        self.error.is_none() && !self.chunks_s.is_empty() && self.last_s.is_some()
+    }
+
+    /// `llm.ttft`: from the scheduled instant to the first content that is not empty, in seconds.
+    pub fn ttft_s(&self) -> Option<f64> {
+        Some(self.chunks_s.first()? - self.scheduled_s)
+    }
+
+    /// `llm.e2e`: from the scheduled instant to the last byte of the answer, in seconds.
+    pub fn e2e_s(&self) -> Option<f64> {
+        Some(self.last_s? - self.scheduled_s)
+    }
+
+    /// `llm.dispatch-delay`: how much later than planned the client took it up, in seconds.
+    pub fn dispatch_delay_s(&self) -> f64 {
+        self.dispatched_s - self.scheduled_s
+    }
+
+    /// Tokens of the answer: as the server counts them, else one for each piece of content.
+    pub fn tokens(&self) -> u64 {
+        self.output_tokens.map_or(self.chunks_s.len() as u64, u64::from)
+    }
+
+    /// `llm.tpot`: time per token after the first, in seconds; absent below two tokens.
+    pub fn tpot_s(&self) -> Option<f64> {
+        let after_first = self.tokens().checked_sub(1).filter(|tokens| *tokens > 0)?;
+        let (first, last) = (self.chunks_s.first()?, self.chunks_s.last()?);
+        // All tokens in one piece have no time between them to speak of.
+        (self.chunks_s.len() > 1).then(|| (last - first) / after_first as f64)
+    }
+
+    /// `llm.itl`: the gaps between pieces of content, in seconds.
+    pub fn gaps_s(&self) -> impl Iterator<Item = f64> {
+        self.chunks_s.windows(2).map(|pair| pair[1] - pair[0])
+    }
+
+    /// `llm.ntpot`: `llm.e2e` over the tokens of the answer, in seconds.
+    pub fn ntpot_s(&self) -> Option<f64> {
+        let tokens = self.tokens();
+        Some(self.e2e_s()? / tokens as f64).filter(|_| tokens > 0)
+    }
+}
+
+/// What a good answer keeps, for goodput. What is absent is not demanded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Limits {
+    /// Longest `llm.ttft`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<f64>,
+    /// Longest mean of a request's `llm.itl`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub itl_ms: Option<f64>,
+    /// Longest `llm.tpot`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ms: Option<f64>,
+    /// Longest `llm.e2e`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e2e_ms: Option<f64>,
+}
+
+impl Limits {
+    /// Reads `ttft=200,itl=50,tpot=50,e2e=5000`, milliseconds, each at most once.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut limits = Self::default();
+        for part in text.split(',') {
+            let (name, value) = part.split_once('=')?;
+            let place = match name.trim() {
+                "ttft" => &mut limits.ttft_ms,
+                "itl" => &mut limits.itl_ms,
+                "tpot" => &mut limits.tpot_ms,
+                "e2e" => &mut limits.e2e_ms,
+                _ => return None,
+            };
+            let value: f64 = value.trim().parse().ok()?;
+            if place.replace(value).is_some() || !value.is_finite() || value <= 0.0 {
+                return None;
+            }
+        }
+        Some(limits)
+    }
+
+    /// Whether no limit is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a complete answer keeps all of them.
+    pub fn kept_by(&self, event: &Event) -> bool {
+        let within = |limit: Option<f64>, seconds: Option<f64>| match (limit, seconds) {
+            (None, _) => true,
+            // An answer of one token has no gap that could be too long.
+            (Some(_), None) => true,
+            (Some(limit_ms), Some(seconds)) => seconds * 1e3 <= limit_ms,
+        };
+        event.is_complete()
+            && within(self.ttft_ms, event.ttft_s())
+            && within(self.itl_ms, mean(&event.gaps_s().collect::<Vec<_>>()))
+            && within(self.tpot_ms, event.tpot_s())
+            && within(self.e2e_ms, event.e2e_s())
+    }
+}
+
+/// A distribution in milliseconds. A percentile is there only where its tail holds ten samples.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Spread {
+    /// Id of the definition.
+    pub id: String,
+    /// Samples.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean_ms: Option<f64>,
+    /// From 20 samples.
+    pub p50_ms: Option<f64>,
+    /// From 100 samples.
+    pub p90_ms: Option<f64>,
+    /// From 200 samples.
+    pub p95_ms: Option<f64>,
+    /// From 1,000 samples.
+    pub p99_ms: Option<f64>,
+    /// The longest seen: no estimate of anything.
+    pub max_ms: Option<f64>,
+}
+
+impl Spread {
+    /// Of seconds, by the definition with this id.
+    pub fn of_seconds(id: &str, seconds: &[f64]) -> Self {
+        let values: Vec<f64> = seconds.iter().map(|value| value * 1e3).collect();
+        let at = |p| supported_quantile(&values, p);
+        Self {
+            id: id.to_owned(),
+            count: values.len() as u64,
+            mean_ms: mean(&values),
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            max_ms: values.iter().copied().reduce(f64::max),
+        }
+    }
+
+    /// The highest percentile that its tail supports, with its name; below 20 samples the longest.
+    pub fn tail_ms(&self) -> Option<(&'static str, f64)> {
+        let named = [("p99", self.p99_ms), ("p95", self.p95_ms), ("p90", self.p90_ms)];
+        let supported = named.into_iter().find_map(|(name, value)| Some((name, value?)));
+        supported.or_else(|| Some(("longest", self.max_ms?)))
+    }
+
+    /// The middle: the median where it is supported, else the mean.
+    pub fn middle_ms(&self) -> Option<f64> {
+        self.p50_ms.or(self.mean_ms)
+    }
+}
+
+/// Every figure of one run. Absent where nothing was there to count.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Summary {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Those whose answer came whole.
+    pub complete: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Those that were cut by the end of the run: neither complete nor failed.
+    pub cut: u64,
+    /// From the first scheduled instant to the last byte of the last answer, in seconds.
+    pub duration_s: Option<f64>,
+    /// `llm.ttft`.
+    pub ttft: Spread,
+    /// `llm.itl`, over the gaps of all answers.
+    pub itl: Spread,
+    /// `llm.tpot`.
+    pub tpot: Spread,
+    /// `llm.ntpot`.
+    pub ntpot: Spread,
+    /// `llm.e2e`.
+    pub e2e: Spread,
+    /// `llm.dispatch-delay`, over all requests.
+    pub dispatch_delay: Spread,
+    /// `llm.connect`: from dispatch to a connection that takes a request, where one was opened.
+    pub connect: Spread,
+    /// `llm.queue`: what the server says it waited, where it does.
+    pub server_queue: Spread,
+    /// `llm.qps`: complete answers / duration.
+    pub qps: Option<f64>,
+    /// `llm.tps`: output tokens of complete answers / duration.
+    pub tps: Option<f64>,
+    /// `llm.tps-in`: prompt tokens of complete answers, where the server counts them / duration.
+    pub tps_in: Option<f64>,
+    /// Limits of the goodput.
+    pub limits: Limits,
+    /// `llm.goodput`: complete answers within all limits / duration.
+    pub goodput_per_s: Option<f64>,
+    /// Complete answers within all limits / requests that were not cut.
+    pub good_ratio: Option<f64>,
+    /// `llm.streams`: requests in flight, the mean over the duration.
+    pub streams_mean: Option<f64>,
+    /// The most at one instant.
+    pub streams_peak: u64,
+    /// Output tokens of complete answers.
+    pub output_tokens: u64,
+    /// Pieces of content of complete answers; fewer than tokens where the server sends several at once.
+    pub chunks: u64,
+    /// Complete answers that are shorter or longer than what was asked for.
+    pub other_length: u64,
+}
+
+/// The error of a request that the end of its run cut off.
+pub const CUT: &str = "cut: the run ended";
+
+impl Summary {
+    /// All figures of these requests.
+    pub fn of(events: &[Event], limits: Limits) -> Self {
+        let complete: Vec<&Event> = events.iter().filter(|event| event.is_complete()).collect();
+        let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
+        let spread = |id, figure: &dyn Fn(&Event) -> Option<f64>| {
+            let seconds: Vec<f64> = complete.iter().filter_map(|event| figure(event)).collect();
+            Spread::of_seconds(id, &seconds)
+        };
+        let gaps: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
+        let delays: Vec<f64> = events.iter().map(Event::dispatch_delay_s).collect();
+        let output_tokens = complete.iter().map(|event| event.tokens()).sum::<u64>();
+        let asked = |event: &&&Event| event.tokens() != u64::from(event.wanted_tokens);
+        let mut summary = Self {
+            requests: events.len() as u64,
+            complete: complete.len() as u64,
+            failed: (events.len() - complete.len() - cut) as u64,
+            cut: cut as u64,
+            ttft: spread("llm.ttft", &Event::ttft_s),
+            itl: Spread::of_seconds("llm.itl", &gaps),
+            tpot: spread("llm.tpot", &Event::tpot_s),
+            ntpot: spread("llm.ntpot", &Event::ntpot_s),
+            e2e: spread("llm.e2e", &Event::e2e_s),
+            dispatch_delay: Spread::of_seconds("llm.dispatch-delay", &delays),
+            connect: spread("llm.connect", &connect_s),
+            server_queue: spread("llm.queue", &|event| event.server_queue_s),
+            limits,
+            streams_peak: peak(&complete),
+            output_tokens,
+            chunks: complete.iter().map(|event| event.chunks_s.len() as u64).sum(),
+            other_length: complete.iter().filter(asked).count() as u64,
+            ..Self::default()
+        };
+        summary.rates(events, &complete);
+        summary
+    }
+
+    fn rates(&mut self, events: &[Event], complete: &[&Event]) {
+        let first = events.iter().map(|event| event.scheduled_s).reduce(f64::min);
+        let last = complete.iter().filter_map(|event| event.last_s).reduce(f64::max);
+        let Some(duration_s) = first.zip(last).map(|(first, last)| last - first) else { return };
+        if duration_s <= 0.0 {
+            return;
+        }
+        self.duration_s = Some(duration_s);
+        let per_s = |count: u64| Some(count as f64 / duration_s);
+        self.qps = per_s(self.complete);
+        self.tps = per_s(self.output_tokens);
+        let prompts: Option<u64> =
+            complete.iter().map(|event| event.prompt_tokens.map(u64::from)).sum();
+        self.tps_in = prompts.and_then(per_s);
+        let in_flight: f64 = complete.iter().filter_map(|event| event.e2e_s()).sum();
+        self.streams_mean = Some(in_flight / duration_s);
+        if !self.limits.is_empty() {
+            let good = complete.iter().filter(|event| self.limits.kept_by(event)).count() as u64;
+            self.goodput_per_s = per_s(good);
+            let counted = self.requests - self.cut;
+            self.good_ratio = (counted > 0).then(|| good as f64 / counted as f64);
+        }
+    }
+}
+
+/// From dispatch to the end of what opening a connection took.
+fn connect_s(event: &Event) -> Option<f64> {
+    let opened = event.attested_s.or(event.handshake_s).or(event.connected_s)?;
+    Some(opened - event.dispatched_s)
+}
+
+/// The most requests in flight at one instant: one that ends when another starts does not overlap it.
+fn peak(complete: &[&Event]) -> u64 {
+    let mut steps: Vec<(f64, i64)> = Vec::with_capacity(complete.len() * 2);
+    for event in complete {
+        let Some(last_s) = event.last_s else { continue };
+        steps.extend([(event.scheduled_s, 1), (last_s, -1)]);
+    }
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (mut now, mut most) = (0, 0);
+    for (_, step) in steps {
+        now += step;
+        most = most.max(now);
+    }
+    u64::try_from(most).unwrap_or(0)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A log of known truth: request `i` at `i` × 100 ms, first token after 40 ms, then `tokens`
+    /// in all at 10 ms each, the last byte with the last token.
+    pub(crate) fn known(requests: u32, tokens: u32) -> Vec<Event> {
+        let one = |index: u32| {
+            let scheduled_s = f64::from(index) * 0.1;
+            let first = scheduled_s + 0.040;
+            let chunks_s: Vec<f64> =
+                (0..tokens).map(|token| first + f64::from(token) * 0.010).collect();
+            Event {
+                index: u64::from(index),
+                scheduled_s,
+                dispatched_s: scheduled_s + 0.0001,
+                connected_s: Some(scheduled_s + 0.0004),
+                last_s: chunks_s.last().copied(),
+                chunks_s,
+                wanted_tokens: tokens,
+                output_tokens: Some(tokens),
+                prompt_tokens: Some(7),
+                ..Event::default()
+            }
+        };
+        (0..requests).map(one).collect()
+    }
+
+    fn near(got: Option<f64>, wanted: f64) {
+        assert!(got.is_some_and(|got| (got - wanted).abs() < 1e-6 * wanted.max(1.0)), "{got:?}");
+    }
+
+    #[test]
+    fn a_log_of_known_truth_gives_what_it_was_made_of() {
+        let summary = Summary::of(&known(30, 11), Limits::default());
+        assert_eq!((summary.requests, summary.complete, summary.failed), (30, 30, 0));
+        near(summary.ttft.p50_ms, 40.0);
+        near(summary.tpot.mean_ms, 10.0);
+        near(summary.itl.p99_ms.or(summary.itl.p95_ms), 10.0);
+        near(summary.e2e.p50_ms, 140.0);
+        near(summary.ntpot.p50_ms, 140.0 / 11.0);
+        near(summary.dispatch_delay.mean_ms, 0.1);
+        near(summary.connect.mean_ms, 0.3);
+        near(summary.duration_s, 2.9 + 0.14);
+        near(summary.qps, 30.0 / 3.04);
+        near(summary.tps, 330.0 / 3.04);
+        near(summary.tps_in, 210.0 / 3.04);
+        // Little's law holds by construction, and is not used for a latency.
+        near(summary.streams_mean, 30.0 * 0.14 / 3.04);
+        assert_eq!((summary.streams_peak, summary.other_length), (2, 0));
+        assert_eq!((summary.goodput_per_s, summary.good_ratio), (None, None));
+    }
+
+    #[test]
+    fn a_percentile_without_ten_samples_in_its_tail_is_absent() {
+        let summary = Summary::of(&known(199, 2), Limits::default());
+        assert!(summary.ttft.p90_ms.is_some() && summary.ttft.p95_ms.is_none());
+        assert_eq!(Summary::of(&known(19, 2), Limits::default()).ttft.p50_ms, None);
+        assert_eq!(summary.ttft.tail_ms().map(|(name, _)| name), Some("p90"));
+    }
+
+    #[test]
+    fn latency_counts_from_the_schedule_so_that_a_stall_is_paid_by_all_behind_it() {
+        // Ten requests each 100 ms apart, all taken up and answered only after a stall of a second.
+        let mut events = known(10, 2);
+        for event in &mut events {
+            let stall = 1.0 - event.scheduled_s;
+            event.dispatched_s += stall;
+            event.chunks_s.iter_mut().for_each(|at| *at += stall);
+            event.last_s = event.last_s.map(|at| at + stall);
+        }
+        let summary = Summary::of(&events, Limits::default());
+        near(summary.ttft.mean_ms, 40.0 + 550.0);
+        near(summary.dispatch_delay.max_ms, 1000.1);
+    }
+
+    #[test]
+    fn goodput_counts_answers_within_all_limits_and_failures_against_them() {
+        let mut events = known(20, 11);
+        events[3].chunks_s.iter_mut().for_each(|at| *at += 0.05);
+        events[4].error = Some("reset".into());
+        events[5].error = Some(CUT.into());
+        let limits = Limits::parse("ttft=50,tpot=11").unwrap();
+        let summary = Summary::of(&events, limits);
+        assert_eq!((summary.complete, summary.failed, summary.cut), (18, 1, 1));
+        near(summary.good_ratio, 17.0 / 19.0);
+        near(summary.goodput_per_s, 17.0 / summary.duration_s.unwrap());
+        for text in ["", "ttft", "ttft=0", "ttft=1,ttft=2", "x=1", "itl=inf"] {
+            assert_eq!(Limits::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_come_together_are_counted_as_the_server_counts() {
+        let mut event = known(1, 4).remove(0);
+        event.output_tokens = Some(7);
+        assert_eq!(event.tokens(), 7);
+        near(event.tpot_s(), 0.030 / 6.0);
+        event.chunks_s.truncate(1);
+        assert_eq!(event.tpot_s(), None);
+        let summary = Summary::of(&[event], Limits::default());
+        assert_eq!((summary.other_length, summary.chunks, summary.output_tokens), (1, 1, 7));
+    }
+
+    #[test]
+    fn nothing_complete_has_no_figures_and_no_zero() {
+        let mut events = known(3, 2);
+        events.iter_mut().for_each(|event| event.error = Some("refused".into()));
+        let summary = Summary::of(&events, Limits::parse("ttft=1").unwrap());
+        assert_eq!((summary.failed, summary.qps, summary.duration_s), (3, None, None));
+        assert_eq!(summary.ttft.mean_ms, None);
+        assert_eq!(Summary::of(&[], Limits::default()).requests, 0);
+    }
+}
