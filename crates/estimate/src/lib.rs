@@ -2,23 +2,36 @@
 //!
 //! The unit of every estimate is the *block*, in which each arm ran once on the same work.
 //! [`Paired`] turns the blocks of two arms into a ratio and a difference with intervals,
+//! [`Clusters`] does so for arms that never met in a block (several machines or boots of each),
 //! [`Verdict`] holds an interval against a margin that was set before the run, and
 //! [`AaJudgement`] says whether the instrument found a difference where there is none.
 
 mod bootstrap;
+mod cluster;
+mod location;
 mod normal;
 mod paired;
 mod quantile;
 mod random;
+mod serial;
+mod steady;
+mod student;
 mod verdict;
 
 pub use bootstrap::{Bca, Interval, RESAMPLES};
+pub use cluster::{
+    CLUSTERS_BOOTSTRAP_MIN, ClusterEstimate, ClusterMethod, Clusters, few_clusters, welch,
+};
+pub use location::{hodges_lehmann, holm, signed_rank_p};
 pub use normal::{normal_cdf, normal_quantile};
 pub use paired::{Estimate, Paired};
-pub use quantile::{mean, quantile, supported_quantile};
+pub use quantile::{mean, quantile, quantile_interval, samples_wanted, supported_quantile};
 pub use random::Random;
+pub use serial::{autocorrelation, circular_interval, percentile_interval};
+pub use steady::{Steadiness, changes, steadiness};
+pub use student::{binomial_cdf, student_cdf, student_quantile};
 pub use verdict::{
-    AA_BLOCKS_MIN, AaJudgement, Margin, VERDICT_BLOCKS_MIN, Verdict, outside_by_chance,
+    AA_BLOCKS_MIN, AaJudgement, INTERVAL_BLOCKS_MIN, Margin, Verdict, outside_by_chance,
 };
 
 /// Why no estimate can be made.
@@ -48,6 +61,12 @@ pub enum EstimateError {
     #[error("interval needs at least 2 blocks, got {got}")]
     TooFewBlocks {
         /// How many there were.
+        got: usize,
+    },
+    /// An interval over clusters needs at least two on each side.
+    #[error("interval over clusters needs at least 2 on each side, got {got}")]
+    TooFewClusters {
+        /// How many the smaller side has.
         got: usize,
     },
     /// A resample index points past the values.

@@ -27,21 +27,6 @@ pub fn normal_quantile(p: f64) -> f64 {
     z - step / (1.0 + z * step / 2.0)
 }
 
-/// Student's quantile by its expansion about the normal one (Abramowitz and Stegun, 26.7.5): to
-/// 0.1 % from 10 degrees of freedom on, and too small, never too large, below.
-pub(crate) fn student_quantile(p: f64, degrees: f64) -> f64 {
-    let z = normal_quantile(p);
-    let squared = z * z;
-    let terms = [
-        polynomial(&[1.0, 1.0], squared) / 4.0,
-        polynomial(&[5.0, 16.0, 3.0], squared) / 96.0,
-        polynomial(&[3.0, 19.0, 17.0, -15.0], squared) / 384.0,
-        polynomial(&[79.0, 776.0, 1482.0, -1920.0, -945.0], squared) / 92_160.0,
-    ];
-    let series = terms.iter().rev().fold(0.0, |sum, term| (sum + term) / degrees);
-    z * (1.0 + series)
-}
-
 fn acklam(p: f64) -> f64 {
     const LOW: f64 = 0.02425;
     if p < LOW {
@@ -104,17 +89,6 @@ mod tests {
         assert!((normal_quantile(0.9995) - 3.290_526_731_491_894).abs() < 1e-11);
         assert!((normal_quantile(0.5)).abs() < 1e-15);
         assert!((normal_quantile(1e-6) + 4.753_424_308_822_899).abs() < 1e-11);
-    }
-
-    #[test]
-    fn students_quantiles_come_out_to_a_thousandth() {
-        // scipy.stats.t.ppf
-        for (p, degrees, wanted) in
-            [(0.9995, 11.0, 4.436_979), (0.9995, 19.0, 3.883_406), (0.975, 39.0, 2.022_691)]
-        {
-            let got = student_quantile(p, degrees);
-            assert!((got - wanted).abs() < 1e-3 * wanted, "{got} for {wanted}");
-        }
     }
 
     #[test]

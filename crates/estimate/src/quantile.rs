@@ -1,5 +1,7 @@
 //! Means and quantiles of plain samples.
 
+use crate::{Interval, student::binomial_cdf};
+
 /// How many samples must lie in the smaller tail before a percentile is printed.
 const TAIL_SAMPLES_MIN: f64 = 10.0;
 
@@ -25,6 +27,40 @@ pub fn supported_quantile(values: &[f64], p: f64) -> Option<f64> {
     let tail = values.len() as f64 * p.min(1.0 - p);
     // The product of 200 and 0.05 is a hair off 10.
     if tail + 1e-9 >= TAIL_SAMPLES_MIN { quantile(values, p) } else { None }
+}
+
+/// The interval of a quantile between two order statistics: it holds the true one at least as often
+/// as `level` says, whatever the distribution, because the number of samples below that is
+/// binomial. `None` where the samples are too few for an upper or lower end to exist.
+pub fn quantile_interval(values: &[f64], p: f64, level: f64) -> Option<Interval> {
+    if !(0.0..=1.0).contains(&p) || values.is_empty() || values.iter().any(|v| v.is_nan()) {
+        return None;
+    }
+    let n = values.len() as u64;
+    let tail = (1.0 - level) / 2.0;
+    // The lower end is the greatest order statistic below which the quantile seldom lies.
+    let mut low = (n as f64 * p) as u64;
+    while low > 0 && binomial_cdf(low - 1, n, p) > tail {
+        low -= 1;
+    }
+    let mut high = (n as f64 * p) as u64;
+    while high < n && binomial_cdf(high, n, p) < 1.0 - tail {
+        high += 1;
+    }
+    if low == 0 || high >= n {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(Interval { low: sorted[low as usize - 1], high: sorted[high as usize], level })
+}
+
+/// Samples without one beyond a limit after which "the quantile at `p` is below it" is wrong at most
+/// once in 1 / (1 - `confidence`): the least n with p^n <= 1 - confidence. 459 for p99 at 99 %, as
+/// in MLPerf's early stopping.
+pub fn samples_wanted(p: f64, confidence: f64) -> Option<u64> {
+    let wanted = ((1.0 - confidence).ln() / p.ln()).ceil();
+    (p > 0.0 && p < 1.0 && wanted.is_finite() && wanted >= 1.0).then_some(wanted as u64)
 }
 
 /// Definition 7 on values that are sorted and not empty.
@@ -55,6 +91,23 @@ mod tests {
         assert_eq!(quantile(&[1.0, f64::NAN], 0.5), None);
         assert_eq!(quantile(&[1.0], 1.5), None);
         assert_eq!(mean(&[]), None);
+    }
+
+    #[test]
+    fn a_quantile_has_an_interval_only_where_its_tail_has_samples() {
+        let many: Vec<f64> = (1..=1000).map(f64::from).collect();
+        let interval = quantile_interval(&many, 0.99, 0.95).unwrap();
+        assert!(interval.low < 990.0 && interval.high > 990.0 && interval.high <= 1000.0);
+        assert_eq!(quantile_interval(&many[..300], 0.99, 0.95), None);
+        assert_eq!(quantile_interval(&many[..5], 0.5, 0.95), None);
+        assert!(quantile_interval(&many[..6], 0.5, 0.95).is_some());
+    }
+
+    #[test]
+    fn p99_wants_459_samples_without_one_beyond() {
+        assert_eq!(samples_wanted(0.99, 0.99), Some(459));
+        assert_eq!(samples_wanted(0.95, 0.95), Some(59));
+        assert_eq!(samples_wanted(1.0, 0.99), None);
     }
 
     #[test]

@@ -39,10 +39,10 @@ impl Random {
         if bound == 0 {
             return 0;
         }
-        let threshold = bound.wrapping_neg() % bound;
         loop {
             let wide = u128::from(self.next_u64()) * u128::from(bound);
-            if wide as u64 >= threshold {
+            // The threshold is below the bound: most draws need no division.
+            if wide as u64 >= bound || wide as u64 >= bound.wrapping_neg() % bound {
                 return (wide >> 64) as u64;
             }
         }
@@ -51,6 +51,12 @@ impl Random {
     /// A number in 0..1 with 53 bits.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A standard normal number (Box and Muller, 1958), for simulations.
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
     /// Fisher and Yates.

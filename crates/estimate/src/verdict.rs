@@ -6,9 +6,10 @@ use crate::{Estimate, normal_quantile};
 /// in every block more often than once in a thousand.
 pub const AA_BLOCKS_MIN: usize = 11;
 
-/// Blocks below which a 95 % interval is none: with fewer than 6, the signs of honest twins agree in
-/// every block more often than once in twenty, and no resample can cross 1.
-pub const VERDICT_BLOCKS_MIN: usize = 6;
+/// Blocks below which no interval is printed and no verdict given. With fewer than 6 the signs of
+/// honest twins agree in every block more often than once in twenty; up to ten, one odd block still
+/// sets an end of the interval.
+pub const INTERVAL_BLOCKS_MIN: usize = 10;
 
 /// More blocks than this are not advised: the margin is too near the effect.
 const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
@@ -46,7 +47,7 @@ impl Verdict {
             Margin::Relative(margin) => (1.0 / (1.0 + margin), 1.0 + margin),
             Margin::AtMost(limit) => (f64::NEG_INFINITY, limit),
         };
-        if estimate.blocks < VERDICT_BLOCKS_MIN {
+        if estimate.blocks < INTERVAL_BLOCKS_MIN {
             Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
         } else if interval.low > high {
             Self::Above
@@ -118,7 +119,7 @@ fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
         Margin::AtMost(limit) => (estimate.value - limit).abs(),
     };
     let wanted = (normal_quantile(0.975) * estimate.block_sd / distance).powi(2).ceil();
-    let wanted = wanted.max(estimate.blocks as f64 + 1.0).max(VERDICT_BLOCKS_MIN as f64);
+    let wanted = wanted.max(estimate.blocks as f64 + 1.0).max(INTERVAL_BLOCKS_MIN as f64);
     (wanted <= BLOCKS_ADVISED_MAX).then_some(wanted as u64)
 }
 
@@ -176,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_six_blocks_decide_nothing() {
-        let few = Estimate { blocks: 5, ..ratio(1.03, 1.05) };
+    fn fewer_than_ten_blocks_decide_nothing() {
+        let few = Estimate { blocks: 9, ..ratio(1.03, 1.05) };
         let verdict = Verdict::of(&few, Margin::Relative(0.02));
-        assert!(matches!(verdict, Verdict::Undecided { blocks_wanted: Some(6..) }), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Undecided { blocks_wanted: Some(10..) }), "{verdict:?}");
         assert_eq!(AaJudgement::of(&few, 0.02), AaJudgement::TooFewBlocks);
     }
 
