@@ -3,6 +3,10 @@
 //! An arm says [`Hello`], then answers each [`Run`] with samples and one [`Report`]. Samples are
 //! written after the last measured instant, so that printing is not in what is measured.
 
+mod server;
+
+pub use server::ServerSide;
+
 use std::{
     io::{self, BufRead, BufWriter, Write},
     thread,

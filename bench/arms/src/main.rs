@@ -8,6 +8,7 @@ mod batch;
 mod chat;
 mod collateral;
 mod conversation;
+mod gateway;
 mod generate;
 mod link;
 mod nested;
@@ -50,6 +51,8 @@ enum Arm {
     Chat(chat::Args),
     /// Appraisal with endorsements fetched, cached or stapled.
     Collateral(collateral::Args),
+    /// Small requests to a gateway over TCP, TLS or attested TLS.
+    Gateway(gateway::Args),
     /// Quote generation by the simulated attester.
     Generate(generate::Args),
     /// A service behind a link with a known round trip (a service, not an arm).
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
         Arm::Collateral(args) => collateral::run(args),
+        Arm::Gateway(args) => gateway::run(args),
         Arm::Generate(args) => generate::run(args),
         Arm::Link(args) => link::run(args),
         Arm::Nested(args) => nested::run(args),

@@ -13,7 +13,9 @@ use clap::ValueEnum;
 use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_evidence::Attest;
-use confide_gateway::{Configuration, Drained, Gateway, Limits, Options, Upstream};
+use confide_gateway::{
+    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, Limits, Options, Upstream,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{attest::chosen::AttesterArgs, error::CliError, process};
@@ -57,6 +59,10 @@ pub(crate) struct Args {
     /// Write the certificate as PEM, for clients of `--binding none`
     #[arg(long, value_name = "FILE")]
     certificate_out: Option<PathBuf>,
+    /// Write one line of JSON for each request: time, method, the words of its path, status. No
+    /// query, field, body or identifier is in it. `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
@@ -106,14 +112,20 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
         manifest = model_manifest(&args, &configuration) => manifest,
     };
+    let log = args.access_log.as_deref().map(access_log).transpose()?;
     let options = Options {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
         limits: Limits::default(),
         names: names(&args),
     };
-    let gateway = Gateway::new(options, attester, process::unix_now)
+    let mut gateway = Gateway::new(options, attester, process::unix_now)
         .map_err(|error| CliError::new(with_causes(&error)))?;
+    let mut log_end = None;
+    if let Some((log, end)) = log {
+        gateway = gateway.with_access_log(log);
+        log_end = Some(end);
+    }
     if let Some(path) = &args.certificate_out {
         write_certificate(path, &gateway.certificate_pem())?;
     }
@@ -124,6 +136,9 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     process::print_ready(address, guarantee, ready_fields(&gateway));
     if let Drained::Cut(connections) = gateway.serve(listener, stop).await {
         tracing::warn!(connections, "cut after the drain deadline");
+    }
+    if let Some(end) = log_end {
+        end.finish();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -172,6 +187,18 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
              none for ordinary TLS",
         )),
     }
+}
+
+/// Appends, so that what an earlier gateway wrote stays.
+fn access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
+    if path == Path::new("-") {
+        return Ok(AccessLog::start(std::io::stdout(), process::unix_now));
+    }
+    let file = std::fs::File::options().create(true).append(true).open(path).map_err(|error| {
+        CliError::new(format!("cannot write the access log {}: {error}", path.display()))
+            .hint("give a file in a folder that exists, or - for standard output")
+    })?;
+    Ok(AccessLog::start(file, process::unix_now))
 }
 
 /// What a client on this machine may call the gateway, and what the operator adds.

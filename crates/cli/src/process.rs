@@ -59,7 +59,10 @@ const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Prints the one JSON line that says a long-running command accepts connections.
 pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String, Value>) {
-    let mut line = json!({ "ready": true, "listen": listen.to_string(), "guarantee": guarantee });
+    let mut line = json!({
+        "ready": true, "listen": listen.to_string(), "guarantee": guarantee,
+        "pid": std::process::id(),
+    });
     if let Value::Object(fields) = &mut line {
         fields.extend(more);
     }

@@ -7,7 +7,7 @@ use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
 use tokio::net::TcpListener;
 
-use crate::{Configuration, Drained, GatewayError, Limits, proxy::Proxy};
+use crate::{AccessLog, Configuration, Drained, GatewayError, Limits, proxy::Proxy};
 
 /// What a gateway is made from.
 #[derive(Clone, Debug)]
@@ -28,6 +28,7 @@ pub struct Gateway {
     configuration: Configuration,
     limits: Limits,
     simulated: bool,
+    access_log: Option<AccessLog>,
 }
 
 impl Gateway {
@@ -54,7 +55,13 @@ impl Gateway {
             attester,
             clock,
         )?;
-        Ok(Self { channel: Arc::new(channel), configuration, limits, simulated })
+        Ok(Self { channel: Arc::new(channel), configuration, limits, simulated, access_log: None })
+    }
+
+    /// The same gateway with a line in `log` for each answered request.
+    pub fn with_access_log(mut self, log: AccessLog) -> Self {
+        self.access_log = Some(log);
+        self
     }
 
     /// The certificate that is served now, in DER.
@@ -91,7 +98,8 @@ impl Gateway {
 
     /// Serves until `stop` resolves, then lets running answers end within the drain deadline.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
-        let proxy = Arc::new(Proxy::new(&self.configuration, self.simulated, self.limits));
+        let proxy = Proxy::new(&self.configuration, self.simulated, self.limits);
+        let proxy = Arc::new(proxy.with_access_log(self.access_log));
         let channel = self.channel.clone();
         tokio::select! {
             drained = crate::serve::serve(listener, self.channel, proxy, self.limits, stop) => drained,

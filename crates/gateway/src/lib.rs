@@ -8,6 +8,7 @@
 //! middle of an answer reaches the client as a broken stream. What the gateway does with a prompt
 //! follows from its [`Configuration`], whose digest is in the claims that its evidence signs.
 
+mod access_log;
 mod answer;
 mod body;
 mod configuration;
@@ -23,6 +24,7 @@ mod serve;
 mod tests;
 mod upstream;
 
+pub use access_log::{AccessLog, AccessLogEnd};
 pub use configuration::{
     Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, Route, WELL_KNOWN_PATH,
 };

@@ -1,5 +1,7 @@
 //! One request in, one request out, both bodies streamed.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use confide_forward::{codings_are_undone, end_is_marked, remove_hop_by_hop};
 use http::{Method, Request, Response, StatusCode, Version, header};
@@ -12,7 +14,7 @@ use hyper_util::{
 };
 
 use crate::{
-    Configuration, Limits, Upstream, WELL_KNOWN_PATH,
+    AccessLog, Configuration, Limits, Upstream, WELL_KNOWN_PATH,
     answer::{self, AnswerBody},
     body::{BodyFault, Guarded, fault_behind},
     linger::Lingering,
@@ -25,6 +27,7 @@ pub(crate) struct Proxy {
     routes: Vec<(String, Upstream, header::HeaderValue)>,
     description: Bytes,
     limits: Limits,
+    log: Option<AccessLog>,
 }
 
 impl Proxy {
@@ -46,11 +49,26 @@ impl Proxy {
             })
             .collect();
         routes.sort_by_key(|(prefix, ..)| std::cmp::Reverse(prefix.len()));
-        Self { client, routes, description: configuration.description(simulated).into(), limits }
+        let description = configuration.description(simulated).into();
+        Self { client, routes, description, limits, log: None }
+    }
+
+    pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
+        self.log = log;
+        self
     }
 
     /// Answers one request; what goes wrong is an answer too, unless the answer already began.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+        let Some(log) = &self.log else { return self.answer_unlogged(request).await };
+        let (began, method) = (Instant::now(), request.method().clone());
+        let path = request.uri().path().to_owned();
+        let response = self.answer_unlogged(request).await;
+        log.answered(&method, &path, response.status(), began.elapsed());
+        response
+    }
+
+    async fn answer_unlogged(&self, request: Request<Incoming>) -> Response<AnswerBody> {
         if request.uri().path() == WELL_KNOWN_PATH {
             if !matches!(*request.method(), Method::GET | Method::HEAD) {
                 return Refused::Method.into_response();

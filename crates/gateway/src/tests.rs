@@ -616,3 +616,53 @@ async fn a_refused_body_is_read_on_so_that_its_sender_sees_the_answer() {
     let got = read_until(&mut client, "\r\n\r\n").await;
     assert!(got.starts_with("HTTP/1.1 413 "), "{got}");
 }
+
+#[derive(Clone, Default)]
+struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said() {
+    let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let configuration = Configuration::single(Binding::Key, upstream);
+    let kept = Kept::default();
+    let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
+    let proxy = Proxy::new(&configuration, true, Limits::default()).with_access_log(Some(log));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = serve(listener, Arc::new(Plain), Arc::new(proxy), Limits::default(), async {
+        let _ = stopped.await;
+    });
+    let serving = tokio::spawn(serving);
+    let secret = "POST /v1/completions/s3cret?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\
+                  authorization: Bearer s3cret\r\nconnection: close\r\n\
+                  content-length: 6\r\n\r\ns3cret";
+    assert!(exchange(address, secret).await.starts_with("HTTP/1.1 200 OK"));
+    let refused = "TRACE /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
+    assert!(exchange(address, refused).await.starts_with("HTTP/1.1 405"));
+    stop.send(()).unwrap();
+    within(serving).await.unwrap();
+    end.finish();
+    let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    assert!(!text.contains("s3cret"), "{text}");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert_eq!(
+        (&lines[0]["path"], &lines[0]["status"]),
+        (&"/v1/completions/*".into(), &200.into())
+    );
+    assert_eq!((&lines[1]["method"], &lines[1]["status"]), (&"*".into(), &405.into()));
+}

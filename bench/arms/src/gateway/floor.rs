@@ -1,0 +1,47 @@
+//! What the cryptography of one full handshake costs a server at least.
+
+use aws_lc_rs::{
+    agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral},
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The floor's name in every row that it stands beside.
+pub(crate) const NAME: &str = "P-256 sign + X25519 keygen + agree, aws-lc-rs, the server's core";
+
+/// CPU time of one look, in nanoseconds: some 150 rounds, and little beside a slice.
+const LOOK_NS: i64 = 10_000_000;
+
+/// Rounds in a CPU second of this core, now. `None` when the library refuses.
+pub(crate) fn rate_per_s() -> Option<f64> {
+    let random = SystemRandom::new();
+    let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
+    let peer = EphemeralPrivateKey::generate(&X25519, &random).ok()?.compute_public_key().ok()?;
+    let (began, mut rounds) = (thread_ns(), 0_u32);
+    loop {
+        key.sign(&random, b"a hash of a handshake, 32 bytes.").ok()?;
+        let own = EphemeralPrivateKey::generate(&X25519, &random).ok()?;
+        own.compute_public_key().ok()?;
+        let peer = UnparsedPublicKey::new(&X25519, peer.as_ref());
+        agree_ephemeral(own, peer, (), |_secret| Ok(())).ok()?;
+        rounds += 1;
+        let spent = thread_ns() - began;
+        if spent >= LOOK_NS {
+            return Some(f64::from(rounds) * 1e9 / spent as f64);
+        }
+    }
+}
+
+fn thread_ns() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_floor_is_a_rate() {
+        assert!(super::rate_per_s().is_some_and(|rate| rate > 0.0));
+    }
+}

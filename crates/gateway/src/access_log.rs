@@ -1,0 +1,230 @@
+//! One line for each answered request, written by a thread of its own.
+//!
+//! A request never waits for the log: where the queue is full its line is lost, and how many were
+//! lost is a line too. What could hold a prompt, a token or an identifier is not in a line: no
+//! query, no header field, no body, and of the path only words that an API's author wrote.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+
+/// Lines that wait for the disk: 4 MiB at most, and half a second of 30,000 requests a second.
+const QUEUED_MAX: usize = 16 * 1024;
+/// Of a path; what is longer is cut. The longest route of the OpenAI interface has 40 bytes.
+const PATH_BYTES_MAX: usize = 128;
+/// Of one segment of a path; a longer one is an identifier.
+const SEGMENT_BYTES_MAX: usize = 32;
+
+/// Where lines are handed over. Cheap to clone; the log ends when all clones are gone.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    queue: SyncSender<Line>,
+    lost: Arc<AtomicU64>,
+    clock: fn() -> u64,
+}
+
+/// The writing thread.
+#[derive(Debug)]
+pub struct AccessLogEnd(JoinHandle<()>);
+
+struct Line {
+    unix_s: u64,
+    method: Method,
+    path: String,
+    status: StatusCode,
+    head: Duration,
+}
+
+impl AccessLog {
+    /// Writes to `out`, flushed whenever the queue is empty. `clock` gives Unix seconds.
+    pub fn start(out: impl Write + Send + 'static, clock: fn() -> u64) -> (Self, AccessLogEnd) {
+        let (queue, lines) = sync_channel(QUEUED_MAX);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = lost.clone();
+        let thread = std::thread::spawn(move || write_all(out, &lines, &counted));
+        (Self { queue, lost, clock }, AccessLogEnd(thread))
+    }
+
+    /// Hands over one answered request; `head` is from its own head to that of its answer.
+    pub(crate) fn answered(&self, method: &Method, path: &str, status: StatusCode, head: Duration) {
+        let (method, path) = (method.clone(), shown(path));
+        let line = Line { unix_s: (self.clock)(), method, path, status, head };
+        if self.queue.try_send(line).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl AccessLogEnd {
+    /// Waits until all lines are written. Drop every [`AccessLog`] before.
+    pub fn finish(self) {
+        // A thread that panicked has written what it could.
+        let _ = self.0.join();
+    }
+}
+
+/// Words stay: lower-case letters, `-`, `_`, `.` and a version such as `v1`. All else is `*`.
+fn shown(path: &str) -> String {
+    let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));
+    for segment in path.split('/').skip(1) {
+        let word = if is_word(segment) { segment } else { "*" };
+        if text.len() + 1 + word.len() > PATH_BYTES_MAX {
+            text.push_str("/*");
+            break;
+        }
+        text.push('/');
+        text.push_str(word);
+    }
+    if text.is_empty() { "*".into() } else { text }
+}
+
+fn is_word(segment: &str) -> bool {
+    let letters = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b"-_.".contains(&b));
+    let version = segment.strip_prefix('v').is_some_and(|number| {
+        (1..=2).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit())
+    });
+    segment.len() <= SEGMENT_BYTES_MAX && (version || letters(segment))
+}
+
+fn write_all(mut out: impl Write, lines: &Receiver<Line>, lost: &AtomicU64) {
+    let mut broken = false;
+    while let Ok(first) = lines.recv() {
+        let mut batch = String::new();
+        line_of(&mut batch, &first);
+        // One write for what waits: a request costs the disk no call of its own.
+        lines.try_iter().take(QUEUED_MAX).for_each(|line| line_of(&mut batch, &line));
+        let missed = lost.swap(0, Ordering::Relaxed);
+        if missed > 0 {
+            batch.push_str(&format!("{{\"unix_s\":{},\"lost_lines\":{missed}}}\n", first.unix_s));
+        }
+        let written = out.write_all(batch.as_bytes()).and_then(|()| out.flush());
+        if let (Err(error), false) = (written, broken) {
+            broken = true;
+            tracing::warn!(%error, "the access log cannot be written");
+        }
+    }
+}
+
+/// A method of its sender's own making may hold anything a token holds.
+fn known(method: &Method) -> &str {
+    const KNOWN: [Method; 7] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+    ];
+    if KNOWN.contains(method) { method.as_str() } else { "*" }
+}
+
+/// The fields need no escapes: the method is a known one, the path made of [`is_word`]s.
+fn line_of(batch: &mut String, line: &Line) {
+    let Line { unix_s, method, path, status, head } = line;
+    let (method, status, head_us) = (known(method), status.as_u16(), head.as_micros());
+    batch.push_str(&format!(
+        "{{\"unix_s\":{unix_s},\"method\":\"{method}\",\"path\":\"{path}\",\"status\":{status},\
+         \"head_us\":{head_us}}}\n"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc::channel};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn text(kept: &Kept) -> String {
+        String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_one_line_of_json_without_query_or_identifier() {
+        let kept = Kept::default();
+        let (log, end) = AccessLog::start(kept.clone(), || 7);
+        let head = Duration::from_micros(312);
+        log.answered(&Method::GET, "/v1/files/file-8Ab3", StatusCode::OK, head);
+        drop(log);
+        end.finish();
+        let line: serde_json::Value = serde_json::from_str(text(&kept).trim_end()).unwrap();
+        assert_eq!(line["path"], "/v1/files/*");
+        assert_eq!((&line["status"], &line["head_us"]), (&200.into(), &312.into()));
+        assert_eq!((&line["unix_s"], &line["method"]), (&7.into(), &"GET".into()));
+    }
+
+    #[test]
+    fn only_words_of_a_path_are_shown() {
+        for (path, wanted) in [
+            ("/v1/chat/completions", "/v1/chat/completions"),
+            ("/.well-known/confide", "/.well-known/confide"),
+            ("/", "/"),
+            ("*", "*"),
+            ("/v1/models/My%20secret", "/v1/models/*"),
+            ("/sk-0123456789", "/*"),
+            ("/v123/a\"b", "/*/*"),
+            ("/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "/*"),
+        ] {
+            assert_eq!(shown(path), wanted, "{path}");
+        }
+        assert!(shown(&"/a".repeat(500)).len() <= PATH_BYTES_MAX + 2);
+    }
+
+    /// Blocks at its first write until told to go on.
+    struct Stuck(std::sync::mpsc::Receiver<()>, Kept);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_hangs_costs_lines_and_not_requests() {
+        let (go_on, wait) = channel();
+        let kept = Kept::default();
+        let (log, end) = AccessLog::start(Stuck(wait, kept.clone()), || 0);
+        let asked = 2 * QUEUED_MAX;
+        for _ in 0..asked {
+            log.answered(&Method::GET, "/", StatusCode::OK, Duration::ZERO);
+        }
+        drop((log, go_on));
+        end.finish();
+        let text = text(&kept);
+        let written = text.lines().filter(|line| line.contains("head_us")).count();
+        let lost_of = |line: &str| -> Option<usize> {
+            line.split_once("\"lost_lines\":")?.1.strip_suffix('}')?.parse().ok()
+        };
+        let lost: usize = text.lines().filter_map(lost_of).sum();
+        assert!(lost > 0 && written >= QUEUED_MAX, "{written} written, {lost} lost");
+        assert_eq!(written + lost, asked);
+    }
+}
