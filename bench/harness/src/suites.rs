@@ -9,6 +9,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("batch", include_str!("../../suites/batch.toml")),
     ("chat", include_str!("../../suites/chat.toml")),
     ("collateral", include_str!("../../suites/collateral.toml")),
+    ("gateway", include_str!("../../suites/gateway.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
     ("main", include_str!("../../suites/main.toml")),
     ("nested", include_str!("../../suites/nested.toml")),

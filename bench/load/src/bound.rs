@@ -110,10 +110,9 @@ impl fmt::Display for Bound {
                 ratio * 1e2,
                 limit * 1e2
             ),
-            Self::Dispatch { figure, delay_ms, limit_ms } => write!(
-                out,
-                "dispatch delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms"
-            ),
+            Self::Dispatch { figure, delay_ms, limit_ms } => {
+                write!(out, "dispatch delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
+            }
             Self::Loop { figure, delay_ms, limit_ms } => {
                 write!(out, "loop delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
             }

@@ -57,7 +57,8 @@ impl<W: Write> Writer<W> {
     /// Those of `out`.
     pub fn new(out: W, head: &Head) -> io::Result<Self> {
         let mut writer = Self { out, line: Vec::new() };
-        writer.write(&Line { head: Some(Head { events: VERSION, ..head.clone() }), client: None })?;
+        writer
+            .write(&Line { head: Some(Head { events: VERSION, ..head.clone() }), client: None })?;
         Ok(writer)
     }
 

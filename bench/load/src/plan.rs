@@ -217,7 +217,12 @@ fn check(workload: &Workload) -> Result<(), PlanError> {
         if ok { Ok(()) } else { Err(PlanError::Range { name, wanted, got }) }
     };
     let requests = workload.requests;
-    range("requests", "1 to 1000000", requests.to_string(), (1..=REQUESTS_MAX).contains(&requests))?;
+    range(
+        "requests",
+        "1 to 1000000",
+        requests.to_string(),
+        (1..=REQUESTS_MAX).contains(&requests),
+    )?;
     for (name, lengths) in
         [("prompt tokens", workload.prompt_tokens), ("output tokens", workload.output_tokens)]
     {
@@ -369,8 +374,7 @@ mod tests {
         let at = instants(&Plan::new(&workload).unwrap());
         let gaps: Vec<f64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance =
-            gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((mean * 50.0 - 1.0).abs() < 0.03, "{mean}");
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{variance}");
         assert!(gaps.iter().all(|gap| *gap >= 0.0));

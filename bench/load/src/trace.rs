@@ -55,8 +55,7 @@ pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> 
             continue;
         }
         let wrong = |message: String| TraceError::Line { line: number, message };
-        let read: Line =
-            serde_json::from_slice(&line).map_err(|error| wrong(error.to_string()))?;
+        let read: Line = serde_json::from_slice(&line).map_err(|error| wrong(error.to_string()))?;
         if !read.timestamp.is_finite() {
             return Err(wrong("timestamp is not finite".into()));
         }

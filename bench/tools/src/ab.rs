@@ -27,6 +27,13 @@ pub struct Args {
     server_pids: Vec<u32>,
 }
 
+#[derive(serde::Serialize)]
+struct Cold {
+    #[serde(flatten)]
+    hello: Hello,
+    warming: bool,
+}
+
 /// Processes at once; the seed's script starts 51.
 const PROCESSES_MAX: u64 = 64;
 /// `ab` itself takes at most 20,000 connections and a million requests here.
@@ -41,17 +48,21 @@ const P99_REQUESTS_MIN: u64 = 1000;
 /// A text for the arm's log: no `ab`, or standard output is closed.
 pub fn run(args: &Args) -> Result<(), String> {
     let server = ServerSide::new(&args.server_pids).map_err(|error| error.to_string())?;
-    let hello = Hello {
-        arm: format!("ab, {}", args.url),
-        version: version()?,
-        simulated: false,
-        guarantee: None,
-        threads: 1,
-        note: Some(format!(
-            "closed loop: mean latency is concurrency / rate and holds no service time; a new \
+    let hello = Cold {
+        // Every run starts processes of its own: there is nothing to warm.
+        warming: false,
+        hello: Hello {
+            arm: format!("ab, {}", args.url),
+            version: version()?,
+            simulated: false,
+            guarantee: None,
+            threads: 1,
+            note: Some(format!(
+                "closed loop: mean latency is concurrency / rate and holds no service time; a new \
              connection for each request; all processes of ab share one CPU: {}",
-            server.shown()
-        )),
+                server.shown()
+            )),
+        },
     };
     speak(&hello, |order| measure(args, &server, order)).map_err(|error| error.to_string())
 }
@@ -73,10 +84,11 @@ fn measure(args: &Args, server: &ServerSide, order: &Run) -> Result<Line, String
         number => Ok(number),
     };
     let processes = within("processes", 1, PROCESSES_MAX)?;
-    let asked = within("n", 5000, REQUESTS_MAX)?;
-    // The order that warms a new process up asks for three requests.
-    let n = if order.requests < 4 { asked.min(order.requests.max(1)) } else { asked };
-    let c = within("c", 1, CONCURRENCY_MAX)?.min(n);
+    let n = within("n", 5000, REQUESTS_MAX)?;
+    let c = within("c", 1, CONCURRENCY_MAX)?;
+    if c > n {
+        return Err(format!("param c: wanted at most n, as ab does; got {c} of {n}"));
+    }
     server.settle().map_err(|error| format!("cannot pin the server: {error}"))?;
     let (server_before, own_before) = (server.cpu_s(), children_cpu_s());
     let began = Instant::now();
@@ -91,7 +103,27 @@ fn measure(args: &Args, server: &ServerSide, order: &Run) -> Result<Line, String
         "bad_answers": reports.iter().map(Report::bad_answers).sum::<u64>(),
     });
     figures(&mut line, &reports, server_s);
+    line.marks = marks(n);
+    line.note = note(&reports);
     Ok(line)
+}
+
+/// The seed's `-n`.
+const SEED_N: u64 = 5000;
+
+fn marks(n: u64) -> Vec<String> {
+    let mut marks = vec!["closed loop: mean latency = concurrency / rate".to_owned()];
+    if n != SEED_N {
+        marks.push(format!("-n {n} instead of the seed's {SEED_N}"));
+    }
+    marks
+}
+
+/// What `ab` says of its TLS. Version 2.3 keeps no session: each connection has a full handshake.
+fn note(reports: &[Report]) -> Option<String> {
+    let first = reports.first()?;
+    let (protocol, group) = (first.protocol.as_ref()?, first.group.as_ref()?);
+    Some(format!("{protocol}, {group}, full handshakes; closed loop, one CPU for all of ab"))
 }
 
 fn start(url: &str, n: u64, c: u64) -> Result<Child, String> {

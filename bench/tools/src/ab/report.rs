@@ -64,10 +64,10 @@ impl Report {
         if text.len() > REPORT_BYTES_MAX {
             return Err(ReportError::TooLong { got: text.len() });
         }
-        let failed_by_length = text
-            .split_once("Length: ")
-            .filter(|(before, _)| before.rsplit('\n').next().is_some_and(|l| l.contains("Connect")))
-            .and_then(|(_, rest)| rest.split([',', ')']).next()?.trim().parse().ok())
+        let reasons = text.lines().find(|line| line.trim_start().starts_with("(Connect:"));
+        let failed_by_length = reasons
+            .and_then(|line| line.split_once("Length:")?.1.split([',', ')']).next())
+            .and_then(|count| count.trim().parse().ok())
             .unwrap_or(0);
         Ok(Self {
             protocol: after(text, "SSL/TLS Protocol:").map(str::to_owned),
