@@ -8,7 +8,7 @@ pub enum BenchError {
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {error}", path = path.display())]
     Io {
-        /// What was tried: `read`, `write`, `create`.
+        /// What was tried: `read`, `write`, `create`, `remove`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -86,6 +86,16 @@ pub enum BenchError {
         path: PathBuf,
         /// What the parser said.
         message: String,
+    },
+    /// A run cannot go on: it is another one.
+    #[error("cannot go on with this run: {what} was {wanted}, now it is {got}")]
+    Resume {
+        /// What differs.
+        what: &'static str,
+        /// Of the run that was interrupted.
+        wanted: String,
+        /// Of the one that was to go on.
+        got: String,
     },
     /// Ctrl-C could not be caught.
     #[error("cannot catch interrupts: {message}")]

@@ -38,8 +38,11 @@ pub use needs::MissingProgram;
 pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;
-pub use record::{Record, Validity};
-pub use run::{Options, Outcome, report, run, stop_on_interrupt};
+pub use record::{Part, Record, Validity};
+pub use run::{
+    AllEntry, AllPlan, Index, IndexEntry, Options, Outcome, State, report, resume, run, run_all,
+    stop_on_interrupt,
+};
 pub use selftest::{SelfTest, selftest_suite, selftest_verdict, spin_arm};
 pub use suite::Suite;
 pub use suites::{SuiteText, suite_named};

@@ -2,24 +2,20 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
 use flate2::read::MultiGzDecoder;
 
 use crate::{
-    BenchError, Record,
+    BenchError, Record, Suite,
     record::{RECORD_FILE, SAMPLES_FILE, SCHEMA},
-    samples::{Line, Sample, Slice},
+    samples::{Journaled, Sample, Slice, read_journal, read_lines, rows_of_columns, too_large},
 };
 
-/// A record of a day of benches is some 100 MiB; a hundred times the usual is a mistake or an attack.
+/// A record of a day of benches is some 100 MiB; ten times as much is a mistake or an attack.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
-/// The same for a file of samples beside a record, after decompression.
-const SAMPLES_BYTES_MAX: u64 = 4 << 30;
-/// A protocol line is at most 64 KiB; what the harness adds to it is far less than as much again.
-const SAMPLE_LINE_BYTES_MAX: u64 = 128 << 10;
 
 /// One run, whole. Everybody who reads records reads them here.
 #[derive(Clone, Debug)]
@@ -31,20 +27,21 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads a folder that `bench run` wrote, a `record.json`, or a `record.json.gz`.
+    /// Reads a folder that `bench run` wrote, a `record.json`, or a `record.json.gz`. Of a folder
+    /// whose run was killed, or still runs, the journal is read.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
-        let path = record_path(path);
-        let text = text(&path)?;
-        let record: Record = serde_json::from_str(&text).map_err(|error| BenchError::Record {
-            path: path.clone(),
-            message: error.to_string(),
-        })?;
-        if record.schema > SCHEMA || record.schema == 0 {
-            let message = format!("wanted schema 1 to {SCHEMA}, got {}", record.schema);
-            return Err(BenchError::Record { path, message });
+        let file = record_path(path);
+        if !path.is_dir() || !path.join(SAMPLES_FILE).exists() {
+            return Self::read_file(file);
         }
-        let (samples, slices) = beside(&path)?;
-        Ok(Self { record, samples, slices, path })
+        let record = if file.exists() { Some(Self::read_file(file.clone())?) } else { None };
+        match record {
+            Some(whole) if whole.record.partial.is_none() => Ok(whole),
+            other => match Self::read_journal(path, file.clone())? {
+                Some(loaded) => Ok(loaded),
+                None => other.map_or_else(|| Self::read_file(file), Ok),
+            },
+        }
     }
 
     /// The record.
@@ -52,9 +49,48 @@ impl Loaded {
         &self.record
     }
 
-    /// The file it was read from.
+    /// Where the record is, or would be where only a journal is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The whole run as one JSON document of this version's layout.
+    pub fn document(&self) -> Result<String, BenchError> {
+        let document = self.record.document(&self.samples, &self.slices);
+        document.map_err(|error| BenchError::Record {
+            path: self.path.clone(),
+            message: error.to_string(),
+        })
+    }
+
+    fn read_file(path: PathBuf) -> Result<Self, BenchError> {
+        let text = text(&path)?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: PathBuf, text: &str) -> Result<Self, BenchError> {
+        let wrong = |message: String| BenchError::Record { path: path.clone(), message };
+        let mut record: Record =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        if record.schema > SCHEMA || record.schema == 0 {
+            return Err(wrong(format!("wanted schema 1 to {SCHEMA}, got {}", record.schema)));
+        }
+        let (samples, slices) = if record.schema == 1 {
+            beside(&path)?
+        } else {
+            rows_of_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
+        };
+        record.upgrade();
+        Ok(Self { record, samples, slices, path })
+    }
+
+    fn read_journal(folder: &Path, path: PathBuf) -> Result<Option<Self>, BenchError> {
+        let journal = folder.join(SAMPLES_FILE);
+        let Some(read) = read_journal(&journal, open(&journal)?)? else { return Ok(None) };
+        let Journaled { mut record, samples, slices, .. } = read;
+        let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
+        record.fill(&suite, &samples, &slices);
+        Ok(Some(Self { record, samples, slices, path }))
     }
 }
 
@@ -78,40 +114,12 @@ fn text(path: &Path) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// The samples beside a record of schema 1.
+/// The samples beside a record of layout 1.
 fn beside(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
     let plain = record.with_file_name(SAMPLES_FILE);
     let packed = record.with_file_name(format!("{SAMPLES_FILE}.gz"));
-    lines(if !plain.exists() && packed.exists() { &packed } else { &plain })
-}
-
-fn lines(path: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
-    let mut reader = BufReader::new(open(path)?.take(SAMPLES_BYTES_MAX + 1));
-    let (mut samples, mut slices) = (Vec::new(), Vec::new());
-    let mut bytes = Vec::new();
-    let mut total = 0;
-    loop {
-        bytes.clear();
-        let read = reader.by_ref().take(SAMPLE_LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
-        total += match read.map_err(BenchError::io("read", path))? {
-            0 => return Ok((samples, slices)),
-            count => count as u64,
-        };
-        if total > SAMPLES_BYTES_MAX {
-            return Err(too_large(path, SAMPLES_BYTES_MAX));
-        }
-        if bytes.len() as u64 > SAMPLE_LINE_BYTES_MAX {
-            return Err(too_large(path, SAMPLE_LINE_BYTES_MAX));
-        }
-        match serde_json::from_slice(&bytes) {
-            Ok(Line::Sample(sample)) => samples.push(*sample),
-            Ok(Line::Slice(slice)) => slices.push(*slice),
-            Err(error) => {
-                let message = error.to_string();
-                return Err(BenchError::Record { path: path.to_owned(), message });
-            }
-        }
-    }
+    let path = if !plain.exists() && packed.exists() { packed } else { plain };
+    read_lines(&path, open(&path)?)
 }
 
 /// The file's bytes, decompressed where it is compressed: told by its first two bytes.
@@ -121,11 +129,6 @@ fn open(path: &Path) -> Result<Box<dyn Read>, BenchError> {
     let packed =
         reader.fill_buf().map_err(BenchError::io("read", path))?.starts_with(&[0x1f, 0x8b]);
     Ok(if packed { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
-}
-
-fn too_large(path: &Path, most: u64) -> BenchError {
-    let message = format!("wanted at most {most} bytes, got more");
-    BenchError::io("read", path)(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 
 #[cfg(test)]
@@ -192,7 +195,7 @@ mod tests {
         assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
         std::fs::write(folder.join(RECORD_FILE), &text).unwrap();
         std::fs::write(folder.join(SAMPLES_FILE), "x".repeat(200_000)).unwrap();
-        assert!(matches!(Loaded::read(&folder), Err(BenchError::Io { .. })));
+        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,7 +1,9 @@
-//! `record.json`: everything that is needed to judge a run, but for its samples.
+//! `record.json`: one document that holds a whole run, and the source of truth of it.
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    io::Write,
     path::Path,
     process::{Command, Stdio},
 };
@@ -11,18 +13,20 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    BenchError, Effort,
+    BenchError, Effort, Suite,
     host::Machine,
     published::{AnswerTable, Quoted},
-    rows::{Figure, Row},
+    rows::{Figure, Row, judge},
+    samples::{Sample, Slice, SliceColumns, columns},
     suite::SeedFigure,
 };
 
-/// The layout of this version.
-pub(crate) const SCHEMA: u32 = 1;
+/// The layout of this version. Of layout 1 the samples stand in a file beside.
+pub(crate) const SCHEMA: u32 = 2;
 /// Names of the files in an output folder.
 pub(crate) const RECORD_FILE: &str = "record.json";
 pub(crate) const SAMPLES_FILE: &str = "samples.jsonl";
+pub(crate) const INDEX_FILE: &str = "run.json";
 pub(crate) const PAGE_FILE: &str = "report.html";
 
 /// One run.
@@ -54,6 +58,102 @@ pub struct Record {
     pub(crate) answers: Vec<AnswerTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) quoted: Vec<Quoted>,
+    /// What was to be run; two records of one plan measured the same.
+    #[serde(default)]
+    pub(crate) plan: PlanRecord,
+    /// One entry for every time that the run was started or resumed.
+    #[serde(default)]
+    pub(crate) sessions: Vec<Session>,
+    /// Benches that ended before their plan, by a budget of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cut: Vec<Cut>,
+    /// Every slice with its samples. Only in the file: empty once it is read (see `Loaded`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) slices: Vec<SliceColumns>,
+}
+
+/// What was to be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct PlanRecord {
+    /// SHA-256 over the suite's text, the effort, the seed, the blocks asked for and the part.
+    pub(crate) sha256: String,
+    /// The part of the suite that was asked for.
+    #[serde(flatten)]
+    pub(crate) part: Part,
+    /// Values that were given for the suite's variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) vars: BTreeMap<String, String>,
+}
+
+impl PlanRecord {
+    /// What a plan is known by: two runs of one hash were to measure the same.
+    pub(crate) fn hash(
+        &self,
+        suite_sha256: &str,
+        effort: Effort,
+        seed: u64,
+        blocks: Option<u32>,
+    ) -> String {
+        let plan = serde_json::json!({
+            "plan": 1,
+            "suite": suite_sha256,
+            "effort": effort,
+            "seed": seed,
+            "blocks": blocks,
+            "benches": self.part.benches,
+            "budget_s": self.part.budget_s,
+            "vars": self.vars,
+        });
+        // Keys of a JSON object are sorted here, so that the text is always the same.
+        sha256_hex(&plan.to_string())
+    }
+}
+
+/// Which part of a suite is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Part {
+    /// Only these benches; none named means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub benches: Vec<String>,
+    /// What the blocks may take in all, each bench its share; a bench that would take longer ends at
+    /// a whole block, and not before its second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<u32>,
+}
+
+/// A stretch of a run between its start, or its being resumed, and its end. Processes and perhaps the
+/// machine's boot differ from one to the next, so that blocks of different sessions are clusters.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Session {
+    pub(crate) started_unix_s: u64,
+    /// Of a killed session, up to the end of its last kept slice.
+    pub(crate) wall_s: f64,
+    /// The kernel's id of this boot; `unknown` where it tells none.
+    pub(crate) boot: String,
+    pub(crate) ended: Ended,
+    /// The exact command line.
+    pub(crate) command: Vec<String>,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ended {
+    /// Its plan was done.
+    Done,
+    /// By Ctrl-C or SIGTERM.
+    Interrupted,
+    /// It left no last word: killed, or still running when this was read.
+    Killed,
+}
+
+/// A bench that ended before its plan.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Cut {
+    pub(crate) bench: String,
+    pub(crate) blocks: u32,
+    pub(crate) planned: u32,
+    pub(crate) reason: String,
 }
 
 /// The suite, whole, so that the record needs no other file.
@@ -183,18 +283,85 @@ impl Record {
             seed_figures: Vec::new(),
             answers: Vec::new(),
             quoted: Vec::new(),
+            plan: PlanRecord::default(),
+            sessions: Vec::new(),
+            cut: Vec::new(),
+            slices: Vec::new(),
         }
     }
 
+    /// Computes everything that follows from the samples.
+    pub(crate) fn fill(&mut self, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
+        let judged = judge(suite, self.effort, samples, slices);
+        self.rows = judged.rows;
+        self.figures = judged.figures;
+        self.voids = judged.voids;
+        self.validity = judged.validity;
+    }
+
+    /// Brings a record of layout 1 to this layout; its samples are added where it is written.
+    pub(crate) fn upgrade(&mut self) {
+        if self.sessions.is_empty() {
+            let ended = if self.partial.is_some() { Ended::Interrupted } else { Ended::Done };
+            self.sessions.push(Session {
+                started_unix_s: self.started_unix_s,
+                wall_s: self.wall_s,
+                boot: "unknown".into(),
+                ended,
+                command: self.command.clone(),
+            });
+        }
+        if self.plan.sha256.is_empty() {
+            let plan = &self.plan;
+            let hash = plan.hash(&self.suite.sha256, self.effort, self.seed, self.blocks_asked);
+            self.plan.sha256 = hash;
+        }
+    }
+
+    /// The whole document: the record, then one line for every slice.
+    pub(crate) fn document(
+        &self,
+        samples: &[Sample],
+        slices: &[Slice],
+    ) -> serde_json::Result<String> {
+        let mut record = self.clone();
+        record.schema = SCHEMA;
+        record.slices = Vec::new();
+        let mut text = serde_json::to_string_pretty(&record)?;
+        text.truncate(text.trim_end_matches(['}', '\n']).len());
+        text.push_str(",\n  \"slices\": [");
+        for (index, slice) in columns(samples, slices).iter().enumerate() {
+            text.push_str(if index == 0 { "\n    " } else { ",\n    " });
+            text.push_str(&serde_json::to_string(slice)?);
+        }
+        text.push_str("\n  ]\n}\n");
+        Ok(text)
+    }
+
     /// Writes beside and renames, so that an interruption leaves a whole record or none.
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), BenchError> {
+    pub(crate) fn write(
+        &self,
+        folder: &Path,
+        samples: &[Sample],
+        slices: &[Slice],
+    ) -> Result<(), BenchError> {
         let path = folder.join(RECORD_FILE);
         let beside = folder.join("record.json.new");
-        let text = serde_json::to_string_pretty(self)
+        let text = self
+            .document(samples, slices)
             .map_err(|error| BenchError::io("write", &path)(error.into()))?;
-        std::fs::write(&beside, text + "\n").map_err(BenchError::io("write", &beside))?;
-        std::fs::rename(&beside, &path).map_err(BenchError::io("write", &path))
+        let mut file = File::create(&beside).map_err(BenchError::io("create", &beside))?;
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::rename(&beside, &path))
+            .map_err(BenchError::io("write", &path))
     }
+}
+
+/// The kernel's id of this boot.
+pub(crate) fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
 }
 
 /// SHA-256 in hexadecimal.

@@ -1,31 +1,31 @@
-//! A run from suite to report, and a report from a record.
+//! A run from suite to report, one that goes on where it was interrupted, and a report from a
+//! record.
+
+mod all;
+mod running;
+mod steps;
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
 };
+
+pub use all::{AllEntry, AllPlan, Index, IndexEntry, State, run_all};
 
 use crate::{
     BenchError, Effort, Loaded, Programs, Record, Suite, SuiteText,
-    arm::ArmProcess,
-    blocks::run_block,
     host::Machine,
     page,
-    plan::{Case, blocks, cases, order},
-    programs::{Names, text_of},
     progress::Progress,
     record::{
-        ArmRecord, NotRun, PAGE_FILE, RECORD_FILE, SAMPLES_FILE, SCHEMA, SuiteRecord, commit,
-        sha256_hex,
+        Ended, PAGE_FILE, Part, PlanRecord, RECORD_FILE, SAMPLES_FILE, SCHEMA, Session,
+        SuiteRecord, boot, commit, sha256_hex,
     },
-    rows::judge,
-    samples::{Sample, SampleWriter, Slice},
-    services::{Services, argv, shown},
-    suite::Bench,
+    samples::{Journal, Journaled, Line, Sample, Slice, read_journal},
 };
 
 /// What to run, and everything that only the program knows.
@@ -41,6 +41,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Values for the suite's `[vars]`, instead of its own.
     pub vars: Vec<(String, String)>,
+    /// Which part of the suite; the default is all of it.
+    pub part: Part,
     /// A folder without a record; made where it is missing.
     pub out: PathBuf,
     /// The exact command line, for the record.
@@ -64,7 +66,8 @@ pub struct Outcome {
     pub page_path: PathBuf,
 }
 
-/// Sets the flag at the first SIGINT or SIGTERM; a second one ends the process.
+/// Sets the flag at the first SIGINT or SIGTERM; a second one ends the process. Its journal is
+/// then the record.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -84,66 +87,65 @@ pub fn run(
     told: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
-    let log = options.out.join("log");
+    check(&suite, options)?;
     keep_earlier(&options.out)?;
-    std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
-    // As it was given: a record names no folder of the machine that it was made on.
-    let out = options.out.clone();
-    let total = suite.benches.iter().map(|bench| slices_planned(bench, options)).sum();
-    let mut running = Running {
-        suite: &suite,
-        options,
-        stop,
-        told,
-        log: &log,
-        started: Instant::now(),
-        writer: SampleWriter::create(&out.join(SAMPLES_FILE))?,
-        samples: Vec::new(),
-        slices: Vec::new(),
-        arms: Vec::new(),
-        not_run: Vec::new(),
-        done: 0,
-        total,
-        machine: Machine::read(),
+    std::fs::create_dir_all(&options.out).map_err(BenchError::io("create", &options.out))?;
+    let record = planned(options, &suite);
+    let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
+    journal.put([Line::Run(Box::new(record.clone()))])?;
+    running::measure(options, &suite, Journaled::new(record), journal, (stop, told))
+}
+
+/// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
+/// none, starts one. What was measured is kept; what could not be run is tried again.
+pub fn resume(
+    options: &Options,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, BenchError> {
+    let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
+    check(&suite, options)?;
+    let path = options.out.join(SAMPLES_FILE);
+    let record = options.out.join(RECORD_FILE);
+    if !path.exists() {
+        if record.exists() {
+            return Err(refused("the run", "one that was interrupted", "a whole record"));
+        }
+        return run(options, stop, told);
+    }
+    let file = File::open(&path).map_err(BenchError::io("read", &path))?;
+    let Some(had) = read_journal(&path, file)? else {
+        // A journal that was killed before its first line was written holds nothing.
+        let empty = std::fs::metadata(&path).is_ok_and(|data| data.len() < EMPTY_JOURNAL_BYTES);
+        if empty && !record.exists() {
+            return run(options, stop, told);
+        }
+        return Err(refused("the journal", "one of layout 2", "another"));
     };
-    let mut services = Services::new(&suite, &options.programs, &log);
-    let mut names = Names::default();
-    names.set("dir", out.display().to_string());
-    for (name, var) in &suite.vars {
-        names.set(name, text_of(var));
+    refuse_another(&had.record, &planned(options, &suite))?;
+    let journal = Journal::reopen(&path, had.length)?;
+    // The journal holds all that they hold, and is what counts from here on.
+    for name in [RECORD_FILE, PAGE_FILE] {
+        let _ = std::fs::remove_file(options.out.join(name));
     }
-    for (name, value) in &options.vars {
-        if !suite.vars.contains_key(name) {
-            return Err(BenchError::UnknownVar { name: name.clone() });
-        }
-        names.set(name, value);
+    running::measure(options, &suite, had, journal, (stop, told))
+}
+
+/// A first line is never shorter: it holds the suite.
+const EMPTY_JOURNAL_BYTES: u64 = 256;
+
+/// Rebuilds rows and page from a record; the record is not touched. Where a run was killed its
+/// record is made from the journal.
+pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
+    let Loaded { mut record, samples, slices, path } = Loaded::read(folder)?;
+    let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
+    record.fill(&suite, &samples, &slices);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !path.exists() {
+        record.write(folder, &samples, &slices)?;
     }
-    match services.prepare(&names, stop) {
-        Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
-        _ => {}
-    }
-    // After the preparation, so that evidence made by it is not from the future.
-    let now = options.started_unix_s + running.started.elapsed().as_secs() + 1;
-    names.set("now", now.to_string());
-    for bench in &suite.benches {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        if planned(bench, options) == 0 {
-            continue;
-        }
-        if let Err(error) = running.bench(bench, &mut services, names.clone()) {
-            let (bench, reason) = (bench.name.clone(), error.to_string());
-            running.done += slices_planned_by_name(&suite, &bench, options);
-            running.not_run.push(NotRun { bench, reason });
-        }
-    }
-    services.end();
-    let service_records = std::mem::take(&mut services.records);
-    let mut record = running.record();
-    record.services = service_records;
-    let (samples, slices) = (running.samples, running.slices);
-    finish(&out, record, &suite, &samples, &slices)
+    let page_path = write_page(folder, &record, &samples, &slices)?;
+    Ok(Outcome { record, record_path: path, page_path })
 }
 
 /// A record is never overwritten: what an earlier run left moves to `earlier/N`.
@@ -163,251 +165,111 @@ fn keep_earlier(out: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Rebuilds rows and page from a record and its samples; the record is not touched.
-pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
-    let Loaded { mut record, samples, slices, path } = Loaded::read(folder)?;
-    let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
-    fill(&mut record, &suite, &samples, &slices);
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let page_path = write_page(folder, &record, &samples, &slices)?;
-    Ok(Outcome { record, record_path: path, page_path })
-}
-
-struct Running<'a> {
-    suite: &'a Suite,
-    options: &'a Options,
-    stop: &'a AtomicBool,
-    told: &'a mut dyn FnMut(&Progress),
-    log: &'a Path,
-    started: Instant,
-    writer: SampleWriter,
-    samples: Vec<Sample>,
-    slices: Vec<Slice>,
-    arms: Vec<ArmRecord>,
-    not_run: Vec<NotRun>,
-    done: u64,
-    total: u64,
-    machine: Machine,
-}
-
-impl Running<'_> {
-    fn bench(
-        &mut self,
-        bench: &Bench,
-        services: &mut Services<'_>,
-        mut names: Names,
-    ) -> Result<(), BenchError> {
-        for (name, var) in &bench.vars {
-            names.set(name, text_of(var));
-        }
-        let mut arms: Vec<ArmProcess> = self
-            .arms_of(bench)
-            .map(|(arm, twin)| {
-                let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
-                let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
-                process.given_up = arm.missing();
-                process
-            })
-            .collect();
-        let outcome = self.blocks(bench, &mut arms, services, &names);
-        for arm in &mut arms {
-            arm.end();
-        }
-        for arm in &arms {
-            self.arms.push(self.arm_record(bench, arm));
-        }
-        outcome
-    }
-
-    /// Ends arms and services and starts the services anew; arms start at their next run.
-    fn start_anew(
-        &self,
-        bench: &Bench,
-        arms: &mut [ArmProcess],
-        services: &mut Services<'_>,
-        mut names: Names,
-    ) -> Result<(), BenchError> {
-        for arm in arms.iter_mut() {
-            arm.end();
-        }
-        services.end();
-        let all = self.arms_of(bench).map(|(arm, _)| arm.command.as_slice());
-        let mut left: Vec<_> =
-            arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
-        let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
-        let tainted = services.start_for(&commands, &mut names, self.stop)?;
-        for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
-            (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
-            arm.simulated = simulated;
-        }
-        Ok(())
-    }
-
-    /// The reference, the others, then the reference again: the A/A arm.
-    fn arms_of(&self, bench: &Bench) -> impl Iterator<Item = (&crate::suite::Arm, bool)> {
-        let arms = bench.arms.iter().filter_map(|name| self.suite.arm(name));
-        let twin = bench.arms.first().and_then(|name| self.suite.arm(name));
-        arms.map(|arm| (arm, false))
-            .chain(twin.map(|arm| (arm, true)))
-            .collect::<Vec<_>>()
-            .into_iter()
-    }
-
-    /// Block by block over all cases, so that an interruption leaves every case about equal.
-    fn blocks(
-        &mut self,
-        bench: &Bench,
-        arms: &mut [ArmProcess],
-        services: &mut Services<'_>,
-        names: &Names,
-    ) -> Result<(), BenchError> {
-        let cases = cases(bench, self.options.effort);
-        let seed = self.options.seed.unwrap_or(self.suite.suite.seed);
-        let measured = blocks(bench, self.options.effort, self.options.blocks);
-        for block in 0..bench.warmup + measured {
-            if block == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
-                match self.start_anew(bench, arms, services, names.clone()) {
-                    Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(()),
-                    other => other?,
-                }
-            }
-            for case in order(seed, &[&bench.name, "cases"], block, cases.len()) {
-                let what = if block < bench.warmup {
-                    format!("{}, warm-up", bench.name)
-                } else {
-                    format!("{}, block {} of {measured}", bench.name, block + 1 - bench.warmup)
-                };
-                match self.block(bench, &cases[case], seed, block, arms, services, &what) {
-                    Ok(()) => {}
-                    Err(Some(error)) => return Err(error),
-                    Err(None) => return Ok(()),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// `Err(None)` when interrupted.
-    #[allow(clippy::too_many_arguments)]
-    fn block(
-        &mut self,
-        bench: &Bench,
-        case: &Case,
-        seed: u64,
-        block: u32,
-        arms: &mut [ArmProcess],
-        services: &Services<'_>,
-        what: &str,
-    ) -> Result<(), Option<BenchError>> {
-        let (started, total) = (self.started, self.total);
-        let (done, told) = (&mut self.done, &mut self.told);
-        let measured = run_block(bench, case, seed, block, arms, self.stop, |run| {
-            let cpu_before = services.cpu_seconds();
-            let started_s = started.elapsed().as_secs_f64();
-            let mut ran = run();
-            if let Ok(ran) = &mut ran {
-                ran.slice.started_s = started_s;
-                let cpu = services.cpu_seconds().zip(cpu_before);
-                ran.slice.services_cpu_s = cpu.map(|(after, before)| after - before);
-            }
-            *done += 1;
-            let elapsed = started.elapsed();
-            told(&Progress { done: *done, total, elapsed, what: what.to_owned() });
-            ran
+fn check(suite: &Suite, options: &Options) -> Result<(), BenchError> {
+    let unknown = |name: &&String| !suite.benches.iter().any(|bench| bench.name == **name);
+    if let Some(name) = options.part.benches.iter().find(unknown) {
+        return Err(BenchError::SuiteMeaning {
+            name: suite.suite.name.clone(),
+            place: "the part asked for".into(),
+            message: format!("no bench named {name}"),
         });
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(_) => return Err(None),
-        };
-        for ran in measured.runs {
-            self.writer.write(&ran.samples, &ran.slice).map_err(Some)?;
-            self.samples.extend(ran.samples);
-            self.slices.push(ran.slice);
-        }
-        Ok(())
     }
-
-    fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {
-        let suite_arm = self.suite.arm(&arm.name);
-        let hello = arm.hello.as_ref();
-        let text = |f: fn(&crate::suite::Arm) -> &String| {
-            suite_arm.map_or_else(String::new, |arm| f(arm).clone())
-        };
-        ArmRecord {
-            bench: bench.name.clone(),
-            name: arm.name.clone(),
-            label: text(|arm| &arm.label),
-            twin: arm.twin,
-            command: suite_arm.map_or_else(Vec::new, |known| shown(&known.command, &arm.args)),
-            description: text(|arm| &arm.description),
-            protects: text(|arm| &arm.protects),
-            says: hello.map_or_else(String::new, |hello| hello.arm.clone()),
-            version: hello.map_or_else(String::new, |hello| hello.version.clone()),
-            guarantee: hello.and_then(|hello| hello.guarantee.clone()),
-            note: hello.and_then(|hello| hello.note.clone()),
-            simulated: arm.simulated || hello.is_some_and(|hello| hello.simulated),
-            given_up: arm.given_up.clone(),
-        }
-    }
-
-    fn record(&mut self) -> Record {
-        let options = self.options;
-        let about = &self.suite.suite;
-        let interrupted = self.stop.load(Ordering::Relaxed);
-        let partial = interrupted
-            .then(|| format!("interrupted after {} of {} slices", self.done, self.total));
-        Record {
-            schema: SCHEMA,
-            version: options.version.clone(),
-            commit: commit(),
-            command: options.command.clone(),
-            suite: SuiteRecord {
-                name: about.name.clone(),
-                title: about.title.clone(),
-                about: about.about.clone(),
-                sha256: sha256_hex(&options.suite.text),
-                text: options.suite.text.clone(),
-            },
-            effort: options.effort,
-            seed: options.seed.unwrap_or(about.seed),
-            blocks_asked: options.blocks,
-            started_unix_s: options.started_unix_s,
-            wall_s: self.started.elapsed().as_secs_f64(),
-            partial,
-            machine: std::mem::take(&mut self.machine),
-            arms: std::mem::take(&mut self.arms),
-            services: Vec::new(),
-            not_run: std::mem::take(&mut self.not_run),
-            voids: Vec::new(),
-            validity: crate::Validity::NotJudged { reason: "no row was computed".into() },
-            rows: Vec::new(),
-            figures: Vec::new(),
-            seed_figures: self.suite.seed_figures.clone(),
-            answers: self.suite.answers.clone(),
-            quoted: self.suite.quoted.clone(),
-        }
+    match options.vars.iter().find(|(name, _)| !suite.vars.contains_key(name)) {
+        Some((name, _)) => Err(BenchError::UnknownVar { name: name.clone() }),
+        None => Ok(()),
     }
 }
 
-fn finish(
-    folder: &Path,
-    mut record: Record,
-    suite: &Suite,
-    samples: &[Sample],
-    slices: &[Slice],
-) -> Result<Outcome, BenchError> {
-    fill(&mut record, suite, samples, slices);
-    record.write(folder)?;
-    let page_path = write_page(folder, &record, samples, slices)?;
-    Ok(Outcome { record, record_path: folder.join(RECORD_FILE), page_path })
+/// The record before anything is measured.
+fn planned(options: &Options, suite: &Suite) -> Record {
+    let about = &suite.suite;
+    let seed = options.seed.unwrap_or(about.seed);
+    let sha256 = sha256_hex(&options.suite.text);
+    let mut plan = PlanRecord {
+        sha256: String::new(),
+        part: options.part.clone(),
+        vars: options.vars.iter().cloned().collect(),
+    };
+    plan.sha256 = plan.hash(&sha256, options.effort, seed, options.blocks);
+    Record {
+        schema: SCHEMA,
+        version: options.version.clone(),
+        commit: commit(),
+        command: options.command.clone(),
+        suite: SuiteRecord {
+            name: about.name.clone(),
+            title: about.title.clone(),
+            about: about.about.clone(),
+            sha256,
+            text: options.suite.text.clone(),
+        },
+        effort: options.effort,
+        seed,
+        blocks_asked: options.blocks,
+        started_unix_s: options.started_unix_s,
+        wall_s: 0.0,
+        partial: None,
+        machine: Machine::read(),
+        arms: Vec::new(),
+        services: Vec::new(),
+        not_run: Vec::new(),
+        voids: Vec::new(),
+        validity: crate::Validity::NotJudged { reason: "no row was computed".into() },
+        rows: Vec::new(),
+        figures: Vec::new(),
+        seed_figures: suite.seed_figures.clone(),
+        answers: suite.answers.clone(),
+        quoted: suite.quoted.clone(),
+        plan,
+        sessions: Vec::new(),
+        cut: Vec::new(),
+        slices: Vec::new(),
+    }
 }
 
-fn fill(record: &mut Record, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
-    let judged = judge(suite, record.effort, samples, slices);
-    record.rows = judged.rows;
-    record.figures = judged.figures;
-    record.voids = judged.voids;
-    record.validity = judged.validity;
+/// A session that starts now. Until it says otherwise it was killed.
+fn session(options: &Options) -> Session {
+    Session {
+        started_unix_s: options.started_unix_s,
+        wall_s: 0.0,
+        boot: boot(),
+        ended: Ended::Killed,
+        command: options.command.clone(),
+    }
+}
+
+/// Only the same plan on the same machine with the same program goes on.
+fn refuse_another(had: &Record, now: &Record) -> Result<(), BenchError> {
+    let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    let machine = |record: &Record| {
+        let machine = &record.machine;
+        text(&(&machine.cpu_model, machine.cpus_online, machine.memory_bytes, &machine.kernel))
+    };
+    // Outside a repository the commit is not known, and tells nothing.
+    let known = |record: &Record| (record.commit != "unknown").then(|| record.commit.clone());
+    let commits = known(had).zip(known(now)).unwrap_or_default();
+    let of = |record: &Record| {
+        [
+            ("the suite's text", record.suite.sha256.clone()),
+            ("the seed", record.seed.to_string()),
+            ("the effort", text(&record.effort)),
+            ("the blocks", text(&record.blocks_asked)),
+            ("the part of the suite", text(&record.plan.part)),
+            ("the variables", text(&record.plan.vars)),
+            ("the version", record.version.clone()),
+            ("the machine", machine(record)),
+        ]
+    };
+    let mut pairs: Vec<_> = of(had).into_iter().zip(of(now).map(|(_, now)| now)).collect();
+    pairs.push((("the commit", commits.0), commits.1));
+    match pairs.into_iter().find(|((_, had), now)| had != now) {
+        Some(((what, had), now)) => Err(refused(what, &had, &now)),
+        None => Ok(()),
+    }
+}
+
+fn refused(what: &'static str, wanted: &str, got: &str) -> BenchError {
+    BenchError::Resume { what, wanted: wanted.to_owned(), got: got.to_owned() }
 }
 
 fn write_page(
@@ -420,26 +282,4 @@ fn write_page(
     std::fs::write(&path, page::render(record, samples, slices))
         .map_err(BenchError::io("write", &path))?;
     Ok(path)
-}
-
-/// Blocks of this bench in this run, however few or many were asked for of the others.
-fn planned(bench: &Bench, options: &Options) -> u32 {
-    match blocks(bench, options.effort, None) {
-        0 => 0,
-        _ => blocks(bench, options.effort, options.blocks),
-    }
-}
-
-fn slices_planned(bench: &Bench, options: &Options) -> u64 {
-    let cases = cases(bench, options.effort).len() as u64;
-    let blocks = match planned(bench, options) {
-        0 => 0,
-        measured => u64::from(bench.warmup + measured),
-    };
-    cases * blocks * (bench.arms.len() as u64 + 1)
-}
-
-fn slices_planned_by_name(suite: &Suite, name: &str, options: &Options) -> u64 {
-    let bench = suite.benches.iter().find(|bench| bench.name == name);
-    bench.map_or(0, |bench| slices_planned(bench, options))
 }

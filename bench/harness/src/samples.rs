@@ -1,16 +1,17 @@
-//! `samples.jsonl`: every sample and every slice of a run, one JSON object a line.
+//! Samples and slices: what one request and one run of an arm gave.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+mod columns;
+mod journal;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BenchError, host::Quiet, protocol::Floor};
+pub(crate) use columns::{SliceColumns, columns, rows_of_columns};
+pub(crate) use journal::{Journal, Journaled, Line, read_journal, read_lines, too_large};
+
+use crate::{host::Quiet, protocol::Floor};
 
 /// Which run of which arm: what pairs are made by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -22,14 +23,6 @@ pub(crate) struct Place {
     /// The A/A arm: the reference arm's command as a process of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) twin: bool,
-}
-
-/// One line.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Line {
-    Sample(Box<Sample>),
-    Slice(Box<Slice>),
 }
 
 /// One request.
@@ -90,6 +83,9 @@ pub(crate) struct Slice {
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) warmup: bool,
+    /// Which session of a run that was resumed: an index into the record's `sessions`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) session: u32,
     /// Why this slice gives no pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) void: Option<String>,
@@ -102,27 +98,6 @@ impl Default for Place {
     }
 }
 
-/// Appends lines as they come, so that an interrupted run keeps what it has.
-pub(crate) struct SampleWriter {
-    file: BufWriter<File>,
-    path: PathBuf,
-}
-
-impl SampleWriter {
-    /// A new file; an existing one is an error.
-    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
-        let file = File::create_new(path).map_err(BenchError::io("create", path))?;
-        Ok(Self { file: BufWriter::new(file), path: path.to_owned() })
-    }
-
-    /// Writes one slice and its samples.
-    pub(crate) fn write(&mut self, samples: &[Sample], slice: &Slice) -> Result<(), BenchError> {
-        let samples = samples.iter().cloned().map(|sample| Line::Sample(Box::new(sample)));
-        for line in samples.chain([Line::Slice(Box::new(slice.clone()))]) {
-            let text = serde_json::to_string(&line).map_err(std::io::Error::from);
-            text.and_then(|text| writeln!(self.file, "{text}"))
-                .map_err(BenchError::io("write", &self.path))?;
-        }
-        self.file.flush().map_err(BenchError::io("write", &self.path))
-    }
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use confide_bench::{
-    BenchError, Effort, Options, Outcome, Programs, SuiteText, Validity, run, table,
+    BenchError, Effort, Options, Outcome, Part, Programs, SuiteText, Validity, run, table,
 };
 use serde_json::Value;
 
@@ -378,6 +378,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         blocks: None,
         seed: None,
         vars: Vec::new(),
+        part: Part::default(),
         out: folder.join("out"),
         command: vec!["test".into()],
         version: "test".into(),
@@ -406,10 +407,20 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// A line for each sample, then one for its slice.
 fn samples(outcome: &Outcome) -> Vec<Value> {
-    let path = outcome.record_path.with_file_name("samples.jsonl");
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut lines = Vec::new();
+    for slice in json(&outcome.record_path)["slices"].as_array().unwrap() {
+        for _ in 0..slice["samples"].as_u64().unwrap() {
+            let mut sample = slice.clone();
+            sample["kind"] = "sample".into();
+            lines.push(sample);
+        }
+        let mut slice = slice.clone();
+        slice["kind"] = "slice".into();
+        lines.push(slice);
+    }
+    lines
 }
 
 fn row<'a>(record: &'a Value, arm: &str, twin: bool) -> &'a Value {

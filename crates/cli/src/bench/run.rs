@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode, sync::atomic::AtomicBool};
 
-use confide_bench::{Effort, Options, Outcome, Programs, SuiteText, Validity};
+use confide_bench::{Effort, Options, Outcome, Part, Programs, SuiteText, Validity};
 
 use super::{explained, progress::Bar};
 use crate::{error::CliError, process};
@@ -72,6 +72,7 @@ pub(super) fn measure(
         blocks,
         seed,
         vars,
+        part: Part::default(),
         out,
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

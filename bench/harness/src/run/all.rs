@@ -1,0 +1,319 @@
+//! `run all`: one suite after the other, each with a folder and a record of its own, and an index.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Options, Outcome, planned, refuse_another, resume, run};
+use crate::{
+    BenchError, Effort, Loaded, Suite, SuiteText,
+    progress::Progress,
+    record::{INDEX_FILE, Part, RECORD_FILE, SAMPLES_FILE, sha256_hex},
+    suites::suite_named,
+};
+
+const PLAN: &str = include_str!("../../../suites/all.toml");
+
+/// Which suites `run all` runs, and which part of each in a quick run (`bench/suites/all.toml`).
+#[derive(Clone, Debug)]
+pub struct AllPlan {
+    /// In order.
+    pub entries: Vec<AllEntry>,
+}
+
+/// One suite of it.
+#[derive(Clone, Debug)]
+pub struct AllEntry {
+    /// The suite.
+    pub suite: SuiteText,
+    /// Blocks of every bench in a quick run, instead of the suite's.
+    pub blocks: Option<u32>,
+    /// Its part in a quick run.
+    pub part: Part,
+}
+
+/// `run.json`: what became of each suite.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Index {
+    /// The layout of this file.
+    pub schema: u32,
+    /// The program's version.
+    pub version: String,
+    /// The exact command line.
+    pub command: Vec<String>,
+    /// Quick or full.
+    pub effort: Effort,
+    /// Wall clock at the start.
+    pub started_unix_s: u64,
+    /// Of this session: a resumed run counts from its last start.
+    pub wall_s: f64,
+    /// In the order of the plan.
+    pub suites: Vec<IndexEntry>,
+}
+
+/// One suite in the index.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexEntry {
+    /// Its name, which is also that of its folder.
+    pub suite: String,
+    /// What became of it.
+    pub state: State,
+    /// Why it is not done.
+    pub reason: Option<String>,
+    /// Of `record.json`, where there is one.
+    pub record_sha256: Option<String>,
+}
+
+/// What became of a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Its plan was done.
+    Done,
+    /// It was interrupted; its record is partial.
+    Partial,
+    /// It could not be run.
+    Failed,
+    /// It was not reached.
+    NotRun,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    suite: Vec<PlanEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanEntry {
+    name: String,
+    budget_s: u32,
+    blocks: Option<u32>,
+    #[serde(default)]
+    benches: Vec<String>,
+}
+
+impl AllPlan {
+    /// The plan that travels inside the binary.
+    pub fn embedded() -> Result<Self, BenchError> {
+        Self::parse(PLAN, suite_named)
+    }
+
+    /// A plan whose suites `find` knows.
+    pub fn parse(
+        text: &str,
+        find: impl Fn(&str) -> Result<SuiteText, BenchError>,
+    ) -> Result<Self, BenchError> {
+        let file: PlanFile = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
+            name: "all".into(),
+            message: error.to_string(),
+        })?;
+        let entry = |entry: PlanEntry| {
+            let part = Part { benches: entry.benches, budget_s: Some(entry.budget_s) };
+            Ok(AllEntry { suite: find(&entry.name)?, blocks: entry.blocks, part })
+        };
+        let entries = file.suite.into_iter().map(entry).collect::<Result<_, BenchError>>()?;
+        Ok(Self { entries })
+    }
+
+    /// The texts of all suites, for what they need installed.
+    pub fn suites(&self) -> Vec<SuiteText> {
+        self.entries.iter().map(|entry| entry.suite.clone()).collect()
+    }
+
+    /// What the suites of a quick run may take in all, but for preparations, warm-up and the first
+    /// two blocks of benches that are slower than thought.
+    pub fn budget_s(&self) -> u32 {
+        self.entries.iter().filter_map(|entry| entry.part.budget_s).sum()
+    }
+}
+
+/// Runs every suite of the plan, or what is left of it where `go_on` is set. `options` is for all of
+/// them: its folder holds theirs, and its suite and part are not looked at. A suite that cannot be
+/// run does not keep the others from it.
+pub fn run_all(
+    plan: &AllPlan,
+    options: &Options,
+    go_on: bool,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(&Progress),
+    ended: &mut dyn FnMut(&IndexEntry, Option<&Outcome>),
+) -> Result<Index, BenchError> {
+    let out = &options.out;
+    std::fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
+    let started = Instant::now();
+    let mut index = Index {
+        schema: 1,
+        version: options.version.clone(),
+        command: options.command.clone(),
+        effort: options.effort,
+        started_unix_s: options.started_unix_s,
+        wall_s: 0.0,
+        suites: plan.entries.iter().map(|entry| not_run(&entry.suite.name)).collect(),
+    };
+    index.write(out)?;
+    let mut before = 0;
+    for (at, entry) in plan.entries.iter().enumerate() {
+        let weight = u64::from(entry.part.budget_s.unwrap_or(1));
+        if !stop.load(Ordering::Relaxed) {
+            let mine = of_entry(entry, options, started.elapsed().as_secs());
+            let mut told = |progress: &Progress| {
+                let what = format!(
+                    "{}/{} {}: {}",
+                    at + 1,
+                    plan.entries.len(),
+                    entry.suite.name,
+                    progress.what
+                );
+                let share = weight * 1000 * progress.done / progress.total.max(1);
+                told(&Progress {
+                    done: before * 1000 + share.min(weight * 1000),
+                    total: u64::from(plan.budget_s()) * 1000,
+                    elapsed: started.elapsed(),
+                    what,
+                });
+            };
+            let outcome = one(&mine, go_on, stop, &mut told)?;
+            index.suites[at] = entry_of(&entry.suite.name, &mine.out, &outcome);
+            ended(&index.suites[at], outcome.as_ref().ok().and_then(Option::as_ref));
+        }
+        before += weight;
+        index.wall_s = started.elapsed().as_secs_f64();
+        index.write(out)?;
+    }
+    Ok(index)
+}
+
+impl Index {
+    /// Reads the index of a folder that `run all` wrote.
+    pub fn read(folder: &Path) -> Result<Self, BenchError> {
+        let path = folder.join(INDEX_FILE);
+        let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
+        serde_json::from_str(&text)
+            .map_err(|error| BenchError::Record { path, message: error.to_string() })
+    }
+
+    /// The folders that hold a record, in the order of the plan.
+    pub fn folders(&self, folder: &Path) -> Vec<PathBuf> {
+        let with_record = self.suites.iter().filter(|entry| entry.record_sha256.is_some());
+        with_record.map(|entry| folder.join(&entry.suite)).collect()
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), BenchError> {
+        let path = folder.join(INDEX_FILE);
+        let beside = folder.join("run.json.new");
+        let write = || {
+            let mut file = File::create(&beside)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            std::fs::rename(&beside, &path)
+        };
+        write().map_err(BenchError::io("write", &path))
+    }
+}
+
+fn not_run(suite: &str) -> IndexEntry {
+    let reason = Some("not reached".into());
+    IndexEntry { suite: suite.to_owned(), state: State::NotRun, reason, record_sha256: None }
+}
+
+/// The options of one suite.
+fn of_entry(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
+    let quick = all.effort == Effort::Quick;
+    Options {
+        suite: entry.suite.clone(),
+        blocks: all.blocks.or(entry.blocks.filter(|_| quick)),
+        part: if quick { entry.part.clone() } else { Part::default() },
+        out: all.out.join(&entry.suite.name),
+        started_unix_s: all.started_unix_s + elapsed_s,
+        ..all.clone()
+    }
+}
+
+/// The outer error stops all of them: another plan, machine or version.
+type One = Result<Result<Option<Outcome>, BenchError>, BenchError>;
+
+/// One suite; `None` where its whole record is there already.
+fn one(options: &Options, go_on: bool, stop: &AtomicBool, told: &mut dyn FnMut(&Progress)) -> One {
+    if !go_on {
+        return Ok(run(options, stop, told).map(Some));
+    }
+    if is_whole(options)? {
+        return Ok(Ok(None));
+    }
+    match resume(options, stop, told) {
+        Err(error @ BenchError::Resume { .. }) => Err(error),
+        other => Ok(other.map(Some)),
+    }
+}
+
+/// A whole record of this plan; one of another plan is refused by name.
+fn is_whole(options: &Options) -> Result<bool, BenchError> {
+    let out = &options.out;
+    if out.join(SAMPLES_FILE).exists() || !out.join(RECORD_FILE).exists() {
+        return Ok(false);
+    }
+    let had = Loaded::read(out)?.record;
+    let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
+    refuse_another(&had, &planned(options, &suite))?;
+    Ok(had.partial.is_none())
+}
+
+fn entry_of(
+    suite: &str,
+    folder: &Path,
+    outcome: &Result<Option<Outcome>, BenchError>,
+) -> IndexEntry {
+    let (state, reason) = match outcome {
+        Ok(None) => (State::Done, None),
+        Ok(Some(outcome)) => match outcome.record.partial() {
+            None => (State::Done, None),
+            Some(reason) => (State::Partial, Some(reason.to_owned())),
+        },
+        Err(error) => (State::Failed, Some(error.to_string())),
+    };
+    let text = outcome.is_ok().then(|| std::fs::read_to_string(folder.join(RECORD_FILE)).ok());
+    let record_sha256 = text.flatten().map(|text| sha256_hex(&text));
+    IndexEntry { suite: suite.to_owned(), state, reason, record_sha256 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_plan_names_suites_and_benches_that_exist_and_ends_in_time() {
+        let plan = AllPlan::embedded().unwrap();
+        // 20 minutes, less what is outside the budgets.
+        assert!(plan.budget_s() <= 1000, "{}", plan.budget_s());
+        for entry in &plan.entries {
+            let suite = Suite::parse(&entry.suite.name, &entry.suite.text).unwrap();
+            super::super::check(&suite, &options(&entry.part)).unwrap();
+        }
+    }
+
+    fn options(part: &Part) -> Options {
+        Options {
+            suite: SuiteText { name: String::new(), text: String::new() },
+            effort: Effort::Quick,
+            blocks: None,
+            seed: None,
+            vars: Vec::new(),
+            part: part.clone(),
+            out: PathBuf::new(),
+            command: Vec::new(),
+            version: String::new(),
+            started_unix_s: 0,
+            programs: crate::Programs::beside(PathBuf::new()),
+        }
+    }
+}

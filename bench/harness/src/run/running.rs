@@ -1,0 +1,430 @@
+//! A session of a run: benches, blocks and slices, each in the journal as soon as it is whole.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Options, Outcome, session,
+    steps::{DoneBlocks, Share, Step, measured, slices, steps},
+    write_page,
+};
+use crate::{
+    BenchError, Record, Suite,
+    arm::{ArmProcess, Failed},
+    blocks::run_block,
+    plan::{Case, cases},
+    programs::{Names, text_of},
+    progress::Progress,
+    record::{ArmRecord, Cut, Ended, NotRun, RECORD_FILE, SAMPLES_FILE, ServiceRecord},
+    samples::{Journal, Journaled, Line, Sample, Slice},
+    services::{Services, argv, shown},
+    suite::{Arm, Bench},
+};
+
+/// The flag that ends a run early, and who hears of every slice.
+pub(super) type Outside<'a> = (&'a AtomicBool, &'a mut dyn FnMut(&Progress));
+
+/// Runs what is left of the plan, then writes record and page.
+pub(super) fn measure(
+    options: &Options,
+    suite: &Suite,
+    had: Journaled,
+    mut journal: Journal,
+    (stop, told): Outside<'_>,
+) -> Result<Outcome, BenchError> {
+    let log = options.out.join("log");
+    std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
+    let now = session(options);
+    journal.put([Line::Session(now.clone())])?;
+    let mut record = had.record;
+    record.not_run.clear();
+    record.sessions.push(now);
+    let before = options.started_unix_s.saturating_sub(record.started_unix_s);
+    let mut running = Running {
+        suite,
+        options,
+        stop,
+        told,
+        log: &log,
+        started: Instant::now(),
+        before_s: before as f64,
+        journal,
+        session: record.sessions.len() as u32 - 1,
+        record,
+        samples: had.samples,
+        slices: had.slices,
+        blocks: had.blocks.into_iter().collect(),
+        stopped: false,
+        done: 0,
+        total: 0,
+    };
+    running.total = suite.benches.iter().map(|bench| running.slices_left(bench)).sum();
+    let ended = running.whole();
+    running.last_word(ended.as_ref().err())?;
+    ended?;
+    running.finish()
+}
+
+struct Running<'a> {
+    suite: &'a Suite,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    told: &'a mut dyn FnMut(&Progress),
+    log: &'a Path,
+    started: Instant,
+    /// Between the start of the run and that of this session.
+    before_s: f64,
+    journal: Journal,
+    session: u32,
+    record: Record,
+    samples: Vec<Sample>,
+    slices: Vec<Slice>,
+    blocks: DoneBlocks,
+    /// Something of the plan was left because the flag was set.
+    stopped: bool,
+    done: u64,
+    total: u64,
+}
+
+impl Running<'_> {
+    /// Every bench, after the preparation.
+    fn whole(&mut self) -> Result<(), BenchError> {
+        let (suite, options) = (self.suite, self.options);
+        let mut services = Services::new(suite, &options.programs, self.log);
+        let mut names = Names::default();
+        // As it was given: a record names no folder of the machine that it was made on.
+        names.set("dir", options.out.display().to_string());
+        for (name, var) in &suite.vars {
+            names.set(name, text_of(var));
+        }
+        for (name, value) in &options.vars {
+            names.set(name, value);
+        }
+        if self.total > 0 {
+            match services.prepare(&names, self.stop) {
+                Err(error) if !self.stop.load(Ordering::Relaxed) => return Err(error),
+                _ => {}
+            }
+        }
+        // After the preparation, so that evidence made by it is not from the future.
+        let now = options.started_unix_s + self.started.elapsed().as_secs() + 1;
+        names.set("now", now.to_string());
+        for (index, bench) in suite.benches.iter().enumerate() {
+            let left = self.slices_left(bench);
+            if left == 0 {
+                continue;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.stopped = true;
+                break;
+            }
+            let after: u64 =
+                suite.benches[index..].iter().map(|bench| self.slices_left(bench)).sum();
+            let budget = options.part.budget_s.map(|seconds| {
+                Duration::from_secs(seconds.into()).saturating_sub(self.started.elapsed())
+            });
+            let end = self.done + left;
+            let share = Share::new(budget, left, after);
+            if let Err(error) = self.bench(bench, share, &mut services, names.clone()) {
+                let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
+                self.journal.put([Line::NotRun(not_run.clone())])?;
+                self.record.not_run.push(not_run);
+            }
+            if !self.stopped {
+                self.done = end;
+            }
+        }
+        services.end();
+        Ok(())
+    }
+
+    fn bench(
+        &mut self,
+        bench: &Bench,
+        share: Share,
+        services: &mut Services<'_>,
+        mut names: Names,
+    ) -> Result<(), BenchError> {
+        for (name, var) in &bench.vars {
+            names.set(name, text_of(var));
+        }
+        let measured = self.slices.iter().any(|slice| slice.place.bench == bench.name);
+        let mut arms: Vec<ArmProcess> = self
+            .arms_of(bench)
+            .map(|(arm, twin)| {
+                let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
+                let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
+                // An arm that was left out of earlier blocks stays out.
+                let earlier = self.known(&bench.name, &arm.name, twin).filter(|_| measured);
+                process.given_up =
+                    earlier.map_or_else(|| arm.missing(), |arm| arm.given_up.clone());
+                process
+            })
+            .collect();
+        let outcome = self.blocks(bench, &mut arms, share, services, &names);
+        for arm in &mut arms {
+            arm.end();
+        }
+        self.tell(bench, &arms, services)?;
+        outcome
+    }
+
+    /// Block by block over all cases, so that an interruption leaves every case about equal.
+    fn blocks(
+        &mut self,
+        bench: &Bench,
+        arms: &mut [ArmProcess],
+        mut share: Share,
+        services: &mut Services<'_>,
+        names: &Names,
+    ) -> Result<(), BenchError> {
+        let cases = cases(bench, self.options.effort);
+        let planned = self.measured(bench);
+        for (at, (block, left)) in self.steps(bench).into_iter().enumerate() {
+            let done = block.saturating_sub(bench.warmup);
+            if share.used_up(done) {
+                return self.cut(bench, done, planned);
+            }
+            if at == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
+                match self.start_anew(bench, arms, services, names.clone()) {
+                    Err(_) if self.stop.load(Ordering::Relaxed) => {
+                        self.stopped = true;
+                        return Ok(());
+                    }
+                    other => other?,
+                }
+            }
+            let what = if block < bench.warmup {
+                format!("{}, warm-up", bench.name)
+            } else {
+                format!("{}, block {} of {planned}", bench.name, done + 1)
+            };
+            for case in left {
+                if !self.block(bench, &cases[case], block, arms, services, &what)? {
+                    self.stopped = true;
+                    return Ok(());
+                }
+            }
+            share.count();
+        }
+        Ok(())
+    }
+
+    /// False when interrupted.
+    fn block(
+        &mut self,
+        bench: &Bench,
+        case: &Case,
+        block: u32,
+        arms: &mut [ArmProcess],
+        services: &Services<'_>,
+        what: &str,
+    ) -> Result<bool, BenchError> {
+        let (started, before_s, total) = (self.started, self.before_s, self.total);
+        let (done, told) = (&mut self.done, &mut self.told);
+        let seed = self.record.seed;
+        let measured = run_block(bench, case, seed, block, arms, self.stop, |run| {
+            let cpu_before = services.cpu_seconds();
+            let started_s = before_s + started.elapsed().as_secs_f64();
+            let mut ran = run();
+            if let Ok(ran) = &mut ran {
+                ran.slice.started_s = started_s;
+                let cpu = services.cpu_seconds().zip(cpu_before);
+                ran.slice.services_cpu_s = cpu.map(|(after, before)| after - before);
+            }
+            *done += 1;
+            let elapsed = started.elapsed();
+            told(&Progress { done: *done, total, elapsed, what: what.to_owned() });
+            ran
+        });
+        let Ok(measured) = measured.map_err(|_: Failed| ()) else { return Ok(false) };
+        let (bench_name, case) = (bench.name.clone(), case.key.clone());
+        let mut lines = Vec::new();
+        for mut ran in measured.runs {
+            ran.slice.session = self.session;
+            lines.extend(ran.samples.iter().cloned().map(|s| Line::Sample(Box::new(s))));
+            lines.push(Line::Slice(Box::new(ran.slice.clone())));
+            self.samples.extend(ran.samples);
+            self.slices.push(ran.slice);
+        }
+        lines.push(Line::Block { bench: bench_name.clone(), case: case.clone(), block });
+        self.journal.put(lines)?;
+        self.blocks.insert((bench_name, case, block));
+        self.tell(bench, arms, services)?;
+        Ok(true)
+    }
+
+    /// Ends arms and services and starts the services anew; arms start at their next run.
+    fn start_anew(
+        &self,
+        bench: &Bench,
+        arms: &mut [ArmProcess],
+        services: &mut Services<'_>,
+        mut names: Names,
+    ) -> Result<(), BenchError> {
+        for arm in arms.iter_mut() {
+            arm.end();
+        }
+        services.end();
+        let all = self.arms_of(bench).map(|(arm, _)| arm.command.as_slice());
+        let mut left: Vec<_> =
+            arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
+        let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
+        let tainted = services.start_for(&commands, &mut names, self.stop)?;
+        for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
+            (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
+            arm.simulated = simulated;
+        }
+        Ok(())
+    }
+
+    /// The reference, the others, then the reference again: the A/A arm.
+    fn arms_of(&self, bench: &Bench) -> impl Iterator<Item = (&Arm, bool)> {
+        let arms = bench.arms.iter().filter_map(|name| self.suite.arm(name));
+        let twin = bench.arms.first().and_then(|name| self.suite.arm(name));
+        arms.map(|arm| (arm, false))
+            .chain(twin.map(|arm| (arm, true)))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    /// Ends a bench before its plan.
+    fn cut(&mut self, bench: &Bench, blocks: u32, planned: u32) -> Result<(), BenchError> {
+        let budget = self.options.part.budget_s.unwrap_or_default();
+        let reason = format!("its share of the suite's {budget} s was used up");
+        let cut = Cut { bench: bench.name.clone(), blocks, planned, reason };
+        self.journal.put([Line::Cut(cut.clone())])?;
+        self.record.cut.push(cut);
+        Ok(())
+    }
+
+    /// Writes down what is newly known of arms and services.
+    fn tell(
+        &mut self,
+        bench: &Bench,
+        arms: &[ArmProcess],
+        services: &Services<'_>,
+    ) -> Result<(), BenchError> {
+        let mut lines = Vec::new();
+        for arm in arms {
+            let arm = self.arm_record(bench, arm);
+            let known = self.record.arms.iter_mut().find(|known| {
+                (&known.bench, &known.name, known.twin) == (&arm.bench, &arm.name, arm.twin)
+            });
+            match known {
+                Some(known) if *known == arm => continue,
+                Some(known) => *known = arm.clone(),
+                None => self.record.arms.push(arm.clone()),
+            }
+            lines.push(Line::Arm(Box::new(arm)));
+        }
+        for service in &services.records {
+            if !self.record.services.contains(service) {
+                self.record.services.retain(|known: &ServiceRecord| known.name != service.name);
+                self.record.services.push(service.clone());
+                lines.push(Line::Service(service.clone()));
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { self.journal.put(lines) }
+    }
+
+    fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {
+        let suite_arm = self.suite.arm(&arm.name);
+        let hello = arm.hello.as_ref();
+        if let (None, Some(known)) = (hello, self.known(&bench.name, &arm.name, arm.twin)) {
+            // It was not started in this session; what it said in an earlier one stays.
+            return ArmRecord { given_up: arm.given_up.clone(), ..known.clone() };
+        }
+        let text =
+            |f: fn(&Arm) -> &String| suite_arm.map_or_else(String::new, |arm| f(arm).clone());
+        ArmRecord {
+            bench: bench.name.clone(),
+            name: arm.name.clone(),
+            label: text(|arm| &arm.label),
+            twin: arm.twin,
+            command: suite_arm.map_or_else(Vec::new, |known| shown(&known.command, &arm.args)),
+            description: text(|arm| &arm.description),
+            protects: text(|arm| &arm.protects),
+            says: hello.map_or_else(String::new, |hello| hello.arm.clone()),
+            version: hello.map_or_else(String::new, |hello| hello.version.clone()),
+            guarantee: hello.and_then(|hello| hello.guarantee.clone()),
+            note: hello.and_then(|hello| hello.note.clone()),
+            simulated: arm.simulated || hello.is_some_and(|hello| hello.simulated),
+            given_up: arm.given_up.clone(),
+        }
+    }
+
+    fn known(&self, bench: &str, arm: &str, twin: bool) -> Option<&ArmRecord> {
+        let of = |known: &&ArmRecord| {
+            (known.bench.as_str(), known.name.as_str(), known.twin) == (bench, arm, twin)
+        };
+        self.record.arms.iter().find(of)
+    }
+
+    fn measured(&self, bench: &Bench) -> u32 {
+        let Options { effort, blocks, part, .. } = self.options;
+        measured(bench, *effort, *blocks, part)
+    }
+
+    fn steps(&self, bench: &Bench) -> Vec<Step> {
+        if self.record.cut.iter().any(|cut| cut.bench == bench.name) {
+            return Vec::new();
+        }
+        let seed = self.record.seed;
+        steps(bench, self.options.effort, seed, self.measured(bench), &self.blocks)
+    }
+
+    fn slices_left(&self, bench: &Bench) -> u64 {
+        slices(bench, &self.steps(bench))
+    }
+
+    /// Writes how the session ended.
+    fn last_word(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
+        let wall_s = self.started.elapsed().as_secs_f64();
+        let interrupted = self.stopped || failed.is_some();
+        let ended = if interrupted { Ended::Interrupted } else { Ended::Done };
+        let partial = match failed {
+            Some(error) => Some(error.to_string()),
+            None if self.stopped => {
+                Some(format!("interrupted with {} of {} slices left", self.left(), self.all()))
+            }
+            None => None,
+        };
+        if let Some(session) = self.record.sessions.last_mut() {
+            (session.wall_s, session.ended) = (wall_s, ended);
+        }
+        self.record.wall_s = self.record.sessions.iter().map(|session| session.wall_s).sum();
+        self.record.partial.clone_from(&partial);
+        self.journal.put([Line::End { wall_s, ended, partial }])
+    }
+
+    fn left(&self) -> u64 {
+        self.suite.benches.iter().map(|bench| self.slices_left(bench)).sum()
+    }
+
+    /// Slices of the whole plan, as if none of it had been interrupted.
+    fn all(&self) -> u64 {
+        let (effort, seed) = (self.options.effort, self.record.seed);
+        let of = |bench: &Bench| {
+            slices(bench, &steps(bench, effort, seed, self.measured(bench), &DoneBlocks::new()))
+        };
+        self.suite.benches.iter().map(of).sum()
+    }
+
+    /// Record and page. The journal goes once the record holds the whole run.
+    fn finish(self) -> Result<Outcome, BenchError> {
+        let Self { mut record, samples, slices, suite, options, .. } = self;
+        let out = &options.out;
+        record.fill(suite, &samples, &slices);
+        record.write(out, &samples, &slices)?;
+        let page_path = write_page(out, &record, &samples, &slices)?;
+        if record.partial.is_none() {
+            let journal = out.join(SAMPLES_FILE);
+            std::fs::remove_file(&journal).map_err(BenchError::io("remove", &journal))?;
+        }
+        Ok(Outcome { record, record_path: out.join(RECORD_FILE), page_path })
+    }
+}

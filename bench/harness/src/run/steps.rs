@@ -1,0 +1,151 @@
+//! What of a plan is still to be run, and how long it may take.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Effort,
+    plan::{blocks, cases, order},
+    record::Part,
+    suite::Bench,
+};
+
+/// A block of a bench: its number, and its cases that are still to be run, in their order.
+pub(crate) type Step = (u32, Vec<usize>);
+
+/// Blocks that are done: bench, case, number.
+pub(crate) type DoneBlocks = BTreeSet<(String, String, u32)>;
+
+/// Measured blocks of this bench in this run, however few or many were asked for of the others.
+pub(crate) fn measured(bench: &Bench, effort: Effort, asked: Option<u32>, part: &Part) -> u32 {
+    let left_out = !part.benches.is_empty() && !part.benches.contains(&bench.name);
+    match blocks(bench, effort, None) {
+        _ if left_out => 0,
+        0 => 0,
+        _ => blocks(bench, effort, asked),
+    }
+}
+
+/// The steps of a bench that are not done. A bench that goes on in a new session warms up again.
+pub(crate) fn steps(
+    bench: &Bench,
+    effort: Effort,
+    seed: u64,
+    measured: u32,
+    done: &DoneBlocks,
+) -> Vec<Step> {
+    if measured == 0 {
+        return Vec::new();
+    }
+    let cases = cases(bench, effort);
+    let of = |block: u32, wanted: &dyn Fn(&str) -> bool| -> Step {
+        let order = order(seed, &[&bench.name, "cases"], block, cases.len());
+        (block, order.into_iter().filter(|case| wanted(&cases[*case].key)).collect())
+    };
+    let open = |block: u32| {
+        of(block, &|case| !done.contains(&(bench.name.clone(), case.to_owned(), block)))
+    };
+    let left: Vec<Step> = (bench.warmup..bench.warmup + measured)
+        .map(open)
+        .filter(|(_, cases)| !cases.is_empty())
+        .collect();
+    if left.is_empty() {
+        return left;
+    }
+    let mut steps: Vec<Step> = (0..bench.warmup).map(|block| of(block, &|_| true)).collect();
+    steps.extend(left);
+    steps
+}
+
+/// Slices of these steps.
+pub(crate) fn slices(bench: &Bench, steps: &[Step]) -> u64 {
+    let runs: usize = steps.iter().map(|(_, cases)| cases.len()).sum();
+    runs as u64 * (bench.arms.len() as u64 + 1)
+}
+
+/// How long a bench may go on.
+pub(crate) struct Share {
+    started: Instant,
+    limit: Option<Duration>,
+    blocks: u32,
+}
+
+/// With fewer blocks than this there is no estimate at all.
+const BLOCKS_MIN: u32 = 2;
+
+impl Share {
+    /// A bench of `mine` of the `all` slices that are left, with `left` of the budget.
+    pub(crate) fn new(left: Option<Duration>, mine: u64, all: u64) -> Self {
+        let part = mine as f64 / all.max(1) as f64;
+        let limit = left.map(|left| left.mul_f64(part.min(1.0)));
+        Self { started: Instant::now(), limit, blocks: 0 }
+    }
+
+    /// A block is done.
+    pub(crate) fn count(&mut self) {
+        self.blocks += 1;
+    }
+
+    /// Whether the next block would not end in time, with `measured` of them done in all.
+    pub(crate) fn used_up(&self, measured: u32) -> bool {
+        let Some(limit) = self.limit.filter(|_| measured >= BLOCKS_MIN) else { return false };
+        let elapsed = self.started.elapsed();
+        elapsed + elapsed / self.blocks.max(1) > limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Suite, suite::tests::SMALL};
+
+    fn bench() -> Bench {
+        Suite::parse("small", SMALL).unwrap().benches.remove(0)
+    }
+
+    #[test]
+    fn a_fresh_run_has_every_block_of_every_case() {
+        let bench = bench();
+        let steps = steps(&bench, Effort::Quick, 7, 3, &DoneBlocks::new());
+        assert_eq!(steps.len() as u32, bench.warmup + 3);
+        assert!(steps.iter().all(|(_, cases)| cases.len() == 2));
+    }
+
+    #[test]
+    fn what_is_done_is_left_out_and_the_warm_up_comes_again() {
+        let bench = bench();
+        let keys: Vec<String> =
+            cases(&bench, Effort::Quick).into_iter().map(|case| case.key).collect();
+        let mut done = DoneBlocks::new();
+        for block in 0..bench.warmup + 1 {
+            done.extend(keys.iter().map(|key| (bench.name.clone(), key.clone(), block)));
+        }
+        done.insert((bench.name.clone(), keys[0].clone(), bench.warmup + 1));
+        let left = steps(&bench, Effort::Quick, 7, 3, &done);
+        let blocks: Vec<u32> = left.iter().map(|(block, _)| *block).collect();
+        let warm_up = 0..bench.warmup;
+        assert_eq!(blocks, warm_up.chain([bench.warmup + 1, bench.warmup + 2]).collect::<Vec<_>>());
+        assert_eq!(left[bench.warmup as usize].1, [1]);
+        for block in 0..bench.warmup + 3 {
+            done.extend(keys.iter().map(|key| (bench.name.clone(), key.clone(), block)));
+        }
+        assert!(steps(&bench, Effort::Quick, 7, 3, &done).is_empty());
+    }
+
+    #[test]
+    fn a_bench_outside_the_part_has_no_blocks() {
+        let part = Part { benches: vec!["another".into()], budget_s: None };
+        assert_eq!(measured(&bench(), Effort::Quick, Some(9), &part), 0);
+        assert_eq!(measured(&bench(), Effort::Quick, Some(9), &Part::default()), 9);
+    }
+
+    #[test]
+    fn a_used_up_share_still_gives_two_blocks() {
+        let share = Share::new(Some(Duration::ZERO), 1, 2);
+        assert!(!share.used_up(1));
+        assert!(share.used_up(2));
+        assert!(!Share::new(None, 1, 2).used_up(2));
+    }
+}

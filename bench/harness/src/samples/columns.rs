@@ -1,0 +1,196 @@
+//! The samples of a slice in columns, as `record.json` holds them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Place, Sample, Slice};
+use crate::protocol::SAMPLES_PER_RUN_MAX;
+
+/// A slice with its samples.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct SliceColumns {
+    #[serde(flatten)]
+    slice: Slice,
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    columns: Columns,
+}
+
+/// One array for each thing that a sample tells, in the order of the samples. An array that is not
+/// there holds nothing; null stands where one sample lacks what others have.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Columns {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    metrics: BTreeMap<String, Vec<Option<f64>>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    answer: Vec<Option<Value>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    round_trips: Vec<Option<f64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cpu_s: Vec<Option<f64>>,
+    /// Seconds since the run's line at which the request was scheduled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    at_s: Vec<Option<f64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    simulated: Vec<bool>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    error: Vec<Option<String>>,
+}
+
+/// Puts samples to their slices. Samples of a slice that is not there are of a block that did not
+/// end; the journal never gives them out.
+pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns> {
+    let mut waiting: BTreeMap<&Place, VecDeque<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        waiting.entry(&sample.place).or_default().push_back(sample);
+    }
+    let of = |slice: &Slice| {
+        let queue = waiting.get_mut(&slice.place);
+        let mine = queue.map(|queue| {
+            let count = queue.len().min(slice.samples as usize);
+            queue.drain(..count).collect::<Vec<_>>()
+        });
+        let mine = mine.unwrap_or_default();
+        let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
+        SliceColumns { slice, columns: Columns::new(&mine) }
+    };
+    slices.iter().map(of).collect()
+}
+
+/// The opposite of [`columns`]; the error says which column of which slice does not fit.
+pub(crate) fn rows_of_columns(
+    packed: Vec<SliceColumns>,
+) -> Result<(Vec<Sample>, Vec<Slice>), String> {
+    let (mut samples, mut slices) = (Vec::new(), Vec::new());
+    for (index, SliceColumns { slice, columns }) in packed.into_iter().enumerate() {
+        let unpacked = columns.samples(&slice);
+        samples.extend(unpacked.map_err(|message| format!("slice {index}: {message}"))?);
+        slices.push(slice);
+    }
+    Ok((samples, slices))
+}
+
+impl Columns {
+    fn new(samples: &[&Sample]) -> Self {
+        let mut metrics: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
+        for (index, sample) in samples.iter().enumerate() {
+            for (name, value) in &sample.metrics {
+                let nothing = || vec![None; samples.len()];
+                metrics.entry(name.clone()).or_insert_with(nothing)[index] = Some(*value);
+            }
+        }
+        let simulated: Vec<bool> = samples.iter().map(|sample| sample.simulated).collect();
+        Self {
+            metrics,
+            answer: column(samples, |sample| sample.answer.clone()),
+            round_trips: column(samples, |sample| sample.round_trips),
+            cpu_s: column(samples, |sample| sample.cpu_s),
+            at_s: column(samples, |sample| sample.at_s),
+            simulated: if simulated.contains(&true) { simulated } else { Vec::new() },
+            error: column(samples, |sample| sample.error.clone()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn samples(&self, slice: &Slice) -> Result<Vec<Sample>, String> {
+        let count = slice.samples as usize;
+        if count > SAMPLES_PER_RUN_MAX + 1 {
+            return Err(format!("wanted at most {SAMPLES_PER_RUN_MAX} samples, got {count}"));
+        }
+        let mut lengths: Vec<(&str, usize)> =
+            self.metrics.iter().map(|(name, values)| (name.as_str(), values.len())).collect();
+        lengths.extend([
+            ("answer", self.answer.len()),
+            ("round_trips", self.round_trips.len()),
+            ("cpu_s", self.cpu_s.len()),
+            ("at_s", self.at_s.len()),
+            ("simulated", self.simulated.len()),
+            ("error", self.error.len()),
+        ]);
+        let wrong = lengths.iter().find(|(_, length)| *length != 0 && *length != count);
+        if let Some((name, length)) = wrong {
+            return Err(format!("column {name}: wanted {count} values, got {length}"));
+        }
+        Ok((0..count).map(|index| self.sample(slice, index)).collect())
+    }
+
+    fn sample(&self, slice: &Slice, index: usize) -> Sample {
+        let value = |(name, values): (&String, &Vec<Option<f64>>)| {
+            Some((name.clone(), (*values.get(index)?)?))
+        };
+        Sample {
+            place: slice.place.clone(),
+            index: index as u32,
+            metrics: self.metrics.iter().filter_map(value).collect(),
+            answer: self.answer.get(index).cloned().flatten(),
+            round_trips: self.round_trips.get(index).copied().flatten(),
+            cpu_s: self.cpu_s.get(index).copied().flatten(),
+            at_s: self.at_s.get(index).copied().flatten(),
+            simulated: self.simulated.get(index).copied().unwrap_or(false),
+            error: self.error.get(index).cloned().flatten(),
+            warmup: slice.warmup,
+        }
+    }
+}
+
+fn column<T>(samples: &[&Sample], of: impl Fn(&Sample) -> Option<T>) -> Vec<Option<T>> {
+    let values: Vec<Option<T>> = samples.iter().map(|sample| of(sample)).collect();
+    if values.iter().all(Option::is_none) { Vec::new() } else { values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(arm: &str, samples: u32) -> Slice {
+        let place = Place { arm: arm.into(), ..Place::default() };
+        Slice { place, samples, ..Slice::default() }
+    }
+
+    fn sample(arm: &str, index: u32) -> Sample {
+        Sample {
+            place: slice(arm, 0).place,
+            index,
+            metrics: BTreeMap::from([("a_ms".into(), 0.1 + f64::from(index) / 3.0)]),
+            answer: None,
+            round_trips: None,
+            cpu_s: None,
+            at_s: None,
+            simulated: false,
+            error: None,
+            warmup: false,
+        }
+    }
+
+    #[test]
+    fn samples_go_into_columns_and_come_back_to_the_last_bit() {
+        let mut samples = vec![sample("x", 0), sample("x", 1), sample("y", 0), sample("x", 0)];
+        samples[1].metrics.insert("b_us".into(), f64::MIN_POSITIVE);
+        samples[1].answer = Some(serde_json::json!({ "tokens": 3 }));
+        samples[2].error = Some("late".into());
+        samples[2].simulated = true;
+        samples[3].at_s = Some(4e-8);
+        // The third slice is the first place again: a run that was resumed.
+        let slices = [slice("x", 2), slice("y", 1), slice("x", 1)];
+        let text = serde_json::to_string(&columns(&samples, &slices)).unwrap();
+        let packed = serde_json::from_str(&text).unwrap();
+        let (samples_back, slices_back) = rows_of_columns(packed).unwrap();
+        assert_eq!(samples_back, samples);
+        assert_eq!(slices_back, slices);
+    }
+
+    #[test]
+    fn a_column_of_another_length_and_a_count_beyond_the_limit_are_refused() {
+        let mut packed = columns(&[sample("x", 0)], &[slice("x", 1)]);
+        packed[0].slice.samples = 2;
+        assert!(rows_of_columns(packed.clone()).is_err());
+        packed[0].columns = Columns::default();
+        packed[0].slice.samples = u32::MAX;
+        assert!(rows_of_columns(packed).is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! `samples.jsonl`: the journal of a run while it runs, one JSON object a line.
+//!
+//! Its first line is the record with nothing measured yet, so that the journal alone makes a record
+//! when the process is killed. A block counts when the line `block` after it is there. A file of
+//! samples beside a record of layout 1 has only the lines `sample` and `slice`.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Sample, Slice};
+use crate::{
+    BenchError, Record,
+    record::{ArmRecord, Cut, Ended, NotRun, ServiceRecord, Session},
+};
+
+/// Of a whole file, after decompression: a hundred times the longest run so far.
+const JOURNAL_BYTES_MAX: u64 = 4 << 30;
+/// A protocol line is at most 64 KiB; the first line holds a suite of at most 1 MiB, escaped.
+const LINE_BYTES_MAX: u64 = 8 << 20;
+
+/// One line.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Line {
+    Sample(Box<Sample>),
+    Slice(Box<Slice>),
+    /// The record before anything was measured.
+    Run(Box<Record>),
+    /// The run starts, or goes on.
+    Session(Session),
+    /// Every slice of one block of one case stands before this.
+    Block {
+        bench: String,
+        case: String,
+        block: u32,
+    },
+    /// What is known of an arm; the last line of an arm counts.
+    Arm(Box<ArmRecord>),
+    /// Likewise of a service.
+    Service(ServiceRecord),
+    NotRun(NotRun),
+    Cut(Cut),
+    /// The session's last word.
+    End {
+        wall_s: f64,
+        ended: Ended,
+        partial: Option<String>,
+    },
+}
+
+/// Appends lines as they come, so that an interrupted run keeps what it has.
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// A new file; an existing one is an error.
+    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
+        let file = File::create_new(path).map_err(BenchError::io("create", path))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Goes on after `length` bytes; what stands behind them is of a block that did not end.
+    pub(crate) fn reopen(path: &Path, length: u64) -> Result<Self, BenchError> {
+        let open = || {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.set_len(length)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        let file = open().map_err(BenchError::io("write", path))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Writes these lines in one piece.
+    pub(crate) fn put(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), BenchError> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            let written = serde_json::to_writer(&mut bytes, &line).map_err(io::Error::from);
+            written.map_err(BenchError::io("write", &self.path))?;
+            bytes.push(b'\n');
+        }
+        self.file.write_all(&bytes).map_err(BenchError::io("write", &self.path))
+    }
+}
+
+/// What a journal holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Journaled {
+    /// Without rows: they follow from the samples.
+    pub(crate) record: Record,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) slices: Vec<Slice>,
+    /// Blocks that are whole.
+    pub(crate) blocks: Vec<(String, String, u32)>,
+    /// The length of what counts.
+    pub(crate) length: u64,
+}
+
+impl Journaled {
+    /// Nothing measured yet.
+    pub(crate) fn new(record: Record) -> Self {
+        Self { record, samples: Vec::new(), slices: Vec::new(), blocks: Vec::new(), length: 0 }
+    }
+}
+
+/// Reads a journal back; `None` of a file of samples that is no journal.
+pub(crate) fn read_journal(
+    path: &Path,
+    reader: impl Read,
+) -> Result<Option<Journaled>, BenchError> {
+    let mut lines = Lines::new(path, reader, true);
+    let Some(Line::Run(record)) = lines.next_line()? else { return Ok(None) };
+    let mut read = Journaled { length: lines.length, ..Journaled::new(*record) };
+    let (mut samples, mut slices) = (Vec::new(), Vec::new());
+    let mut last_word = None;
+    while let Some(line) = lines.next_line()? {
+        match line {
+            Line::Sample(sample) => samples.push(*sample),
+            Line::Slice(slice) => slices.push(*slice),
+            Line::Block { bench, case, block } => {
+                read.samples.append(&mut samples);
+                read.slices.append(&mut slices);
+                read.blocks.push((bench, case, block));
+                read.length = lines.length;
+            }
+            Line::End { wall_s, ended, partial } => {
+                if let Some(session) = read.record.sessions.last_mut() {
+                    (session.wall_s, session.ended) = (wall_s, ended);
+                }
+                last_word = Some(partial);
+                read.length = lines.length;
+            }
+            Line::Session(session) => {
+                end_killed(&mut read);
+                // What could not be run is tried again.
+                read.record.not_run.clear();
+                read.record.sessions.push(session);
+                (samples, slices, last_word) = (Vec::new(), Vec::new(), None);
+                read.length = lines.length;
+            }
+            line => {
+                keep(&mut read.record, line);
+                read.length = lines.length;
+            }
+        }
+    }
+    end_killed(&mut read);
+    read.record.partial = last_word.unwrap_or_else(|| {
+        let whole = read.slices.len();
+        Some(format!("ended without a last word after {whole} slices: killed, or still running"))
+    });
+    read.record.wall_s = read.record.sessions.iter().map(|session| session.wall_s).sum();
+    Ok(Some(read))
+}
+
+/// Reads the samples beside a record of layout 1.
+pub(crate) fn read_lines(
+    path: &Path,
+    reader: impl Read,
+) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
+    let (mut samples, mut slices) = (Vec::new(), Vec::new());
+    let mut lines = Lines::new(path, reader, false);
+    while let Some(line) = lines.next_line()? {
+        match line {
+            Line::Sample(sample) => samples.push(*sample),
+            Line::Slice(slice) => slices.push(*slice),
+            _ => {}
+        }
+    }
+    Ok((samples, slices))
+}
+
+/// A session without a last word lasted at least to the end of its last slice.
+fn end_killed(read: &mut Journaled) {
+    let first = read.record.started_unix_s;
+    let Some(session) = read.record.sessions.last_mut() else { return };
+    if session.ended == Ended::Killed {
+        let before = session.started_unix_s.saturating_sub(first) as f64;
+        let end = read.slices.last().map_or(0.0, |slice| slice.started_s + slice.wall_s);
+        session.wall_s = (end - before).max(0.0);
+    }
+}
+
+fn keep(record: &mut Record, line: Line) {
+    match line {
+        Line::Arm(arm) => {
+            let same = |known: &&mut ArmRecord| {
+                (&known.bench, &known.name, known.twin) == (&arm.bench, &arm.name, arm.twin)
+            };
+            match record.arms.iter_mut().find(same) {
+                Some(known) => *known = *arm,
+                None => record.arms.push(*arm),
+            }
+        }
+        Line::Service(service) => {
+            record.services.retain(|known| known.name != service.name);
+            record.services.push(service);
+        }
+        Line::NotRun(not_run) => record.not_run.push(not_run),
+        Line::Cut(cut) => record.cut.push(cut),
+        _ => {}
+    }
+}
+
+struct Lines<'a, R> {
+    path: &'a Path,
+    reader: io::BufReader<io::Take<R>>,
+    length: u64,
+    bytes: Vec<u8>,
+    /// A last line without an end was being written when the process was killed.
+    torn_may_end: bool,
+}
+
+impl<'a, R: Read> Lines<'a, R> {
+    fn new(path: &'a Path, reader: R, torn_may_end: bool) -> Self {
+        let reader = io::BufReader::new(reader.take(JOURNAL_BYTES_MAX + 1));
+        Self { path, reader, length: 0, bytes: Vec::new(), torn_may_end }
+    }
+
+    /// The next line.
+    fn next_line(&mut self) -> Result<Option<Line>, BenchError> {
+        self.bytes.clear();
+        let mut limited = self.reader.by_ref().take(LINE_BYTES_MAX + 1);
+        let read = limited.read_until(b'\n', &mut self.bytes);
+        let read = read.map_err(BenchError::io("read", self.path))? as u64;
+        self.length += read;
+        if self.length > JOURNAL_BYTES_MAX {
+            return Err(too_large(self.path, JOURNAL_BYTES_MAX));
+        }
+        if read > LINE_BYTES_MAX {
+            return Err(too_large(self.path, LINE_BYTES_MAX));
+        }
+        if read == 0 || self.torn_may_end && self.bytes.last() != Some(&b'\n') {
+            return Ok(None);
+        }
+        serde_json::from_slice(&self.bytes).map(Some).map_err(|error| BenchError::Record {
+            path: self.path.to_owned(),
+            message: error.to_string(),
+        })
+    }
+}
+
+/// A file beyond its limit.
+pub(crate) fn too_large(path: &Path, most: u64) -> BenchError {
+    let message = format!("wanted at most {most} bytes, got more");
+    BenchError::io("read", path)(io::Error::new(io::ErrorKind::FileTooLarge, message))
+}
