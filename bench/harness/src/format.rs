@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    rows::{Aa, Outcome, Row},
+    rows::{Aa, Note, Outcome, Row},
     suite::{Better, Params, Show, Stat},
 };
 
@@ -41,16 +41,33 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     digits(value)
 }
 
-/// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`.
+/// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; of fewer than ten blocks `x1.16, no
+/// interval: 8`; of a percentile without a tail none.
 pub(crate) fn cost(row: &Row) -> String {
-    match (&row.ratio, row.show) {
+    if row.is_without_tail() {
+        return "no percentile".into();
+    }
+    let text = match (&row.ratio, row.show) {
         (Some(ratio), Show::Ratio) => {
             let places = ratio_places(ratio.low, ratio.high);
             let [v, l, h] = [ratio.value, ratio.low, ratio.high].map(|x| format!("{x:.places$}"));
             format!("x{v} [{l}, {h}]")
         }
         _ => difference(&row.metric, &row.difference),
+    };
+    if row.has_interval() {
+        return text;
     }
+    let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
+    format!("{number}, no interval: {}", row.blocks)
+}
+
+/// The reference arm's figure and this arm's, of the kind that fits the cost.
+pub(crate) fn sides(row: &Row) -> [String; 2] {
+    if row.is_without_tail() {
+        return ["–".into(), "–".into()];
+    }
+    [row.clear, row.protected].map(|number| value(&row.metric, number))
 }
 
 /// Decimals of a ratio: enough for its interval, no more.
@@ -96,6 +113,12 @@ pub(crate) fn verdict(row: &Row) -> String {
         None => format!("{} %", digits(row.margin * 100.0)),
     };
     let mut text = match row.outcome {
+        Outcome::Undecided { .. } if !row.has_interval() => {
+            format!("undecided: {} blocks", row.blocks)
+        }
+        Outcome::NotEvaluated if row.is_without_tail() => {
+            "not evaluated: percentile without a tail".to_owned()
+        }
         Outcome::Within => format!("within {margin}"),
         Outcome::Above => format!("above {margin} margin"),
         Outcome::Below => format!("below {margin} margin, cheaper"),
@@ -119,34 +142,36 @@ pub(crate) fn verdict(row: &Row) -> String {
     text + &marks(row)
 }
 
-/// What the arms said of their runs, `, no steady state (3 of 20 runs)`; empty where nothing.
+/// What the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples say by
+/// themselves; empty where nothing.
 pub(crate) fn marks(row: &Row) -> String {
-    row.marks.iter().map(|mark| format!(", {mark}")).collect()
+    let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
+    let said = row.marks.iter().map(String::as_str);
+    said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
 }
 
-/// What running both arms in the same block gained, in words: `None` where no correlation is known.
+/// What running both arms in the same block gained, in words: `None` where it is not known.
 ///
-/// The variance of a difference of pairs is 1 - r of that of unpaired samples of equal spread: r is
-/// the share of the blocks that pairing saves.
+/// It gained where the interval of the pairs is narrower than that of the same blocks unpaired, by
+/// more than chance would make it.
 pub(crate) fn pairing(row: &Row) -> Option<String> {
-    let (r, blocks) = (row.correlation?, row.blocks);
-    // Of unrelated pairs one in twenty has a greater correlation than this.
-    let by_chance = 1.96 / (blocks.max(1) as f64).sqrt();
-    Some(if blocks < PAIRING_BLOCKS_MIN {
-        format!("what pairing gained cannot be told of {blocks} blocks (r = {r:.2})")
-    } else if r < PAIRING_GAINS {
-        format!("pairing gained nothing: r = {r:.2}, the noise is faster than a block")
+    let (r, [paired, unpaired]) = (row.correlation?, row.widths?);
+    if !row.has_interval() {
+        return None;
+    }
+    // Of unrelated pairs one in forty has a greater correlation than this.
+    let by_chance = 1.96 / (row.blocks as f64).sqrt();
+    let widths =
+        format!("95 % interval {:.1} % wide, {:.1} % unpaired", paired * 100.0, unpaired * 100.0);
+    Some(if paired >= unpaired {
+        format!("pairing gained nothing: r = {r:.2} ({widths})")
     } else if r < by_chance {
-        format!("what pairing gained cannot be told from nothing: r = {r:.2} of {blocks} blocks")
+        format!("what pairing gained cannot be told from nothing: r = {r:.2} ({widths})")
     } else {
-        format!("pairing saved {:.0} % of the blocks: r = {r:.2}", r * 100.0)
+        let gained = (1.0 - paired / unpaired) * 100.0;
+        format!("pairing narrowed the interval by {gained:.0} %: r = {r:.2} ({widths})")
     })
 }
-
-/// A correlation of fewer blocks says nothing: of ten unrelated pairs one in twenty is beyond 0.62.
-const PAIRING_BLOCKS_MIN: usize = 10;
-/// Below this correlation pairing saves less than one block in five.
-const PAIRING_GAINS: f64 = 0.2;
 
 /// The judgement of an A/A row.
 pub(crate) fn aa(row: &Row) -> String {

@@ -1,12 +1,16 @@
 //! From samples to rows: pairs, estimates, verdicts, and the judgement of the A/A rows.
 
+mod notes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use confide_estimate::{
-    AaJudgement, Estimate, Margin, Paired, Verdict, mean, outside_by_chance, quantile,
-    supported_quantile,
+    AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Margin, Paired, Verdict, hodges_lehmann, holm,
+    mean, outside_by_chance, quantile, quantile_interval, signed_rank_p, supported_quantile,
 };
 use serde::{Deserialize, Serialize};
+
+pub(crate) use notes::Note;
 
 use crate::{
     Effort, Validity,
@@ -62,6 +66,36 @@ pub(crate) struct Row {
     /// What the arms said that a reader of these figures must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
+    /// Too few blocks: the ends stand in the record and are not printed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_interval: bool,
+    /// Widths of the 95 % interval of the log ratio, with pairing and without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) widths: Option<[f64; 2]>,
+    /// The median of the means of all pairs of blocks' ratios, which outliers do not move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hodges_lehmann: Option<f64>,
+    /// Wilcoxon's signed-rank test of the ratios against 1, two-sided: secondary to the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p: Option<f64>,
+    /// The same with all headline rows of the suite tried together (Holm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p_holm: Option<f64>,
+    /// What its own samples say against it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Row {
+    /// Whether its interval may be printed.
+    pub(crate) fn has_interval(&self) -> bool {
+        self.blocks >= INTERVAL_BLOCKS_MIN
+    }
+
+    /// A percentile of runs whose tail holds too little: not a figure at all.
+    pub(crate) fn is_without_tail(&self) -> bool {
+        self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))
+    }
 }
 
 /// An estimate with its intervals.
@@ -120,6 +154,10 @@ pub(crate) struct Figure {
     pub(crate) p50: Option<f64>,
     pub(crate) p95: Option<f64>,
     pub(crate) p99: Option<f64>,
+    /// 95 % intervals of p50, p95 and p99 by the binomial count, where the tails hold enough; of
+    /// samples taken as independent, which those of one run seldom are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) percentile_ends: Option<[Option<[f64; 2]>; 3]>,
     pub(crate) simulated: bool,
 }
 
@@ -136,14 +174,28 @@ pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &
     let runs = Runs::new(samples, slices);
     let mut rows = Vec::new();
     for bench in &suite.benches {
-        for case in cases(bench, effort) {
+        let cases = cases(bench, effort);
+        for case in &cases {
             for metric in bench.metrics.iter().filter(|metric| metric.compare) {
-                rows.extend(rows_of(suite, bench, &case, metric, &runs));
+                rows.extend(rows_of(suite, bench, case, metric, &runs));
             }
         }
+        notes::mark_non_monotone(bench, &cases, &mut rows);
     }
+    correct(&mut rows);
     let validity = validity(&rows);
     Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
+}
+
+/// Holm's correction over the headline rows: trying twenty rows finds one in twenty by chance.
+fn correct(rows: &mut [Row]) {
+    let tried: Vec<usize> = (0..rows.len())
+        .filter(|&i| rows[i].headline && !rows[i].twin && rows[i].p.is_some())
+        .collect();
+    let p: Vec<f64> = tried.iter().filter_map(|&i| rows[i].p).collect();
+    for (index, adjusted) in tried.into_iter().zip(holm(&p)) {
+        rows[index].p_holm = Some(adjusted);
+    }
 }
 
 /// Runs by bench, case, arm and block; warm-up left out.
@@ -249,8 +301,15 @@ fn row(
         Better::Higher => Paired::new(&protected, &clear, BOOTSTRAP_SEED).ok()?,
     };
     let ratio = cost.ratio().ok();
+    let logs = cost.log_ratios().ok();
+    let hodges_lehmann = logs.as_deref().and_then(hodges_lehmann).map(f64::exp);
+    let ends = ratio.as_ref().map(|ratio| (ratio.interval.low, ratio.interval.high));
+    let notes = notes::notes(bench, case, metric, (reference, mine), &paired, hodges_lehmann, ends);
     let adds_at_most = metric.adds_at_most.get(arm).copied().filter(|_| !twin);
     let outcome = match (adds_at_most, &ratio) {
+        _ if notes.iter().any(|note| matches!(note, Note::ThinTail { .. })) => {
+            Outcome::NotEvaluated
+        }
         (Some(limit), _) => Verdict::of(&difference, Margin::AtMost(limit)).into(),
         (None, Some(ratio)) => Verdict::of(ratio, Margin::Relative(metric.margin)).into(),
         (None, None) => Outcome::NotEvaluated,
@@ -286,7 +345,13 @@ fn row(
         clear: of(&clear),
         protected: of(&protected),
         blocks: clear.len(),
+        no_interval: clear.len() < INTERVAL_BLOCKS_MIN,
         correlation: paired.log_correlation(),
+        widths: paired.widths(),
+        hodges_lehmann,
+        p: logs.as_deref().and_then(signed_rank_p),
+        p_holm: None,
+        notes,
         ratio: ratio.map(Ends::from),
         difference: difference.into(),
         margin: metric.margin,
@@ -381,11 +446,20 @@ fn figures(runs: &Runs<'_>) -> Vec<Figure> {
                 p50: supported_quantile(&values, 0.5),
                 p95: supported_quantile(&values, 0.95),
                 p99: supported_quantile(&values, 0.99),
+                percentile_ends: percentile_ends(&values),
                 simulated: valid.iter().any(|run| run.slice.simulated),
             });
         }
     }
     figures
+}
+
+fn percentile_ends(values: &[f64]) -> Option<[Option<[f64; 2]>; 3]> {
+    let ends = [0.5, 0.95, 0.99].map(|p| {
+        supported_quantile(values, p)?;
+        quantile_interval(values, p, 0.95).map(|interval| [interval.low, interval.high])
+    });
+    ends.iter().any(Option::is_some).then_some(ends)
 }
 
 fn voids(slices: &[Slice]) -> Vec<Void> {

@@ -2,7 +2,7 @@
 
 use crate::{
     Record, Validity,
-    format::{aa, cost, pairing, value, verdict},
+    format::{aa, cost, pairing, sides, verdict},
     record::ArmRecord,
     rows::Row,
 };
@@ -23,6 +23,8 @@ pub fn table(record: &Record) -> String {
     text.push('\n');
     text.push_str(&guarantees(record));
     text.push_str(&pairings(record));
+    text.push_str(&notes(record));
+    text.push_str(&together(record));
     text.push_str(&judgement(record));
     text
 }
@@ -45,6 +47,37 @@ fn pairings(record: &Record) -> String {
         0 => String::new(),
         _ => format!("pairing gained nothing in {useless} of {} rows\n", said.len()),
     }
+}
+
+/// What the samples say against headline rows, each kind once.
+fn notes(record: &Record) -> String {
+    let mut said: Vec<(&str, String, usize)> = Vec::new();
+    for row in record.rows.iter().filter(|row| row.headline) {
+        for note in &row.notes {
+            match said.iter_mut().find(|(short, ..)| *short == note.short()) {
+                Some((_, _, count)) => *count += 1,
+                None => said.push((note.short(), format!("{}: {}", row.label, note.long()), 1)),
+            }
+        }
+    }
+    let line = |(short, first, count): &(&str, String, usize)| match count {
+        1 => format!("{short}: {first}\n"),
+        _ => format!("{short}, {count} rows, the first: {first}\n"),
+    };
+    said.iter().map(line).collect()
+}
+
+/// How many rows differ from 1 when all are tried together; secondary to the intervals.
+fn together(record: &Record) -> String {
+    let tried: Vec<f64> = record.rows.iter().filter_map(|row| row.p_holm).collect();
+    if tried.len() < 2 {
+        return String::new();
+    }
+    let differ = tried.iter().filter(|p| **p < 0.05).count();
+    format!(
+        "all {} rows together: {differ} differ at 5 % (signed ranks, Holm); margins are judged above\n",
+        tried.len()
+    )
 }
 
 /// What the arms of the headline rows computed of themselves, one line for each answer.
@@ -108,14 +141,8 @@ pub(crate) fn judgement(record: &Record) -> String {
 }
 
 fn line(row: &Row, label: &str, verdict: String) -> [String; 6] {
-    [
-        label.to_owned(),
-        value(&row.metric, row.clear),
-        value(&row.metric, row.protected),
-        cost(row),
-        row.blocks.to_string(),
-        verdict,
-    ]
+    let [clear, protected] = sides(row);
+    [label.to_owned(), clear, protected, cost(row), row.blocks.to_string(), verdict]
 }
 
 fn aligned(lines: &[[String; 6]], first_aa: usize) -> String {

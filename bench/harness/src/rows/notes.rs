@@ -1,0 +1,251 @@
+//! What a row's own samples say against it: remarks that are computed, beside those of the arms.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Row, Run};
+use crate::{
+    plan::Case,
+    suite::{Bench, Load, Metric, Stat},
+};
+use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness};
+
+/// Params that say how many callers a closed loop has.
+const USERS: &[&str] = &["concurrency", "users", "workers", "clients"];
+/// The rate that a closed loop's latency may merely repeat.
+const RATE: &str = "rate_per_s";
+/// How near users / rate has to be to the latency.
+const LITTLE_WITHIN: f64 = 0.02;
+/// Samples that the tail of a percentile must hold.
+const TAIL_SAMPLES_MIN: f64 = 10.0;
+/// Of the requests of a run that calls itself open, so many that start when the last one ended make
+/// it a closed loop.
+const FOLLOWING_SHARE: f64 = 0.9;
+/// Fewer requests than this show no schedule.
+const SCHEDULE_REQUESTS_MIN: usize = 10;
+/// A correlation of neighbours beyond this many standard deviations is no chance: one in 200.
+const ALIKE_BEYOND: f64 = 2.58;
+
+/// A remark on one row.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", tag = "note")]
+pub(crate) enum Note {
+    /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and
+    /// says nothing of the time of service.
+    LittlesLaw { users: f64 },
+    /// A percentile of so few samples a run that its tail holds fewer than ten.
+    ThinTail { samples: f64 },
+    /// An open load whose requests were scheduled when the last one ended: a stall hides the requests
+    /// that should have come meanwhile (coordinated omission).
+    NotOpen { share: f64 },
+    /// The ratio changed for good at this block, in the second half of the run.
+    Unsteady { block: usize, blocks: usize },
+    /// Neighbouring blocks resemble each other: the interval may be too narrow.
+    Alike { correlation: f64 },
+    /// The median of the pairs (Hodges and Lehmann) lies outside the interval of the mean.
+    Outliers { hodges_lehmann: f64 },
+    /// Both neighbours on the grid lie on the same side, beyond the intervals.
+    NonMonotone { param: String },
+}
+
+impl Note {
+    /// A word or two, for the end of a verdict.
+    pub(crate) fn short(&self) -> &'static str {
+        match self {
+            Self::LittlesLaw { .. } => "Little's law",
+            Self::ThinTail { .. } => "percentile without a tail",
+            Self::NotOpen { .. } => "not open",
+            Self::Unsteady { .. } => "no steady ratio",
+            Self::Alike { .. } => "blocks alike",
+            Self::Outliers { .. } => "outliers",
+            Self::NonMonotone { .. } => "non-monotone",
+        }
+    }
+
+    /// A sentence for a reader.
+    pub(crate) fn long(&self) -> String {
+        match self {
+            Self::LittlesLaw { users } => format!(
+                "latency is {users:.0} users / rate (Little's law): a closed loop says nothing here \
+                 that the rate does not"
+            ),
+            Self::ThinTail { samples } => format!(
+                "{samples:.0} samples a run leave fewer than ten in the tail of this percentile"
+            ),
+            Self::NotOpen { share } => format!(
+                "{:.0} % of its requests were scheduled when the last one ended: a closed loop, \
+                 whose latencies leave out what a stall delays",
+                share * 100.0
+            ),
+            Self::Unsteady { block, blocks } => format!(
+                "the ratio changed at block {block} of {blocks} and stayed: no steady state"
+            ),
+            Self::Alike { correlation } => format!(
+                "neighbouring blocks are alike (r = {correlation:.2}): the interval may be too \
+                 narrow"
+            ),
+            Self::Outliers { hodges_lehmann } => format!(
+                "the median of pairs, x{hodges_lehmann:.3}, lies outside the interval of the mean: \
+                 outliers move it"
+            ),
+            Self::NonMonotone { param } => {
+                format!("both neighbours in {param} lie on the same side, beyond the intervals")
+            }
+        }
+    }
+}
+
+/// The notes of one row; those that need its neighbours come later ([`mark_non_monotone`]).
+pub(super) fn notes(
+    bench: &Bench,
+    case: &Case,
+    metric: &Metric,
+    (reference, mine): (&[&Run<'_>], &[&Run<'_>]),
+    paired: &Paired<'_>,
+    location: Option<f64>,
+    row: Option<(f64, f64)>,
+) -> Vec<Note> {
+    let both: Vec<&Run<'_>> = reference.iter().chain(mine).copied().collect();
+    let mut notes = Vec::new();
+    notes.extend(littles_law(bench, case, metric, reference).filter(|_| !mine.is_empty()));
+    notes.extend(thin_tail(metric, &both));
+    notes.extend(not_open(bench, metric, &both));
+    if let Ok(logs) = paired.log_ratios() {
+        notes.extend(unsteady(&logs));
+        notes.extend(alike(&logs));
+    }
+    if let (Some(hodges_lehmann), Some((low, high))) = (location, row)
+        && (hodges_lehmann < low || hodges_lehmann > high)
+    {
+        notes.push(Note::Outliers { hodges_lehmann });
+    }
+    notes
+}
+
+fn littles_law(bench: &Bench, case: &Case, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
+    let users = USERS.iter().find_map(|name| case.params.get(*name).and_then(Value::as_f64));
+    let users = users.filter(|users| *users > 1.0 && bench.load == Load::Closed)?;
+    let per_second = seconds(&metric.name)?;
+    let products: Vec<f64> = runs
+        .iter()
+        .filter_map(|run| {
+            let rate = run.slice.metrics.get(RATE)?;
+            Some(run.value(metric)? * per_second * rate / users)
+        })
+        .collect();
+    let share = quantile(&products, 0.5)?;
+    ((share - 1.0).abs() <= LITTLE_WITHIN).then_some(Note::LittlesLaw { users })
+}
+
+/// Seconds in a unit of a metric that is a duration.
+fn seconds(metric: &str) -> Option<f64> {
+    let per = |scale: f64| (!metric.ends_with("_per_s")).then_some(scale);
+    match metric.rsplit_once('_')?.1 {
+        "s" => per(1.0),
+        "ms" => Some(1e-3),
+        "us" => Some(1e-6),
+        _ => None,
+    }
+}
+
+fn thin_tail(metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
+    let tail = match metric.stat {
+        Stat::P95 => 0.05,
+        _ => return None,
+    };
+    let having = |run: &&Run<'_>| {
+        run.samples.iter().filter(|s| s.metrics.contains_key(&metric.name)).count() as f64
+    };
+    let counts: Vec<f64> = runs.iter().map(having).filter(|count| *count > 0.0).collect();
+    let samples = quantile(&counts, 0.5)?;
+    (samples * tail + 1e-9 < TAIL_SAMPLES_MIN).then_some(Note::ThinTail { samples })
+}
+
+/// Latency counts from the scheduled instant; a schedule that waits for the answers is none.
+fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
+    if bench.load != Load::Open {
+        return None;
+    }
+    let total = ["total_ms", metric.name.as_str()];
+    let (mut following, mut all) = (0, 0);
+    for run in runs {
+        let mut requests: Vec<(f64, f64)> = run
+            .samples
+            .iter()
+            .filter_map(|sample| {
+                let name = total.into_iter().find(|name| sample.metrics.contains_key(*name))?;
+                Some((sample.at_s?, sample.metrics.get(name)? * seconds(name)?))
+            })
+            .collect();
+        requests.sort_by(|x, y| x.0.total_cmp(&y.0));
+        for pair in requests.windows(2) {
+            let ended = pair[0].0 + pair[0].1;
+            let near = (0.01 * pair[0].1).max(1e-4);
+            following += usize::from((pair[1].0 - ended).abs() <= near);
+            all += 1;
+        }
+    }
+    let share = following as f64 / all as f64;
+    (all >= SCHEDULE_REQUESTS_MIN && share >= FOLLOWING_SHARE).then_some(Note::NotOpen { share })
+}
+
+fn unsteady(logs: &[f64]) -> Option<Note> {
+    match steadiness(logs) {
+        Steadiness::Never { last_change } => {
+            Some(Note::Unsteady { block: last_change + 1, blocks: logs.len() })
+        }
+        _ => None,
+    }
+}
+
+fn alike(logs: &[f64]) -> Option<Note> {
+    let correlation = autocorrelation(logs)?;
+    let beyond = ALIKE_BEYOND / (logs.len() as f64).sqrt();
+    (logs.len() >= 12 && correlation > beyond).then_some(Note::Alike { correlation })
+}
+
+/// Marks rows of one arm and metric over a grid of one number that stick out between neighbours: a
+/// figure that is dearer (or cheaper) than those of the next smaller and the next larger point, with
+/// no overlap of intervals. Such a point is more often a property of the tool than of the machine.
+pub(super) fn mark_non_monotone(bench: &Bench, cases: &[Case], rows: &mut [Row]) {
+    let numeric = |values: &Vec<Value>| values.len() > 2 && values.iter().all(Value::is_number);
+    let mut grid = bench.grid.iter().filter(|(_, values)| values.len() > 1);
+    let (Some((param, values)), None) = (grid.next(), grid.next()) else { return };
+    if !numeric(values) {
+        return;
+    }
+    let at = |row: &Row| {
+        let case = cases.iter().find(|case| case.key == row.case)?;
+        case.params.get(param).and_then(Value::as_f64)
+    };
+    let series = |row: &Row| (row.arm.clone(), row.reference.clone(), row.metric.clone());
+    let mut points: Vec<(f64, usize)> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.bench == bench.name && !row.twin && row.ratio.is_some())
+        .filter_map(|(index, row)| Some((at(row)?, index)))
+        .collect();
+    points.sort_by(|x, y| x.0.total_cmp(&y.0));
+    let mut outside = Vec::new();
+    for (_, index) in &points {
+        let of: Vec<usize> = points
+            .iter()
+            .map(|(_, other)| *other)
+            .filter(|other| series(&rows[*other]) == series(&rows[*index]))
+            .collect();
+        for three in of.windows(3).filter(|three| three[1] == *index) {
+            let ends = |i: usize| rows[three[i]].ratio;
+            let (Some(left), Some(this), Some(right)) = (ends(0), ends(1), ends(2)) else {
+                continue;
+            };
+            let above = this.low > left.high && this.low > right.high;
+            let below = this.high < left.low && this.high < right.low;
+            if above || below {
+                outside.push(*index);
+            }
+        }
+    }
+    for index in outside {
+        rows[index].notes.push(Note::NonMonotone { param: param.clone() });
+    }
+}
