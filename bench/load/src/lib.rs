@@ -8,16 +8,29 @@
 //! Every figure, by our definitions or by those of other tools, is a pure function of it.
 //! This crate knows no product crate: a transport is given to it from outside.
 
+mod answer;
 mod bound;
+mod client;
 mod definitions;
 mod event;
+mod exchange;
+mod http1;
 mod log;
 mod plan;
+mod sse;
+mod target;
 mod trace;
+mod transport;
 
+pub use answer::AnswerError;
 pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures};
+pub use client::{LoadError, Options, Outcome, Sessions, run};
 pub use definitions::{CUT, Limits, Spread, Summary};
 pub use event::{Attestation, Event, EventError};
+pub use http1::{Answer, HttpError};
 pub use log::{Head, Logged, Writer, read};
 pub use plan::{Arrivals, Lengths, Plan, PlanError, Planned, REQUESTS_MAX, Workload};
+pub use sse::{EventTooLong, Events};
+pub use target::{Target, TargetError};
 pub use trace::{TraceError, TraceRow, read_trace};
+pub use transport::{Clock, Opened, Opening, Stages, Tcp, Tls, Transport, Wire};

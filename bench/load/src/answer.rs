@@ -1,0 +1,240 @@
+//! What a streamed answer says, piece by piece, with the instant at which each came.
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Event,
+    http1::{Answer, HttpError},
+    sse::{EventTooLong, Events},
+};
+
+/// How much of a refusal is kept for the event's error.
+const REFUSAL_BYTES_MAX: usize = 1 << 10;
+/// Most pieces of content in an answer: beyond every context.
+const CHUNKS_MAX: usize = 4_000_000;
+
+/// Why an answer does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// It is no HTTP.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// An event is too long.
+    #[error(transparent)]
+    Event(#[from] EventTooLong),
+    /// The status is not 200, or the body is no stream.
+    #[error("wanted status 200 and a stream, got status {status}: {body}")]
+    Refused {
+        /// The status.
+        status: u16,
+        /// How the body begins.
+        body: String,
+    },
+    /// An event is no JSON, or not that of a completion.
+    #[error("event of the stream: {0}")]
+    Chunk(String),
+    /// The server says that the stream broke.
+    #[error("server says {0}")]
+    Server(String),
+    /// More pieces than any context holds.
+    #[error("answer has more than {CHUNKS_MAX} pieces")]
+    TooManyChunks,
+    /// The stream ended without its mark.
+    #[error("stream ended without [DONE]")]
+    NoDone,
+    /// Nothing was said.
+    #[error("stream had no content")]
+    Empty,
+}
+
+/// Reads one answer into its event.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) http: Answer,
+    sse: Events,
+    text: Sha256,
+    done: bool,
+    refusal: Vec<u8>,
+}
+
+impl Reading {
+    /// Takes the bytes that came at `now_s`. True when the answer is whole.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        now_s: f64,
+        event: &mut Event,
+    ) -> Result<bool, AnswerError> {
+        event.first_byte_s.get_or_insert(now_s);
+        let Self { http, sse, text, done, refusal } = self;
+        let mut body = Vec::new();
+        http.take(bytes, |part| body.extend_from_slice(part))?;
+        let streamed = http.status() == 200 && http.is_event_stream();
+        let told = if streamed {
+            sse.take(&body, |data| piece(data, now_s, text, done, event))
+        } else {
+            let room = REFUSAL_BYTES_MAX - refusal.len().min(REFUSAL_BYTES_MAX);
+            refusal.extend_from_slice(&body[..body.len().min(room)]);
+            Ok(())
+        };
+        event.status = Some(http.status()).filter(|status| *status >= 200);
+        told?;
+        Ok(http.is_done())
+    }
+
+    /// Closes the event of an answer that is whole.
+    pub(crate) fn finish(self, now_s: f64, event: &mut Event) -> Result<(), AnswerError> {
+        event.last_s = Some(now_s);
+        event.server_queue_s = self.http.queue_s();
+        if self.http.status() != 200 || !self.http.is_event_stream() {
+            let body = String::from_utf8_lossy(&self.refusal).into_owned();
+            return Err(AnswerError::Refused { status: self.http.status(), body });
+        }
+        if !self.done {
+            return Err(AnswerError::NoDone);
+        }
+        if event.chunks_s.is_empty() {
+            return Err(AnswerError::Empty);
+        }
+        event.text_sha256 = Some(hex::encode(self.text.finalize()));
+        Ok(())
+    }
+}
+
+/// One event of the stream.
+fn piece(
+    data: &[u8],
+    now_s: f64,
+    text: &mut Sha256,
+    done: &mut bool,
+    event: &mut Event,
+) -> Result<(), AnswerError> {
+    if data.trim_ascii() == b"[DONE]" {
+        *done = true;
+        return Ok(());
+    }
+    let chunk: Chunk =
+        serde_json::from_slice(data).map_err(|error| AnswerError::Chunk(error.to_string()))?;
+    if let Some(error) = chunk.error {
+        return Err(AnswerError::Server(error.to_string()));
+    }
+    if let Some(usage) = chunk.usage {
+        event.prompt_tokens = usage.prompt_tokens.or(event.prompt_tokens);
+        event.output_tokens = usage.completion_tokens.or(event.output_tokens);
+    }
+    for choice in chunk.choices {
+        let delta = choice.delta.unwrap_or_default();
+        // What a model thinks aloud takes its time as well.
+        let said = [delta.reasoning_content, delta.reasoning, delta.content, choice.text];
+        let mut some = false;
+        for words in said.into_iter().flatten().filter(|words| !words.is_empty()) {
+            text.update(words);
+            some = true;
+        }
+        if some {
+            if event.chunks_s.len() == CHUNKS_MAX {
+                return Err(AnswerError::TooManyChunks);
+            }
+            event.chunks_s.push(now_s);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    #[serde(default)]
+    usage: Option<Usage>,
+    #[serde(default)]
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    delta: Option<Delta>,
+    /// Of the older route.
+    #[serde(default)]
+    text: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta {
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    reasoning_content: Option<String>,
+    #[serde(default)]
+    reasoning: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u32>,
+    completion_tokens: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(events: &[&str]) -> Vec<u8> {
+        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+        format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+
+    /// Reads in pieces of `size`, the n-th at n seconds.
+    fn read(bytes: &[u8], size: usize) -> (Event, Result<(), AnswerError>) {
+        let (mut event, mut reading) = (Event::default(), Reading::default());
+        let mut now_s = 0.0;
+        for piece in bytes.chunks(size) {
+            now_s += 1.0;
+            if let Err(error) = reading.take(piece, now_s, &mut event) {
+                return (event, Err(error));
+            }
+        }
+        let outcome = reading.finish(now_s, &mut event);
+        (event, outcome)
+    }
+
+    const WHOLE: [&str; 5] = [
+        r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":"Hm"}}],"usage":null}"#,
+        r#"{"choices":[{"delta":{"content":" a \"b\""}}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9}}"#,
+        "[DONE]",
+    ];
+
+    #[test]
+    fn content_is_stamped_when_it_comes_and_what_is_empty_is_no_token() {
+        let bytes = answer(&WHOLE);
+        for size in [1, 7, 64, bytes.len()] {
+            let (event, outcome) = read(&bytes, size);
+            outcome.unwrap();
+            assert_eq!((event.chunks_s.len(), event.tokens()), (2, 9));
+            assert_eq!((event.status, event.prompt_tokens), (Some(200), Some(5)));
+            assert!(event.chunks_s[0] <= event.chunks_s[1]);
+            assert_eq!(event.first_byte_s, Some(1.0));
+            assert_eq!(event.text_sha256, Some(hex::encode(Sha256::digest("Hm a \"b\""))));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_not_whole_is_a_typed_error() {
+        let refused = b"HTTP/1.1 429 Busy\r\ncontent-length: 4\r\n\r\nfull";
+        let (event, outcome) = read(refused, 5);
+        let Err(AnswerError::Refused { status: 429, body }) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!((body.as_str(), event.is_complete()), ("full", false));
+        assert!(matches!(read(&answer(&WHOLE[..4]), 9).1, Err(AnswerError::NoDone)));
+        assert!(matches!(read(&answer(&["[DONE]"]), 9).1, Err(AnswerError::Empty)));
+        assert!(matches!(read(&answer(&["{"]), 9).1, Err(AnswerError::Chunk(_))));
+        let broke = [r#"{"error":{"message":"gone"}}"#];
+        assert!(matches!(read(&answer(&broke), 9).1, Err(AnswerError::Server(_))));
+    }
+}

@@ -1,0 +1,417 @@
+//! The client: one thread keeps the schedule, a few hold the streams.
+//!
+//! ```text
+//! dispatcher -- request at its instant --> worker: one event loop, its streams, its connections
+//!            -- ping every 5 ms ---------> (when it turns to it: loop delay)
+//! workers    -- event, when it ended ----> caller
+//! ```
+
+use std::{
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc as std_mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    CUT, ClientFigures, Clock, Event, Plan, Spread, Target, Transport,
+    exchange::{Connections, Request, Shared, exchange},
+};
+
+/// How the client works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Threads that hold streams.
+    pub threads: u32,
+    /// Whether a connection is used again.
+    pub sessions: Sessions,
+    /// Longest request, from its dispatch to its last byte.
+    pub deadline: Duration,
+    /// Streams at once; a request beyond them fails. An open loop does not wait.
+    pub streams_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            sessions: Sessions::New,
+            deadline: Duration::from_secs(300),
+            streams_max: 16_384,
+        }
+    }
+}
+
+/// What becomes of a connection after its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sessions {
+    /// A new one for every request.
+    New,
+    /// Kept for a later request; so many are opened before the origin.
+    Kept {
+        /// Opened before the clock starts.
+        first: u32,
+    },
+}
+
+impl Sessions {
+    /// `new` or `kept`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Kept { .. } => "kept",
+        }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// In the order of the plan; those that were never taken up are not among them.
+    pub events: Vec<Event>,
+    /// What the client took.
+    pub client: ClientFigures,
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A thread or its event loop cannot be had.
+    #[error("client thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A connection that was to be kept cannot be opened.
+    #[error("connection before the run: {0}")]
+    Connect(String),
+    /// A figure is out of its range.
+    #[error("threads: wanted 1 to {THREADS_MAX}, got {got}")]
+    Threads {
+        /// What it was.
+        got: u32,
+    },
+}
+
+/// More threads than this measure the scheduler.
+const THREADS_MAX: u32 = 64;
+/// How often a client thread is asked how soon it turns to what has come.
+const PING_EVERY: Duration = Duration::from_millis(5);
+/// From the last thread being ready to the first instant of the schedule.
+const LEAD: Duration = Duration::from_millis(20);
+/// How often the caller looks at `stop` and is told that time passes.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Pings kept for each thread: an hour and a half.
+const PINGS_MAX: usize = 1 << 20;
+
+/// Runs a plan to its end, or until `stop` is set: then what is in flight is cut. `each` is told
+/// every event when it ended, and `None` now and then.
+///
+/// # Errors
+/// [`LoadError`]: before the first request; later failures are in the events.
+pub fn run(
+    plan: &Arc<Plan>,
+    target: &Arc<Target>,
+    transport: &Arc<dyn Transport>,
+    options: &Options,
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(Option<&Event>),
+) -> Result<Outcome, LoadError> {
+    if !(1..=THREADS_MAX).contains(&options.threads) {
+        return Err(LoadError::Threads { got: options.threads });
+    }
+    let (stopping, stopped) = watch::channel(false);
+    let (tell, told) = std_mpsc::channel();
+    let mut workers = Workers::start(options, transport, &tell)?;
+    drop(tell);
+    let clock = workers.wait_for_ready()?;
+    let shared = Arc::new(Shared {
+        clock,
+        transport: Arc::clone(transport),
+        target: Arc::clone(target),
+        plan: Arc::clone(plan),
+        options: *options,
+        stopped,
+        in_flight: AtomicUsize::new(0),
+        next: AtomicUsize::new(0),
+    });
+    workers.begin(&shared);
+    let ended = Arc::new(AtomicBool::new(false));
+    let dispatcher = dispatch(&shared, std::mem::take(&mut workers.senders), &ended)?;
+    let mut outcome = Outcome::default();
+    let mut left = plan.users.map_or(plan.requests.len(), |users| users as usize);
+    loop {
+        match told.recv_timeout(LOOK_EVERY) {
+            Ok(Told::Event(event)) => {
+                each(Some(&event));
+                outcome.events.push(*event);
+                left -= usize::from(plan.users.is_none());
+            }
+            Ok(Told::UserLeft) => left -= 1,
+            Err(std_mpsc::RecvTimeoutError::Timeout) => each(None),
+            // Every worker has ended.
+            Err(std_mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+        let cut = stop.load(Ordering::Relaxed);
+        if cut {
+            let _ = stopping.send(true);
+        }
+        if cut || left == 0 {
+            ended.store(true, Ordering::Relaxed);
+        }
+    }
+    outcome.events.sort_by_key(|event| event.index);
+    let dispatcher_cpu_s = dispatcher.join().unwrap_or_default();
+    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s);
+    Ok(outcome)
+}
+
+/// What a worker tells the caller.
+pub(crate) enum Told {
+    Event(Box<Event>),
+    UserLeft,
+}
+
+/// What the dispatcher tells a worker.
+enum Job {
+    Begin(Arc<Shared>),
+    Send(Request),
+    User { scheduled_s: f64 },
+    Ping(Instant),
+}
+
+struct Workers {
+    senders: Vec<mpsc::UnboundedSender<Job>>,
+    threads: Vec<thread::JoinHandle<Worked>>,
+    ready: std_mpsc::Receiver<Result<(), String>>,
+}
+
+/// What one worker thread took.
+#[derive(Default)]
+struct Worked {
+    cpu_s: f64,
+    delays_s: Vec<f64>,
+}
+
+impl Workers {
+    fn start(
+        options: &Options,
+        transport: &Arc<dyn Transport>,
+        tell: &std_mpsc::Sender<Told>,
+    ) -> Result<Self, LoadError> {
+        let (say_ready, ready) = std_mpsc::channel();
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for number in 0..options.threads {
+            let (sender, jobs) = mpsc::unbounded_channel();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let first = match options.sessions {
+                Sessions::New => 0,
+                Sessions::Kept { first } => {
+                    first / options.threads + u32::from(number < first % options.threads)
+                }
+            };
+            let (tell, say_ready) = (tell.clone(), say_ready.clone());
+            let transport = Arc::clone(transport);
+            let deadline = options.deadline;
+            let thread =
+                thread::Builder::new().name(format!("load-{number}")).spawn(move || {
+                    let outcome = runtime.block_on(async {
+                        let connections = Connections::default();
+                        let opened = connections.open_first(&*transport, first, deadline).await;
+                        let failed = opened.is_err();
+                        let _ = say_ready.send(opened);
+                        drop(say_ready);
+                        if failed { Worked::default() } else { work(jobs, connections, tell).await }
+                    });
+                    // A name that is still being resolved must not keep the thread.
+                    runtime.shutdown_background();
+                    outcome
+                })?;
+            senders.push(sender);
+            threads.push(thread);
+        }
+        Ok(Self { senders, threads, ready })
+    }
+
+    /// Waits until every worker has its connections; the origin is a little later.
+    fn wait_for_ready(&self) -> Result<Clock, LoadError> {
+        for _ in &self.threads {
+            let died = || Err("a client thread died".into());
+            self.ready.recv().unwrap_or_else(|_| died()).map_err(LoadError::Connect)?;
+        }
+        Ok(Clock::new(Instant::now() + LEAD))
+    }
+
+    fn begin(&self, shared: &Arc<Shared>) {
+        for sender in &self.senders {
+            let _ = sender.send(Job::Begin(Arc::clone(shared)));
+        }
+    }
+
+    fn figures(self, events: &[Event], dispatcher_cpu_s: f64) -> ClientFigures {
+        let ends = events.iter().map(|event| event.last_s.unwrap_or(event.dispatched_s));
+        let wall_s = ends.fold(0.0, f64::max);
+        let mut figures = ClientFigures {
+            threads: self.threads.len() as u32,
+            wall_s,
+            cpu_s: dispatcher_cpu_s,
+            ..ClientFigures::default()
+        };
+        let mut busiest_s = dispatcher_cpu_s;
+        let mut delays_s = Vec::new();
+        for thread in self.threads {
+            let worked = thread.join().unwrap_or_default();
+            figures.cpu_s += worked.cpu_s;
+            busiest_s = busiest_s.max(worked.cpu_s);
+            delays_s.extend(worked.delays_s);
+        }
+        if wall_s > 0.0 {
+            figures.busiest_ratio = busiest_s / wall_s;
+        }
+        figures.loop_delay = Spread::of_seconds("llm.loop-delay", &delays_s);
+        figures
+    }
+}
+
+/// One worker's event loop, from its first job until the dispatcher has gone and all has ended.
+async fn work(
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    connections: Connections,
+    tell: std_mpsc::Sender<Told>,
+) -> Worked {
+    let mut tasks = tokio::task::JoinSet::new();
+    let (mut shared, mut worked, mut cpu) = (None, Worked::default(), Duration::ZERO);
+    while let Some(job) = jobs.recv().await {
+        match (job, &shared) {
+            (Job::Begin(begun), _) => {
+                cpu = thread_cpu();
+                shared = Some(begun);
+            }
+            (Job::Ping(sent), _) => {
+                if worked.delays_s.len() < PINGS_MAX {
+                    worked.delays_s.push(sent.elapsed().as_secs_f64());
+                }
+                while tasks.try_join_next().is_some() {}
+            }
+            (Job::Send(request), Some(shared)) => {
+                let (shared, connections) = (Arc::clone(shared), connections.clone());
+                let tell = tell.clone();
+                tasks.spawn(async move {
+                    let event = exchange(&shared, &connections, request).await;
+                    let _ = tell.send(Told::Event(Box::new(event)));
+                });
+            }
+            (Job::User { scheduled_s }, Some(shared)) => {
+                let (shared, connections) = (Arc::clone(shared), connections.clone());
+                tasks.spawn(user(shared, connections, tell.clone(), scheduled_s));
+            }
+            _ => {}
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+    worked.cpu_s = thread_cpu().saturating_sub(cpu).as_secs_f64();
+    worked
+}
+
+/// One user of a closed loop: the next request when the last answer is complete.
+async fn user(
+    shared: Arc<Shared>,
+    connections: Connections,
+    tell: std_mpsc::Sender<Told>,
+    started_s: f64,
+) {
+    let mut scheduled_s = Some(started_s);
+    while let Some(mut request) = shared.next_request() {
+        // Writing the request out is not the server's time.
+        request.scheduled_s = scheduled_s.take().unwrap_or_else(|| shared.clock.now_s());
+        if shared.is_over(request.scheduled_s) {
+            break;
+        }
+        let event = exchange(&shared, &connections, request).await;
+        let cut = event.error.as_deref() == Some(CUT);
+        let _ = tell.send(Told::Event(Box::new(event)));
+        if cut {
+            break;
+        }
+    }
+    let _ = tell.send(Told::UserLeft);
+}
+
+/// Starts the thread that keeps the schedule. It gives its CPU seconds.
+fn dispatch(
+    shared: &Arc<Shared>,
+    senders: Vec<mpsc::UnboundedSender<Job>>,
+    ended: &Arc<AtomicBool>,
+) -> std::io::Result<thread::JoinHandle<f64>> {
+    let (shared, ended) = (Arc::clone(shared), Arc::clone(ended));
+    thread::Builder::new().name("load-clock".into()).spawn(move || {
+        // The kernel adds 50 us to a sleep by default; one is enough. Without it delays are seen.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
+        let before = thread_cpu();
+        keep_schedule(&shared, &senders, &ended);
+        thread_cpu().saturating_sub(before).as_secs_f64()
+    })
+}
+
+fn keep_schedule(shared: &Shared, senders: &[mpsc::UnboundedSender<Job>], ended: &AtomicBool) {
+    let closed = shared.plan.users.is_some();
+    let mut pings = Pings { senders, last: Instant::now() };
+    for (index, planned) in shared.plan.requests.iter().enumerate() {
+        let Some(scheduled_s) = planned.scheduled_s else { break };
+        let job = if closed {
+            Job::User { scheduled_s }
+        } else {
+            // Written out ahead of its instant.
+            Job::Send(shared.request(index, scheduled_s))
+        };
+        if !pings.wait_until(shared, scheduled_s, ended)
+            || senders[index % senders.len()].send(job).is_err()
+        {
+            return;
+        }
+    }
+    while pings.wait_until(shared, shared.clock.now_s() + 1.0, ended) {}
+}
+
+/// Asks every worker, now and then, how soon it turns to what has come.
+struct Pings<'a> {
+    senders: &'a [mpsc::UnboundedSender<Job>],
+    last: Instant,
+}
+
+impl Pings<'_> {
+    /// Sleeps until `until_s`, with pings on the way; false when the run has ended.
+    fn wait_until(&mut self, shared: &Shared, until_s: f64, ended: &AtomicBool) -> bool {
+        loop {
+            if self.last.elapsed() >= PING_EVERY {
+                self.send();
+            }
+            if ended.load(Ordering::Relaxed) {
+                return false;
+            }
+            let left_s = until_s - shared.clock.now_s();
+            if left_s <= 0.0 {
+                return true;
+            }
+            let left = Duration::try_from_secs_f64(left_s).unwrap_or(PING_EVERY);
+            thread::sleep(left.min(PING_EVERY));
+        }
+    }
+
+    fn send(&mut self) {
+        self.last = Instant::now();
+        for sender in self.senders {
+            let _ = sender.send(Job::Ping(Instant::now()));
+        }
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,203 @@
+//! One request over one connection.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+};
+
+use crate::{
+    CUT, Clock, Event, Opened, Options, Plan, Sessions, Target, Transport, Wire,
+    answer::{AnswerError, Reading},
+};
+
+/// Bytes read at once: about fifty tokens, so that one read takes all that has come.
+const READ_BYTES: usize = 16 << 10;
+
+/// What all requests of a run share.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) options: Options,
+    /// True when the run is cut.
+    pub(crate) stopped: watch::Receiver<bool>,
+    pub(crate) in_flight: AtomicUsize,
+    /// The next request that no user of a closed loop has taken.
+    pub(crate) next: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn request(&self, index: usize, scheduled_s: f64) -> Request {
+        let keep = self.options.sessions != Sessions::New;
+        Request { index, scheduled_s, bytes: self.target.request(&self.plan, index, keep) }
+    }
+
+    /// The next one of a closed loop.
+    pub(crate) fn next_request(&self) -> Option<Request> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.plan.requests.len()).then(|| self.request(index, 0.0))
+    }
+
+    /// Whether no request is scheduled at this instant any more.
+    pub(crate) fn is_over(&self, scheduled_s: f64) -> bool {
+        *self.stopped.borrow() || self.plan.duration_s.is_some_and(|end_s| scheduled_s >= end_s)
+    }
+}
+
+/// A request that is written out.
+pub(crate) struct Request {
+    pub(crate) index: usize,
+    pub(crate) scheduled_s: f64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Connections of one worker that wait for a request.
+#[derive(Clone, Default)]
+pub(crate) struct Connections(Arc<Mutex<Vec<Box<dyn Wire>>>>);
+
+impl Connections {
+    /// Opens `count` of them, one after the other, each within `deadline`.
+    pub(crate) async fn open_first(
+        &self,
+        transport: &dyn Transport,
+        count: u32,
+        deadline: Duration,
+    ) -> Result<(), String> {
+        let clock = Clock::new(std::time::Instant::now());
+        for _ in 0..count {
+            let opened = tokio::time::timeout(deadline, transport.open(clock)).await;
+            self.put(opened.map_err(|_| late(deadline))??.wire);
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Box<dyn Wire>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn put(&self, wire: Box<dyn Wire>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wire);
+    }
+}
+
+/// Sends a request and reads its answer; failures are in the event.
+pub(crate) async fn exchange(
+    shared: &Shared,
+    connections: &Connections,
+    request: Request,
+) -> Event {
+    let planned = &shared.plan.requests[request.index];
+    let mut event = Event {
+        index: request.index as u64,
+        prompt: request.index as u64,
+        scheduled_s: request.scheduled_s,
+        dispatched_s: shared.clock.now_s(),
+        wanted_tokens: planned.output_tokens,
+        chunks_s: Vec::with_capacity(planned.output_tokens.min(4096) as usize),
+        ..Event::default()
+    };
+    let limit = shared.options.streams_max;
+    let place = Place::enter(&shared.in_flight);
+    if place.number > limit {
+        event.error = Some(format!("more than {limit} streams at once"));
+        return event;
+    }
+    let mut stopped = shared.stopped.clone();
+    let deadline = shared.options.deadline;
+    let outcome = tokio::select! {
+        outcome = tokio::time::timeout(deadline, send(shared, connections, &request, &mut event)) => {
+            outcome.unwrap_or_else(|_| Err(late(deadline)))
+        }
+        _ = stopped.wait_for(|stopped| *stopped) => Err(CUT.into()),
+    };
+    event.error = outcome.err();
+    event
+}
+
+async fn send(
+    shared: &Shared,
+    connections: &Connections,
+    request: &Request,
+    event: &mut Event,
+) -> Result<(), String> {
+    if let Some(mut wire) = connections.take() {
+        match converse(shared, &mut wire, request, event).await {
+            Ok(keep) => {
+                if keep {
+                    connections.put(wire);
+                }
+                return Ok(());
+            }
+            // The server closed it while nobody used it: a new one is opened, and its time counts.
+            Err(_) if event.first_byte_s.is_none() => event.sent_s = None,
+            Err(error) => return Err(error),
+        }
+    }
+    let Opened { mut wire, stages } = shared.transport.open(shared.clock).await?;
+    stages.tell(event);
+    let keep = converse(shared, &mut wire, request, event).await?;
+    if keep && shared.options.sessions != Sessions::New {
+        connections.put(wire);
+    }
+    Ok(())
+}
+
+/// One request and its answer; whether the connection takes another one.
+async fn converse(
+    shared: &Shared,
+    wire: &mut Box<dyn Wire>,
+    request: &Request,
+    event: &mut Event,
+) -> Result<bool, String> {
+    let broke = |error: std::io::Error| format!("connection broke: {error}");
+    wire.write_all(&request.bytes).await.map_err(broke)?;
+    wire.flush().await.map_err(broke)?;
+    event.sent_s = Some(shared.clock.now_s());
+    let mut reading = Reading::default();
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        let count = wire.read(&mut bytes).await.map_err(broke)?;
+        let now_s = shared.clock.now_s();
+        let whole = if count == 0 {
+            reading.http.end().map_err(|error| error.to_string())?;
+            true
+        } else {
+            let told = reading.take(&bytes[..count], now_s, event);
+            told.map_err(|error| error.to_string())?
+        };
+        if whole {
+            let keep = reading.http.keeps_alive() && count > 0;
+            let finished = reading.finish(now_s, event);
+            return finished.map(|()| keep).map_err(|error: AnswerError| error.to_string());
+        }
+    }
+}
+
+/// One of the streams in flight.
+struct Place<'a> {
+    count: &'a AtomicUsize,
+    number: usize,
+}
+
+impl<'a> Place<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        Self { count, number: count.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn late(deadline: Duration) -> String {
+    format!("no whole answer within {} s", deadline.as_secs_f64())
+}

@@ -1,0 +1,207 @@
+//! Where requests go, and their bytes.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::Plan;
+
+/// Longest address.
+const URL_BYTES_MAX: usize = 4 << 10;
+
+/// An OpenAI-compatible endpoint and what every request says.
+#[derive(Clone)]
+pub struct Target {
+    /// Whether the address says `https`.
+    pub secure: bool,
+    /// Host without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Path of the route.
+    pub path: String,
+    /// Name of the model.
+    pub model: String,
+    /// The key of the API, without `Bearer`.
+    pub key: Option<String>,
+    /// Further fields of each request, instead of ours where the names are the same; null leaves
+    /// one out.
+    pub more: Map<String, Value>,
+}
+
+/// The address cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("address: wanted http[s]://HOST[:PORT][/PATH], got {got}")]
+pub struct TargetError {
+    /// What it was.
+    pub got: String,
+}
+
+impl Target {
+    /// Reads `http[s]://HOST[:PORT][/PATH]`; the path is that of the API, `/v1` where there is none.
+    ///
+    /// # Errors
+    /// [`TargetError`].
+    pub fn parse(url: &str, model: &str) -> Result<Self, TargetError> {
+        let wrong = || TargetError { got: url.chars().take(200).collect() };
+        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let secure = match scheme {
+            "https" => true,
+            "http" => false,
+            _ => return Err(wrong()),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let printable = url.bytes().all(|byte| byte.is_ascii_graphic());
+        if url.len() > URL_BYTES_MAX || !printable || rest.contains(['@', '?', '#']) {
+            return Err(wrong());
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, after) = rest.split_once(']').ok_or_else(wrong)?;
+                (host, after.strip_prefix(':'))
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let default = if secure { 443 } else { 80 };
+        let port = port.map_or(Ok(default), str::parse).map_err(|_| wrong())?;
+        if host.is_empty() || port == 0 {
+            return Err(wrong());
+        }
+        let base = match path.trim_end_matches('/') {
+            "" => "/v1",
+            base => base,
+        };
+        Ok(Self {
+            secure,
+            host: host.to_owned(),
+            port,
+            path: format!("{base}/chat/completions"),
+            model: model.to_owned(),
+            key: None,
+            more: Map::new(),
+        })
+    }
+
+    /// `HOST:PORT`, with brackets around an IPv6 address.
+    pub fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// The address without credentials.
+    pub fn shown(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.path)
+    }
+
+    /// The bytes of one request of the plan.
+    pub(crate) fn request(&self, plan: &Plan, index: usize, keep: bool) -> Vec<u8> {
+        let tokens = plan.requests.get(index).map_or(1, |planned| planned.output_tokens);
+        let mut body = json!({
+            "model": self.model,
+            "messages": [{ "role": "user", "content": plan.prompt(index) }],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "seed": 0,
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        });
+        if let Value::Object(fields) = &mut body {
+            for (name, value) in &self.more {
+                match value {
+                    Value::Null => fields.remove(name),
+                    value => fields.insert(name.clone(), value.clone()),
+                };
+            }
+        }
+        let body = body.to_string();
+        let key = self
+            .key
+            .as_ref()
+            .map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"));
+        let close = if keep { "" } else { "connection: close\r\n" };
+        let mut bytes = format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+             accept: text/event-stream\r\n{key}{close}content-length: {}\r\n\r\n",
+            self.path,
+            self.authority(),
+            body.len()
+        )
+        .into_bytes();
+        bytes.extend_from_slice(body.as_bytes());
+        bytes
+    }
+}
+
+/// Never shows the key.
+impl fmt::Debug for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.as_ref().map(|_| "…");
+        out.debug_struct("Target")
+            .field("url", &self.shown())
+            .field("model", &self.model)
+            .field("key", &key)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arrivals, Lengths, Workload};
+
+    #[test]
+    fn an_address_has_host_port_and_the_path_of_the_api() {
+        for (url, shown) in [
+            ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1/chat/completions"),
+            ("https://a.example/", "https://a.example:443/v1/chat/completions"),
+            ("https://a.example/openai/v1/", "https://a.example:443/openai/v1/chat/completions"),
+            ("http://[::1]:9", "http://[::1]:9/v1/chat/completions"),
+        ] {
+            assert_eq!(Target::parse(url, "m").unwrap().shown(), shown);
+        }
+        for url in [
+            "a.example",
+            "ftp://a.example",
+            "http://",
+            "http://a:0",
+            "http://a:x",
+            "http://me:secret@a.example",
+            "http://a.example/?x",
+            "http://a b",
+            "http://[::1",
+        ] {
+            assert_eq!(Target::parse(url, "m").unwrap_err().got, url);
+        }
+    }
+
+    #[test]
+    fn a_request_is_whole_and_its_key_is_never_shown() {
+        let plan = Plan::new(&Workload {
+            arrivals: Arrivals::Constant { rate_per_s: 1.0 },
+            requests: 1,
+            duration_s: None,
+            prompt_tokens: Lengths::fixed(3),
+            output_tokens: Lengths::fixed(5),
+            seed: 1,
+        })
+        .unwrap();
+        let mut target = Target::parse("http://a:1", "m").unwrap();
+        target.key = Some("sk-secret".into());
+        target.more.insert("ignore_eos".into(), true.into());
+        target.more.insert("seed".into(), Value::Null);
+        let text = String::from_utf8(target.request(&plan, 0, true)).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("authorization: Bearer sk-secret"));
+        assert!(head.contains(&format!("content-length: {}", body.len())));
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&body["max_tokens"], &body["ignore_eos"]), (&json!(5), &json!(true)));
+        assert!(body.get("seed").is_none());
+        assert!(!format!("{target:?}").contains("secret"));
+    }
+}
