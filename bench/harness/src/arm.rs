@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    host::{Watch, cpu_seconds},
+    host::{Meter, Watch, budget},
     process::{LineProcess, NoLine, tail},
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
     samples::{Place, Sample, Slice},
@@ -31,6 +31,9 @@ pub(crate) struct ArmProcess {
     pub(crate) log: PathBuf,
     pub(crate) hello: Option<Hello>,
     pub(crate) given_up: Option<String>,
+    /// Process ids of the services that run beside it.
+    pub(crate) services: Vec<u32>,
+    last_wall: Option<Duration>,
     process: Option<LineProcess>,
     cold: bool,
     failures: u32,
@@ -78,6 +81,8 @@ impl ArmProcess {
             log,
             hello: None,
             given_up: None,
+            services: Vec::new(),
+            last_wall: None,
             process: None,
             cold: true,
             failures: 0,
@@ -112,19 +117,25 @@ impl ArmProcess {
                 self.count(outcome)?;
             }
         }
-        let watch = Watch::start();
+        let watch = Watch::start(budget(self.last_wall));
+        let meter = Meter::start(self.id(), &self.services);
         let started = Instant::now();
         let outcome = self.exchange(ask, ask.requests, stop);
-        let wall_s = started.elapsed().as_secs_f64();
-        let quiet = watch.stop();
-        let (messages, done, own_cpu_s) = self.count(outcome)?;
+        let elapsed = started.elapsed();
+        let mut cost = meter.stop();
+        let quiet = watch.stop(cost.cpu_s());
+        let (messages, mut done) = self.count(outcome)?;
+        self.last_wall = Some(elapsed);
+        // What ran below the arm and ended is known to the arm alone.
+        cost.arm.peak_bytes = cost.arm.peak_bytes.max(done.peak_memory_bytes);
+        exchange_only(&messages, &mut done, elapsed);
         let samples = messages
             .into_iter()
             .enumerate()
             .map(|(index, message)| sample(ask, index as u32, message))
             .collect::<Vec<_>>();
-        let cpu_s = done.cpu_s.or(own_cpu_s);
-        let wall_s = done.wall_s.unwrap_or(wall_s);
+        let cpu_s = done.cpu_s.or(cost.arm.cpu_s);
+        let wall_s = done.wall_s.unwrap_or(elapsed.as_secs_f64());
         let threads = self.hello.as_ref().map_or(1, |hello| hello.threads.max(1));
         let simulated = self.simulated
             || done.simulated
@@ -148,6 +159,8 @@ impl ArmProcess {
             floor: done.floor,
             marks: done.marks,
             quiet,
+            services_cpu_s: cost.services.and_then(|services| services.cpu_s),
+            cost: Some(Box::new(cost)),
             simulated,
             warmup: ask.warmup,
             ..Slice::default()
@@ -164,9 +177,8 @@ impl ArmProcess {
         }
     }
 
-    /// CPU seconds so far, from /proc.
-    fn cpu_seconds(&self) -> Option<f64> {
-        cpu_seconds(self.process.as_ref()?.id())
+    fn id(&self) -> Option<u32> {
+        Some(self.process.as_ref()?.id())
     }
 
     fn start(&mut self, stop: &AtomicBool) -> Result<(), Failed> {
@@ -200,7 +212,7 @@ impl ArmProcess {
         ask: &Ask<'_>,
         requests: u32,
         stop: &AtomicBool,
-    ) -> Result<(Vec<SampleMessage>, Done, Option<f64>), Failed> {
+    ) -> Result<(Vec<SampleMessage>, Done), Failed> {
         self.next_id += 1;
         let id = self.next_id;
         let message = ToArm::Run {
@@ -210,7 +222,6 @@ impl ArmProcess {
             requests,
             params: ask.params.clone(),
         };
-        let cpu_before = self.cpu_seconds();
         let deadline = Instant::now() + ask.deadline;
         let Some(mut process) = self.process.take() else {
             return Err(Failed::Void("is not running".into()));
@@ -227,10 +238,8 @@ impl ArmProcess {
             match serde_json::from_str(&line) {
                 Ok(FromArm::Sample(sample)) if sample.id == id => samples.push(sample),
                 Ok(FromArm::Done(done)) if done.id == id => {
-                    let cpu_after = cpu_seconds(process.id());
-                    let cpu_s = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
                     self.process = Some(process);
-                    return Ok((samples, *done, cpu_s));
+                    return Ok((samples, *done));
                 }
                 Ok(FromArm::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
@@ -269,6 +278,16 @@ impl ArmProcess {
         outcome
     }
 }
+
+/// An arm that tells no figure at all is measured by the harness: from the run line to `done`.
+fn exchange_only(messages: &[SampleMessage], done: &mut Done, elapsed: Duration) {
+    if done.metrics.is_empty() && messages.iter().all(|message| message.metrics.is_empty()) {
+        done.metrics.insert(EXCHANGE.to_owned(), elapsed.as_secs_f64() * 1e6);
+    }
+}
+
+/// The name of that figure.
+const EXCHANGE: &str = "exchange_us";
 
 fn sample(ask: &Ask<'_>, index: u32, message: SampleMessage) -> Sample {
     Sample {

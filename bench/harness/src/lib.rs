@@ -33,6 +33,7 @@ mod suites;
 mod table;
 
 pub use error::BenchError;
+pub use host::{Fact, FactGroup, Machine};
 pub use loaded::Loaded;
 pub use needs::MissingProgram;
 pub use plan::Effort;

@@ -97,6 +97,8 @@ pub(crate) struct Done {
     pub(crate) floor: Option<Floor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peak_memory_bytes: Option<u64>,
 }
 
 /// A bound measured next to the run, in the unit of `metric`.

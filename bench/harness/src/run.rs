@@ -209,7 +209,7 @@ fn planned(options: &Options, suite: &Suite) -> Record {
         started_unix_s: options.started_unix_s,
         wall_s: 0.0,
         partial: None,
-        machine: Machine::read(),
+        machine: Machine::read(&options.out),
         arms: Vec::new(),
         services: Vec::new(),
         not_run: Vec::new(),

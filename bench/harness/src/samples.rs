@@ -11,7 +11,10 @@ use serde_json::Value;
 pub(crate) use columns::{SliceColumns, columns, rows_of_columns};
 pub(crate) use journal::{Journal, Journaled, Line, read_journal, read_lines, too_large};
 
-use crate::{host::Quiet, protocol::Floor};
+use crate::{
+    host::{Cost, Quiet},
+    protocol::Floor,
+};
 
 /// Which run of which arm: what pairs are made by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -79,6 +82,9 @@ pub(crate) struct Slice {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
     pub(crate) quiet: Quiet,
+    /// CPU time and memory of arm, services and harness while it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<Box<Cost>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

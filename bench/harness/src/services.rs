@@ -1,7 +1,7 @@
 //! Services of a suite: started when an arm needs them, ended in the opposite order.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::{
     BenchError, Programs,
-    host::cpu_seconds,
     process::{LineProcess, run_to_end, tail},
     programs::Names,
     record::ServiceRecord,
@@ -30,12 +29,21 @@ pub(crate) struct Services<'a> {
     log: &'a Path,
     running: Vec<(String, LineProcess)>,
     pub(crate) records: Vec<ServiceRecord>,
+    /// Programs of those that were started.
+    pub(crate) programs_run: BTreeSet<PathBuf>,
 }
 
 impl<'a> Services<'a> {
     /// None running.
     pub(crate) fn new(suite: &'a Suite, programs: &'a Programs, log: &'a Path) -> Self {
-        Self { suite, programs, log, running: Vec::new(), records: Vec::new() }
+        Self {
+            suite,
+            programs,
+            log,
+            running: Vec::new(),
+            records: Vec::new(),
+            programs_run: BTreeSet::new(),
+        }
     }
 
     /// Runs every `[[prepare]]`.
@@ -85,9 +93,9 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// CPU seconds of all of them so far.
-    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        self.running.iter().map(|(_, process)| cpu_seconds(process.id())).sum()
+    /// Process ids of all that run.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.running.iter().map(|(_, process)| process.id()).collect()
     }
 
     /// Asks all of them to end, then waits for the last started first.
@@ -148,6 +156,7 @@ impl<'a> Services<'a> {
             ready,
         });
         self.running.push((name.clone(), process));
+        self.programs_run.insert(program);
         self.tell(names);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! `confide bench`: run suites, rebuild reports, test the instrument.
 
 mod install;
+mod machine;
 mod progress;
 mod report;
 mod run;
@@ -25,6 +26,8 @@ enum Command {
     Run(run::Args),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
+    /// Show what a record made here would hold of this machine
+    Machine(machine::Args),
     /// Inject a known delay and see that it is found, and that none is found where there is none
     Selftest(selftest::Args),
     /// An arm that spins, for the self-test
@@ -39,6 +42,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Machine(args) => machine::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::SpinArm { delay } => {
             confide_bench::spin_arm(delay, std::io::stdin().lock(), std::io::stdout().lock())

@@ -167,7 +167,9 @@ impl Running<'_> {
         let outcome = self.blocks(bench, &mut arms, share, services, &names);
         for arm in &mut arms {
             arm.end();
+            self.record.machine.ran(&arm.program);
         }
+        services.programs_run.iter().for_each(|program| self.record.machine.ran(program));
         self.tell(bench, &arms, services)?;
         outcome
     }
@@ -227,13 +229,10 @@ impl Running<'_> {
         let (done, told) = (&mut self.done, &mut self.told);
         let seed = self.record.seed;
         let measured = run_block(bench, case, seed, block, arms, self.stop, |run| {
-            let cpu_before = services.cpu_seconds();
             let started_s = before_s + started.elapsed().as_secs_f64();
             let mut ran = run();
             if let Ok(ran) = &mut ran {
                 ran.slice.started_s = started_s;
-                let cpu = services.cpu_seconds().zip(cpu_before);
-                ran.slice.services_cpu_s = cpu.map(|(after, before)| after - before);
             }
             *done += 1;
             let elapsed = started.elapsed();
@@ -277,6 +276,7 @@ impl Running<'_> {
         for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
             (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
             arm.simulated = simulated;
+            arm.services = services.ids();
         }
         Ok(())
     }

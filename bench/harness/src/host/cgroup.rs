@@ -1,0 +1,235 @@
+//! What the group of this process may use, in cgroup version 1 and 2.
+
+use serde::{Deserialize, Serialize};
+
+use super::Root;
+
+/// Limits of the group and of every group above it: the least counts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Limits {
+    /// `v1`, `v2` or `v1 and v2`; absent without cgroups.
+    pub(crate) version: Option<String>,
+    /// CPUs' worth of time; absent: no limit.
+    pub(crate) cpus: Option<f64>,
+    /// Absent: no limit.
+    pub(crate) memory_bytes: Option<u64>,
+    /// CPUs and memory nodes it is confined to, as `0-3`.
+    pub(crate) cpuset: Option<String>,
+    pub(crate) cpuset_nodes: Option<String>,
+    /// Share against other groups: `cpu.weight`, or `cpu.shares` of version 1.
+    pub(crate) weight: Option<u64>,
+}
+
+/// Version 1 writes "no limit" as a number near 2^63, rounded to a page.
+const NO_LIMIT_BYTES: u64 = 1 << 62;
+/// Groups deeper than this are not walked.
+const DEPTH_MAX: usize = 32;
+
+impl Limits {
+    pub(crate) fn read(root: &Root) -> Self {
+        let own = root.text("/proc/self/cgroup").unwrap_or_default();
+        let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
+        let mut limits = Self::default();
+        let mut versions = Vec::new();
+        for line in own.lines() {
+            // hierarchy:controllers:path, the version 2 hierarchy being `0::path`.
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(controllers), Some(path)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            let version = if controllers.is_empty() { "v2" } else { "v1" };
+            let Some(mount) = mount_point(&mounts, controllers) else { continue };
+            let groups = groups(root, &mount, path);
+            let before = limits.clone();
+            if controllers.is_empty() {
+                limits.version_2(root, &groups);
+            } else {
+                limits.version_1(root, controllers, &groups);
+            }
+            let tells = limits != before || ["cpu", "memory"].contains(&controllers);
+            if (tells || version == "v2") && !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        versions.sort_unstable();
+        limits.version = (!versions.is_empty()).then(|| versions.join(" and "));
+        limits
+    }
+
+    fn version_2(&mut self, root: &Root, groups: &[String]) {
+        for group in groups {
+            if let Some(text) = root.value(&format!("{group}/cpu.max")) {
+                self.at_most_cpus(cpu_max(&text));
+            }
+            self.at_most_bytes(root.number(&format!("{group}/memory.max")));
+        }
+        let own = |name: &str| groups.iter().find_map(|g| root.value(&format!("{g}/{name}")));
+        self.cpuset = own("cpuset.cpus.effective").or(self.cpuset.take());
+        self.cpuset_nodes = own("cpuset.mems.effective").or(self.cpuset_nodes.take());
+        self.weight = own("cpu.weight").and_then(|text| text.parse().ok()).or(self.weight);
+    }
+
+    fn version_1(&mut self, root: &Root, controllers: &str, groups: &[String]) {
+        let has = |name: &str| controllers.split(',').any(|controller| controller == name);
+        let own = |names: [&str; 2]| {
+            names.iter().find_map(|name| {
+                groups.iter().find_map(|group| root.value(&format!("{group}/{name}")))
+            })
+        };
+        if has("cpu") {
+            for group in groups {
+                let quota = root.value(&format!("{group}/cpu.cfs_quota_us"));
+                let period = root.number(&format!("{group}/cpu.cfs_period_us"));
+                let quota = quota.and_then(|quota| quota.parse::<f64>().ok());
+                let cpus = quota.zip(period).filter(|(quota, period)| *quota > 0.0 && *period > 0);
+                self.at_most_cpus(cpus.map(|(quota, period)| quota / period as f64));
+            }
+            self.weight = root.number(&format!("{}/cpu.shares", first(groups)));
+        }
+        if has("memory") {
+            for group in groups {
+                self.at_most_bytes(root.number(&format!("{group}/memory.limit_in_bytes")));
+            }
+        }
+        if has("cpuset") {
+            self.cpuset = own(["cpuset.effective_cpus", "cpuset.cpus"]);
+            self.cpuset_nodes = own(["cpuset.effective_mems", "cpuset.mems"]);
+        }
+    }
+
+    fn at_most_cpus(&mut self, cpus: Option<f64>) {
+        if let Some(cpus) = cpus.filter(|cpus| self.cpus.is_none_or(|known| *cpus < known)) {
+            self.cpus = Some(cpus);
+        }
+    }
+
+    fn at_most_bytes(&mut self, bytes: Option<u64>) {
+        let bytes = bytes.filter(|bytes| *bytes < NO_LIMIT_BYTES);
+        if let Some(bytes) = bytes.filter(|b| self.memory_bytes.is_none_or(|known| *b < known)) {
+            self.memory_bytes = Some(bytes);
+        }
+    }
+}
+
+/// `150000 100000` is 1.5 CPUs; `max 100000` is no limit.
+fn cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+/// Where a hierarchy is mounted: `cgroup2`, or the `cgroup` whose options name the controllers.
+fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = before.split(' ').nth(4)?;
+        let mut words = after.split(' ');
+        let (kind, options) = (words.next()?, words.nth(1)?);
+        let is = match controllers.is_empty() {
+            true => kind == "cgroup2",
+            false => {
+                let named = |name: &str| options.split(',').any(|option| option == name);
+                kind == "cgroup" && controllers.split(',').all(named)
+            }
+        };
+        is.then(|| point.to_owned())
+    })
+}
+
+/// The group's folder and those above it; in a container that shows its own group as the root,
+/// the mount point alone.
+fn groups(root: &Root, mount: &str, path: &str) -> Vec<String> {
+    let mut groups = Vec::new();
+    let mut path = path.trim_end_matches('/');
+    while !path.is_empty() && groups.len() < DEPTH_MAX {
+        let folder = format!("{mount}{path}");
+        if root.exists(&folder) {
+            groups.push(folder);
+        }
+        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+    groups.push(mount.to_owned());
+    groups
+}
+
+fn first(groups: &[String]) -> &str {
+    groups.first().map_or("", String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::root::FakeTree;
+
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+    const V1: &str = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+        35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+        34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
+
+    #[test]
+    fn in_version_2_the_least_limit_on_the_way_up_counts() {
+        let tree = FakeTree::new(
+            "cgroup-2",
+            &[
+                ("/proc/self/cgroup", "0::/a/b\n"),
+                ("/proc/self/mountinfo", V2),
+                ("/sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+                ("/sys/fs/cgroup/a/memory.max", "1073741824\n"),
+                ("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+                ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("/sys/fs/cgroup/a/b/cpu.weight", "100\n"),
+                ("/sys/fs/cgroup/a/b/cpuset.cpus.effective", "0-1\n"),
+            ],
+        );
+        let limits = Limits::read(&tree.root);
+        assert_eq!(limits.version.as_deref(), Some("v2"));
+        assert_eq!((limits.cpus, limits.memory_bytes), (Some(1.5), Some(1 << 30)));
+        assert_eq!((limits.cpuset.as_deref(), limits.weight), (Some("0-1"), Some(100)));
+    }
+
+    #[test]
+    fn in_version_1_each_controller_has_its_own_tree() {
+        let tree = FakeTree::new(
+            "cgroup-1",
+            &[
+                ("/proc/self/cgroup", "4:memory:/m\n3:cpuset:/\n1:cpu,cpuacct:/c\n"),
+                ("/proc/self/mountinfo", V1),
+                ("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "50000\n"),
+                ("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n"),
+                ("/sys/fs/cgroup/cpu/c/cpu.shares", "1024\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+                ("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("/sys/fs/cgroup/cpuset/cpuset.effective_cpus", "0-3\n"),
+            ],
+        );
+        let limits = Limits::read(&tree.root);
+        assert_eq!(limits.version.as_deref(), Some("v1"));
+        assert_eq!((limits.cpus, limits.memory_bytes), (Some(0.5), None));
+        assert_eq!((limits.cpuset.as_deref(), limits.weight), (Some("0-3"), Some(1024)));
+    }
+
+    #[test]
+    fn a_container_that_sees_only_its_own_group_reads_the_mount_point() {
+        let tree = FakeTree::new(
+            "cgroup-container",
+            &[
+                ("/proc/self/cgroup", "0::/not/shown/here\n"),
+                ("/proc/self/mountinfo", V2),
+                ("/sys/fs/cgroup/cpu.max", "200000 100000\n"),
+            ],
+        );
+        assert_eq!(Limits::read(&tree.root).cpus, Some(2.0));
+    }
+
+    #[test]
+    fn without_cgroups_nothing_is_claimed() {
+        let tree = FakeTree::new("cgroup-none", &[]);
+        assert_eq!(Limits::read(&tree.root), Limits::default());
+        assert_eq!(cpu_max("nonsense"), None);
+        assert_eq!(cpu_max("1 0"), None);
+    }
+}

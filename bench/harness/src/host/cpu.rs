@@ -1,0 +1,186 @@
+//! The processor: what it is called, how fast it may go, and what slows it down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Root, root::field};
+
+/// Facts beyond the model's name; what cannot be read is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Cpu {
+    pub(crate) vendor: Option<String>,
+    /// `family model stepping`, in decimal as Linux shows them.
+    pub(crate) family_model_stepping: Option<String>,
+    pub(crate) microcode: Option<String>,
+    /// CPUs this process may use, as `0-3,8`.
+    pub(crate) allowed: Option<String>,
+    pub(crate) sockets: Option<u64>,
+    pub(crate) cores: Option<u64>,
+    pub(crate) numa_nodes: Option<u64>,
+    pub(crate) last_level_cache: Option<String>,
+    pub(crate) frequency_driver: Option<String>,
+    pub(crate) frequency_min_khz: Option<u64>,
+    pub(crate) frequency_max_khz: Option<u64>,
+    /// `on`, `off`; absent where the kernel does not tell.
+    pub(crate) turbo: Option<String>,
+    pub(crate) idle_driver: Option<String>,
+    /// Vector and cipher instructions of the first CPU, of those that change these figures.
+    pub(crate) instructions: Vec<String>,
+}
+
+/// Flags worth a line: code here or in a peer chooses a path by them.
+const INSTRUCTIONS: &[&str] = &[
+    "aes",
+    "amx_int8",
+    "avx2",
+    "avx512_vnni",
+    "avx512f",
+    "avx512ifma",
+    "avx_vnni",
+    "gfni",
+    "sha_ni",
+    "vaes",
+    "vpclmulqdq",
+];
+
+impl Cpu {
+    pub(crate) fn read(root: &Root, cpuinfo: &str) -> Self {
+        let text = |name: &str| field(cpuinfo, name).map(str::to_owned);
+        let id = |name: &str| field(cpuinfo, name).unwrap_or("?");
+        let policy = "/sys/devices/system/cpu/cpu0/cpufreq";
+        let known = field(cpuinfo, "model").is_some();
+        let flags: BTreeSet<&str> =
+            field(cpuinfo, "flags").unwrap_or_default().split_whitespace().collect();
+        Self {
+            vendor: text("vendor_id"),
+            family_model_stepping: known
+                .then(|| format!("{} {} {}", id("cpu family"), id("model"), id("stepping"))),
+            microcode: text("microcode"),
+            allowed: root
+                .text("/proc/self/status")
+                .and_then(|status| field(&status, "Cpus_allowed_list").map(str::to_owned)),
+            sockets: distinct(cpuinfo, &["physical id"]),
+            cores: distinct(cpuinfo, &["physical id", "core id"]),
+            numa_nodes: numa_nodes(root),
+            last_level_cache: last_level_cache(root),
+            frequency_driver: root.value(&format!("{policy}/scaling_driver")),
+            frequency_min_khz: root.number(&format!("{policy}/cpuinfo_min_freq")),
+            frequency_max_khz: root.number(&format!("{policy}/cpuinfo_max_freq")),
+            turbo: turbo(root),
+            idle_driver: root.value("/sys/devices/system/cpu/cpuidle/current_driver"),
+            instructions: INSTRUCTIONS
+                .iter()
+                .filter(|name| flags.contains(*name))
+                .map(|name| (*name).to_owned())
+                .collect(),
+        }
+    }
+}
+
+/// What of /sys/devices/system/cpu/vulnerabilities is not "Not affected".
+pub(crate) fn mitigations(root: &Root) -> BTreeMap<String, String> {
+    let folder = "/sys/devices/system/cpu/vulnerabilities";
+    root.names(folder)
+        .into_iter()
+        .filter_map(|name| {
+            let text = root.value(&format!("{folder}/{name}"))?;
+            (text != "Not affected").then_some((name, text))
+        })
+        .collect()
+}
+
+/// How many different values the CPUs have for these fields together.
+fn distinct(cpuinfo: &str, names: &[&str]) -> Option<u64> {
+    let blocks = cpuinfo.split("\n\n").filter(|block| !block.trim().is_empty());
+    let values: BTreeSet<Vec<&str>> =
+        blocks.filter_map(|block| names.iter().map(|name| field(block, name)).collect()).collect();
+    (!values.is_empty()).then_some(values.len() as u64)
+}
+
+fn numa_nodes(root: &Root) -> Option<u64> {
+    let is_node =
+        |name: &String| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let count = root.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
+    (count > 0).then_some(count as u64)
+}
+
+/// `32768K shared by 0-7`.
+fn last_level_cache(root: &Root) -> Option<String> {
+    let folder = "/sys/devices/system/cpu/cpu0/cache";
+    let names = root.names(folder);
+    let last = names.iter().rfind(|name| name.starts_with("index"))?;
+    let size = root.value(&format!("{folder}/{last}/size"))?;
+    let shared = root.value(&format!("{folder}/{last}/shared_cpu_list"));
+    Some(shared.map_or_else(|| size.clone(), |cpus| format!("{size} shared by CPUs {cpus}")))
+}
+
+fn turbo(root: &Root) -> Option<String> {
+    let cpu = "/sys/devices/system/cpu";
+    let on = match root.number(&format!("{cpu}/intel_pstate/no_turbo")) {
+        Some(no_turbo) => no_turbo == 0,
+        None => root.number(&format!("{cpu}/cpufreq/boost"))? != 0,
+    };
+    Some(if on { "on" } else { "off" }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::root::FakeTree;
+
+    /// Two sockets of two cores of one thread each, made by hand.
+    const CPUINFO: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n\
+        model\t\t: 143\nmodel name\t: X\nstepping\t: 8\nmicrocode\t: 0x2b\n\
+        physical id\t: 0\ncore id\t: 0\nflags\t\t: fpu aes avx2\n\n\
+        processor\t: 1\nphysical id\t: 0\ncore id\t: 1\n\n\
+        processor\t: 2\nphysical id\t: 1\ncore id\t: 0\n\n\
+        processor\t: 3\nphysical id\t: 1\ncore id\t: 1\n\n";
+
+    #[test]
+    fn cores_sockets_and_nodes_are_counted() {
+        let tree = FakeTree::new(
+            "cpu",
+            &[
+                ("/sys/devices/system/node/node0/x", ""),
+                ("/sys/devices/system/node/node1/x", ""),
+                ("/sys/devices/system/node/online", "0-1"),
+                ("/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n"),
+                ("/sys/devices/system/cpu/cpu0/cache/index2/size", "2048K\n"),
+                ("/sys/devices/system/cpu/cpu0/cache/index3/size", "32768K\n"),
+                ("/sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list", "0-1\n"),
+                ("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n"),
+            ],
+        );
+        let cpu = Cpu::read(&tree.root, CPUINFO);
+        assert_eq!((cpu.sockets, cpu.cores, cpu.numa_nodes), (Some(2), Some(4), Some(2)));
+        assert_eq!(cpu.family_model_stepping.as_deref(), Some("6 143 8"));
+        assert_eq!(cpu.turbo.as_deref(), Some("off"));
+        assert_eq!(cpu.last_level_cache.as_deref(), Some("32768K shared by CPUs 0-1"));
+        assert_eq!(cpu.frequency_max_khz, Some(3_500_000));
+        assert_eq!(cpu.instructions, ["aes", "avx2"]);
+    }
+
+    #[test]
+    fn an_empty_machine_is_absent_everywhere_and_zero_nowhere() {
+        let tree = FakeTree::new("cpu-empty", &[]);
+        assert_eq!(Cpu::read(&tree.root, ""), Cpu::default());
+        assert!(mitigations(&tree.root).is_empty());
+    }
+
+    #[test]
+    fn only_what_affects_this_processor_is_kept() {
+        let folder = "/sys/devices/system/cpu/vulnerabilities";
+        let tree = FakeTree::new(
+            "vulnerabilities",
+            &[
+                (&format!("{folder}/meltdown"), "Not affected\n"),
+                (&format!("{folder}/spectre_v2"), "Mitigation: Enhanced IBRS\n"),
+            ],
+        );
+        let found = mitigations(&tree.root);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found["spectre_v2"], "Mitigation: Enhanced IBRS");
+    }
+}

@@ -1,0 +1,273 @@
+//! The machine as grouped lines, from which page, Markdown and terminal draw.
+
+use std::fmt::Write;
+
+use super::machine::{Machine, UNKNOWN};
+
+/// One line: a name, its value, and what a reader must know to read it (often nothing).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is.
+    pub name: String,
+    /// As shown; `unknown` where it could not be read.
+    pub value: String,
+    /// Empty where the value speaks for itself.
+    pub note: String,
+}
+
+/// Lines that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactGroup {
+    /// What they are about.
+    pub title: &'static str,
+    /// In a fixed order.
+    pub facts: Vec<Fact>,
+}
+
+impl Machine {
+    /// Everything that the record holds of the machine, as lines in groups. Lines that an old
+    /// record lacks are left out.
+    pub fn facts(&self) -> Vec<FactGroup> {
+        let groups = vec![
+            FactGroup { title: "Processor and memory", facts: self.processor() },
+            FactGroup { title: "Kernel", facts: self.kernel_facts() },
+            FactGroup { title: "Signs of a confidential VM", facts: self.tee_facts() },
+            FactGroup { title: "GPU", facts: self.gpu_facts() },
+            FactGroup { title: "Disks", facts: self.disk_facts() },
+            FactGroup { title: "Limits and clocks", facts: self.limit_facts() },
+            FactGroup { title: "Programs", facts: self.program_facts() },
+        ];
+        groups.into_iter().filter(|group| !group.facts.is_empty()).collect()
+    }
+
+    /// The same as text in two columns, ending in a newline.
+    pub fn text(&self) -> String {
+        let groups = self.facts();
+        let names = groups.iter().flat_map(|group| &group.facts).map(|fact| fact.name.len());
+        let width = names.max().unwrap_or_default();
+        let mut out = String::new();
+        for group in groups {
+            let _ = writeln!(out, "{}", group.title);
+            for fact in group.facts {
+                let Fact { name, value, note } = fact;
+                let note = if note.is_empty() { note } else { format!("  ({note})") };
+                let _ = writeln!(out, "  {name:width$}  {value}{note}");
+            }
+            out.push('\n');
+        }
+        out.pop();
+        out
+    }
+
+    fn processor(&self) -> Vec<Fact> {
+        let cpu = &self.cpu;
+        let mut lines = Lines::default();
+        lines.add("CPU", &self.cpu_model);
+        lines.add("CPUs online", self.cpus_online.to_string());
+        lines.some("sockets", cpu.sockets);
+        lines.some("cores", cpu.cores);
+        lines.noted("SMT", on_off(&self.smt_active), "two threads share a core where it is on");
+        lines.some("NUMA nodes", cpu.numa_nodes);
+        lines.some("CPUs allowed", cpu.allowed.as_ref());
+        lines.some("family, model, stepping", cpu.family_model_stepping.as_ref());
+        let virtual_microcode = self.is_virtual();
+        let note = if virtual_microcode { "as the hypervisor shows it" } else { "" };
+        lines.some_noted("microcode", cpu.microcode.as_ref(), note);
+        lines.some("last level cache", cpu.last_level_cache.as_ref());
+        lines.add("instructions", cpu.instructions.join(" "));
+        lines.add("governor", &self.governor);
+        lines.some("frequency driver", cpu.frequency_driver.as_ref());
+        let mhz = |khz: Option<u64>| khz.map(|khz| format!("{} MHz", khz / 1000));
+        lines.some("frequency, least", mhz(cpu.frequency_min_khz));
+        lines.some("frequency, most", mhz(cpu.frequency_max_khz));
+        lines.add("turbo", cpu.turbo.as_deref().unwrap_or(UNKNOWN));
+        lines.some("idle driver", cpu.idle_driver.as_ref());
+        lines.add("memory", gib(self.memory_bytes));
+        lines.some("swap", self.swap_bytes.map(gib));
+        lines.add("huge pages", &self.transparent_hugepages);
+        lines.facts
+    }
+
+    fn kernel_facts(&self) -> Vec<Fact> {
+        let mut lines = Lines::default();
+        lines.add("kernel", &self.kernel);
+        lines.noted("command line", &self.kernel_command_line, "parameters that change speed");
+        let bounce = &self.swiotlb;
+        let size = bounce.size_bytes.map(|bytes| {
+            let from = bounce.source.as_deref().unwrap_or_default();
+            format!("{} MiB by {from}", bytes >> 20)
+        });
+        let forced = bounce.forced.map(|forced| if forced { "forced" } else { "not forced" });
+        let parts = [forced.map(str::to_owned), size];
+        let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let text = if text.is_empty() { UNKNOWN.to_owned() } else { text };
+        lines.noted("bounce buffers (swiotlb)", text, "device traffic copied where forced");
+        for (name, text) in &self.mitigations {
+            lines.add(&format!("mitigation {name}"), text);
+        }
+        lines.facts
+    }
+
+    fn tee_facts(&self) -> Vec<Fact> {
+        use super::tee::{Reading, Says};
+        let mut lines = Lines::default();
+        let tee = &self.tee;
+        if tee.reading == Reading::NotRead {
+            if !self.virtualisation_hints.is_empty() {
+                lines.noted("hints", self.virtualisation_hints.join("; "), HINT);
+            }
+            return lines.facts;
+        }
+        lines.noted("summary", tee.text(), HINT);
+        for signal in &tee.signals {
+            let kinds = signal.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+            let note = match signal.says {
+                Says::Guest => format!("says {kinds}"),
+                Says::Absent => format!("a guest of {kinds} shows it"),
+                Says::Able if kinds.is_empty() => "able, not on by that".into(),
+                Says::Able => format!("able: {kinds}; not on by that"),
+                Says::Unread => "says nothing".into(),
+                Says::Context => String::new(),
+            };
+            lines.noted(&signal.source, &signal.value, &note);
+        }
+        lines.facts
+    }
+
+    fn gpu_facts(&self) -> Vec<Fact> {
+        let mut lines = Lines::default();
+        let gpus = &self.gpus;
+        if gpus.source.is_empty() {
+            return Vec::new();
+        }
+        lines.add("source", &gpus.source);
+        lines.some("driver", gpus.driver.as_ref());
+        lines.some("CUDA of the driver", gpus.cuda.as_ref());
+        for (index, gpu) in gpus.devices.iter().enumerate() {
+            let parts = [
+                gpu.name.clone(),
+                gpu.memory_total.clone(),
+                gpu.memory_protected.as_ref().map(|text| format!("protected {text}")),
+                gpu.mig.as_ref().map(|text| format!("MIG {text}")),
+                gpu.ecc.as_ref().map(|text| format!("ECC {text}")),
+                gpu.power_limit.as_ref().map(|text| format!("at most {text}")),
+                gpu.clock_graphics_max.as_ref().map(|text| format!("up to {text}")),
+                gpu.virtualisation.clone(),
+            ];
+            let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            lines.add(&format!("GPU {index}"), text);
+        }
+        for (name, value) in &gpus.confidential {
+            lines.noted(name, value, "as nvidia-smi says; a hint");
+        }
+        lines.facts
+    }
+
+    fn disk_facts(&self) -> Vec<Fact> {
+        let mut lines = Lines::default();
+        if let Some(output) = &self.output {
+            let disk = output.disk.as_ref().map(|disk| format!(" on {disk}")).unwrap_or_default();
+            let text = format!("{}{disk}, {}", output.kind, output.options.join(" "));
+            lines.add("output folder", text);
+        }
+        for disk in &self.disks {
+            let parts = [
+                disk.model.clone(),
+                disk.size_bytes.map(gib),
+                disk.write_cache.as_ref().map(|text| format!("cache {text}")),
+                disk.cache_type.as_ref().map(|text| format!("device says {text}")),
+                disk.fua.map(|fua| format!("FUA {}", if fua { "yes" } else { "no" })),
+                disk.scheduler.as_ref().map(|text| format!("scheduler {text}")),
+                disk.queues.map(|queues| format!("{queues} queues")),
+                disk.rotational.filter(|turns| *turns).map(|_| "rotational".to_owned()),
+            ];
+            let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let note = match self.is_virtual() {
+                true => "as the guest sees it: the host may cache more",
+                false => "",
+            };
+            lines.noted(&disk.name, text, note);
+        }
+        lines.facts
+    }
+
+    fn limit_facts(&self) -> Vec<Fact> {
+        let mut lines = Lines::default();
+        let limits = &self.limits;
+        match &limits.version {
+            Some(version) => {
+                let none = || "no limit".to_owned();
+                lines.add("cgroup version", version);
+                lines.add("CPU", limits.cpus.map_or_else(none, |cpus| format!("{cpus} CPUs")));
+                lines.add("memory", limits.memory_bytes.map_or_else(none, gib));
+                lines.some("cpuset", limits.cpuset.as_ref());
+            }
+            None => {
+                lines.add("cgroup, CPU", &self.cgroup_cpu_max);
+                lines.add("cgroup, memory", &self.cgroup_memory_max);
+            }
+        }
+        lines.add("clock source", &self.clock_source);
+        lines.some("clock sources available", self.clock.available.as_ref());
+        if let Some(source) = &self.clock.offset_source {
+            let text = self.clock.offset_s.map(|offset| format!("{:.3} ms", offset * 1e3));
+            let note = if text.is_some() { format!("by {source}") } else { source.clone() };
+            lines.noted("wall clock ahead by", text.as_deref().unwrap_or(UNKNOWN), &note);
+        }
+        lines.facts
+    }
+
+    fn program_facts(&self) -> Vec<Fact> {
+        let mut lines = Lines::default();
+        for (name, program) in &self.programs {
+            let text = format!("SHA-256 {}", program.sha256);
+            lines.noted(name, text, &format!("{} bytes", program.bytes));
+        }
+        lines.facts
+    }
+}
+
+/// What stands beside every summary of signs.
+const HINT: &str = "an arm is protected where its evidence was verified, not by this";
+
+#[derive(Default)]
+struct Lines {
+    facts: Vec<Fact>,
+}
+
+impl Lines {
+    fn add(&mut self, name: &str, value: impl AsRef<str>) {
+        self.noted(name, value, "");
+    }
+
+    fn noted(&mut self, name: &str, value: impl AsRef<str>, note: &str) {
+        let value = match value.as_ref() {
+            "" => UNKNOWN,
+            value => value,
+        };
+        let (name, value, note) = (name.to_owned(), value.to_owned(), note.to_owned());
+        self.facts.push(Fact { name, value, note });
+    }
+
+    fn some(&mut self, name: &str, value: Option<impl ToString>) {
+        self.some_noted(name, value, "");
+    }
+
+    fn some_noted(&mut self, name: &str, value: Option<impl ToString>, note: &str) {
+        if let Some(value) = value {
+            self.noted(name, value.to_string(), note);
+        }
+    }
+}
+
+fn on_off(text: &str) -> &str {
+    match text {
+        "1" => "on",
+        "0" => "off",
+        other => other,
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}

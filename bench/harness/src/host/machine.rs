@@ -1,0 +1,211 @@
+//! What stays the same over a run.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Program, Root,
+    cgroup::Limits,
+    clock::Clock,
+    cpu::{Cpu, mitigations},
+    cpuid::{Leaves, shown},
+    disk::{Disk, FileSystem, disks, file_system},
+    gpu::Gpus,
+    kernel_log::KernelLog,
+    programs::{self, Ask},
+    root::field,
+    swiotlb::Swiotlb,
+    tee::{Says, Tee},
+};
+
+/// What a line says that could not be read.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// The machine as a record holds it. Fields that an older record lacks are empty.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Machine {
+    pub(crate) cpu_model: String,
+    pub(crate) cpus_online: u64,
+    pub(crate) smt_active: String,
+    pub(crate) memory_bytes: u64,
+    pub(crate) swap_bytes: Option<u64>,
+    pub(crate) kernel: String,
+    pub(crate) kernel_command_line: String,
+    pub(crate) clock_source: String,
+    pub(crate) governor: String,
+    pub(crate) transparent_hugepages: String,
+    pub(crate) cgroup_cpu_max: String,
+    pub(crate) cgroup_memory_max: String,
+    /// From /sys/devices/system/cpu/vulnerabilities, what is not "Not affected".
+    pub(crate) mitigations: BTreeMap<String, String>,
+    /// Hints only: a protected arm is one whose evidence was accepted.
+    pub(crate) virtualisation_hints: Vec<String>,
+    pub(crate) cpu: Cpu,
+    /// Raw leaves; absent where this is no x86-64.
+    pub(crate) cpuid: Option<Leaves>,
+    pub(crate) limits: Limits,
+    pub(crate) tee: Tee,
+    pub(crate) gpus: Gpus,
+    pub(crate) swiotlb: Swiotlb,
+    pub(crate) disks: Vec<Disk>,
+    /// The file system of the output folder.
+    pub(crate) output: Option<FileSystem>,
+    pub(crate) clock: Clock,
+    /// What arms and services ran, by the words of the suite.
+    pub(crate) programs: BTreeMap<String, Program>,
+}
+
+impl Machine {
+    /// This machine, and the file system that `output` lies on or would lie on.
+    pub fn read(output: &Path) -> Self {
+        let leaves = Leaves::read();
+        Self::read_from(&Root::system(), leaves, output, &programs::ask)
+    }
+
+    /// As indented JSON, ending in a newline.
+    pub fn json(&self) -> String {
+        // Strings and numbers only: nothing here fails to be JSON.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// What is not there is `unknown` or absent.
+    pub(crate) fn read_from(
+        root: &Root,
+        cpuid: Option<Leaves>,
+        output: &Path,
+        ask: Ask<'_>,
+    ) -> Self {
+        let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = root.text("/proc/meminfo").unwrap_or_default();
+        let log = KernelLog::read(root);
+        let limits = Limits::read(root);
+        let tee = Tee::read(root, cpuid.as_ref(), &log);
+        let line = |path: &str| root.value(path).unwrap_or_else(|| UNKNOWN.into());
+        Self {
+            cpu_model: field(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
+            cpus_online: cpus_online(root),
+            smt_active: line("/sys/devices/system/cpu/smt/active"),
+            memory_bytes: kib(&meminfo, "MemTotal").unwrap_or(0),
+            swap_bytes: kib(&meminfo, "SwapTotal"),
+            kernel: line("/proc/sys/kernel/osrelease"),
+            kernel_command_line: of_speed(&line("/proc/cmdline")),
+            clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            transparent_hugepages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            cgroup_cpu_max: limit(limits.version.as_ref(), limits.cpus),
+            cgroup_memory_max: limit(limits.version.as_ref(), limits.memory_bytes),
+            mitigations: mitigations(root),
+            virtualisation_hints: hints(&tee, cpuid.as_ref()),
+            cpu: Cpu::read(root, &cpuinfo),
+            limits,
+            gpus: Gpus::read(root, ask),
+            swiotlb: Swiotlb::read(root, &log),
+            disks: disks(root),
+            output: file_system(root, output),
+            clock: Clock::read(root, &cpuinfo, ask),
+            programs: BTreeMap::new(),
+            tee,
+            cpuid,
+        }
+    }
+
+    /// Notes a program that an arm or service ran, by the last part of its path.
+    pub(crate) fn ran(&mut self, program: &Path) {
+        let Some(name) = program.file_name().and_then(|name| name.to_str()) else { return };
+        if !self.programs.contains_key(name)
+            && let Some(known) = Program::of(program)
+        {
+            self.programs.insert(name.to_owned(), known);
+        }
+    }
+
+    /// Whether a hypervisor shows itself.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.cpuid.is_some_and(|leaves| leaves.hypervisor_present)
+            || self.virtualisation_hints.iter().any(|hint| hint.contains("hypervisor"))
+    }
+}
+
+/// As /sys/devices/system/cpu/online lists them, else as many as this process may use.
+fn cpus_online(root: &Root) -> u64 {
+    let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count(&text));
+    listed.unwrap_or_else(|| std::thread::available_parallelism().map_or(0, |n| n.get() as u64))
+}
+
+/// `0-3,8` is 5.
+fn count(list: &str) -> Option<u64> {
+    list.split(',').try_fold(0u64, |sum, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+fn kib(meminfo: &str, name: &str) -> Option<u64> {
+    let value = field(meminfo, name)?.split_whitespace().next()?;
+    value.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
+    match (version, limit) {
+        (None, _) => UNKNOWN.into(),
+        (Some(_), None) => "max".into(),
+        (Some(_), Some(limit)) => limit.to_string(),
+    }
+}
+
+/// The short list of older records: what was found, without judgement.
+fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
+    let hypervisor = cpuid.and_then(|leaves| leaves.hypervisor);
+    let first = hypervisor.map(|name| format!("hypervisor {}", shown(name)));
+    let guest = tee.signals.iter().filter(|signal| signal.says == Says::Guest);
+    let found = guest.map(|signal| format!("{}: {}", signal.source, signal.value));
+    let dmi = tee.signals.iter().filter(|s| s.source == "dmi" && s.value != "none");
+    first.into_iter().chain(found).chain(dmi.map(|signal| signal.value.clone())).collect()
+}
+
+/// The parameters of a kernel command line that change speed. The others are the machine's own
+/// affair and stay out of a record that is passed on.
+fn of_speed(command_line: &str) -> String {
+    let kept = |word: &&str| {
+        let name = word.split('=').next().unwrap_or_default();
+        OF_SPEED.iter().any(|prefix| name.starts_with(prefix))
+    };
+    command_line.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
+}
+
+/// How the names of such parameters begin (kernel-parameters.txt).
+const OF_SPEED: &[&str] = &[
+    "amd_iommu",
+    "amd_pstate",
+    "clocksource",
+    "cpuidle",
+    "default_hugepagesz",
+    "haltpoll",
+    "hugepages",
+    "idle",
+    "intel_idle",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "isolcpus",
+    "kvm",
+    "maxcpus",
+    "mem_encrypt",
+    "mitigations",
+    "nohz",
+    "nosmt",
+    "preempt",
+    "processor.max_cstate",
+    "psi",
+    "rcu_nocbs",
+    "spec",
+    "swiotlb",
+    "transparent_hugepage",
+    "tsc",
+];
+
+#[cfg(test)]
+mod tests;

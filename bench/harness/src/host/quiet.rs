@@ -1,0 +1,415 @@
+//! How quiet the machine was around one slice.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Root;
+
+/// Counters over one slice, and a fixed piece of arithmetic before and after it. What the machine
+/// does not tell is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Quiet {
+    /// Share of the slice in which some task waited for a CPU (PSI).
+    pub(crate) psi_cpu: Option<f64>,
+    /// Share in which some task waited for memory.
+    pub(crate) psi_memory: Option<f64>,
+    /// Share of all CPU time that the hypervisor gave to others.
+    pub(crate) steal: Option<f64>,
+    /// 100,000 dependent steps just before the slice: the median of a loop over them.
+    pub(crate) calibration_us: f64,
+    /// The same just after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) calibration_after_us: Option<f64>,
+    /// Share of the loops' time beyond their medians: what was taken from one busy thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) calibration_lost: Option<f64>,
+    /// Share in which some task waited for a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) psi_io: Option<f64>,
+    /// Share of all CPU time used by others than arm, services and harness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) others_cpu: Option<f64>,
+    /// Over all CPUs, at both ends of the slice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) frequency_mhz: Option<Frequency>,
+    /// The hottest sensor at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) temperature_c: Option<f64>,
+    /// Of the whole machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) context_switches: Option<u64>,
+    /// Of the whole machine: pages read back from a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) major_faults: Option<u64>,
+    /// Of the whole machine: pages swapped in and out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) swapped_pages: Option<u64>,
+}
+
+/// Clock rates.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Frequency {
+    pub(crate) min: f64,
+    pub(crate) mean: f64,
+    pub(crate) source: FrequencySource,
+}
+
+/// Where they are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FrequencySource {
+    Cpufreq,
+    /// In a VM a constant more often than not.
+    ProcCpuinfo,
+}
+
+impl Quiet {
+    /// How much longer the loop took after the slice than before it: 0.05 is 5 % longer.
+    pub(crate) fn calibration_drift(&self) -> Option<f64> {
+        let after = self.calibration_after_us?;
+        (self.calibration_us > 0.0).then(|| after / self.calibration_us - 1.0)
+    }
+}
+
+/// The most that one loop may take.
+pub(crate) const BUDGET_MAX: Duration = Duration::from_millis(50);
+/// Enough for a median on a fast machine.
+const BUDGET_MIN: Duration = Duration::from_millis(1);
+/// Before the first slice of an arm nobody knows how long it takes.
+const BUDGET_FIRST: Duration = Duration::from_millis(5);
+/// Each of the two loops takes this share of the slice, so that a run gets 4 % longer at most.
+const BUDGET_SHARE: f64 = 0.02;
+
+/// What one loop may take beside slices as long as the last one.
+pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
+    let of = |slice: Duration| slice.mul_f64(BUDGET_SHARE).clamp(BUDGET_MIN, BUDGET_MAX);
+    last_slice.map_or(BUDGET_FIRST, of)
+}
+
+/// Counters at the start of a slice.
+pub(crate) struct Watch {
+    root: Root,
+    budget: Duration,
+    before: Loop,
+    counters: Counters,
+    frequencies: (Vec<f64>, FrequencySource),
+    started: Instant,
+}
+
+impl Watch {
+    /// Runs the calibration loop and reads the counters.
+    pub(crate) fn start(budget: Duration) -> Self {
+        Self::start_in(Root::system(), budget)
+    }
+
+    fn start_in(root: Root, budget: Duration) -> Self {
+        let before = calibrate(budget);
+        let frequencies = frequencies(&root);
+        let counters = Counters::read(&root);
+        Self { budget, before, counters, frequencies, started: Instant::now(), root }
+    }
+
+    /// Reads them again, then runs the loop again. `own_cpu_s` is what arm, services and harness
+    /// used meanwhile.
+    pub(crate) fn stop(self, own_cpu_s: Option<f64>) -> Quiet {
+        let wall_us = self.started.elapsed().as_secs_f64() * 1e6;
+        let now = Counters::read(&self.root);
+        let was = &self.counters;
+        let share = |from: Option<f64>, to: Option<f64>| {
+            (wall_us > 0.0).then(|| Some(((to? - from?) / wall_us).clamp(0.0, 1.0))).flatten()
+        };
+        let (psi_cpu, psi_io) = (share(was.psi_cpu, now.psi_cpu), share(was.psi_io, now.psi_io));
+        let psi_memory = share(was.psi_memory, now.psi_memory);
+        let ticks = was.ticks.zip(now.ticks).map(|(was, now)| now.since(was));
+        let since = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
+        let (mut rates, source) = frequencies(&self.root);
+        rates.extend(self.frequencies.0);
+        let temperature_c = temperature_c(&self.root);
+        let after = calibrate(self.budget);
+        Quiet {
+            psi_cpu,
+            psi_memory,
+            psi_io,
+            steal: ticks.and_then(|ticks| ticks.share(ticks.stolen)),
+            others_cpu: ticks.zip(own_cpu_s).and_then(|(ticks, own_s)| ticks.others(own_s)),
+            calibration_us: self.before.median_us,
+            calibration_after_us: Some(after.median_us),
+            calibration_lost: Some(self.before.lost_with(&after)),
+            frequency_mhz: Frequency::of(&rates, source),
+            temperature_c,
+            context_switches: since(was.switches, now.switches),
+            major_faults: since(was.major_faults, now.major_faults),
+            swapped_pages: since(was.swapped, now.swapped),
+        }
+    }
+}
+
+/// Counters since boot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    psi_cpu: Option<f64>,
+    psi_memory: Option<f64>,
+    psi_io: Option<f64>,
+    ticks: Option<Ticks>,
+    switches: Option<u64>,
+    major_faults: Option<u64>,
+    swapped: Option<u64>,
+}
+
+impl Counters {
+    fn read(root: &Root) -> Self {
+        let psi = |name: &str| psi_us(&root.text(&format!("/proc/pressure/{name}"))?);
+        let stat = root.text("/proc/stat").unwrap_or_default();
+        let vmstat = root.text("/proc/vmstat").unwrap_or_default();
+        let swapped = word(&vmstat, "pswpin").zip(word(&vmstat, "pswpout"));
+        Self {
+            psi_cpu: psi("cpu"),
+            psi_memory: psi("memory"),
+            psi_io: psi("io"),
+            ticks: Ticks::parse(&stat),
+            switches: word(&stat, "ctxt"),
+            major_faults: word(&vmstat, "pgmajfault"),
+            swapped: swapped.map(|(swapped_in, out)| swapped_in.saturating_add(out)),
+        }
+    }
+}
+
+/// `some avg10=… total=MICROSECONDS`.
+fn psi_us(text: &str) -> Option<f64> {
+    let some = text.lines().find(|line| line.starts_with("some"))?;
+    some.split("total=").nth(1)?.trim().parse().ok()
+}
+
+/// The number behind a name at the start of a line.
+fn word(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
+        rest.split_whitespace().next()?.parse().ok()
+    })
+}
+
+/// Ticks of all CPUs, 100 a second on every Linux port that is left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ticks {
+    all: f64,
+    busy: f64,
+    stolen: f64,
+}
+
+/// USER_HZ.
+pub(super) const TICKS_PER_S: f64 = 100.0;
+
+impl Ticks {
+    /// user, nice, system, idle, iowait, irq, softirq, steal (proc(5), /proc/stat).
+    fn parse(stat: &str) -> Option<Self> {
+        let first = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<f64> =
+            first.split_whitespace().take(8).filter_map(|value| value.parse().ok()).collect();
+        let [user, nice, system, idle, iowait, irq, softirq, stolen] = ticks[..] else {
+            return None;
+        };
+        let busy = user + nice + system + irq + softirq;
+        Some(Self { all: busy + idle + iowait + stolen, busy, stolen })
+    }
+
+    fn since(self, was: Self) -> Self {
+        Self {
+            all: self.all - was.all,
+            busy: self.busy - was.busy,
+            stolen: self.stolen - was.stolen,
+        }
+    }
+
+    fn share(self, of: f64) -> Option<f64> {
+        (self.all > 0.0).then(|| (of / self.all).clamp(0.0, 1.0))
+    }
+
+    /// What is busy beyond `own_s`. A slice of less than ten ticks is too short to tell.
+    fn others(self, own_s: f64) -> Option<f64> {
+        if self.all < 10.0 {
+            return None;
+        }
+        self.share(self.busy - own_s * TICKS_PER_S)
+    }
+}
+
+/// CPUs whose rate is read: on a large machine a sample of them tells as much.
+const RATES_MAX: usize = 64;
+
+/// MHz by cpufreq, else by /proc/cpuinfo.
+fn frequencies(root: &Root) -> (Vec<f64>, FrequencySource) {
+    let folder = "/sys/devices/system/cpu/cpufreq";
+    let khz = |name: &String| root.number(&format!("{folder}/{name}/scaling_cur_freq"));
+    let policies = root.names(folder);
+    let by_policy: Vec<f64> =
+        policies.iter().take(RATES_MAX).filter_map(khz).map(|khz| khz as f64 / 1e3).collect();
+    if !by_policy.is_empty() {
+        return (by_policy, FrequencySource::Cpufreq);
+    }
+    let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
+    let rates = cpuinfo.lines().filter(|line| line.starts_with("cpu MHz"));
+    let rates = rates.filter_map(|line| line.split_once(':')?.1.trim().parse().ok());
+    (rates.take(RATES_MAX).collect(), FrequencySource::ProcCpuinfo)
+}
+
+impl Frequency {
+    fn of(rates: &[f64], source: FrequencySource) -> Option<Self> {
+        let rates: Vec<f64> = rates.iter().copied().filter(|rate| *rate > 0.0).collect();
+        let min = rates.iter().copied().min_by(f64::total_cmp)?;
+        Some(Self { min, mean: rates.iter().sum::<f64>() / rates.len() as f64, source })
+    }
+}
+
+/// Of thermal zones and hardware monitors, in millidegrees there.
+fn temperature_c(root: &Root) -> Option<f64> {
+    let zones = root
+        .names("/sys/class/thermal")
+        .into_iter()
+        .filter(|name| name.starts_with("thermal_zone"))
+        .map(|name| format!("/sys/class/thermal/{name}/temp"));
+    let monitors = root.names("/sys/class/hwmon").into_iter().flat_map(|name| {
+        let folder = format!("/sys/class/hwmon/{name}");
+        let inputs = root.names(&folder).into_iter();
+        let input = |name: &String| name.starts_with("temp") && name.ends_with("_input");
+        inputs.filter(input).map(move |input| format!("{folder}/{input}")).collect::<Vec<_>>()
+    });
+    let celsius = |path: String| Some(root.value(&path)?.parse::<f64>().ok()? / 1e3);
+    let possible = |celsius: &f64| (-50.0..200.0).contains(celsius);
+    zones.chain(monitors).filter_map(celsius).filter(possible).max_by(f64::total_cmp)
+}
+
+/// Steps of one turn of the loop: about 0.2 ms optimised.
+const CALIBRATION_STEPS: u32 = 100_000;
+/// Turns below which a median says nothing.
+const TURNS_MIN: usize = 3;
+
+/// One loop.
+#[derive(Clone, Debug)]
+struct Loop {
+    turns: usize,
+    total_us: f64,
+    median_us: f64,
+}
+
+impl Loop {
+    /// Share of both loops' time that lies beyond turns of their median length.
+    fn lost_with(&self, other: &Self) -> f64 {
+        let ideal = |one: &Self| one.median_us * one.turns as f64;
+        let total = self.total_us + other.total_us;
+        (1.0 - (ideal(self) + ideal(other)) / total.max(1e-9)).clamp(0.0, 1.0)
+    }
+}
+
+fn calibrate(budget: Duration) -> Loop {
+    let started = Instant::now();
+    let mut turns = Vec::new();
+    while turns.len() < TURNS_MIN || started.elapsed() < budget {
+        let turn = Instant::now();
+        black_box(spin(CALIBRATION_STEPS));
+        turns.push(turn.elapsed().as_secs_f64() * 1e6);
+    }
+    let total_us = turns.iter().sum();
+    turns.sort_by(f64::total_cmp);
+    Loop { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
+}
+
+/// Arithmetic that nothing can shorten: each step needs the last.
+pub(crate) fn spin(steps: u32) -> u64 {
+    let mut x = black_box(0x9e37_79b9_7f4a_7c15u64);
+    for _ in 0..steps {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    black_box(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::root::FakeTree;
+
+    #[test]
+    fn a_watched_slice_has_shares_between_0_and_1() {
+        let watch = Watch::start(Duration::from_millis(1));
+        black_box(spin(1000));
+        let quiet = watch.stop(Some(0.0));
+        assert!(quiet.calibration_us > 0.0 && quiet.calibration_after_us.unwrap() > 0.0);
+        assert!(quiet.calibration_drift().is_some());
+        let lost = quiet.calibration_lost;
+        let psi = [quiet.psi_cpu, quiet.psi_memory, quiet.psi_io];
+        for share in psi.into_iter().chain([quiet.steal, quiet.others_cpu, lost]).flatten() {
+            assert!((0.0..=1.0).contains(&share));
+        }
+    }
+
+    #[test]
+    fn counters_are_read_from_the_files_of_the_kernel() {
+        let tree = FakeTree::new(
+            "counters",
+            &[
+                ("/proc/pressure/io", "some avg10=0.00 total=250\nfull avg10=0.00 total=9\n"),
+                ("/proc/stat", "cpu  10 0 10 70 5 0 5 100 0 0\ncpu0 1\nctxt 77\n"),
+                ("/proc/vmstat", "pgmajfault 3\npswpin 1\npswpout 2\npswpoutx 9\n"),
+                ("/sys/class/thermal/thermal_zone0/temp", "45000\n"),
+                ("/sys/class/hwmon/hwmon0/temp1_input", "51500\n"),
+                ("/sys/class/hwmon/hwmon0/temp1_crit", "90000\n"),
+                ("/proc/cpuinfo", "cpu MHz\t: 2500.0\n\ncpu MHz\t: 2100.0\n"),
+            ],
+        );
+        let counters = Counters::read(&tree.root);
+        assert_eq!((counters.psi_io, counters.psi_cpu), (Some(250.0), None));
+        assert_eq!(counters.ticks, Some(Ticks { all: 200.0, busy: 25.0, stolen: 100.0 }));
+        assert_eq!((counters.switches, counters.major_faults), (Some(77), Some(3)));
+        assert_eq!(counters.swapped, Some(3));
+        assert_eq!(temperature_c(&tree.root), Some(51.5));
+        let (rates, source) = frequencies(&tree.root);
+        let frequency = Frequency::of(&rates, source).unwrap();
+        assert_eq!((frequency.min, frequency.mean), (2100.0, 2300.0));
+        assert_eq!(frequency.source, FrequencySource::ProcCpuinfo);
+        tree.put("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", b"3000000\n");
+        assert_eq!(frequencies(&tree.root), (vec![3000.0], FrequencySource::Cpufreq));
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_leaves_everything_absent() {
+        let tree = FakeTree::new("counters-none", &[]);
+        let watch = Watch::start_in(tree.root.clone(), Duration::ZERO);
+        let quiet = watch.stop(None);
+        let told = Quiet {
+            calibration_us: 0.0,
+            calibration_after_us: None,
+            calibration_lost: None,
+            ..quiet
+        };
+        assert_eq!(told, Quiet::default());
+    }
+
+    #[test]
+    fn what_others_used_is_what_is_busy_beyond_ones_own() {
+        let ticks = Ticks { all: 200.0, busy: 100.0, stolen: 20.0 };
+        assert_eq!(ticks.others(0.5), Some(0.25));
+        assert_eq!(ticks.others(2.0), Some(0.0));
+        assert_eq!(Ticks { all: 4.0, busy: 4.0, stolen: 0.0 }.others(0.0), None);
+    }
+
+    #[test]
+    fn the_loops_take_a_small_share_of_what_they_stand_beside() {
+        let second = Duration::from_secs(1);
+        assert_eq!(budget(Some(second)), Duration::from_millis(20));
+        assert_eq!(budget(Some(60 * second)), BUDGET_MAX);
+        assert_eq!(budget(Some(Duration::from_millis(1))), BUDGET_MIN);
+        assert_eq!(budget(None), BUDGET_FIRST);
+    }
+
+    #[test]
+    fn a_slice_of_an_old_record_is_read() {
+        let text = r#"{"psi_cpu":0.1,"psi_memory":null,"steal":0.0,"calibration_us":200.5}"#;
+        let quiet: Quiet = serde_json::from_str(text).unwrap();
+        assert_eq!((quiet.psi_cpu, quiet.calibration_drift()), (Some(0.1), None));
+    }
+}

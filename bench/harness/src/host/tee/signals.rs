@@ -1,0 +1,326 @@
+//! The places that are looked at.
+
+use super::{
+    super::{
+        Root,
+        cpuid::{Leaves, shown},
+        kernel_log::KernelLog,
+        root::field,
+    },
+    Kind, Says, Signal,
+    summary::PARAVISOR,
+};
+
+/// A raw value is cut here.
+const VALUE_CHARACTERS_MAX: usize = 160;
+/// AMD64 SEV_STATUS (AMD64 APM volume 2, section 15.34.10): bit 0 SEV, 1 SEV-ES, 2 SEV-SNP.
+const SEV_STATUS: u64 = 0xc001_0131;
+/// The asset tag of every Azure VM; it names the cloud and no machine.
+const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
+/// Kinds whose memory the kernel announces as encrypted.
+const ANNOUNCED: &[Kind] = &[Kind::Tdx, Kind::SevSnp, Kind::SevEs, Kind::Sev];
+const SEV_KINDS: &[Kind] = &[Kind::SevSnp, Kind::SevEs, Kind::Sev];
+
+/// Every signal, in a fixed order.
+pub(super) fn all(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<Signal> {
+    let mut signals = devices(root);
+    signals.extend(leaves(cpuid));
+    signals.push(sev_status(root, cpuid));
+    signals.extend(flags(root, cpuid));
+    signals.extend(kernel(log));
+    signals.extend(configfs(root));
+    signals.push(event_log(root));
+    signals.extend(context(root));
+    signals.extend(host(root));
+    signals
+}
+
+fn signal(source: &str, value: impl AsRef<str>, says: Says, kinds: &[Kind]) -> Signal {
+    let value = value.as_ref().chars().take(VALUE_CHARACTERS_MAX).collect();
+    Signal { source: source.to_owned(), value, says, kinds: kinds.to_vec() }
+}
+
+/// Devices of a guest: `Guest` where there, `Absent` where not.
+fn devices(root: &Root) -> Vec<Signal> {
+    let of_guest = [
+        (["/dev/tdx_guest", "/dev/tdx-guest"], Kind::Tdx),
+        (["/dev/sev-guest", "/dev/sev-guest"], Kind::SevSnp),
+    ];
+    let mut signals: Vec<Signal> = of_guest
+        .iter()
+        .map(|(paths, kind)| match paths.iter().find(|path| root.exists(path)) {
+            Some(path) => signal(paths[0], format!("{path} is there"), Says::Guest, &[*kind]),
+            None => signal(paths[0], "not there", Says::Absent, &[*kind]),
+        })
+        .collect();
+    // In a Nitro enclave, and only there, this device exists.
+    if root.exists("/dev/nsm") {
+        signals.push(signal("/dev/nsm", "is there", Says::Guest, &[Kind::Nitro]));
+    }
+    // These let a process make an enclave; they say nothing of this system.
+    for path in ["/dev/sgx_enclave", "/dev/sgx_provision", "/dev/sgx_vepc"] {
+        if root.exists(path) {
+            signals.push(signal(path, "is there", Says::Able, &[Kind::Sgx]));
+        }
+    }
+    signals
+}
+
+fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
+    let Some(leaves) = cpuid else {
+        return vec![signal("cpuid", "no x86-64 processor", Says::Unread, &[])];
+    };
+    let vendor = match leaves.hypervisor {
+        Some(name) => format!("hypervisor {:?}", shown(name)),
+        None => "no hypervisor bit".into(),
+    };
+    let mut signals = vec![signal("cpuid 0x40000000", vendor, Says::Context, &[])];
+    // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
+    signals.push(match leaves.tdx {
+        Some(name) if &name == b"IntelTDX    " => {
+            signal("cpuid 0x21", format!("{:?}", shown(name)), Says::Guest, &[Kind::Tdx])
+        }
+        Some(name) => {
+            signal("cpuid 0x21", format!("{:?}", shown(name)), Says::Absent, &[Kind::Tdx])
+        }
+        None => signal("cpuid 0x21", "no such leaf", Says::Absent, &[Kind::Tdx]),
+    });
+    signals.push(amd_encryption(leaves));
+    if let Some([a, b]) = leaves.hyperv_isolation {
+        signals.push(isolation("cpuid 0x4000000c", a, b));
+    }
+    signals
+}
+
+/// Leaf 0x8000001f tells what is supported; SEV_STATUS tells what is on. A SEV guest is shown at
+/// least the bit of SEV, else its kernel would not look further.
+fn amd_encryption(leaves: &Leaves) -> Signal {
+    const SOURCE: &str = "cpuid 0x8000001f";
+    let Some(eax) = leaves.amd_encryption else {
+        return signal(SOURCE, "no such leaf", Says::Absent, SEV_KINDS);
+    };
+    let bits = [(0, "SME"), (1, "SEV"), (3, "SEV-ES"), (4, "SEV-SNP")];
+    let names = bits.iter().filter(|(bit, _)| eax & (1 << bit) != 0).map(|(_, name)| *name);
+    let value = format!("eax {eax:#010x}: {}", names.collect::<Vec<_>>().join(" "));
+    let kinds: Vec<Kind> = [(4, Kind::SevSnp), (3, Kind::SevEs), (1, Kind::Sev)]
+        .iter()
+        .filter(|(bit, _)| eax & (1 << bit) != 0)
+        .map(|(_, kind)| *kind)
+        .collect();
+    match kinds.is_empty() {
+        true => signal(SOURCE, value.trim_end_matches([':', ' ']), Says::Absent, SEV_KINDS),
+        false => signal(SOURCE, value, Says::Able, &kinds),
+    }
+}
+
+/// What of SEV is on, from the model-specific register, where the module `msr` lets it be read.
+fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
+    use std::os::unix::fs::FileExt;
+    const SOURCE: &str = "msr SEV_STATUS";
+    if !cpuid.is_some_and(|leaves| &leaves.vendor == b"AuthenticAMD") {
+        return signal(SOURCE, "no AMD processor", Says::Absent, SEV_KINDS);
+    }
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open(root.path("/dev/cpu/0/msr"))
+        .and_then(|file| file.read_exact_at(&mut bytes, SEV_STATUS));
+    if read.is_err() {
+        return signal(SOURCE, "not readable", Says::Unread, &[]);
+    }
+    let status = u64::from_le_bytes(bytes);
+    let kind = match status & 0b111 {
+        0 => return signal(SOURCE, format!("{status:#x}"), Says::Absent, SEV_KINDS),
+        bits if bits & 0b100 != 0 => Kind::SevSnp,
+        bits if bits & 0b010 != 0 => Kind::SevEs,
+        _ => Kind::Sev,
+    };
+    signal(SOURCE, format!("{status:#x}"), Says::Guest, &[kind])
+}
+
+/// Flags that the kernel shows. Those of AMD mean support, and Linux hides them in most guests.
+fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
+    const TDX: &str = "cpu flag tdx_guest";
+    let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
+        return vec![signal(TDX, "/proc/cpuinfo is not readable", Says::Unread, &[])];
+    };
+    let flags = field(&cpuinfo, "flags").unwrap_or_default();
+    let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
+    let mut signals = vec![match has("tdx_guest") {
+        true => signal(TDX, "set", Says::Guest, &[Kind::Tdx]),
+        false => signal(TDX, "not set", Says::Absent, &[Kind::Tdx]),
+    }];
+    for (flag, kinds) in [
+        ("sme", &[][..]),
+        ("sev", &[Kind::Sev][..]),
+        ("sev_es", &[Kind::SevEs]),
+        ("sev_snp", &[Kind::SevSnp]),
+        ("sgx", &[Kind::Sgx]),
+    ] {
+        if has(flag) {
+            signals.push(signal(&format!("cpu flag {flag}"), "set", Says::Able, kinds));
+        }
+    }
+    let seen = cpuid.is_some_and(|leaves| leaves.hypervisor_present);
+    if has("hypervisor") != seen && cpuid.is_some() {
+        let value = if seen { "not set, though cpuid sets it" } else { "set, cpuid does not" };
+        signals.push(signal("cpu flag hypervisor", value, Says::Context, &[]));
+    }
+    signals
+}
+
+/// What the kernel announced when it booted, in old words and new.
+fn kernel(log: &KernelLog) -> Vec<Signal> {
+    const SOURCE: &str = "kernel log";
+    if !log.readable {
+        return vec![signal(SOURCE, "not readable", Says::Unread, &[])];
+    }
+    let mut signals = Vec::new();
+    let announced = log.line("Memory Encryption Features active");
+    match announced.or_else(|| log.line("tdx: Guest detected")) {
+        Some(line) => signals.push(announcement(SOURCE, line)),
+        None if log.whole => {
+            signals.push(signal(SOURCE, "announces no encryption", Says::Absent, ANNOUNCED));
+        }
+        None => {
+            signals.push(signal(SOURCE, "its beginning is overwritten", Says::Unread, &[]));
+        }
+    }
+    if let Some((a, b)) = log.line("Isolation Config:").and_then(isolation_words) {
+        signals.push(isolation("kernel log, Hyper-V", a, b));
+    }
+    signals
+}
+
+/// `Memory Encryption Features active: Intel TDX`, `… AMD SEV SEV-ES SEV-SNP`, and before Linux
+/// 5.19 `AMD Memory Encryption Features active: SEV SEV-ES`. `SME` alone is a host's.
+fn announcement(source: &str, line: &str) -> Signal {
+    let words: Vec<&str> = line.split([' ', ':']).collect();
+    let has = |word: &str| words.contains(&word);
+    let kind = if has("TDX") || line.contains("tdx: Guest") {
+        Some(Kind::Tdx)
+    } else if has("SEV-SNP") {
+        Some(Kind::SevSnp)
+    } else if has("SEV-ES") {
+        Some(Kind::SevEs)
+    } else if has("SEV") {
+        Some(Kind::Sev)
+    } else {
+        None
+    };
+    match kind {
+        Some(kind) => signal(source, line, Says::Guest, &[kind]),
+        None => signal(source, line, Says::Able, &[]),
+    }
+}
+
+/// `Hyper-V: Isolation Config: Group A 0x1, Group B 0xba2`.
+fn isolation_words(line: &str) -> Option<(u32, u32)> {
+    let hex = |after: &str| {
+        let rest = line.split_once(after)?.1.trim_start().strip_prefix("0x")?;
+        let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    Some((hex("Group A")?, hex("Group B")?))
+}
+
+/// Hyper-V's isolation: group A bit 0 is the paravisor, group B bits 0 to 3 the kind.
+fn isolation(source: &str, a: u32, b: u32) -> Signal {
+    let behind = if a & 1 != 0 { format!(", {PARAVISOR}") } else { String::new() };
+    let value = format!("group A {a:#x}, group B {b:#x}{behind}");
+    match b & 0xf {
+        1 => signal(source, value, Says::Guest, &[Kind::Vbs]),
+        2 => signal(source, value, Says::Guest, &[Kind::SevSnp]),
+        3 => signal(source, value, Says::Guest, &[Kind::Tdx]),
+        _ => signal(source, value, Says::Context, &[]),
+    }
+}
+
+/// The report interface of the kernel; the provider is read where an entry exists, and none is
+/// made: that would be a call on the device.
+fn configfs(root: &Root) -> Vec<Signal> {
+    const SOURCE: &str = "configfs-tsm";
+    const FOLDER: &str = "/sys/kernel/config/tsm/report";
+    if !root.exists(FOLDER) {
+        let value = "no such folder: Linux before 6.7, not mounted, or no provider";
+        return vec![signal(SOURCE, value, Says::Unread, &[])];
+    }
+    let providers: Vec<String> = root
+        .names(FOLDER)
+        .iter()
+        .filter_map(|name| root.value(&format!("{FOLDER}/{name}/provider")))
+        .collect();
+    let Some(provider) = providers.first() else {
+        return vec![signal(SOURCE, "the folder is there, without an entry", Says::Able, &[])];
+    };
+    let kind = match provider.replace('-', "_").as_str() {
+        "tdx_guest" => Some(Kind::Tdx),
+        "sev_guest" => Some(Kind::SevSnp),
+        _ => None,
+    };
+    let value = format!("provider {provider}");
+    vec![match kind {
+        Some(kind) => signal(SOURCE, value, Says::Guest, &[kind]),
+        None => signal(SOURCE, value, Says::Context, &[]),
+    }]
+}
+
+/// The table of the firmware's event log in a confidential guest (UEFI 2.10, section 38): byte 36
+/// is 1 for SEV, 2 for TDX.
+fn event_log(root: &Root) -> Signal {
+    const SOURCE: &str = "acpi table CCEL";
+    const PATH: &str = "/sys/firmware/acpi/tables/CCEL";
+    match root.bytes(PATH).and_then(|table| table.get(36).copied()) {
+        Some(1) => signal(SOURCE, "type 1, SEV", Says::Guest, SEV_KINDS),
+        Some(2) => signal(SOURCE, "type 2, TDX", Says::Guest, &[Kind::Tdx]),
+        Some(other) => signal(SOURCE, format!("type {other}"), Says::Context, &[]),
+        None if root.exists(PATH) => signal(SOURCE, "not readable", Says::Unread, &[]),
+        None => signal(SOURCE, "none", Says::Context, &[]),
+    }
+}
+
+/// A virtual TPM, the maker of the machine and its firmware: where this runs.
+fn context(root: &Root) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    let tpm = ["/dev/tpm0", "/dev/tpmrm0"].iter().find(|path| root.exists(path));
+    let version = root.value("/sys/class/tpm/tpm0/tpm_version_major");
+    let value = match (tpm, &version) {
+        (Some(path), Some(version)) => format!("{path}, version {version}"),
+        (Some(path), None) => (*path).to_owned(),
+        (None, Some(version)) => format!("version {version}, no device file"),
+        (None, None) => "none".into(),
+    };
+    signals.push(signal("tpm", value, Says::Context, &[]));
+    let dmi = |name: &str| root.value(&format!("/sys/class/dmi/id/{name}"));
+    let names: Vec<String> = ["sys_vendor", "product_name", "bios_vendor", "bios_version"]
+        .iter()
+        .filter_map(|name| dmi(name))
+        .collect();
+    let value = if names.is_empty() { "none".into() } else { names.join("; ") };
+    signals.push(signal("dmi", value, Says::Context, &[]));
+    if dmi("chassis_asset_tag").as_deref() == Some(AZURE_ASSET_TAG) {
+        signals.push(signal("dmi asset tag", "that of every Azure VM", Says::Context, &[]));
+    }
+    let efi = if root.exists("/sys/firmware/efi") { "booted by UEFI" } else { "not by UEFI" };
+    signals.push(signal("efi", efi, Says::Context, &[]));
+    signals
+}
+
+/// Signs of a host that can start confidential guests.
+fn host(root: &Root) -> Vec<Signal> {
+    let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
+    let mut signals = Vec::new();
+    if root.exists("/dev/sev") {
+        signals.push(signal("/dev/sev", "is there", Says::Able, SEV_KINDS));
+    }
+    for (path, kind) in [
+        ("/sys/module/kvm_intel/parameters/tdx", Kind::Tdx),
+        ("/sys/module/kvm_amd/parameters/sev", Kind::Sev),
+        ("/sys/module/kvm_amd/parameters/sev_es", Kind::SevEs),
+        ("/sys/module/kvm_amd/parameters/sev_snp", Kind::SevSnp),
+    ] {
+        if let Some(value) = on(path) {
+            let source = path.trim_start_matches("/sys/module/").replace("/parameters/", " ");
+            signals.push(signal(&source, value, Says::Able, &[kind]));
+        }
+    }
+    signals
+}

@@ -1,0 +1,25 @@
+//! `confide bench machine`.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use confide_bench::Machine;
+
+use crate::error::CliError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The record's JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Folder whose file system is told, as a run's output folder would be
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let machine = Machine::read(&args.out);
+    let text = if args.json { machine.json() } else { machine.text() };
+    write!(std::io::stdout().lock(), "{text}")
+        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
