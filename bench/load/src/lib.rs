@@ -17,10 +17,12 @@ mod exchange;
 mod http1;
 mod log;
 mod plan;
+pub mod readers;
 mod sse;
 mod target;
 mod trace;
 mod transport;
+pub mod views;
 
 pub use answer::AnswerError;
 pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures};
