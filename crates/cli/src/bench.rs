@@ -3,6 +3,7 @@
 mod install;
 mod machine;
 mod progress;
+mod read;
 mod report;
 mod run;
 mod selftest;
@@ -28,6 +29,8 @@ enum Command {
     Report(report::Args),
     /// Show what a record made here would hold of this machine
     Machine(machine::Args),
+    /// Other tools' result files beside our event logs, by whose definition
+    Read(read::Args),
     /// Inject a known delay and see that it is found, and that none is found where there is none
     Selftest(selftest::Args),
     /// An arm that spins, for the self-test
@@ -43,6 +46,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Read(args) => read::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::SpinArm { delay } => {
             confide_bench::spin_arm(delay, std::io::stdin().lock(), std::io::stdout().lock())
