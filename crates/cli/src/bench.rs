@@ -23,7 +23,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Run a suite: prints its table, writes record.json, samples.jsonl and report.html
+    /// Run a suite: prints its table, writes record.json and report.html.
+    ///
+    /// Exit status: 0 everything ran and the A/A rows hold; 1 something could not be run; 3 the A/A
+    /// rows found a difference where there is none; 130 interrupted, go on with --resume.
     Run(run::Args),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
@@ -63,6 +66,9 @@ fn explained(error: BenchError) -> CliError {
         }
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
             Some("bench/suites holds suites that parse; unknown keys are errors")
+        }
+        BenchError::Resume { .. } => {
+            Some("without --resume the run starts anew, and what is there is kept under `earlier`")
         }
         BenchError::Service { .. } | BenchError::Prepare { .. } => {
             Some("its standard error is in the folder `log` of the output")

@@ -1,8 +1,16 @@
 //! `confide bench run`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, sync::atomic::AtomicBool};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::atomic::AtomicBool,
+};
 
-use confide_bench::{Effort, Options, Outcome, Part, Programs, SuiteText, Validity};
+use confide_bench::{
+    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, State, SuiteText,
+    Validity,
+};
 
 use super::{explained, progress::Bar};
 use crate::{error::CliError, process};
@@ -18,7 +26,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// adapters, batch, chat, collateral, cpu, generate, jitter, main, memory, nested, network,
-    /// storage, verify, or the path of a TOML file
+    /// storage, verify, the path of a TOML file, or `all`: every suite, each in a folder of its own
     suite: String,
     /// Fewer blocks and a smaller grid (the default)
     #[arg(long, conflicts_with = "full")]
@@ -39,23 +47,86 @@ pub(crate) struct Args {
     /// Seed of the plan, instead of the suite's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Where record, samples and page are written; an earlier record there is kept
+    /// Where record and page are written; an earlier record there is kept
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Go on with the interrupted or killed run that is there: the same plan on the same machine
+    #[arg(long)]
+    resume: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    if args.suite == "all" {
+        return all(args);
+    }
     let suite = confide_bench::suite_named(&args.suite).map_err(explained)?;
     if args.install {
         super::install::install(std::slice::from_ref(&suite))?;
     }
-    let effort = if args.full { Effort::Full } else { Effort::Quick };
-    let vars = args.vars.clone();
-    let outcome = measure(suite, effort, args.blocks, args.seed, vars, args.out.clone())?;
+    let outcome = measured(&options(args, suite)?, args.resume)?;
     show(&outcome)?;
     Ok(status(&outcome))
 }
 
+/// Every suite, and an overview of them.
+fn all(args: &Args) -> Result<ExitCode, CliError> {
+    let plan = AllPlan::embedded().map_err(explained)?;
+    if args.install {
+        super::install::install(&plan.suites())?;
+    }
+    let options = options(args, SuiteText { name: "all".into(), text: String::new() })?;
+    let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
+    let mut bar = Bar::new();
+    let mut worst = Worst::default();
+    let told = std::cell::RefCell::new(&mut bar);
+    let index = confide_bench::run_all(
+        &plan,
+        &options,
+        args.resume,
+        &stop,
+        &mut |progress| told.borrow_mut().show(progress),
+        &mut |entry, outcome| {
+            told.borrow_mut().end();
+            worst.take(entry, outcome);
+            // A closed standard output does not end hours of measuring.
+            let _ = show_suite(entry, outcome);
+        },
+    );
+    let index = index.map_err(explained)?;
+    overview(&index, &args.out)?;
+    Ok(worst.status(&index))
+}
+
+fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
+    let this = std::env::current_exe()
+        .map_err(|error| CliError::new(format!("cannot tell where this program is: {error}")))?;
+    Ok(Options {
+        suite,
+        effort: if args.full { Effort::Full } else { Effort::Quick },
+        blocks: args.blocks,
+        seed: args.seed,
+        vars: args.vars.clone(),
+        part: Part::default(),
+        out: args.out.clone(),
+        command: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_s: process::unix_now(),
+        programs: Programs::beside(this),
+    })
+}
+
+/// A run of these options, to its end or to Ctrl-C.
+pub(super) fn measured(options: &Options, resume: bool) -> Result<Outcome, CliError> {
+    let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
+    let stop: &AtomicBool = &stop;
+    let mut bar = Bar::new();
+    let measure = if resume { confide_bench::resume } else { confide_bench::run };
+    let outcome = measure(options, stop, &mut |progress| bar.show(progress));
+    bar.end();
+    outcome.map_err(explained)
+}
+
+/// A run of a suite that this program brings.
 pub(super) fn measure(
     suite: SuiteText,
     effort: Effort,
@@ -64,27 +135,77 @@ pub(super) fn measure(
     vars: Vec<(String, String)>,
     out: PathBuf,
 ) -> Result<Outcome, CliError> {
-    let this = std::env::current_exe()
-        .map_err(|error| CliError::new(format!("cannot tell where this program is: {error}")))?;
-    let options = Options {
-        suite,
-        effort,
+    let args = Args {
+        suite: suite.name.clone(),
+        quick: effort == Effort::Quick,
+        full: effort == Effort::Full,
         blocks,
-        seed,
         vars,
-        part: Part::default(),
+        install: false,
+        seed,
         out,
-        command: std::env::args().collect(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_unix_s: process::unix_now(),
-        programs: Programs::beside(this),
+        resume: false,
     };
-    let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
-    let stop: &AtomicBool = &stop;
-    let mut bar = Bar::new();
-    let outcome = confide_bench::run(&options, stop, &mut |progress| bar.show(progress));
-    bar.end();
-    outcome.map_err(explained)
+    measured(&options(&args, suite)?, false)
+}
+
+fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliError> {
+    let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    println!("\n== {}{reason}", entry.suite);
+    match outcome {
+        Some(outcome) => show(outcome),
+        None if entry.state == State::Done => {
+            println!("whole already, and kept");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// One line a suite, and where everything is.
+fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
+    let mut text = String::from("\n");
+    for entry in &index.suites {
+        let state = match entry.state {
+            State::Done => "done",
+            State::Partial => "partial",
+            State::Failed => "failed",
+            State::NotRun => "not run",
+        };
+        let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(", {reason}"));
+        text.push_str(&format!("{:<12} {state}{reason}\n", entry.suite));
+    }
+    text.push_str(&format!("{:.0} s; records in {}\n", index.wall_s, out.display()));
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))
+}
+
+/// What the suites come to in one exit status.
+#[derive(Default)]
+struct Worst {
+    failed: bool,
+    invalid: bool,
+}
+
+impl Worst {
+    fn take(&mut self, entry: &IndexEntry, outcome: Option<&Outcome>) {
+        self.failed |= entry.state == State::Failed;
+        if let Some(outcome) = outcome {
+            self.failed |= !outcome.record.not_run().is_empty();
+            self.invalid |= matches!(outcome.record.validity(), Validity::Invalid { .. });
+        }
+    }
+
+    fn status(&self, index: &Index) -> ExitCode {
+        let cut = |entry: &IndexEntry| matches!(entry.state, State::Partial | State::NotRun);
+        match self {
+            _ if index.suites.iter().any(cut) => ExitCode::from(INTERRUPTED),
+            Self { failed: true, .. } => ExitCode::from(FAILED),
+            Self { invalid: true, .. } => ExitCode::from(INVALID),
+            _ => ExitCode::SUCCESS,
+        }
+    }
 }
 
 /// The table, then where page and record are.
