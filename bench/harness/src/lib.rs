@@ -39,7 +39,7 @@ pub use needs::MissingProgram;
 pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;
-pub use record::{Part, Record, Validity};
+pub use record::{Part, Record, Validity, record_schema};
 pub use run::{
     AllEntry, AllPlan, Index, IndexEntry, Options, Outcome, State, report, resume, run, run_all,
     stop_on_interrupt,

@@ -1,6 +1,7 @@
 //! The plan of a run: which cases, in which order, with which seeds. All of it from one seed.
 
 use confide_estimate::Random;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::suite::{Bench, Params};
 
 /// How much of a suite is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// Fewer blocks, and the quick grid.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -102,7 +103,7 @@ pub(crate) struct Done {
 }
 
 /// A bound measured next to the run, in the unit of `metric`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Floor {
     pub(crate) name: String,
     pub(crate) metric: String,

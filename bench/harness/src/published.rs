@@ -1,12 +1,13 @@
 //! Published figures in a suite: tables that rows of the suite answer, and rates of other systems,
 //! which are quoted and never measured here.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::suite::{Bench, Params};
 
 /// `[[answer]]`: a published table, and what of this suite answers each of its rows.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerTable {
     pub(crate) title: String,
@@ -22,7 +23,7 @@ pub(crate) struct AnswerTable {
 }
 
 /// `[[answer.row]]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerRow {
     /// Their name of the row; absent in a table of ours that has one row more.
@@ -40,7 +41,7 @@ pub(crate) struct AnswerRow {
 }
 
 /// A figure of this run: the mean over all valid samples of an arm.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ours {
     pub(crate) bench: String,
@@ -51,7 +52,7 @@ pub(crate) struct Ours {
 }
 
 /// `[[quoted]]`: a rate that somebody else published, or one of ours to stand beside them.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quoted {
     pub(crate) system: String,

@@ -1,5 +1,7 @@
 //! `record.json`: one document that holds a whole run, and the source of truth of it.
 
+mod schema;
+
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -8,9 +10,12 @@ use std::{
     process::{Command, Stdio},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+pub use schema::record_schema;
 
 use crate::{
     BenchError, Effort, Suite,
@@ -30,7 +35,7 @@ pub(crate) const INDEX_FILE: &str = "run.json";
 pub(crate) const PAGE_FILE: &str = "report.html";
 
 /// One run.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub(crate) schema: u32,
@@ -73,7 +78,7 @@ pub struct Record {
 }
 
 /// What was to be run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct PlanRecord {
     /// SHA-256 over the suite's text, the effort, the seed, the blocks asked for and the part.
     pub(crate) sha256: String,
@@ -110,7 +115,7 @@ impl PlanRecord {
 }
 
 /// Which part of a suite is run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub struct Part {
     /// Only these benches; none named means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -123,7 +128,7 @@ pub struct Part {
 
 /// A stretch of a run between its start, or its being resumed, and its end. Processes and perhaps the
 /// machine's boot differ from one to the next, so that blocks of different sessions are clusters.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Session {
     pub(crate) started_unix_s: u64,
     /// Of a killed session, up to the end of its last kept slice.
@@ -136,7 +141,7 @@ pub(crate) struct Session {
 }
 
 /// How a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ended {
     /// Its plan was done.
@@ -148,7 +153,7 @@ pub(crate) enum Ended {
 }
 
 /// A bench that ended before its plan.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Cut {
     pub(crate) bench: String,
     pub(crate) blocks: u32,
@@ -157,7 +162,7 @@ pub(crate) struct Cut {
 }
 
 /// The suite, whole, so that the record needs no other file.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct SuiteRecord {
     pub(crate) name: String,
     pub(crate) title: String,
@@ -167,7 +172,7 @@ pub(crate) struct SuiteRecord {
 }
 
 /// One arm of one bench, as started.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct ArmRecord {
     pub(crate) bench: String,
     pub(crate) name: String,
@@ -187,7 +192,7 @@ pub(crate) struct ArmRecord {
 }
 
 /// One service and its ready line.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct ServiceRecord {
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
@@ -196,14 +201,14 @@ pub(crate) struct ServiceRecord {
 }
 
 /// A bench that could not be run.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct NotRun {
     pub(crate) bench: String,
     pub(crate) reason: String,
 }
 
 /// A pair or block that counts nowhere, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Void {
     pub(crate) bench: String,
     pub(crate) case: String,
@@ -213,7 +218,7 @@ pub(crate) struct Void {
 }
 
 /// What the A/A rows say of the run.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Validity {
     /// Every headline A/A row was judged, and no more failed than chance allows.

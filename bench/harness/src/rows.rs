@@ -8,6 +8,7 @@ use confide_estimate::{
     AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Margin, Paired, Verdict, hodges_lehmann, holm,
     mean, outside_by_chance, quantile, quantile_interval, signed_rank_p, supported_quantile,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use notes::Note;
@@ -27,7 +28,7 @@ const CLIENT_BOUND: f64 = 0.8;
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 
 /// One arm against the reference arm, by one metric, at one point of the grid.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Row {
     pub(crate) bench: String,
     pub(crate) case: String,
@@ -99,7 +100,7 @@ impl Row {
 }
 
 /// An estimate with its intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Ends {
     pub(crate) value: f64,
     pub(crate) low: f64,
@@ -110,7 +111,7 @@ pub(crate) struct Ends {
 }
 
 /// The verdict of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub(crate) enum Outcome {
     Within,
@@ -124,7 +125,7 @@ pub(crate) enum Outcome {
 }
 
 /// The judgement of an A/A row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Aa {
     Valid,
@@ -134,14 +135,14 @@ pub(crate) enum Aa {
 }
 
 /// The arm's figure over a floor measured next to it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct FloorRatio {
     pub(crate) name: String,
     pub(crate) value: f64,
 }
 
 /// All samples of one arm at one point of the grid, pooled.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Figure {
     pub(crate) bench: String,
     pub(crate) case: String,

@@ -5,6 +5,7 @@ mod journal;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Which run of which arm: what pairs are made by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Place {
     pub(crate) bench: String,
     pub(crate) case: String,
@@ -52,7 +53,7 @@ pub(crate) struct Sample {
 }
 
 /// One run of one arm within a block.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Slice {
     #[serde(flatten)]
     pub(crate) place: Place,

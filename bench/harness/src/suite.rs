@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -140,7 +141,7 @@ pub(crate) struct Blocks {
 }
 
 /// How requests arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Load {
     /// The next request waits for the last answer.
@@ -187,7 +188,7 @@ pub(crate) struct Metric {
 }
 
 /// How the samples of one run become one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stat {
     #[default]
@@ -200,7 +201,7 @@ pub(crate) enum Stat {
 }
 
 /// Which direction costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Better {
     Higher,
@@ -209,7 +210,7 @@ pub(crate) enum Better {
 }
 
 /// How the cost is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Show {
     Difference,
@@ -218,7 +219,7 @@ pub(crate) enum Show {
 }
 
 /// `[[seed_figure]]`: a published figure, for a column of its own.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SeedFigure {
     pub(crate) bench: String,

@@ -6,6 +6,7 @@ mod progress;
 mod read;
 mod report;
 mod run;
+mod schema;
 mod selftest;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
     Read(read::Args),
     /// Inject a known delay and see that it is found, and that none is found where there is none
     Selftest(selftest::Args),
+    /// Print the JSON Schema of record.json (draft 2020-12)
+    Schema,
     /// An arm that spins, for the self-test
     #[command(hide = true)]
     SpinArm {
@@ -48,6 +51,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Schema => schema::run(),
         Command::Machine(args) => machine::run(&args),
         Command::Read(args) => read::run(&args),
         Command::Selftest(args) => selftest::run(args),

@@ -1,11 +1,12 @@
 //! What the group of this process may use, in cgroup version 1 and 2.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Root;
 
 /// Limits of the group and of every group above it: the least counts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Limits {
     /// `v1`, `v2` or `v1 and v2`; absent without cgroups.

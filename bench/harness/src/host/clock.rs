@@ -1,11 +1,12 @@
 //! The clocks: which one times the figures, and how far the wall clock is off.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Root, programs::Ask, root::field};
 
 /// What is known of them.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Clock {
     pub(crate) available: Option<String>,

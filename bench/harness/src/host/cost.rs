@@ -6,12 +6,13 @@ use nix::{
     time::{ClockId, clock_getcpuclockid, clock_gettime},
     unistd::Pid,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Root, quiet::TICKS_PER_S, root::field};
 
 /// What the three used while a slice ran.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Cost {
     /// The arm's process and every process below it.
@@ -24,7 +25,7 @@ pub(crate) struct Cost {
 }
 
 /// Of some processes over one slice; what /proc does not tell is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Usage {
     pub(crate) cpu_s: Option<f64>,

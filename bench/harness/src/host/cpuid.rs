@@ -1,9 +1,10 @@
 //! What the processor, or who stands in for it, says of itself.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The leaves that tell of virtualisation and of confidential guests, raw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Leaves {
     /// Whether leaf 1 sets the hypervisor bit (ECX bit 31).
     pub(crate) hypervisor_present: bool,

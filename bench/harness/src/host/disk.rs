@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Root;
 
 /// One block device; what cannot be read is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Disk {
     pub(crate) name: String,
@@ -29,7 +30,7 @@ pub(crate) struct Disk {
 }
 
 /// Where the run writes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct FileSystem {
     pub(crate) kind: String,

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Root, programs::Ask};
 
 /// All GPUs, or why none is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Gpus {
     /// How they are known, or why not.
@@ -23,7 +24,7 @@ pub(crate) struct Gpus {
 }
 
 /// One GPU, without serial number, UUID and bus address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Gpu {
     pub(crate) name: Option<String>,

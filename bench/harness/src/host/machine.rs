@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The machine as a record holds it. Fields that an older record lacks are empty.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Machine {
     pub(crate) cpu_model: String,

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -56,7 +57,7 @@ pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
 }
 
 /// A program that arms or services ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Program {
     pub(crate) sha256: String,

@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Root;
 
 /// Counters over one slice, and a fixed piece of arithmetic before and after it. What the machine
 /// does not tell is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Quiet {
     /// Share of the slice in which some task waited for a CPU (PSI).
     pub(crate) psi_cpu: Option<f64>,
@@ -51,7 +52,7 @@ pub(crate) struct Quiet {
 }
 
 /// Clock rates.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Frequency {
     pub(crate) min: f64,
     pub(crate) mean: f64,
@@ -59,7 +60,7 @@ pub(crate) struct Frequency {
 }
 
 /// Where they are from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FrequencySource {
     Cpufreq,

@@ -1,5 +1,6 @@
 //! Bounce buffers: every byte of device traffic of most confidential VMs is copied through them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Root, kernel_log::KernelLog};
@@ -8,7 +9,7 @@ use super::{Root, kernel_log::KernelLog};
 const SLAB_BYTES: u64 = 1 << 11;
 
 /// What is known of them; what cannot be read is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Swiotlb {
     /// `swiotlb=` of the kernel's command line.

@@ -6,12 +6,15 @@
 mod signals;
 mod summary;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Root, cpuid::Leaves, kernel_log::KernelLog};
 
 /// What kinds of protection a signal can speak of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     Tdx,
@@ -47,7 +50,7 @@ impl Kind {
 }
 
 /// What one signal says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Says {
     /// This is a guest of one of `kinds`.
@@ -63,7 +66,7 @@ pub(crate) enum Says {
 }
 
 /// One place that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Signal {
     pub(crate) source: String,
     /// Raw, at most 160 characters.
@@ -74,7 +77,7 @@ pub(crate) struct Signal {
 }
 
 /// What the signals come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reading {
     /// Nothing was looked at: an old record.
@@ -89,7 +92,7 @@ pub(crate) enum Reading {
 }
 
 /// All signals and their summary.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Tee {
     pub(crate) reading: Reading,

@@ -1,5 +1,6 @@
 //! What a row's own samples say against it: remarks that are computed, beside those of the arms.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ const SCHEDULE_REQUESTS_MIN: usize = 10;
 const ALIKE_BEYOND: f64 = 2.58;
 
 /// A remark on one row.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "note")]
 pub(crate) enum Note {
     /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and

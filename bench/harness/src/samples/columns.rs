@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::{Place, Sample, Slice};
 use crate::protocol::SAMPLES_PER_RUN_MAX;
 
 /// A slice with its samples.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct SliceColumns {
     #[serde(flatten)]
     slice: Slice,
@@ -19,7 +20,7 @@ pub(crate) struct SliceColumns {
 
 /// One array for each thing that a sample tells, in the order of the samples. An array that is not
 /// there holds nothing; null stands where one sample lacks what others have.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Columns {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
