@@ -1,41 +1,128 @@
-//! `report.html`: one file that works offline, drawn here, without a script.
+//! The report: one page that works offline, of one record or of many.
+//!
+//! `layers` and `words` say what the rows mean; `markdown` and `terminal` say the same without
+//! markup. Everything of a record is somebody else's text: it reaches the page through
+//! [`html::escape`] and nothing else.
 
 mod charts;
 mod compared;
+mod curves;
+mod download;
 mod environment;
+mod filters;
 mod forest;
 mod html;
+mod judgement;
+pub(crate) mod layers;
+mod overview;
+mod plot;
 mod published;
-mod summary;
+mod stages;
+mod tables;
+pub(crate) mod words;
+
+use std::path::PathBuf;
+
+pub(crate) use environment::facts;
+pub(crate) use html::{is_invisible, utc};
+pub(crate) use judgement::{Judgement, judgements};
 
 use crate::{
-    Record,
+    Record, Suite,
     samples::{Sample, Slice},
 };
 
+/// A record as the report shows it.
+pub(crate) struct Shown<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) samples: &'a [Sample],
+    pub(crate) slices: &'a [Slice],
+    /// Of the record's own text; `None` where this version cannot read it any more.
+    pub(crate) suite: Option<Suite>,
+    /// The file that was read, for the download.
+    pub(crate) path: PathBuf,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(
+        record: &'a Record,
+        samples: &'a [Sample],
+        slices: &'a [Slice],
+        path: PathBuf,
+    ) -> Self {
+        let suite = Suite::parse(&record.suite.name, &record.suite.text).ok();
+        Self { record, samples, slices, suite, path }
+    }
+
+    /// The suite and its minute: what a reader calls this record.
+    pub(crate) fn name(&self) -> String {
+        format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
+    }
+}
+
 /// The whole page.
-pub(crate) fn render(record: &Record, samples: &[Sample], slices: &[Slice]) -> String {
-    let title = html::escape(&record.suite.title);
-    let body = [
-        summary::header(record),
-        summary::judgement(record),
-        summary::headline(record),
-        published::answers(record),
-        published::quoted(record),
-        forest::section(record),
-        compared::section(record),
-        charts::section(record, samples, slices),
-        summary::every_comparison(record),
-        summary::every_figure(record),
-        environment::section(record, slices),
-    ]
-    .concat();
+pub(crate) fn render(shown: &[Shown<'_>]) -> String {
+    let many = shown.len() != 1;
+    let title = match shown {
+        [one] => one.record.suite.title.clone(),
+        _ => format!("What protection costs here: {} records", shown.len()),
+    };
+    let attached = download::attach(shown);
+    let mut body = format!(
+        "<a class=\"skip\" href=\"#overview\">Skip to the answers</a>\n<header>\n{}</header>\n<main>\n",
+        judgement::header(shown, &title, &attached),
+    );
+    body.push_str(&filters::form(shown));
+    body.push_str(&overview::section(shown));
+    for (index, one) in shown.iter().enumerate() {
+        body.push_str(&section(one, index, many, &attached[index]));
+    }
+    body.push_str("</main>\n");
+    body.push_str(&footer());
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src '{}'; base-uri 'none'; form-action 'none'\">\n\
+         <title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}<script>{}</script>\n\
+         </body>\n</html>\n",
+        filters::script_hash(),
+        html::escape(&title),
         include_str!("page/style.css"),
+        filters::SCRIPT,
     )
 }
+
+/// Everything of one record.
+fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Attached) -> String {
+    let record = shown.record;
+    let mut out = format!("<section class=\"record group\" id=\"r{index}\">\n");
+    if many {
+        out.push_str(&judgement::of_one(shown));
+    }
+    let parts = [
+        tables::headline(shown, index),
+        published::answers(record),
+        published::quoted(record),
+        forest::section(shown, index),
+        curves::section(shown, index),
+        stages::section(shown, index),
+        charts::section(shown, index, many),
+        compared::section(record),
+        tables::every_comparison(shown, index),
+        tables::every_figure(shown),
+        environment::section(shown, attached),
+    ];
+    out.extend(parts);
+    out + "</section>\n"
+}
+
+fn footer() -> String {
+    "<footer><p class=\"soft\">Definitions of every number are in bench/MODELS.md under the id that \
+     stands beside it, methods in bench/METHODOLOGY.md. This page loads nothing and sends nothing; \
+     without its script everything stays readable, only filters and sorting are gone.</p></footer>\n"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

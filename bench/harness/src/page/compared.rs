@@ -2,15 +2,17 @@
 
 use std::fmt::Write;
 
-use super::html::{escape, simulated};
+use super::html::{escape, scroll, simulated};
 use crate::{Record, record::ArmRecord};
 
 /// One table per distinct set of arms.
 pub(super) fn section(record: &Record) -> String {
-    let mut out = String::from(
+    let mut out = format!(
         "<h2>What was compared, and who is protected from whom</h2>\n\
-         <div class=\"scroll\"><table class=\"cards\"><thead><tr><th>arm</th><th>what it does</th>\
-         <th>who is protected from whom</th><th>what it says of itself</th></tr></thead><tbody>\n",
+         {}<table class=\"cards\"><thead><tr><th scope=\"col\">arm</th>\
+         <th scope=\"col\">what it does</th><th scope=\"col\">who is protected from whom</th>\
+         <th scope=\"col\">what it says of itself</th></tr></thead><tbody>\n",
+        scroll("What was compared"),
     );
     let mut seen: Vec<&str> = Vec::new();
     for arm in record.arms.iter().filter(|arm| !arm.twin) {

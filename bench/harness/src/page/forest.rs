@@ -2,9 +2,13 @@
 
 use std::fmt::Write;
 
-use super::html::{class_of, escape};
+use super::{
+    Shown,
+    html::{class_of, escape, sign_of},
+    tables::row_data,
+    words::INTERVAL_BLOCKS_MIN,
+};
 use crate::{
-    Record,
     format::{digits, ratio_places},
     rows::Row,
 };
@@ -14,8 +18,9 @@ use crate::{
 const NEAR: f64 = 1.3;
 
 /// Both panels.
-pub(super) fn section(record: &Record) -> String {
-    let rows: Vec<(&Row, f64, f64, f64)> = record
+pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+    let rows: Vec<(&Row, f64, f64, f64)> = shown
+        .record
         .rows
         .iter()
         .filter(|row| row.headline)
@@ -29,30 +34,33 @@ pub(super) fn section(record: &Record) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut out = String::from(
-        "<h2>Ratios</h2>\n<p class=\"soft\">Cost of the protected arm over the clear one: right of \
-         the line is dearer. The bar is the 95 % interval, the hair the 99.9 % one, the band the \
-         margin. Hollow: A/A, the same arm twice.</p>\n",
+    let mut out = format!(
+        "<section class=\"group\">\n<h2 id=\"ratios-{index}\">Ratios</h2>\n<p class=\"soft\">Cost of \
+         the protected arm over the clear one: right of the line is dearer. The bar is the 95 % \
+         interval, the hair the 99.9 % one, the band the margin. Disc: within; triangle: above; \
+         diamond: below; square: undecided or without an interval; ring: A/A, the same arm \
+         twice.</p>\n"
     );
     if !near.is_empty() {
-        panel(&mut out, &near, "");
+        panel(&mut out, shown, &near, "");
     }
     if !far.is_empty() {
-        panel(&mut out, &far, "Large costs, on an axis of their own (logarithmic)");
+        panel(&mut out, shown, &far, "Large costs, on an axis of their own (logarithmic)");
     }
-    out
+    out + "</section>\n"
 }
 
-fn panel(out: &mut String, rows: &[&Row], title: &str) {
+fn panel(out: &mut String, shown: &Shown<'_>, rows: &[&Row], title: &str) {
     let axis = Axis::over(rows);
+    out.push_str("<div class=\"group\">");
     if !title.is_empty() {
         let _ = write!(out, "<h3>{title}</h3>");
     }
-    out.push_str("<div class=\"forest\">\n");
+    out.push_str("<ul class=\"forest\">\n");
     for row in rows {
-        bar(out, &axis, row);
+        bar(out, &axis, shown, row);
     }
-    out.push_str("<div class=\"row axis\"><span></span><div class=\"track\">");
+    out.push_str("<li class=\"row axis\" aria-hidden=\"true\"><span></span><div class=\"track\">");
     for tick in axis.ticks() {
         let _ = write!(
             out,
@@ -61,38 +69,48 @@ fn panel(out: &mut String, rows: &[&Row], title: &str) {
             digits_of(tick),
         );
     }
-    out.push_str("</div><span></span></div>\n</div>\n");
+    out.push_str("</div><span></span></li>\n</ul></div>\n");
 }
 
-fn bar(out: &mut String, axis: &Axis, row: &Row) {
+fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
     let Some(ends) = row.ratio else { return };
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
-    let colour = match class_of(row) {
-        "bad" => "c-bad",
-        _ if row.twin => "c-mute",
-        "warn" => "c-warn",
-        "calm" => "c-calm",
-        "good" => "c-good",
-        _ => "c-mute",
-    };
+    let class = class_of(row);
+    let mark = if row.twin && class != "bad" { "twin" } else { class };
     let span = |low: f64, high: f64| {
         let (from, to) = (axis.place(low), axis.place(high));
         format!("left:{from:.2}%;width:{:.2}%", (to - from).max(0.0))
     };
+    let judged = row.blocks >= INTERVAL_BLOCKS_MIN;
+    let bars = if judged {
+        format!(
+            "<i class=\"wide\" style=\"{}\"></i><i class=\"ci\" style=\"{}\"></i>",
+            span(ends.low_999, ends.high_999),
+            span(ends.low, ends.high),
+        )
+    } else {
+        String::new()
+    };
+    let text = if judged {
+        interval(ends.value, ends.low, ends.high)
+    } else {
+        format!("x{:.2}, no interval: {}", ends.value, row.blocks)
+    };
     let _ = writeln!(
         out,
-        "<div class=\"row\"><span>{}</span><div class=\"track {colour}\">\
-         <i class=\"band\" style=\"{}\"></i><i class=\"one\" style=\"left:{:.2}%\"></i>\
-         <i class=\"wide\" style=\"{}\"></i><i class=\"ci\" style=\"{}\"></i>\
-         <i class=\"dot{}\" style=\"left:{:.2}%\"></i></div><span>{}</span></div>",
+        "<li class=\"row item\"{}><span>{}</span><div class=\"track c-{mark}\" aria-hidden=\"true\">\
+         <i class=\"band\" style=\"{}\"></i><i class=\"one\" style=\"left:{:.2}%\"></i>{bars}\
+         <i class=\"dot {mark}\" style=\"left:{:.2}%\"></i></div>\
+         <span class=\"c-{mark}\"><span aria-hidden=\"true\">{}</span> <b>{}</b>\
+         <span class=\"unseen\"> {}</span></span></li>",
+        row_data(shown, row),
         escape(&label),
         span(1.0 / (1.0 + row.margin), 1.0 + row.margin),
         axis.place(1.0),
-        span(ends.low_999, ends.high_999),
-        span(ends.low, ends.high),
-        if row.twin { " twin" } else { "" },
         axis.place(ends.value),
-        escape(&interval(ends.value, ends.low, ends.high)),
+        sign_of(class),
+        escape(&text),
+        super::filters::verdict_of(row),
     );
 }
 

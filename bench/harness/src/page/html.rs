@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use crate::rows::{Aa, Outcome, Row};
 
-/// Text as HTML, also within double quotes.
+/// Text as HTML, also within double quotes. What cannot be seen but changes what is (controls,
+/// changes of direction) becomes a mark: a record is written by others.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
+            c if is_invisible(c) => out.push('\u{fffd}'),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -20,9 +22,41 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// `<span class="chip …">`.
+/// Controls but for tab and line feed, and what turns the direction of text.
+pub(crate) fn is_invisible(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// `<span class="chip …">` with the sign of its class: colour is never the only one.
 pub(super) fn chip(class: &str, text: &str) -> String {
-    format!("<span class=\"chip {class}\">{}</span>", escape(text))
+    let sign = sign_of(class);
+    format!(
+        "<span class=\"chip {class}\"><span aria-hidden=\"true\">{sign}</span> {}</span>",
+        escape(text)
+    )
+}
+
+/// One sign a class.
+pub(super) fn sign_of(class: &str) -> &'static str {
+    match class {
+        "good" => "✓",
+        "warn" => "▲",
+        "bad" => "✗",
+        "calm" => "▼",
+        _ => "○",
+    }
+}
+
+/// `<div class="scroll">` that the keyboard can scroll; close it with `</div>`.
+pub(super) fn scroll(name: &str) -> String {
+    format!("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">", escape(name))
+}
+
+/// ` data-name="…"` pairs that the filters read. Several values are set apart by line feeds.
+pub(super) fn data(pairs: &[(&str, &str)]) -> String {
+    let pair = |(name, text): &(&str, &str)| format!(" data-{name}=\"{}\"", escape(text));
+    pairs.iter().map(pair).collect()
 }
 
 /// The dashed mark that stands wherever something simulated shows.
@@ -32,6 +66,9 @@ pub(super) fn simulated(is: bool) -> &'static str {
 
 /// The class of a row's verdict.
 pub(super) fn class_of(row: &Row) -> &'static str {
+    if row.blocks < super::words::INTERVAL_BLOCKS_MIN {
+        return "mute";
+    }
     match (row.aa, row.outcome) {
         (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => "bad",
         (Some(_), _) if row.twin => "good",
@@ -52,7 +89,7 @@ pub(super) fn definitions(pairs: &[(&str, String)]) -> String {
 }
 
 /// UTC, to the minute, of unix seconds (civil-from-days, Hinnant 2013).
-pub(super) fn utc(unix_s: u64) -> String {
+pub(crate) fn utc(unix_s: u64) -> String {
     let days = unix_s / 86_400;
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -74,6 +111,7 @@ mod tests {
     #[test]
     fn markup_in_a_text_stays_text() {
         assert_eq!(escape("<b a=\"1\">&'"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+        assert_eq!(escape("a\u{202e}b\u{1b}[0m\n"), "a\u{fffd}b\u{fffd}[0m\n");
     }
 
     #[test]

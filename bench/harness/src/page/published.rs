@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::{chip, escape, simulated};
+use super::html::{chip, escape, scroll, simulated};
 use crate::{
     Record,
     format::value,
@@ -37,9 +37,9 @@ pub(super) fn quoted(record: &Record) -> String {
         "<h2>Other systems, quoted</h2>\n<p class=\"soft\">Published by others on their hardware \
          with their models, not measured here. Rates of different classes of protection are no \
          race: a system that hides everything does more than one that hides the activations from \
-         an adapter's host.</p>\n<div class=\"scroll\"><table class=\"cards\"><thead><tr>\
-         <th>system</th><th>what is encrypted</th><th>who is protected from whom</th>\
-         <th class=\"num\">rate</th><th>the seed's table says</th><th>source</th></tr></thead>\
+         an adapter's host.</p>\n{}<table class=\"cards\"><thead><tr>\
+         <th scope=\"col\">system</th><th scope=\"col\">what is encrypted</th><th scope=\"col\">who is protected from whom</th>\
+         <th scope=\"col\" class=\"num\">rate</th><th scope=\"col\">the seed's table says</th><th scope=\"col\">source</th></tr></thead>\
          <tbody>\n",
     );
     for row in &record.quoted {
@@ -58,9 +58,9 @@ fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
     let _ = write!(
         out,
         "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
-         <div class=\"scroll\"><table class=\"cards answers\"><thead><tr><th class=\"row\">row</th>\
-         <th class=\"num theirs\">theirs</th><th class=\"num\">ours</th><th>what ours is</th>\
-         <th>ours protects</th></tr></thead><tbody>\n",
+         {}<table class=\"cards answers\"><thead><tr><th scope=\"col\" class=\"row\">row</th>\
+         <th scope=\"col\" class=\"num theirs\">theirs</th><th scope=\"col\" class=\"num\">ours</th><th scope=\"col\">what ours is</th>\
+         <th scope=\"col\">ours protects</th></tr></thead><tbody>\n",
         escape(&table.title),
         escape(&table.source),
         escape(&table.protects),

@@ -1,0 +1,124 @@
+//! The answers, layer by layer, before any table.
+
+use std::fmt::Write;
+
+use super::{
+    Shown,
+    html::{chip, class_of, data, escape},
+    layers::{LayerRows, layers},
+    words::{Sentence, answers, tally},
+};
+
+/// Reasons listed in full; more of them have few causes.
+const MISSING_SHOWN: usize = 6;
+
+/// Every layer with its answer, its record, and what is missing.
+pub(super) fn section(shown: &[Shown<'_>]) -> String {
+    let mut out = String::from(
+        "<section id=\"overview\">\n<h2>The answers, layer by layer</h2>\n<p class=\"soft\">Each \
+         sentence is one row of a record: cost, 95 % interval, verdict about a margin that was set \
+         before the run. Costs least and costs most leave out what is client-bound, has under ten \
+         blocks, or stands beside a failed A/A row.</p>\n",
+    );
+    let all = layers(shown);
+    let (measured, absent): (Vec<_>, Vec<_>) =
+        all.iter().partition(|layer| !layer.rows.is_empty());
+    for layer in measured {
+        card(&mut out, shown, layer);
+    }
+    if !absent.is_empty() {
+        out.push_str("<h3>Not measured here</h3>\n<ul class=\"absent\">\n");
+        for layer in absent {
+            let why = absence(layer);
+            let _ = writeln!(
+                out,
+                "<li class=\"item\"{}><b>{}</b> {why}</li>",
+                data(&[("layer", layer.layer.id())]),
+                escape(layer.layer.title()),
+            );
+        }
+        out.push_str("</ul>\n");
+    }
+    out + "</section>\n"
+}
+
+/// Why a layer has no row, and the command that would give it some.
+fn absence(layer: &LayerRows<'_>) -> String {
+    if !layer.missing.is_empty() {
+        return reasons(&layer.missing);
+    }
+    match layer.layer.suite() {
+        Some(suite) => format!(
+            "No record of it was given. <code>confide bench run {suite} --out \
+             bench-out/{suite}</code> makes one."
+        ),
+        None => String::new(),
+    }
+}
+
+fn reasons(missing: &[String]) -> String {
+    let mut text = escape(&missing.iter().take(MISSING_SHOWN).cloned().collect::<Vec<_>>().join("; "));
+    if missing.len() > MISSING_SHOWN {
+        let _ = write!(text, "; and {} more, in the record", missing.len() - MISSING_SHOWN);
+    }
+    text
+}
+
+fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
+    let id = layer.layer.id();
+    let mut suites: Vec<&str> =
+        layer.rows.iter().map(|said| said.shown.record.suite.name.as_str()).collect();
+    suites.dedup();
+    let _ = write!(
+        out,
+        "<article class=\"answer item\" id=\"layer-{id}\"{}>\n<div><h3>{}</h3>\
+         <p class=\"soft\">{}</p></div>\n<div>",
+        data(&[("layer", id), ("suite", &suites.join("\n"))]),
+        escape(layer.layer.title()),
+        escape(layer.layer.question()),
+    );
+    for (index, sentence) in answers(layer).iter().enumerate() {
+        let class = if index == 0 { " class=\"lead\"" } else { "" };
+        let before = match sentence.before {
+            "" => String::new(),
+            before => format!("<b>{before}:</b> "),
+        };
+        let _ = writeln!(
+            out,
+            "<p{class}>{before}{} {} {}</p>",
+            escape(&sentence.text),
+            chip(class_of(sentence.said.row), short(sentence)),
+            source(shown, sentence),
+        );
+    }
+    let _ = write!(
+        out,
+        "<p class=\"soft\">{} <a class=\"screen\" data-filter=\"layer={id}\" \
+         href=\"?layer={id}#r{}\">Show these rows only</a></p>",
+        escape(&tally(layer.rows.iter().map(|said| said.row))),
+        layer.rows.first().map_or(0, |said| said.index),
+    );
+    if !layer.missing.is_empty() {
+        let _ = write!(out, "<p class=\"soft\"><b>Not measured here:</b> {}</p>", reasons(&layer.missing));
+    }
+    out.push_str("</div>\n</article>\n");
+}
+
+/// The verdict in a word.
+fn short(sentence: &Sentence<'_>) -> &'static str {
+    match class_of(sentence.said.row) {
+        "good" => "within",
+        "warn" => "above",
+        "calm" => "below",
+        "bad" => "invalid",
+        _ => "undecided",
+    }
+}
+
+/// Of many records, which one.
+fn source(shown: &[Shown<'_>], sentence: &Sentence<'_>) -> String {
+    let said = &sentence.said;
+    let name = escape(&said.shown.name());
+    let text = if shown.len() > 1 { name } else { "the record".into() };
+    format!("<a class=\"source\" href=\"#r{}\">{text}</a>", said.index)
+}

@@ -1,0 +1,308 @@
+//! Where the time of one request goes: its stages, one bar an arm.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{
+    Shown,
+    charts::keys,
+    html::{escape, scroll},
+    plot::{Axis, WIDTH, open},
+};
+use crate::{format::value, plan::cases, samples::Place, suite::Bench};
+
+/// In the order of a request. `Ready` is what of the connection no part claims, `First` what of
+/// the wait for the first token none does.
+const STAGES: [&str; 11] = [
+    "DNS",
+    "TCP",
+    "TLS",
+    "quote",
+    "collateral",
+    "verify",
+    "connection, rest",
+    "queue",
+    "prefill",
+    "first token, rest",
+    "decode",
+];
+
+/// An arm this many times as fast as the slowest could not be seen beside it.
+const APART: f64 = 6.0;
+
+const BAR: f64 = 20.0;
+const ROW: f64 = BAR + 22.0;
+const SIDE: f64 = 6.0;
+
+/// Mean of every stage, in ms, of one arm at one case.
+struct Bar {
+    label: String,
+    stages: [f64; STAGES.len()],
+    n: usize,
+    simulated: bool,
+}
+
+impl Bar {
+    fn total(&self) -> f64 {
+        self.stages.iter().sum()
+    }
+}
+
+/// One chart for each case whose samples know their stages.
+pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+    let Some(suite) = &shown.suite else { return String::new() };
+    let mut out = format!(
+        "<section class=\"group\">\n<h2 id=\"stages-{index}\">Where the time goes</h2>\n\
+         <p class=\"soft\">Mean of every stage of a request, in its order; from the scheduled \
+         instant to the last byte. Stages that no sample names are not drawn.</p>\n"
+    );
+    let mut drawn = 0;
+    for bench in &suite.benches {
+        for case in cases(bench, shown.record.effort) {
+            let bars = bars(shown, bench, &case.key);
+            let parts = |bar: &Bar| bar.stages.iter().filter(|ms| **ms > 0.0).count();
+            if bars.iter().all(|bar| parts(bar) < 2) {
+                continue;
+            }
+            drawn += 1;
+            let title = [bench.name.as_str(), case.key.as_str()].join(" ");
+            let _ = write!(
+                out,
+                "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts wide\">",
+                keys(shown.record, bench, "total_ms"),
+                if drawn <= 2 { " open" } else { "" },
+                escape(title.trim()),
+                legend(&bars),
+            );
+            let most = bars.iter().map(Bar::total).fold(0.0, f64::max);
+            let all: Vec<&Bar> = bars.iter().collect();
+            let quick: Vec<&Bar> = bars.iter().filter(|bar| bar.total() < most / APART).collect();
+            chart(&mut out, &format!("r{index}s{drawn}"), "stages of a request", &all);
+            if quick.len() > 1 {
+                let caption = "the quick ones again, on an axis of their own";
+                chart(&mut out, &format!("r{index}s{drawn}q"), caption, &quick);
+            }
+            let _ = write!(out, "</div>{}</details>\n", numbers(&bars));
+        }
+    }
+    if drawn == 0 { String::new() } else { out + "</section>\n" }
+}
+
+fn bars(shown: &Shown<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
+    let void: Vec<&Place> =
+        shown.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
+    bench
+        .arms
+        .iter()
+        .filter_map(|arm| {
+            let (mut sums, mut n) = (BTreeMap::<&str, f64>::new(), 0usize);
+            let mut simulated = false;
+            for sample in shown.samples {
+                let place = &sample.place;
+                let mine = place.bench == bench.name && place.case == case && place.arm == *arm;
+                if !mine || place.twin || sample.warmup || sample.error.is_some() {
+                    continue;
+                }
+                if void.contains(&place) {
+                    continue;
+                }
+                n += 1;
+                simulated |= sample.simulated;
+                for (name, value) in &sample.metrics {
+                    *sums.entry(name).or_default() += value;
+                }
+            }
+            let means = sums.into_iter().map(|(name, sum)| (name, sum / n as f64)).collect();
+            let known = shown.record.arms.iter().find(|known| known.name == *arm);
+            let label = known.map_or(arm.as_str(), |known| known.label.as_str()).to_owned();
+            let simulated = simulated || known.is_some_and(|known| known.simulated);
+            Some(Bar { label, stages: stages(&means)?, n, simulated })
+        })
+        .collect()
+}
+
+/// From the parts that samples name to parts that add up to the whole.
+///
+/// `connect_ms` holds `handshake_ms`, which holds quote, collateral and appraisal; `ttft_ms` holds
+/// `connect_ms`; `total_ms` holds `ttft_ms` (MODELS.md, `chat-ttft`).
+fn stages(means: &BTreeMap<&str, f64>) -> Option<[f64; STAGES.len()]> {
+    let of = |name: &str| means.get(name).copied();
+    let or_0 = |name: &str| of(name).unwrap_or(0.0).max(0.0);
+    let (total, ttft) = (of("total_ms"), of("ttft_ms"));
+    let connect = of("connect_ms");
+    let whole = total.or(ttft)?;
+    let ttft = ttft.unwrap_or(whole);
+    let proof = [or_0("quote_ms"), or_0("collateral_ms"), or_0("appraisal_ms")];
+    let proven: f64 = proof.iter().sum();
+    let (dns, tcp) = (or_0("dns_ms"), or_0("tcp_ms"));
+    let handshake = of("tls_ms").or(of("handshake_ms")).unwrap_or(0.0);
+    // The handshake waits for the proof where it holds it.
+    let tls = if handshake >= proven { handshake - proven } else { handshake };
+    let parts = dns + tcp + tls + proven;
+    let ready = connect.map_or(0.0, |connect| (connect - parts).max(0.0));
+    let connected = connect.unwrap_or(0.0).max(parts);
+    let (queue, prefill) = (or_0("queue_ms"), or_0("prefill_ms"));
+    let first = (ttft - connected - queue - prefill).max(0.0);
+    let decode = of("decode_ms").unwrap_or((whole - ttft).max(0.0));
+    let [quote, collateral, verify] = proof;
+    Some([dns, tcp, tls, quote, collateral, verify, ready, queue, prefill, first, decode])
+}
+
+/// Numbered as the segments are.
+fn legend(bars: &[Bar]) -> String {
+    let mut out = String::from("<ul class=\"legend stages\">");
+    for (index, name) in STAGES.iter().enumerate() {
+        if bars.iter().any(|bar| bar.stages[index] > 0.0) {
+            let _ = write!(
+                out,
+                "<li><i class=\"s{index}\" aria-hidden=\"true\">{}</i> {name}</li>",
+                index + 1,
+            );
+        }
+    }
+    out + "</ul>"
+}
+
+fn chart(out: &mut String, id: &str, caption: &str, bars: &[&Bar]) {
+    let most = bars.iter().map(|bar| bar.total()).fold(0.0, f64::max);
+    let Some(axis) = Axis::from_zero(most) else { return };
+    let bottom = 6.0 + ROW * bars.len() as f64;
+    let described = bars.iter().map(|bar| {
+        format!("{}: {} in all", bar.label, value("_ms", bar.total()))
+    });
+    let described = described.collect::<Vec<_>>().join("; ");
+    out.push_str(&open(id, caption, &described, bottom + 22.0));
+    for tick in axis.ticks(5) {
+        let x = axis.place(tick, SIDE, WIDTH - SIDE);
+        let anchor = if tick == 0.0 { "start" } else if x > WIDTH - 30.0 { "end" } else { "middle" };
+        let _ = write!(
+            out,
+            "<path class=\"grid\" d=\"M{x:.1} 6V{bottom:.1}\"/><text x=\"{x:.1}\" y=\"{:.1}\" \
+             text-anchor=\"{anchor}\">{}</text>",
+            bottom + 15.0,
+            escape(&value("_ms", tick)),
+        );
+    }
+    for (row, bar) in bars.iter().enumerate() {
+        let y = 6.0 + ROW * row as f64;
+        let simulated = if bar.simulated { ", simulated" } else { "" };
+        let _ = write!(
+            out,
+            "<text class=\"name\" x=\"{SIDE}\" y=\"{:.1}\">{}: {}{simulated}</text>",
+            y + 12.0,
+            escape(&bar.label),
+            escape(&value("_ms", bar.total())),
+        );
+        let mut from = 0.0;
+        for (index, ms) in bar.stages.iter().enumerate().filter(|(_, ms)| **ms > 0.0) {
+            let left = axis.place(from, SIDE, WIDTH - SIDE);
+            from += ms;
+            let width = axis.place(from, SIDE, WIDTH - SIDE) - left;
+            segment(out, index, left, y + 17.0, width);
+        }
+    }
+    out.push_str("</svg></figure>");
+}
+
+fn segment(out: &mut String, index: usize, left: f64, top: f64, width: f64) {
+    let _ = write!(
+        out,
+        "<rect class=\"s{index}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+        width.max(0.6),
+    );
+    if width >= 16.0 {
+        let _ = write!(
+            out,
+            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            left + width / 2.0,
+            top + 14.5,
+            index + 1,
+        );
+    }
+}
+
+fn numbers(bars: &[Bar]) -> String {
+    let used: Vec<usize> = (0..STAGES.len())
+        .filter(|index| bars.iter().any(|bar| bar.stages[*index] > 0.0))
+        .collect();
+    let mut out = format!(
+        "<details class=\"data\"><summary>The numbers of this chart</summary>{}\
+         <table class=\"cards\"><thead><tr><th scope=\"col\">arm</th>\
+         <th scope=\"col\" class=\"num\">samples</th>",
+        scroll("The numbers of this chart"),
+    );
+    for index in &used {
+        let _ = write!(out, "<th scope=\"col\" class=\"num\">{}</th>", STAGES[*index]);
+    }
+    out.push_str("<th scope=\"col\" class=\"num\">whole</th></tr></thead><tbody>");
+    for bar in bars {
+        let _ = write!(
+            out,
+            "<tr><td class=\"layer\">{}{}</td><td class=\"num\" data-name=\"samples\">{}</td>",
+            escape(&bar.label),
+            super::html::simulated(bar.simulated),
+            bar.n,
+        );
+        for index in &used {
+            let _ = write!(
+                out,
+                "<td class=\"num\" data-name=\"{}\">{}</td>",
+                STAGES[*index],
+                escape(&value("_ms", bar.stages[*index])),
+            );
+        }
+        let _ = write!(
+            out,
+            "<td class=\"num\" data-name=\"whole\">{}</td></tr>",
+            escape(&value("_ms", bar.total()))
+        );
+    }
+    out + "</tbody></table></div></details>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&'static str, f64)]) -> [f64; STAGES.len()] {
+        stages(&pairs.iter().copied().collect()).unwrap()
+    }
+
+    #[test]
+    fn stages_add_up_to_the_whole() {
+        let chat = [
+            ("total_ms", 10.0),
+            ("ttft_ms", 7.0),
+            ("connect_ms", 5.0),
+            ("handshake_ms", 4.0),
+            ("quote_ms", 1.0),
+            ("collateral_ms", 0.5),
+            ("appraisal_ms", 0.5),
+        ];
+        let parts = of(&chat);
+        assert!((parts.iter().sum::<f64>() - 10.0).abs() < 1e-9);
+        assert_eq!(parts[2], 2.0, "the handshake without the proof");
+        assert_eq!(parts[6], 1.0, "TCP and tunnel, which the arm does not name");
+        assert_eq!((parts[9], parts[10]), (2.0, 3.0));
+    }
+
+    #[test]
+    fn stages_that_a_load_names_stand_for_themselves() {
+        let load = [
+            ("total_ms", 100.0),
+            ("ttft_ms", 40.0),
+            ("dns_ms", 1.0),
+            ("tcp_ms", 2.0),
+            ("tls_ms", 7.0),
+            ("queue_ms", 10.0),
+            ("prefill_ms", 20.0),
+            ("decode_ms", 60.0),
+        ];
+        let parts = of(&load);
+        assert_eq!(parts, [1.0, 2.0, 7.0, 0.0, 0.0, 0.0, 0.0, 10.0, 20.0, 0.0, 60.0]);
+    }
+
+    #[test]
+    fn samples_without_a_whole_have_no_stages() {
+        assert!(stages(&BTreeMap::from([("connect_ms", 3.0)])).is_none());
+    }
+}

@@ -1,0 +1,154 @@
+//! Rows as sentences. Every number in them is a row's own, every judgement its verdict.
+
+use super::layers::{LayerRows, Said};
+use crate::{
+    format::{cost, verdict},
+    rows::{Aa, Outcome, Row},
+};
+
+/// Below this no interval is printed (DESIGN section 4).
+pub(crate) const INTERVAL_BLOCKS_MIN: usize = 10;
+
+/// What some arms are called by who buys them: definition, its `session` param, start of the
+/// arm's name, words.
+const PLAIN: &[(&str, &str, &str, &str)] = &[
+    ("chat-ttft", "kept", "ra-", "An attested session that is kept"),
+    ("chat-ttft", "kept", "connect", "An attested session that is kept"),
+    ("chat-ttft", "new", "ra-", "A new attested session for every question"),
+    ("nested-transfer", "", "nested", "A second layer of TLS inside the first"),
+];
+
+/// One sentence of one row.
+pub(crate) fn sentence(said: &Said<'_>) -> String {
+    let row = said.row;
+    let reference = said.shown.record.arms.iter().find(|arm| arm.name == row.reference);
+    let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
+    let instead = format!("{} instead of {reference}", row.arm_label);
+    let about = row.label.strip_suffix(&format!(": {}", row.arm_label)).unwrap_or(&row.label);
+    let subject = match plain(said) {
+        Some((_, plain)) => format!("{plain} ({instead}; {about})"),
+        None => format!("{instead} ({about})"),
+    };
+    format!("{subject} {}: {}, {}.", claim(row), cost(row), counted(row))
+}
+
+/// The verdict with its words, and how many blocks stand behind it.
+fn counted(row: &Row) -> String {
+    let verdict = verdict(row);
+    // A figure without an interval says its n by itself.
+    let blocks = if verdict.contains("no interval") || cost(row).contains("no interval") {
+        String::new()
+    } else {
+        format!(", {} blocks", row.blocks)
+    };
+    format!("{verdict}{blocks}")
+}
+
+/// What the verdict means, in a verb.
+fn claim(row: &Row) -> &'static str {
+    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+        return "was measured beside a failed A/A row and says nothing";
+    }
+    if row.blocks < INTERVAL_BLOCKS_MIN {
+        return "was measured too few times to judge";
+    }
+    let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
+    let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
+    match (row.outcome, row.adds_at_most) {
+        (Outcome::Within, None) if ratio_spans_one => "costs nothing measurable",
+        (Outcome::Within, None) => "costs less than the margin",
+        (Outcome::Within, Some(_)) if nothing || row.difference.high < 0.0 => {
+            "adds nothing measurable"
+        }
+        (Outcome::Within, Some(_)) => "adds no more than was allowed",
+        (Outcome::Above, Some(_)) => "adds more than was allowed",
+        (Outcome::Above, None) => "costs more than the margin",
+        (Outcome::Below, _) => "is cheaper",
+        (Outcome::Undecided { .. }, _) => "could not be told from the margin",
+        (Outcome::NotEvaluated, _) => "was not judged",
+    }
+}
+
+/// Rank in [`PLAIN`] and its words.
+fn plain(said: &Said<'_>) -> Option<(usize, &'static str)> {
+    let bench = said.shown.suite.as_ref()?.benches.iter().find(|b| b.name == said.row.bench)?;
+    let session = bench.params.get("session").and_then(|value| value.as_str()).unwrap_or("");
+    let fits = |(model, kind, arm, _): &(&str, &str, &str, &str)| {
+        *model == said.row.model
+            && (kind.is_empty() || *kind == session)
+            && said.row.arm.starts_with(arm)
+    };
+    let at = PLAIN.iter().position(fits)?;
+    Some((at, PLAIN[at].3))
+}
+
+/// A sentence and the place of its record.
+pub(crate) struct Sentence<'a> {
+    /// `Costs least`; empty before the first.
+    pub(crate) before: &'static str,
+    pub(crate) text: String,
+    pub(crate) said: Said<'a>,
+}
+
+/// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest.
+pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
+    let Some(first) = layer.rows.iter().min_by_key(|said| rank(said)) else { return Vec::new() };
+    let same = |a: &Said<'_>, b: &Said<'_>| std::ptr::eq(a.row, b.row);
+    let size = |said: &&Said<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
+    let judged = || layer.rows.iter().filter(|said| is_sound(said));
+    let least = judged().min_by(|a, b| size(a).total_cmp(&size(b)));
+    let most = judged().max_by(|a, b| size(a).total_cmp(&size(b)));
+    let mut out = vec![Sentence { before: "", text: sentence(first), said: *first }];
+    for (before, other) in [("Costs least", least), ("Costs most", most)] {
+        let Some(other) = other else { continue };
+        if out.iter().all(|known| !same(&known.said, other)) {
+            out.push(Sentence { before, text: sentence(other), said: *other });
+        }
+    }
+    out
+}
+
+/// Least is asked for first: sound rows, words for buyers, the suite's own order.
+fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
+    let plain = plain(said).map_or(PLAIN.len(), |(at, _)| at);
+    let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
+    let absolute = said.row.show == crate::suite::Show::Difference;
+    (!is_sound(said), plain, absolute && plain < PLAIN.len(), !decided)
+}
+
+/// Whether a row may stand for its layer.
+fn is_sound(said: &Said<'_>) -> bool {
+    let row = said.row;
+    !row.client_bound
+        && row.blocks >= INTERVAL_BLOCKS_MIN
+        && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
+        && !matches!(said.shown.record.validity, crate::Validity::Invalid { .. })
+}
+
+/// `Of 16 comparisons, 5 within their margin, 8 above it.`
+pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
+    let few = rows.iter().filter(|row| row.blocks < INTERVAL_BLOCKS_MIN).count();
+    let count = |wanted: fn(&Outcome) -> bool| {
+        let enough = rows.iter().filter(|row| row.blocks >= INTERVAL_BLOCKS_MIN);
+        enough.filter(|row| wanted(&row.outcome)).count()
+    };
+    let parts = [
+        (count(|o| matches!(o, Outcome::Within)), "within their margin"),
+        (count(|o| matches!(o, Outcome::Above)), "above it"),
+        (count(|o| matches!(o, Outcome::Below)), "below it (cheaper)"),
+        (count(|o| matches!(o, Outcome::Undecided { .. })), "undecided"),
+        (count(|o| matches!(o, Outcome::NotEvaluated)), "not evaluated"),
+        (few, "with too few blocks for an interval"),
+    ];
+    let said: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    match rows.len() {
+        0 => "No comparison.".into(),
+        1 => format!("One comparison: {}.", said.join(", ")),
+        all => format!("Of {all} comparisons, {}.", said.join(", ")),
+    }
+}
