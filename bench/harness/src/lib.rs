@@ -14,6 +14,7 @@ mod error;
 mod format;
 mod host;
 mod loaded;
+mod markdown;
 mod needs;
 mod page;
 mod plan;
@@ -23,6 +24,7 @@ mod progress;
 mod protocol;
 mod published;
 mod record;
+mod report;
 mod rows;
 mod run;
 mod samples;
@@ -31,6 +33,7 @@ mod services;
 mod suite;
 mod suites;
 mod table;
+mod terminal;
 
 pub use error::BenchError;
 pub use host::{Fact, FactGroup, Machine};
@@ -40,6 +43,7 @@ pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;
 pub use record::{Part, Record, Validity, record_schema};
+pub use report::{Report, Terminal};
 pub use run::{
     AllEntry, AllPlan, Index, IndexEntry, Options, Outcome, State, report, resume, run, run_all,
     stop_on_interrupt,

@@ -23,9 +23,10 @@ pub(crate) mod words;
 
 use std::path::PathBuf;
 
-pub(crate) use environment::facts;
-pub(crate) use html::{is_invisible, utc};
-pub(crate) use judgement::{Judgement, judgements};
+pub(crate) use environment::{again, facts};
+pub(crate) use html::is_invisible;
+use html::utc;
+pub(crate) use judgement::{judgements, placement};
 
 use crate::{
     Record, Suite,

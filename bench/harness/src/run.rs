@@ -279,7 +279,8 @@ fn write_page(
     slices: &[Slice],
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
-    std::fs::write(&path, page::render(record, samples, slices))
+    let shown = page::Shown::new(record, samples, slices, folder.join(RECORD_FILE));
+    std::fs::write(&path, page::render(&[shown]))
         .map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

@@ -34,8 +34,6 @@ const TALL: f64 = PLOT + 46.0;
 /// One arm at one case.
 pub(super) struct Curve {
     pub(super) ink: Ink,
-    /// Name of the arm in the suite.
-    pub(super) arm: String,
     /// Of all valid samples.
     pub(super) values: Vec<f64>,
     /// Time in seconds, value of the run, whether it is void.
@@ -97,12 +95,7 @@ pub(super) fn keys(record: &Record, bench: &Bench, metric: &str) -> String {
 }
 
 /// Every arm of a bench at a case, the A/A arm last.
-pub(super) fn curves(
-    shown: &Shown<'_>,
-    bench: &Bench,
-    metric: &Metric,
-    case: &str,
-) -> Vec<Curve> {
+pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &Place| place.bench == bench.name && place.case == case;
     for sample in shown.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
@@ -111,8 +104,7 @@ pub(super) fn curves(
             by_run.entry((&place.arm, place.twin, place.block)).or_default().push(*value);
         }
     }
-    let slices: Vec<&Slice> =
-        shown.slices.iter().filter(|s| !s.warmup && here(&s.place)).collect();
+    let slices: Vec<&Slice> = shown.slices.iter().filter(|s| !s.warmup && here(&s.place)).collect();
     let twin = bench.arms.first().map(|arm| (arm, true));
     let arms = bench.arms.iter().map(|arm| (arm, false)).chain(twin);
     arms.enumerate()
@@ -132,7 +124,7 @@ pub(super) fn curves(
                     values.extend(of_samples.into_iter().chain(alone));
                 }
             }
-            Curve { ink: Ink::new(index, label, twin), arm: arm.clone(), values, points }
+            Curve { ink: Ink::new(index, label, twin), values, points }
         })
         .collect()
 }

@@ -9,10 +9,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 
-use super::{
-    Shown,
-    html::escape,
-};
+use super::{Shown, html::escape};
 use crate::{format::value, record::SAMPLES_FILE};
 
 /// Of all records of a page, compressed: more makes a page that a telephone does not open.

@@ -4,20 +4,57 @@ use std::fmt::Write;
 
 use confide_estimate::quantile;
 
-use super::html::{definitions, escape, utc};
+use super::{
+    Shown,
+    download::Attached,
+    html::{definitions, escape, utc},
+};
 use crate::{Record, format::digits, samples::Slice};
 
 /// Voids listed in full; more than these have one cause.
 const VOIDS_SHOWN: usize = 60;
 
 /// The last section.
-pub(super) fn section(record: &Record, slices: &[Slice]) -> String {
+pub(super) fn section(shown: &Shown<'_>, attached: &Attached) -> String {
+    let record = shown.record;
+    let mut out = format!(
+        "<h2>Environment, and how to run it again</h2>\n<pre>{}</pre>\n",
+        escape(&again(record)),
+    );
+    out.push_str(&definitions(&facts(record, shown.slices)));
+    out.push_str(&services(record));
+    out.push_str(&voids(record));
+    let _ = write!(
+        out,
+        "<details><summary>The suite</summary><pre>{}</pre></details>\n\
+         <p class=\"soft\">In this page as data: {}. <code>confide bench report PATH</code> makes the \
+         page again from them.</p>\n",
+        escape(&record.suite.text),
+        escape(&attached.names()),
+    );
+    out
+}
+
+/// The command as it was given.
+pub(crate) fn again(record: &Record) -> String {
+    record.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Where it was measured, name by name.
+pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<(String, String)> {
     let machine = &record.machine;
     let mitigations: Vec<String> =
         machine.mitigations.iter().map(|(name, text)| format!("{name}: {text}")).collect();
-    let mut out = String::from("<h2>Environment and command</h2>\n");
-    let _ = writeln!(out, "<pre>{}</pre>", escape(&record.command.join(" ")));
-    out.push_str(&definitions(&[
+    let pairs = [
         ("started", utc(record.started_unix_s)),
         ("seed of the plan", record.seed.to_string()),
         ("version", format!("confide {}", record.version)),
@@ -38,19 +75,9 @@ pub(super) fn section(record: &Record, slices: &[Slice]) -> String {
         ("virtualisation hints", machine.virtualisation_hints.join("; ")),
         ("mitigations", mitigations.join("; ")),
         ("quiet over the run", quiet(slices)),
-    ]));
-    out.push_str(&services(record));
-    out.push_str(&voids(record));
-    let _ = write!(
-        out,
-        "<details><summary>The suite</summary><pre>{}</pre></details>\n\
-         <p class=\"soft\">Beside this page: <code>record.json</code> (everything above as data), \
-         <code>samples.jsonl</code> (every sample and slice), <code>log/</code> (standard error of \
-         every process). <code>confide bench report DIR</code> rebuilds this page from them. \
-         Definitions are in bench/MODELS.md, methods in bench/METHODOLOGY.md.</p>\n",
-        escape(&record.suite.text),
-    );
-    out
+    ];
+    let named = pairs.into_iter().map(|(name, text)| (name.to_owned(), text));
+    named.filter(|(_, text)| !text.is_empty()).collect()
 }
 
 /// How the machine did while slices ran.

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{Shown, html::escape, layers::{LAYERS, Layer}};
+use super::{
+    Shown,
+    html::escape,
+    layers::{LAYERS, Layer},
+};
 use crate::rows::{Aa, Outcome, Row};
 
 /// Ours, whole; nothing else runs.

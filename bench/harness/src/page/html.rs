@@ -80,7 +80,7 @@ pub(super) fn class_of(row: &Row) -> &'static str {
 }
 
 /// A definition list.
-pub(super) fn definitions(pairs: &[(&str, String)]) -> String {
+pub(super) fn definitions(pairs: &[(String, String)]) -> String {
     let mut out = String::from("<dl>");
     for (name, text) in pairs.iter().filter(|(_, text)| !text.is_empty()) {
         let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(text));

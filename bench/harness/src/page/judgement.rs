@@ -35,7 +35,10 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
         }
     }
     if !record.voids.is_empty() {
-        say("Void:".into(), &format!("{} runs count nowhere; they are listed below.", record.voids.len()));
+        say(
+            "Void:".into(),
+            &format!("{} runs count nowhere; they are listed below.", record.voids.len()),
+        );
     }
     if record.rows.iter().any(|row| row.simulated) {
         say(
@@ -87,7 +90,8 @@ pub(super) fn header(shown: &[Shown<'_>], title: &str, attached: &[Attached]) ->
     match (shown, attached) {
         ([one], [attached]) => {
             let about = &one.record.suite.about;
-            let _ = write!(out, "<p>{}</p>\n{}{}", escape(about), placed(one, attached), judged(one));
+            let _ =
+                write!(out, "<p>{}</p>\n{}{}", escape(about), placed(one, attached), judged(one));
         }
         _ => out.push_str(&list(shown, attached)),
     }

@@ -172,10 +172,13 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>]) -> Vec<LayerRows<'a>> {
         let mut missing = Vec::new();
         for (index, one) in shown.iter().enumerate() {
             let suite = one.record.suite.name.as_str();
-            let mine = |row: &&Row| {
-                row.headline && !row.twin && Layer::of(suite, &row.model) == layer
-            };
-            rows.extend(one.record.rows.iter().filter(mine).map(|row| Said { shown: one, index, row }));
+            let mine =
+                |row: &&Row| row.headline && !row.twin && Layer::of(suite, &row.model) == layer;
+            rows.extend(one.record.rows.iter().filter(mine).map(|row| Said {
+                shown: one,
+                index,
+                row,
+            }));
             missing.extend(not_measured(one, layer));
         }
         missing.dedup();

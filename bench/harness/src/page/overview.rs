@@ -21,8 +21,7 @@ pub(super) fn section(shown: &[Shown<'_>]) -> String {
          blocks, or stands beside a failed A/A row.</p>\n",
     );
     let all = layers(shown);
-    let (measured, absent): (Vec<_>, Vec<_>) =
-        all.iter().partition(|layer| !layer.rows.is_empty());
+    let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| !layer.rows.is_empty());
     for layer in measured {
         card(&mut out, shown, layer);
     }
@@ -57,7 +56,8 @@ fn absence(layer: &LayerRows<'_>) -> String {
 }
 
 fn reasons(missing: &[String]) -> String {
-    let mut text = escape(&missing.iter().take(MISSING_SHOWN).cloned().collect::<Vec<_>>().join("; "));
+    let mut text =
+        escape(&missing.iter().take(MISSING_SHOWN).cloned().collect::<Vec<_>>().join("; "));
     if missing.len() > MISSING_SHOWN {
         let _ = write!(text, "; and {} more, in the record", missing.len() - MISSING_SHOWN);
     }
@@ -99,7 +99,11 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
         layer.rows.first().map_or(0, |said| said.index),
     );
     if !layer.missing.is_empty() {
-        let _ = write!(out, "<p class=\"soft\"><b>Not measured here:</b> {}</p>", reasons(&layer.missing));
+        let _ = write!(
+            out,
+            "<p class=\"soft\"><b>Not measured here:</b> {}</p>",
+            reasons(&layer.missing)
+        );
     }
     out.push_str("</div>\n</article>\n");
 }

@@ -33,14 +33,17 @@ pub(super) fn quoted(record: &Record) -> String {
     if record.quoted.is_empty() {
         return String::new();
     }
-    let mut out = String::from(
+    let mut out = format!(
         "<h2>Other systems, quoted</h2>\n<p class=\"soft\">Published by others on their hardware \
          with their models, not measured here. Rates of different classes of protection are no \
          race: a system that hides everything does more than one that hides the activations from \
          an adapter's host.</p>\n{}<table class=\"cards\"><thead><tr>\
-         <th scope=\"col\">system</th><th scope=\"col\">what is encrypted</th><th scope=\"col\">who is protected from whom</th>\
-         <th scope=\"col\" class=\"num\">rate</th><th scope=\"col\">the seed's table says</th><th scope=\"col\">source</th></tr></thead>\
+         <th scope=\"col\">system</th><th scope=\"col\">what is encrypted</th>\
+         <th scope=\"col\">who is protected from whom</th>\
+         <th scope=\"col\" class=\"num\">rate</th>\
+         <th scope=\"col\">the seed's table says</th><th scope=\"col\">source</th></tr></thead>\
          <tbody>\n",
+        scroll("Other systems, quoted"),
     );
     for row in &record.quoted {
         quoted_line(&mut out, record, row);
@@ -59,11 +62,13 @@ fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
         out,
         "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
          {}<table class=\"cards answers\"><thead><tr><th scope=\"col\" class=\"row\">row</th>\
-         <th scope=\"col\" class=\"num theirs\">theirs</th><th scope=\"col\" class=\"num\">ours</th><th scope=\"col\">what ours is</th>\
+         <th scope=\"col\" class=\"num theirs\">theirs</th>\
+         <th scope=\"col\" class=\"num\">ours</th><th scope=\"col\">what ours is</th>\
          <th scope=\"col\">ours protects</th></tr></thead><tbody>\n",
         escape(&table.title),
         escape(&table.source),
         escape(&table.protects),
+        scroll(&table.title),
     );
     let mut above = "";
     for row in &table.rows {

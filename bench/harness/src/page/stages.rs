@@ -166,14 +166,19 @@ fn chart(out: &mut String, id: &str, caption: &str, bars: &[&Bar]) {
     let most = bars.iter().map(|bar| bar.total()).fold(0.0, f64::max);
     let Some(axis) = Axis::from_zero(most) else { return };
     let bottom = 6.0 + ROW * bars.len() as f64;
-    let described = bars.iter().map(|bar| {
-        format!("{}: {} in all", bar.label, value("_ms", bar.total()))
-    });
+    let described =
+        bars.iter().map(|bar| format!("{}: {} in all", bar.label, value("_ms", bar.total())));
     let described = described.collect::<Vec<_>>().join("; ");
     out.push_str(&open(id, caption, &described, bottom + 22.0));
     for tick in axis.ticks(5) {
         let x = axis.place(tick, SIDE, WIDTH - SIDE);
-        let anchor = if tick == 0.0 { "start" } else if x > WIDTH - 30.0 { "end" } else { "middle" };
+        let anchor = if tick == 0.0 {
+            "start"
+        } else if x > WIDTH - 30.0 {
+            "end"
+        } else {
+            "middle"
+        };
         let _ = write!(
             out,
             "<path class=\"grid\" d=\"M{x:.1} 6V{bottom:.1}\"/><text x=\"{x:.1}\" y=\"{:.1}\" \
@@ -221,9 +226,8 @@ fn segment(out: &mut String, index: usize, left: f64, top: f64, width: f64) {
 }
 
 fn numbers(bars: &[Bar]) -> String {
-    let used: Vec<usize> = (0..STAGES.len())
-        .filter(|index| bars.iter().any(|bar| bar.stages[*index] > 0.0))
-        .collect();
+    let used: Vec<usize> =
+        (0..STAGES.len()).filter(|index| bars.iter().any(|bar| bar.stages[*index] > 0.0)).collect();
     let mut out = format!(
         "<details class=\"data\"><summary>The numbers of this chart</summary>{}\
          <table class=\"cards\"><thead><tr><th scope=\"col\">arm</th>\

@@ -172,9 +172,8 @@ fn line(out: &mut String, shown: &Shown<'_>, row: &Row, seeds: bool) {
     let record = shown.record;
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let cost = cost(row);
-    let (number, interval) = cost.split_once(" [").map_or((cost.as_str(), String::new()), |(n, i)| {
-        (n, format!("[{i}"))
-    });
+    let (number, interval) =
+        cost.split_once(" [").map_or((cost.as_str(), String::new()), |(n, i)| (n, format!("[{i}")));
     let _ = write!(
         out,
         "<tr class=\"item\"{}><td class=\"layer\">{}{}<small class=\"guards\">{}</small>\

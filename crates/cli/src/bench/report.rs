@@ -1,20 +1,82 @@
 //! `confide bench report`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use super::{explained, run::show};
+use confide_bench::{Report, Terminal};
+
+use super::explained;
 use crate::error::CliError;
+
+/// Of a terminal that does not tell its own.
+const WIDTH: usize = 80;
+/// Written beside a record when no `--html` says where.
+const PAGE_FILE: &str = "report.html";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Folders that `bench run` wrote
-    #[arg(required = true, value_name = "DIR")]
-    folders: Vec<PathBuf>,
+    /// Records, their folders, or folders of such folders
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Write one page of all of them here
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "terminal")]
+    markdown: bool,
+    /// Print a table that fits the terminal
+    #[arg(long)]
+    terminal: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    for folder in &args.folders {
-        show(&confide_bench::report(folder).map_err(explained)?)?;
+    let report = Report::read(&args.paths).map_err(explained)?;
+    let plain = args.html.is_none() && !args.markdown;
+    if args.markdown {
+        print(&report.markdown())?;
+    }
+    if args.terminal || plain {
+        print(&report.terminal(terminal()))?;
+    }
+    let beside = match args.paths.as_slice() {
+        [one] if plain && !args.terminal && one.is_dir() => Some(one.join(PAGE_FILE)),
+        _ => None,
+    };
+    if let Some(path) = args.html.clone().or(beside) {
+        write_page(&path, &report)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
+    let page = report.html();
+    std::fs::write(path, &page)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
+    // The size is told because the records travel within the page.
+    let mib = page.len() as f64 / f64::from(1 << 20);
+    eprintln!("page    {} ({mib:.1} MiB, {} records)", path.display(), report.records());
+    Ok(())
+}
+
+fn terminal() -> Terminal {
+    let out = std::io::stdout();
+    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let size = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    Terminal {
+        width: size.filter(|columns| *columns > 0).or(asked).unwrap_or(WIDTH),
+        colour: out.is_terminal() && !plain,
+    }
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // `| head` is no fault.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other
+            .map_err(|error| CliError::new(format!("cannot write to standard output: {error}"))),
+    }
 }

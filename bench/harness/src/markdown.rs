@@ -1,0 +1,253 @@
+//! The report as Markdown, for a code host: tables, verdicts, environment, no markup of ours.
+
+use std::fmt::Write;
+
+use crate::{
+    Record,
+    format::{aa, cost, value, verdict},
+    page::{
+        Shown, again, facts, is_invisible, judgements,
+        layers::{LayerRows, layers},
+        placement,
+        words::{answers, tally},
+    },
+    record::ArmRecord,
+    rows::Row,
+};
+
+/// Voids listed in full.
+const VOIDS_SHOWN: usize = 20;
+
+/// The whole text.
+pub(crate) fn render(shown: &[Shown<'_>]) -> String {
+    let mut out = match shown {
+        [one] => {
+            format!("# {}\n\n{}\n\n", text(&one.record.suite.title), text(&one.record.suite.about))
+        }
+        many => format!("# What protection costs here: {} records\n\n", many.len()),
+    };
+    if shown.len() > 1 {
+        list(&mut out, shown);
+    }
+    overview(&mut out, shown);
+    for one in shown {
+        record(&mut out, one, shown.len() > 1);
+    }
+    out
+}
+
+/// Text of a record as plain text: what Markdown or HTML would act on is escaped.
+fn text(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for c in raw.trim().chars() {
+        match c {
+            '\n' | '\t' => out.push(' '),
+            c if is_invisible(c) => out.push('\u{fffd}'),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' | '!' | '$' | '@' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A block in which nothing acts: its fence is longer than any run of backticks within.
+fn fenced(out: &mut String, raw: &str) {
+    let mut longest = 0;
+    let mut run = 0;
+    for c in raw.chars() {
+        run = if c == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let fence = "`".repeat(longest.max(2) + 1);
+    let clean: String = raw.chars().map(|c| if is_invisible(c) { '\u{fffd}' } else { c }).collect();
+    let _ = write!(out, "{fence}text\n{}\n{fence}\n\n", clean.trim_end());
+}
+
+fn row(out: &mut String, cells: &[String]) {
+    let _ = writeln!(out, "| {} |", cells.join(" | "));
+}
+
+fn head(out: &mut String, names: &[&str]) {
+    row(out, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let rule: Vec<String> = names
+        .iter()
+        .map(|name| {
+            let number = matches!(*name, "n" | "clear" | "protected");
+            if number { "---:".into() } else { "---".into() }
+        })
+        .collect();
+    row(out, &rule);
+}
+
+fn list(out: &mut String, shown: &[Shown<'_>]) {
+    head(out, &["record", "machine", "may it be believed?"]);
+    for one in shown {
+        let placed = placement(one.record);
+        let said: Vec<String> =
+            judgements(one.record).iter().map(|judgement| text(&judgement.strong)).collect();
+        row(out, &[text(&one.name()), text(&placed[2]), said.join(" ")]);
+    }
+    out.push('\n');
+}
+
+fn overview(out: &mut String, shown: &[Shown<'_>]) {
+    out.push_str("## The answers, layer by layer\n\n");
+    let all = layers(shown);
+    for layer in all.iter().filter(|layer| !layer.rows.is_empty()) {
+        answered(out, layer, shown.len() > 1);
+    }
+    let absent = || all.iter().filter(|layer| layer.rows.is_empty());
+    if absent().next().is_some() {
+        out.push_str("### Not measured here\n\n");
+        for layer in absent() {
+            let why = match (layer.missing.as_slice(), layer.layer.suite()) {
+                ([], Some(suite)) => {
+                    format!("no record of it was given: `confide bench run {suite}`")
+                }
+                (missing, _) => text(&missing.join("; ")),
+            };
+            let _ = writeln!(out, "- **{}**: {why}", layer.layer.title());
+        }
+        out.push('\n');
+    }
+}
+
+fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
+    let _ = write!(out, "### {}\n\n*{}*\n\n", layer.layer.title(), layer.layer.question());
+    for sentence in answers(layer) {
+        let before = match sentence.before {
+            "" => String::new(),
+            before => format!("{before}: "),
+        };
+        let source =
+            if many { format!(" ({})", text(&sentence.said.shown.name())) } else { String::new() };
+        let _ = writeln!(out, "- {before}{}{source}", text(&sentence.text));
+    }
+    let _ = write!(out, "\n{}\n\n", tally(layer.rows.iter().map(|said| said.row)));
+    if !layer.missing.is_empty() {
+        let _ = write!(out, "Not measured here: {}\n\n", text(&layer.missing.join("; ")));
+    }
+}
+
+fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
+    let record = shown.record;
+    let below = if many {
+        let _ = write!(out, "## {}\n\n{}\n\n", text(&shown.name()), text(&record.suite.title));
+        "###"
+    } else {
+        "##"
+    };
+    for fact in placement(record) {
+        let _ = writeln!(out, "- {}", text(&fact));
+    }
+    out.push('\n');
+    for judgement in judgements(record) {
+        let _ = writeln!(out, "- **{}** {}", text(&judgement.strong), text(&judgement.text));
+    }
+    let _ = write!(out, "\n{below} Cost of each layer\n\n");
+    let headline = |twin: bool| record.rows.iter().filter(move |r| r.headline && r.twin == twin);
+    table(out, headline(false));
+    let _ = write!(out, "{below} A/A: the reference arm against itself\n\n");
+    table(out, headline(true));
+    let rest: Vec<&Row> = record.rows.iter().filter(|row| !row.headline).collect();
+    if !rest.is_empty() {
+        let _ = write!(out, "{below} Every other comparison\n\n");
+        table(out, rest.into_iter());
+    }
+    arms(out, record, below);
+    environment(out, shown, below);
+}
+
+fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a Row>) {
+    head(out, &["layer", "clear", "protected", "cost [95 %]", "n", "verdict", "definition"]);
+    for one in rows {
+        let judged = if one.twin { aa(one) } else { verdict(one) };
+        let twin = if one.twin { ", A/A" } else { "" };
+        row(
+            out,
+            &[
+                format!("{}{twin}", text(&one.label)),
+                value(&one.metric, one.clear),
+                value(&one.metric, one.protected),
+                cost(one),
+                one.blocks.to_string(),
+                text(&judged),
+                format!("{}, {}, {} loop", text(&one.model), text(&one.metric), text(&one.load)),
+            ],
+        );
+    }
+    out.push('\n');
+}
+
+fn arms(out: &mut String, record: &Record, below: &str) {
+    let _ = write!(out, "{below} What was compared, and who is protected from whom\n\n");
+    head(out, &["arm", "what it does", "protects", "guarantee it computed"]);
+    let mut seen: Vec<&str> = Vec::new();
+    for arm in record.arms.iter().filter(|arm| !arm.twin) {
+        if !seen.contains(&arm.name.as_str()) {
+            seen.push(&arm.name);
+            row(out, &arm_cells(arm));
+        }
+    }
+    out.push('\n');
+}
+
+fn arm_cells(arm: &ArmRecord) -> [String; 4] {
+    let simulated = if arm.simulated { ", *simulated*" } else { "" };
+    [
+        format!("{}{simulated}", text(&arm.label)),
+        text(&arm.description),
+        text(&arm.protects),
+        text(arm.guarantee.as_deref().unwrap_or("none said")),
+    ]
+}
+
+fn environment(out: &mut String, shown: &Shown<'_>, below: &str) {
+    let record = shown.record;
+    let _ = write!(out, "{below} Environment, and how to run it again\n\n");
+    fenced(out, &again(record));
+    head(out, &["what", "here"]);
+    for (name, fact) in facts(record, shown.slices) {
+        row(out, &[text(&name), text(&fact)]);
+    }
+    out.push('\n');
+    if record.voids.is_empty() {
+        return;
+    }
+    let _ = write!(out, "{below} Voids\n\n");
+    for void in record.voids.iter().take(VOIDS_SHOWN) {
+        let place = format!("{} {} block {} {}", void.bench, void.case, void.block, void.arm);
+        let _ = writeln!(out, "- {}: {}", text(&place), text(&void.reason));
+    }
+    if record.voids.len() > VOIDS_SHOWN {
+        let _ = writeln!(out, "- and {} more, in the record", record.voids.len() - VOIDS_SHOWN);
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_record_stays_text() {
+        let hostile = "<img src=x onerror=alert(1)> [x](javascript:1) `a` |b| # c\n> d \u{1b}[0m";
+        let shown = text(hostile);
+        for acting in ["<img", " [x]", " `a", " |b", "\n", "\u{1b}"] {
+            assert!(!shown.contains(acting), "{acting:?} in {shown}");
+        }
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_what_it_holds() {
+        let mut out = String::new();
+        fenced(&mut out, "a ```` b");
+        assert!(out.starts_with("`````text\n"));
+    }
+}

@@ -1,0 +1,1 @@
+//! The page over a record that means harm.

@@ -1,0 +1,107 @@
+//! Reports of one record or of many: a page, Markdown, a table for a terminal.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    BenchError, Loaded, Suite, markdown,
+    page::{self, Shown},
+    record::RECORD_FILE,
+    terminal,
+};
+
+/// Records in one folder: more than a year of nights is another tool's work.
+const RECORDS_MAX: usize = 400;
+
+/// Records, read whole, their rows computed anew from their samples.
+#[derive(Debug)]
+pub struct Report {
+    loaded: Vec<Loaded>,
+}
+
+/// What a terminal can show.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// In characters.
+    pub width: usize,
+    /// Whether escape sequences are understood and wanted.
+    pub colour: bool,
+}
+
+impl Report {
+    /// Reads each path: a record, its folder, or a folder of such folders (as `run all` leaves it).
+    pub fn read(paths: &[PathBuf]) -> Result<Self, BenchError> {
+        let mut loaded = Vec::new();
+        for path in paths {
+            for path in records_in(path)? {
+                loaded.push(judged(Loaded::read(&path)?));
+                if loaded.len() > RECORDS_MAX {
+                    let message = format!("wanted at most {RECORDS_MAX} records, got more");
+                    return Err(BenchError::Record { path, message });
+                }
+            }
+        }
+        loaded.sort_by_key(|one| one.record.started_unix_s);
+        Ok(Self { loaded })
+    }
+
+    /// How many.
+    pub fn records(&self) -> usize {
+        self.loaded.len()
+    }
+
+    /// One page that works offline.
+    pub fn html(&self) -> String {
+        page::render(&self.shown())
+    }
+
+    /// The same for a code host.
+    pub fn markdown(&self) -> String {
+        markdown::render(&self.shown())
+    }
+
+    /// The same for a terminal.
+    pub fn terminal(&self, terminal: Terminal) -> String {
+        terminal::render(&self.shown(), terminal)
+    }
+
+    fn shown(&self) -> Vec<Shown<'_>> {
+        self.loaded
+            .iter()
+            .map(|one| Shown::new(&one.record, &one.samples, &one.slices, one.path.clone()))
+            .collect()
+    }
+}
+
+/// Rows are what today's code makes of the samples, as `run` does it. A record whose suite this
+/// version cannot read keeps the rows it was written with.
+fn judged(mut loaded: Loaded) -> Loaded {
+    if let Ok(suite) = Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text)
+        && !loaded.slices.is_empty()
+    {
+        loaded.record.fill(&suite, &loaded.samples, &loaded.slices);
+    }
+    loaded
+}
+
+/// The path itself where it is a record, else the folders of records right below it.
+fn records_in(path: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let is_record = |folder: &Path| {
+        folder.join(RECORD_FILE).exists() || folder.join(format!("{RECORD_FILE}.gz")).exists()
+    };
+    if !path.is_dir() || is_record(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(BenchError::io("read", path))? {
+        let below = entry.map_err(BenchError::io("read", path))?.path();
+        if below.is_dir() && is_record(&below) {
+            found.push(below);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let message = format!("wanted {RECORD_FILE} in it or in a folder right below it");
+        return Err(BenchError::Record { path: path.to_owned(), message });
+    }
+    Ok(found)
+}
