@@ -50,7 +50,7 @@ impl Attached {
         };
         let links: Vec<String> = self.files.iter().map(link).collect();
         let missing: Vec<String> = self.left_out.iter().map(|text| escape(text)).collect();
-        [links, missing].concat().join("<br>")
+        [links, missing].concat().join(" · ")
     }
 
     /// The same without the data, for the place that only names them.

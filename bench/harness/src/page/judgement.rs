@@ -132,7 +132,7 @@ pub(crate) fn placement(record: &Record) -> Vec<String> {
 fn placed(shown: &Shown<'_>, attached: &Attached) -> String {
     let facts = placement(shown.record);
     let items: String = facts.iter().map(|fact| format!("<li>{}</li>", escape(fact))).collect();
-    format!("<ul class=\"facts\">{items}<li class=\"screen\">{}</li></ul>\n", attached.link())
+    format!("<ul class=\"facts\">{items}<li class=\"screen data\">{}</li></ul>\n", attached.link())
 }
 
 fn judged(shown: &Shown<'_>) -> String {

@@ -17,8 +17,8 @@ pub(super) fn section(shown: &[Shown<'_>]) -> String {
     let mut out = String::from(
         "<section id=\"overview\">\n<h2>The answers, layer by layer</h2>\n<p class=\"soft\">Each \
          sentence is one row of a record: cost, 95 % interval, verdict about a margin that was set \
-         before the run. Costs least and costs most leave out what is client-bound, has under ten \
-         blocks, or stands beside a failed A/A row.</p>\n",
+         before the run. Rows that are client-bound, have under ten blocks or stand beside a failed \
+         A/A row are not named here while there are others.</p>\n",
     );
     let all = layers(shown);
     let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| !layer.rows.is_empty());
@@ -85,9 +85,9 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
         };
         let _ = writeln!(
             out,
-            "<p{class}>{before}{} {} {}</p>",
-            escape(&sentence.text),
+            "<p{class}>{} {before}{}{}</p>",
             chip(class_of(sentence.said.row), short(sentence)),
+            escape(&sentence.text),
             source(shown, sentence),
         );
     }
@@ -121,8 +121,10 @@ fn short(sentence: &Sentence<'_>) -> &'static str {
 
 /// Of many records, which one.
 fn source(shown: &[Shown<'_>], sentence: &Sentence<'_>) -> String {
+    if shown.len() < 2 {
+        return String::new();
+    }
     let said = &sentence.said;
     let name = escape(&said.shown.name());
-    let text = if shown.len() > 1 { name } else { "the record".into() };
-    format!("<a class=\"source\" href=\"#r{}\">{text}</a>", said.index)
+    format!(" <a class=\"source\" href=\"#r{}\">{name}</a>", said.index)
 }

@@ -29,7 +29,15 @@ pub(crate) fn sentence(said: &Said<'_>) -> String {
         Some((_, plain)) => format!("{plain} ({instead}; {about})"),
         None => format!("{instead} ({about})"),
     };
-    format!("{subject} {}: {}, {}.", claim(row), cost(row), counted(row))
+    let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), counted(row));
+    let mut letters = text.chars();
+    // A label may begin in lower case, a sentence does not; names such as `confide` stay.
+    match letters.next() {
+        Some(first) if !text.starts_with("confide") && !text.starts_with("dcap") => {
+            first.to_uppercase().chain(letters).collect()
+        }
+        _ => text,
+    }
 }
 
 /// The verdict with its words, and how many blocks stand behind it.
@@ -63,7 +71,7 @@ fn claim(row: &Row) -> &'static str {
         (Outcome::Within, Some(_)) => "adds no more than was allowed",
         (Outcome::Above, Some(_)) => "adds more than was allowed",
         (Outcome::Above, None) => "costs more than the margin",
-        (Outcome::Below, _) => "is cheaper",
+        (Outcome::Below, _) => "costs less",
         (Outcome::Undecided { .. }, _) => "could not be told from the margin",
         (Outcome::NotEvaluated, _) => "was not judged",
     }
