@@ -282,6 +282,9 @@ fn rows_of(
     for row in &mut rows {
         row.aa = aa;
     }
+    if metric.scales {
+        mark_risers(&mut rows, first);
+    }
     rows
 }
 
@@ -365,6 +368,23 @@ fn row(
         floor: floor(metric, mine),
         round_trips: [round_trips(reference), round_trips(mine)],
     })
+}
+
+/// A figure per thread above that of fewer threads by more than this is no scaling.
+const RISES: f64 = 1.05;
+
+/// Marks what gives more per thread than the arm before it: more threads share caches, memory and
+/// power, so either the arm before is an outlier or the two do not do the same work.
+fn mark_risers(rows: &mut [Row], first: &str) {
+    let mut before: Option<(f64, String)> = None;
+    for row in rows.iter_mut().filter(|row| !row.twin && row.reference == first) {
+        let (least, of) = before.get_or_insert((row.clear, "the reference".to_owned()));
+        if row.protected > *least * RISES {
+            let mark = format!("out of line: more per thread than {of}");
+            row.marks.push(mark);
+        }
+        before = Some((row.protected, row.arm_label.clone()));
+    }
 }
 
 /// Each mark once, with how many of the runs bear it where not all do.

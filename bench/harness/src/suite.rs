@@ -182,6 +182,10 @@ pub(crate) struct Metric {
     pub(crate) headline: bool,
     /// A second reference: the arms of the bench are set against this one as well.
     pub(crate) also_against: Option<String>,
+    /// The arms stand in the order of their threads and this is a figure per thread, which more
+    /// threads do not raise: what rises is marked.
+    #[serde(default)]
+    pub(crate) scales: bool,
     /// False: shown with its values only, for figures that the reference arm does not have.
     #[serde(default = "yes")]
     pub(crate) compare: bool,

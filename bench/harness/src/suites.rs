@@ -9,10 +9,15 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("batch", include_str!("../../suites/batch.toml")),
     ("chat", include_str!("../../suites/chat.toml")),
     ("collateral", include_str!("../../suites/collateral.toml")),
+    ("cpu", include_str!("../../suites/cpu.toml")),
     ("gateway", include_str!("../../suites/gateway.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
+    ("jitter", include_str!("../../suites/jitter.toml")),
     ("main", include_str!("../../suites/main.toml")),
+    ("memory", include_str!("../../suites/memory.toml")),
     ("nested", include_str!("../../suites/nested.toml")),
+    ("network", include_str!("../../suites/network.toml")),
+    ("storage", include_str!("../../suites/storage.toml")),
     ("verify", include_str!("../../suites/verify.toml")),
 ];
 

@@ -222,6 +222,19 @@ fn a_second_reference_has_rows_of_its_own() {
 }
 
 #[test]
+fn what_gives_more_per_thread_than_fewer_threads_is_marked() {
+    let marked = |name: &str, value: &str| {
+        let outcome = measure(name, "", value, |options| {
+            let text = options.suite.text.replace("headline", "better = \"higher\"\nheadline");
+            options.suite.text = text + "scales = true\n";
+        });
+        table(&outcome.record).contains("out of line: more per thread than the reference")
+    };
+    assert!(marked("rises", "value=25"));
+    assert!(!marked("falls", "value=9"));
+}
+
+#[test]
 fn a_variable_can_be_given_and_an_unknown_one_is_an_error() {
     let error = |name: &str| {
         let mut options = options(&scratch(name), "", "");

@@ -1,0 +1,139 @@
+//! Latency of memory: a walk along one random cycle through every line of a buffer.
+
+use std::{hint::black_box, time::Instant};
+
+use confide_arm_line::{Report, Sample};
+use serde_json::json;
+
+use super::{
+    Outcome, ToolHello, Watch,
+    memory::{affordable_bytes, huge_pages, last_cache_bytes},
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// One step in each: the line of a cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    next: u32,
+}
+
+const LINE_BYTES: u64 = 64;
+/// Far beyond the last cache, yet made in a second.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+const TIMES_LAST_CACHE: u64 = 4;
+/// Inside the first cache of every machine.
+const FIRST_CACHE_BYTES: u64 = 16 << 10;
+/// A short cycle is walked again until about so many steps are made.
+const STEPS: usize = 1 << 21;
+
+pub(crate) fn run(_: &Args) -> Outcome {
+    let (cache, told) = last_cache_bytes();
+    let wanted = cache.saturating_mul(TIMES_LAST_CACHE);
+    let memory = affordable_bytes(wanted.min(MEMORY_BYTES_MAX));
+    let from = if told { "told by the kernel" } else { "assumed" };
+    let note = format!(
+        "one random cycle through {} MiB (memory) or 16 KiB (first cache), last cache {} MiB \
+         ({from}); {}",
+        memory >> 20,
+        cache >> 20,
+        huge_pages()
+    );
+    let mut made: Option<(String, Vec<Line>)> = None;
+    ToolHello::new("chase".into(), env!("CARGO_PKG_VERSION").into(), 1).note(note).speak(|run| {
+        run.knows_only(&["place"])?;
+        let place = run.text("place", "memory")?;
+        let bytes = match place.as_str() {
+            "memory" => memory,
+            "first cache" => FIRST_CACHE_BYTES,
+            other => return Err(format!("param place: wanted memory or first cache, got {other}")),
+        };
+        if made.as_ref().is_none_or(|(of, _)| *of != place) {
+            made = Some((place.clone(), cycle((bytes / LINE_BYTES) as usize, run.seed)));
+        }
+        let lines = made.as_ref().map_or(&[][..], |(_, lines)| lines);
+        let mut report = walks(lines, run.requests);
+        if place == "memory" && memory < cache.saturating_mul(2) {
+            report.marks.push("buffer smaller than twice the last cache".to_owned());
+        }
+        Ok(report)
+    })
+}
+
+/// A permutation of one cycle through all lines (Sattolo 1986).
+fn cycle(lines: usize, seed: u64) -> Vec<Line> {
+    let mut order: Vec<u32> = (0..lines as u32).collect();
+    let mut state = seed;
+    for last in (1..lines).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // The upper bits: the lower ones of such a generator repeat.
+        let other = ((state >> 33) as usize) % last;
+        order.swap(last, other);
+    }
+    order.into_iter().map(|next| Line { next }).collect()
+}
+
+/// Each sample is so many whole cycles: a walk that skipped a step does not end where it began.
+fn walks(lines: &[Line], count: u64) -> Report {
+    let watch = Watch::start();
+    let rounds = (STEPS / lines.len().max(1)).max(1);
+    let steps = rounds * lines.len();
+    let (mut samples, mut closed) = (Vec::new(), true);
+    for _ in 0..count {
+        let began = Instant::now();
+        let end = walk(lines, steps);
+        let elapsed = began.elapsed();
+        closed &= end == 0;
+        let mut sample = Sample::default();
+        let step_ns = elapsed.as_secs_f64() * 1e9 / steps.max(1) as f64;
+        sample.metrics.insert("chase_ns".into(), json!(step_ns));
+        samples.push(sample);
+    }
+    let mut report = watch.report();
+    report.samples = samples;
+    report.answer = json!({ "closed": closed });
+    report
+}
+
+/// Where so many steps from the first line lead.
+fn walk(lines: &[Line], steps: usize) -> u32 {
+    let mut at = 0_u32;
+    for _ in 0..steps {
+        at = lines.get(at as usize).map_or(0, |line| line.next);
+    }
+    black_box(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_visits_every_line_once() {
+        for lines in [1, 2, 3, 256, 1000] {
+            let made = cycle(lines, 7);
+            let mut seen = vec![false; lines];
+            for steps in 0..lines {
+                let at = walk(&made, steps) as usize;
+                assert!(!seen[at], "{lines} lines, {steps} steps");
+                seen[at] = true;
+            }
+            assert_eq!(walk(&made, lines), 0);
+        }
+    }
+
+    #[test]
+    fn a_walk_is_proved_by_where_it_ends() {
+        let report = walks(&cycle(64, 3), 2);
+        assert_eq!((report.samples.len(), &report.answer["closed"]), (2, &json!(true)));
+        let broken: Vec<Line> = (0..64).map(|_| Line { next: 1 }).collect();
+        assert_eq!(walks(&broken, 1).answer["closed"], false);
+    }
+
+    #[test]
+    fn a_line_is_a_line_of_a_cache() {
+        assert_eq!(size_of::<Line>() as u64, LINE_BYTES);
+    }
+}
