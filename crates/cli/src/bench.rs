@@ -2,6 +2,7 @@
 
 mod install;
 mod machine;
+mod load;
 mod progress;
 mod read;
 mod report;
@@ -29,6 +30,8 @@ enum Command {
     /// Exit status: 0 everything ran and the A/A rows hold; 1 something could not be run; 3 the A/A
     /// rows found a difference where there is none; 130 interrupted, go on with --resume.
     Run(run::Args),
+    /// Load any OpenAI-compatible endpoint: open loop, latency from the scheduled instant
+    Load(load::Args),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
     /// Show what a record made here would hold of this machine
@@ -50,6 +53,7 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Run(args) => run::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Schema => schema::run(),
         Command::Machine(args) => machine::run(&args),

@@ -8,7 +8,7 @@ use confide_engine::{
     Engine,
     sim::{self, Sim},
 };
-use confide_serve::{LateHead, Options};
+use confide_serve::{LateHead, Limits, Options};
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
@@ -44,6 +44,9 @@ struct ServerArgs {
     /// Tokens per second after the first, for `sim`; 0 is as fast as possible.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tokens_per_second: f64,
+    /// Answers made at once, for `sim`; more wait. It is saturated at slots / the time of an answer.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    slots: Option<u16>,
     /// Let pages of this web origin send requests and open WebSockets; may be given several times.
     /// Without it no web page may.
     #[arg(long, value_name = "SCHEME://HOST[:PORT]")]
@@ -79,6 +82,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let options = Options {
         adapters,
         head: head(&args),
+        limits: limits(&args),
         origins: origins(&args)?,
         ..Options::new(engine, process::unix_now)
     };
@@ -88,6 +92,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     drop(adapters);
     Ok(ExitCode::SUCCESS)
 }
+
+/// A simulated engine with slots of its own: they, not the server, bound how many answers are made.
+fn limits(args: &ServerArgs) -> Limits {
+    let limits = Limits::default();
+    match args.slots {
+        None => limits,
+        Some(slots) => Limits { concurrent: slots.into(), queued: SIM_QUEUE, ..limits },
+    }
+}
+
+/// Requests that may wait where the engine is told its slots: an open loop above saturation is then
+/// slow before it is refused.
+const SIM_QUEUE: usize = 2048;
 
 async fn serve(args: &ServerArgs, options: Options) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
@@ -153,6 +170,7 @@ fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
         model_name: args.model_name.clone().unwrap_or(plain.model_name),
         ttft,
         tokens_per_second: (rate > 0.0).then_some(rate),
+        slots: args.slots.map_or(plain.slots, usize::from),
         ..sim::Options::default()
     };
     Ok(Arc::new(Sim::new(options).map_err(CliError::new)?))
@@ -160,8 +178,9 @@ fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 
 #[cfg(feature = "native")]
 fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
-    if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 {
-        return Err(CliError::new("--ttft-ms and --tokens-per-second are for --engine sim only"));
+    if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 || args.slots.is_some() {
+        let message = "--ttft-ms, --tokens-per-second and --slots are for --engine sim only";
+        return Err(CliError::new(message));
     }
     let Some(dir) = &args.model else {
         return Err(CliError::new("--engine native needs a model: --model DIR is missing")

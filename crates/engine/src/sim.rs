@@ -2,7 +2,9 @@
 //!
 //! The answer follows from seed and prompt. Token *i* (from 0) is due at exactly
 //! `start + ttft + i / rate`, computed from `start` each time, so that no error adds up; late
-//! tokens come together. There is no load model: generations do not slow each other.
+//! tokens come together. Generations do not slow each other, but only so many run at once: with `slots`
+//! and answers of `n` tokens the engine is saturated at `slots / (ttft + (n - 1) / rate)` answers a
+//! second, and what comes above that waits in the server's queue.
 
 use std::{
     borrow::Cow,
@@ -31,7 +33,12 @@ pub struct Options {
     pub answer_tokens: u32,
     /// Longest prompt and completion together.
     pub context_tokens: u32,
+    /// Generations at once.
+    pub slots: usize,
 }
+
+/// Where nothing is shared, only memory bounds the slots.
+pub const SLOTS_MAX: usize = 4096;
 
 impl Default for Options {
     fn default() -> Self {
@@ -41,6 +48,7 @@ impl Default for Options {
             tokens_per_second: None,
             answer_tokens: 64,
             context_tokens: 131_072,
+            slots: SLOTS_MAX,
         }
     }
 }
@@ -117,8 +125,7 @@ impl Engine for Sim {
     }
 
     fn slots(&self) -> usize {
-        // Nothing is shared, so only memory bounds them.
-        4096
+        self.options.slots.clamp(1, SLOTS_MAX)
     }
 }
 
@@ -335,6 +342,13 @@ mod tests {
             assert_eq!((tokens, pieces(&text)), (length, length));
             assert_eq!(usage, Usage { prompt_tokens: 5, completion_tokens: length });
             assert_eq!(reason, FinishReason::Length);
+        }
+    }
+
+    #[test]
+    fn slots_are_at_least_one_and_bounded_by_memory() {
+        for (told, slots) in [(0, 1), (8, 8), (usize::MAX, SLOTS_MAX)] {
+            assert_eq!(sim(Options { slots: told, ..Options::default() }).slots(), slots);
         }
     }
 

@@ -3,7 +3,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use confide_engine::EngineError;
@@ -22,7 +22,11 @@ pub(crate) struct Gate {
 
 /// The right to one running generation, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+pub(crate) struct Slot {
+    _permit: OwnedSemaphorePermit,
+    /// How long it was waited for.
+    pub(crate) waited: Duration,
+}
 
 impl Gate {
     pub(crate) fn new(slots: usize, queued_max: usize, wait_max: Duration) -> Self {
@@ -34,13 +38,14 @@ impl Gate {
     /// `QueueFull` where too many wait already, `Busy` where no slot came free in time.
     pub(crate) async fn enter(&self) -> Result<Slot, ApiError> {
         if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
-            return Ok(Slot(permit));
+            return Ok(Slot { _permit: permit, waited: Duration::ZERO });
         }
+        let asked = Instant::now();
         let _waiting = Waiting::enter(&self.waiting, self.queued_max)?;
         let acquired =
             tokio::time::timeout(self.wait_max, Arc::clone(&self.slots).acquire_owned()).await;
         match acquired {
-            Ok(Ok(permit)) => Ok(Slot(permit)),
+            Ok(Ok(permit)) => Ok(Slot { _permit: permit, waited: asked.elapsed() }),
             Ok(Err(_closed)) => Err(EngineError::Stopped.into()),
             Err(_late) => Err(ApiError::Busy { waited: self.wait_max }),
         }

@@ -9,7 +9,7 @@ use axum::{
     routing::{get, post},
 };
 use confide_engine::Generation;
-use http::{HeaderValue, Method, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
 
 use crate::{
@@ -102,7 +102,16 @@ async fn complete(
     let limit = site.options.limits.generation;
     let answer = tokio::time::timeout(limit, whole(generation, meter)).await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
-    Ok(json_response(&heading.whole(&text, &ending)))
+    let answer = json_response(&heading.whole(&text, &ending));
+    Ok(([(SERVER_TIMING, waited(&slot))], answer).into_response())
+}
+
+/// W3C Server-Timing: how long the request waited for a slot.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+fn waited(slot: &Slot) -> HeaderValue {
+    let text = format!("queue;dur={:.3}", slot.waited.as_secs_f64() * 1e3);
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("queue"))
 }
 
 fn streamed(
@@ -112,9 +121,11 @@ fn streamed(
     meter: Meter,
     slot: Slot,
 ) -> Response {
+    let waited = waited(&slot);
     let events = Events::new(generation, chunks, site.options.limits.generation, meter, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     let cache = HeaderValue::from_static("no-cache");
-    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, cache)];
+    let headers =
+        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, cache), (SERVER_TIMING, waited)];
     (headers, Body::new(events)).into_response()
 }

@@ -1,0 +1,102 @@
+//! Attested TLS as a transport of the load generator.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use confide_channel::{Binding, Client, ClientOptions, Timings, tunnel};
+use confide_client::{Appraised, PolicyAppraiser, with_causes};
+use confide_load::{Attestation, Clock, Opened, Opening, Stages, Target, Tcp, Transport};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{connect::read_policy, error::CliError, process};
+
+/// Handshake, evidence and appraisal together, and the upgrade of a tunnel.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(super) enum BindingName {
+    /// Evidence in the certificate, over the TLS key
+    Key,
+    /// Evidence after the handshake, over this very session
+    Session,
+}
+
+/// Every connection is appraised anew.
+pub(super) struct Attested {
+    tcp: Tcp,
+    host: String,
+    authority: String,
+    via: Option<String>,
+    client: Client<PolicyAppraiser>,
+    shown: String,
+}
+
+impl Attested {
+    pub(super) fn new(
+        target: &Target,
+        policy: &Path,
+        binding: BindingName,
+        via: Option<String>,
+    ) -> Result<Self, CliError> {
+        let policy = read_policy(policy)?;
+        let appraiser = PolicyAppraiser::new(policy, None, process::unix_now)
+            .map_err(|error| CliError::new(with_causes(&error)))?;
+        let (binding, word) = match binding {
+            BindingName::Key => (Binding::Key, "key"),
+            BindingName::Session => (Binding::Session, "session"),
+        };
+        let options = ClientOptions { binding, deadline: DEADLINE };
+        let client = Client::new(options, Arc::new(appraiser))
+            .map_err(|error| CliError::new(with_causes(&error)))?;
+        let through = if via.is_some() { ", through a tunnel" } else { "" };
+        Ok(Self {
+            tcp: Tcp::new(&target.host, target.port),
+            host: target.host.clone(),
+            authority: target.authority(),
+            via,
+            client,
+            shown: format!("attested tls 1.3, {word} binding{through}"),
+        })
+    }
+
+    async fn secure<S>(&self, io: S, mut stages: Stages, clock: Clock) -> Result<Opened, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let started_s = clock.now_s();
+        let attested = self.client.connect(&self.host, io).await;
+        let (wire, appraised, timings) =
+            attested.map_err(|error| with_causes(&error))?.into_parts();
+        stages.handshake_s = Some(started_s + timings.handshake.as_secs_f64());
+        stages.attested_s = Some(clock.now_s());
+        stages.attestation = Some(parts(&timings, &appraised));
+        Ok(Opened { wire: Box::new(wire), stages })
+    }
+}
+
+impl Transport for Attested {
+    fn open(&self, clock: Clock) -> Opening<'_> {
+        Box::pin(async move {
+            let Some(via) = &self.via else {
+                let (stream, stages) = self.tcp.dial(clock).await?;
+                return self.secure(stream, stages, clock).await;
+            };
+            let stream = tunnel::dial(via, &self.authority, DEADLINE).await;
+            let stream = stream.map_err(|error| with_causes(&error))?;
+            let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
+            self.secure(stream, stages, clock).await
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.shown.clone()
+    }
+}
+
+fn parts(timings: &Timings, appraised: &Appraised) -> Attestation {
+    let collateral = appraised.collateral_time();
+    Attestation {
+        quote_s: timings.quote.as_secs_f64(),
+        collateral_s: collateral.as_secs_f64(),
+        appraisal_s: timings.appraisal.saturating_sub(collateral).as_secs_f64(),
+    }
+}

@@ -1,0 +1,162 @@
+//! What `confide bench load` prints.
+
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+use confide_load::{Bound, ClientFigures, Head, Spread, Summary};
+use serde_json::json;
+
+use crate::error::CliError;
+
+/// Failures that are named; the others are in the log.
+const ERRORS_SHOWN: usize = 5;
+
+pub(super) struct Shown<'a> {
+    pub(super) head: &'a Head,
+    pub(super) summary: &'a Summary,
+    pub(super) client: &'a ClientFigures,
+    pub(super) bounds: &'a [Bound],
+    pub(super) errors: BTreeMap<String, u64>,
+    pub(super) events: Option<&'a Path>,
+}
+
+impl Shown<'_> {
+    pub(super) fn json(&self) -> Result<String, CliError> {
+        let value = json!({
+            "run": self.head,
+            "summary": self.summary,
+            "client": self.client,
+            "client_bound": Bound::reason(self.bounds),
+            "bounds": self.bounds,
+            "errors": self.errors,
+            "events": self.events,
+        });
+        let text = serde_json::to_string_pretty(&value).map_err(CliError::new)?;
+        Ok(text + "\n")
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut out = String::new();
+        self.heading(&mut out);
+        self.latencies(&mut out);
+        self.rates(&mut out);
+        self.ending(&mut out);
+        out
+    }
+
+    fn heading(&self, out: &mut String) {
+        let (head, summary) = (self.head, self.summary);
+        let load = match (head.offered_per_s, head.users) {
+            (_, Some(users)) => {
+                format!("closed loop of {users} users (a second view: no open load)")
+            }
+            (Some(rate), None) => {
+                format!("{} arrivals, {} /s offered", head.arrivals, figures(rate))
+            }
+            (None, None) => format!("{} arrivals", head.arrivals),
+        };
+        let (target, transport, sessions) = (&head.target, &head.transport, &head.sessions);
+        line(out, "target", &format!("{target}, {transport}, {sessions} sessions"));
+        line(out, "load", &format!("{load}, seed {}", head.seed));
+        let mut requests = format!(
+            "{}: {} complete, {} failed, {} cut",
+            summary.requests, summary.complete, summary.failed, summary.cut
+        );
+        if summary.other_length > 0 {
+            let _ = write!(requests, "; {} not as long as asked for", summary.other_length);
+        }
+        line(out, "requests", &requests);
+        for (error, count) in self.errors.iter().take(ERRORS_SHOWN) {
+            line(out, "", &format!("{count} × {error}"));
+        }
+        if self.errors.len() > ERRORS_SHOWN {
+            let others = self.errors.len() - ERRORS_SHOWN;
+            line(out, "", &format!("and {others} other failures, in the event log"));
+        }
+    }
+
+    fn latencies(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
+            "milliseconds", "mean", "p50", "p90", "p95", "p99", "longest", "n", "definition"
+        );
+        let summary = self.summary;
+        for (name, spread) in [
+            ("time to first token", &summary.ttft),
+            ("gap between tokens", &summary.itl),
+            ("time per output token", &summary.tpot),
+            ("whole time per token", &summary.ntpot),
+            ("whole answer", &summary.e2e),
+            ("connect", &summary.connect),
+            ("server's own queue", &summary.server_queue),
+            ("dispatch delay", &summary.dispatch_delay),
+            ("loop delay", &self.client.loop_delay),
+        ] {
+            row(out, name, spread);
+        }
+        let _ = writeln!(out, "a percentile is printed where its tail holds ten samples\n");
+    }
+
+    fn rates(&self, out: &mut String) {
+        let summary = self.summary;
+        for (name, value, unit, id) in [
+            ("answers", summary.qps, "/s", "llm.qps"),
+            ("output tokens", summary.tps, "/s", "llm.tps"),
+            ("prompt tokens", summary.tps_in, "/s", "llm.tps-in"),
+            ("good answers", summary.goodput_per_s, "/s", "llm.goodput"),
+            ("good of all", summary.good_ratio.map(|r| r * 1e2), "%", "llm.goodput"),
+            ("streams, mean", summary.streams_mean, "", "llm.streams"),
+        ] {
+            let Some(value) = value else { continue };
+            let shown = format!("{} {unit}", figures(value));
+            let _ = writeln!(out, "{name:<26}{shown:>10}   {id}");
+        }
+        let peak = summary.streams_peak;
+        let _ = writeln!(out, "{:<26}{peak:>10}   llm.streams", "streams, most at once");
+    }
+
+    fn ending(&self, out: &mut String) {
+        let client = self.client;
+        let (threads, busiest) = (client.threads, client.busiest_ratio * 1e2);
+        let cpu = format!(
+            "{threads} thread(s), {:.2} CPU s in {:.2} s, the busiest {busiest:.0} % busy",
+            client.cpu_s, client.wall_s
+        );
+        out.push('\n');
+        line(out, "client", &cpu);
+        match Bound::reason(self.bounds) {
+            Some(reason) => line(out, "void", &reason),
+            None => line(out, "", "not client-bound"),
+        }
+        if let Some(path) = self.events {
+            line(out, "events", &path.display().to_string());
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "{name:<10}{text}");
+}
+
+fn row(out: &mut String, name: &str, spread: &Spread) {
+    if spread.count == 0 {
+        return;
+    }
+    let _ = write!(out, "{name:<26}");
+    for value in
+        [spread.mean_ms, spread.p50_ms, spread.p90_ms, spread.p95_ms, spread.p99_ms, spread.max_ms]
+    {
+        let _ = write!(out, "{:>10}", value.map_or_else(|| "-".into(), figures));
+    }
+    let _ = writeln!(out, "{:>9}  {}", spread.count, spread.id);
+}
+
+/// Four significant digits, not more than three after the point.
+fn figures(value: f64) -> String {
+    match value.abs() {
+        small if small < 10.0 => format!("{value:.3}"),
+        small if small < 100.0 => format!("{value:.2}"),
+        small if small < 1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
