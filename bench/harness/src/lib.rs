@@ -28,6 +28,7 @@ mod report;
 mod rows;
 mod run;
 mod samples;
+mod seeds;
 mod selftest;
 mod services;
 mod suite;
@@ -48,6 +49,7 @@ pub use run::{
     AllEntry, AllPlan, Index, IndexEntry, Options, Outcome, State, report, resume, run, run_all,
     stop_on_interrupt,
 };
+pub use seeds::seeds;
 pub use selftest::{SelfTest, selftest_suite, selftest_verdict, spin_arm};
 pub use suite::Suite;
 pub use suites::{SuiteText, suite_named};

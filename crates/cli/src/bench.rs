@@ -8,6 +8,7 @@ mod read;
 mod report;
 mod run;
 mod schema;
+mod seeds;
 mod selftest;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Command {
     Machine(machine::Args),
     /// Other tools' result files beside our event logs, by whose definition
     Read(read::Args),
+    /// The five published reports, table by table, with our rows beside theirs: docs/seeds.md
+    Seeds(seeds::Args),
     /// Inject a known delay and see that it is found, and that none is found where there is none
     Selftest(selftest::Args),
     /// Print the JSON Schema of record.json (draft 2020-12)
@@ -58,6 +61,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Schema => schema::run(),
         Command::Machine(args) => machine::run(&args),
         Command::Read(args) => read::run(&args),
+        Command::Seeds(args) => seeds::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::SpinArm { delay } => {
             confide_bench::spin_arm(delay, std::io::stdin().lock(), std::io::stdout().lock())

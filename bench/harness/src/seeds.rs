@@ -1,0 +1,167 @@
+//! The five published reports, table by table: what of ours answers each row, what their own
+//! numbers say against them, and how ours is kept from it.
+//!
+//! `bench/seeds.toml` holds what they printed and the names of our rows. Every figure of ours comes
+//! from a record; a row without one says so. A ratio of ours and theirs is never made: machine,
+//! model and year differ.
+
+mod arithmetic;
+mod data;
+mod document;
+mod found;
+
+use std::collections::BTreeMap;
+
+use self::data::Seeds;
+use crate::{BenchError, Loaded, Suite, suite_named};
+
+/// The data file, as it travels inside the binary.
+const DATA: &str = include_str!("../../seeds.toml");
+
+/// The document in Markdown. `command` is what makes it again, for its first lines.
+pub fn seeds(records: &[Loaded], command: &str) -> Result<String, BenchError> {
+    let seeds = Seeds::parse(DATA)?;
+    let suites = Suites::named_in(&seeds);
+    Ok(document::Document { seeds: &seeds, suites: &suites, records }.markdown(command))
+}
+
+/// The embedded suites that the data file names, as far as they exist by now.
+struct Suites(BTreeMap<String, Suite>);
+
+impl Suites {
+    fn named_in(seeds: &Seeds) -> Self {
+        let rows = || seeds.tables.iter().flat_map(|table| &table.rows);
+        let ours = rows().flat_map(|row| row.ours.iter().map(|answer| &answer.suite));
+        let to_come = rows().filter_map(|row| row.not_built.as_ref());
+        let whole = seeds.tables.iter().flat_map(|table| table.answers.iter().map(|of| &of.suite));
+        let main = "main".to_owned();
+        let names = ours.chain(to_come).chain(whole).chain([&main]);
+        let parsed = |name: &String| {
+            let known = suite_named(name).ok().filter(|_| !name.ends_with(".toml"))?;
+            Some((name.clone(), Suite::parse(name, &known.text).ok()?))
+        };
+        Self(names.filter_map(parsed).collect())
+    }
+
+    fn of(&self, name: &str) -> Option<&Suite> {
+        self.0.get(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::{data::Kind, *};
+
+    fn data() -> Seeds {
+        Seeds::parse(DATA).unwrap()
+    }
+
+    #[test]
+    fn the_five_reports_disagree_with_their_own_tables_in_at_least_thirty_places() {
+        let seeds = data();
+        let mut places = 0;
+        for check in &seeds.checks {
+            let (computed, agrees) = check.judged().unwrap();
+            let [low, high] = check.printed.ends();
+            let shown = format!("{}: {} = {computed}", check.claim, check.compute);
+            match check.kind {
+                Kind::Contradiction => assert!(!agrees, "{shown} fits {low} to {high}"),
+                Kind::Identity => assert!(agrees, "{shown} is not {low} to {high}"),
+                Kind::TooFew => assert!(computed < low, "{shown} is enough"),
+                Kind::TooFine => assert!(computed >= high.abs(), "{shown} resolves {high}"),
+            }
+            places += usize::from(check.kind == Kind::Contradiction);
+        }
+        assert!(places >= 30, "{places} places");
+        let reports: BTreeSet<&str> = seeds.checks.iter().map(|c| c.report.as_str()).collect();
+        assert_eq!(reports.len(), 5, "{reports:?}");
+    }
+
+    #[test]
+    fn every_row_that_is_named_as_ours_is_in_its_suite() {
+        let seeds = data();
+        let suites = Suites::named_in(&seeds);
+        for table in &seeds.tables {
+            for answer in table.rows.iter().flat_map(|row| &row.ours) {
+                let Some(suite) = suites.of(&answer.suite) else {
+                    println!("not built yet: suite {}", answer.suite);
+                    continue;
+                };
+                if let Err(message) = answer.check(suite) {
+                    panic!("{}, {}: {message}", table.report, table.name);
+                }
+            }
+        }
+    }
+
+    /// Of a published text: the first line of each table, as Markdown has it or in columns.
+    fn heads(text: &str) -> Vec<String> {
+        let bare = |line: &str| line.trim().replace("**", "");
+        let lines: Vec<String> = text.lines().map(bare).collect();
+        let is_rule = |line: &str| {
+            line.starts_with('|') && line.contains("--") && !line.contains(char::is_alphabetic)
+        };
+        let mut heads = Vec::new();
+        for pair in lines.windows(2) {
+            if pair[0].starts_with('|') && is_rule(&pair[1]) {
+                heads.push(squeezed(&pair[0]));
+            }
+            if pair[0].starts_with("concurrency  ops") || pair[0].starts_with("mode  ") {
+                heads.push(squeezed(&pair[0]));
+            }
+        }
+        heads
+    }
+
+    /// Without the spaces that line columns up.
+    fn squeezed(line: &str) -> String {
+        let words: Vec<&str> = line.split(['|', ' ', '\t']).filter(|w| !w.is_empty()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn every_table_of_the_reports_is_gone_through() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seeds");
+        let Ok(files) = std::fs::read_dir(&folder) else {
+            println!("skipped: no ../shared/seeds");
+            return;
+        };
+        let seeds = data();
+        let mut seen = 0;
+        for file in files {
+            let path = file.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let report = &name[..3];
+            let text = std::fs::read_to_string(&path).unwrap();
+            let mut wanted = heads(&text);
+            for table in seeds.tables.iter().filter(|table| table.report == report) {
+                for head in &table.heads {
+                    let head = squeezed(&head.replace("**", ""));
+                    let at = wanted.iter().position(|known| *known == head);
+                    let (name, missing) = (&table.name, "no table begins with");
+                    let at = at.unwrap_or_else(|| panic!("{report}, {name}: {missing} {head}"));
+                    wanted.remove(at);
+                    seen += 1;
+                }
+            }
+            assert!(wanted.is_empty(), "{report}: not gone through: {wanted:#?}");
+        }
+        assert!(seen > 40, "{seen} tables");
+    }
+
+    #[test]
+    fn the_document_in_the_repository_is_what_its_records_make() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let shown = std::fs::read_to_string(root.join("docs/seeds.md")).unwrap();
+        let command = document::command_of(&shown).expect("the document names its command");
+        let records: Vec<Loaded> = command
+            .split_whitespace()
+            .filter(|word| word.starts_with("bench/records/"))
+            .map(|path| Loaded::read(&root.join(path)).unwrap())
+            .collect();
+        let made = seeds(&records, command).unwrap();
+        assert!(made == shown, "docs/seeds.md is not what this makes: {command}");
+    }
+}

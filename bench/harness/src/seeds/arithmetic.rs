@@ -1,0 +1,105 @@
+//! Sums over printed numbers: `(2803 / 4544 - 1) * 100`.
+
+/// A nesting deeper than this is a mistake.
+const DEPTH_MAX: usize = 16;
+
+/// The value of an expression of numbers, `+ - * /` and brackets; `None` when it is none, or has no
+/// finite value.
+pub(super) fn value(text: &str) -> Option<f64> {
+    let mut rest = Rest { bytes: text.as_bytes(), at: 0 };
+    let value = rest.sum(0)?;
+    (rest.peek().is_none() && value.is_finite()).then_some(value)
+}
+
+struct Rest<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Rest<'_> {
+    /// The next byte that is no space, not taken.
+    fn peek(&mut self) -> Option<u8> {
+        while self.bytes.get(self.at) == Some(&b' ') {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    fn takes(&mut self, wanted: u8) -> bool {
+        let taken = self.peek() == Some(wanted);
+        self.at += usize::from(taken);
+        taken
+    }
+
+    fn sum(&mut self, depth: usize) -> Option<f64> {
+        let mut value = self.product(depth)?;
+        loop {
+            if self.takes(b'+') {
+                value += self.product(depth)?;
+            } else if self.takes(b'-') {
+                value -= self.product(depth)?;
+            } else {
+                return Some(value);
+            }
+        }
+    }
+
+    fn product(&mut self, depth: usize) -> Option<f64> {
+        let mut value = self.atom(depth)?;
+        loop {
+            if self.takes(b'*') {
+                value *= self.atom(depth)?;
+            } else if self.takes(b'/') {
+                value /= self.atom(depth)?;
+            } else {
+                return Some(value);
+            }
+        }
+    }
+
+    fn atom(&mut self, depth: usize) -> Option<f64> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        if self.takes(b'-') {
+            return self.atom(depth + 1).map(|value| -value);
+        }
+        if self.takes(b'(') {
+            let value = self.sum(depth + 1)?;
+            return self.takes(b')').then_some(value);
+        }
+        self.peek()?;
+        let start = self.at;
+        let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+        while self.bytes.get(self.at).is_some_and(is_part) {
+            self.at += 1;
+        }
+        std::str::from_utf8(&self.bytes[start..self.at]).ok()?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn products_bind_before_sums_and_brackets_before_both() {
+        for (text, wanted) in [
+            ("1 + 2 * 3", Some(7.0)),
+            ("(1 + 2) * 3", Some(9.0)),
+            ("8 / 4 / 2", Some(1.0)),
+            ("-3 - -2", Some(-1.0)),
+            ("10 - 2 - 3", Some(5.0)),
+            ("2.5*4", Some(10.0)),
+        ] {
+            assert_eq!(value(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_has_no_value() {
+        for text in ["", "1 +", "(1", "1)", "1 2", "a", "1 / 0", "1..2", "--", &"(".repeat(99)] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! `bench/seeds.toml`: what the reports printed, and which rows of ours answer it.
+
+use serde::Deserialize;
+
+use super::arithmetic;
+use crate::{BenchError, Suite, published::AnswerRow, suite::Params};
+
+/// The whole file. Unknown keys are errors.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Seeds {
+    #[serde(rename = "report")]
+    pub(super) reports: Vec<Report>,
+    #[serde(rename = "table")]
+    pub(super) tables: Vec<Table>,
+    #[serde(rename = "check")]
+    pub(super) checks: Vec<Check>,
+}
+
+/// `[[report]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    pub(super) id: String,
+    pub(super) title: String,
+    /// Who published it and when, and on what it was measured.
+    pub(super) source: String,
+    /// What was compared with what, and what that allows to be said.
+    pub(super) compared: String,
+}
+
+/// `[[table]]`: one table of a report, or several that are answered alike.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Table {
+    pub(super) report: String,
+    pub(super) name: String,
+    /// The first line of each published table that this goes through.
+    pub(super) heads: Vec<String>,
+    /// Rows that a suite of ours holds already, with ours beside theirs.
+    #[serde(default)]
+    pub(super) answers: Vec<AnswersOf>,
+    #[serde(default, rename = "row")]
+    pub(super) rows: Vec<Row>,
+    /// What is wrong in theirs and no sum shows.
+    #[serde(default)]
+    pub(super) wrong: Vec<String>,
+    /// The rule or test that keeps ours from it.
+    #[serde(default)]
+    pub(super) kept: Vec<String>,
+    /// What cannot be measured without their hardware.
+    pub(super) hardware: Option<String>,
+}
+
+/// An `[[answer]]` table of a suite.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswersOf {
+    pub(super) suite: String,
+    pub(super) title: String,
+}
+
+/// `[[table.row]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    pub(super) what: String,
+    /// As printed.
+    pub(super) theirs: String,
+    #[serde(default)]
+    pub(super) ours: Vec<Answer>,
+    /// Why there is no row of ours.
+    pub(super) absent: Option<String>,
+    /// The suite that will answer it.
+    pub(super) not_built: Option<String>,
+    pub(super) note: Option<String>,
+}
+
+/// One row of ours.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    pub(super) suite: String,
+    pub(super) bench: String,
+    pub(super) arm: String,
+    pub(super) metric: String,
+    #[serde(default)]
+    pub(super) params: Params,
+    /// Another reference than the bench's first arm.
+    pub(super) against: Option<String>,
+}
+
+/// `[[check]]`: a sum over their own numbers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    pub(super) report: String,
+    pub(super) table: String,
+    /// What is printed, in words.
+    pub(super) claim: String,
+    pub(super) printed: Printed,
+    /// Not printed, but what is said holds only where it is so.
+    #[serde(default)]
+    pub(super) implied: bool,
+    #[serde(default)]
+    pub(super) unit: String,
+    /// Of numbers in the same report.
+    pub(super) compute: String,
+    /// What the printed digits leave open, in the unit.
+    #[serde(default)]
+    pub(super) round: f64,
+    #[serde(default)]
+    pub(super) kind: Kind,
+    /// What follows.
+    pub(super) note: Option<String>,
+}
+
+/// A number, or its two ends.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Printed {
+    One(f64),
+    Ends([f64; 2]),
+}
+
+/// What the sum shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// What is printed is not what the numbers give.
+    #[default]
+    Contradiction,
+    /// Two columns are one: nothing was measured twice.
+    Identity,
+    /// What is printed is below what the digits resolve.
+    TooFine,
+    /// Fewer samples than what is printed rests on: `printed` are the fewest that will do.
+    TooFew,
+}
+
+impl Printed {
+    pub(super) fn ends(&self) -> [f64; 2] {
+        match self {
+            Self::One(number) => [*number; 2],
+            Self::Ends(ends) => *ends,
+        }
+    }
+}
+
+impl Check {
+    /// The sum, and whether it fits what is printed. `None` when it is no sum.
+    pub(super) fn judged(&self) -> Option<(f64, bool)> {
+        let computed = arithmetic::value(&self.compute)?;
+        let [low, high] = self.printed.ends();
+        Some((computed, computed >= low - self.round && computed <= high + self.round))
+    }
+}
+
+impl Seeds {
+    /// Parses and checks: every table has a report, every check a table and a sum, every row one
+    /// answer.
+    pub(super) fn parse(text: &str) -> Result<Self, BenchError> {
+        let name = || "bench/seeds.toml".to_owned();
+        let seeds: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
+            name: name(),
+            message: error.to_string(),
+        })?;
+        let wrong = |place: &str, message: String| {
+            Err(BenchError::SuiteMeaning { name: name(), place: place.to_owned(), message })
+        };
+        for table in &seeds.tables {
+            if !seeds.reports.iter().any(|report| report.id == table.report) {
+                return wrong(&table.name, format!("no report {}", table.report));
+            }
+            if table.heads.iter().any(String::is_empty) {
+                return wrong(&table.name, "a head is empty".into());
+            }
+            if table.rows.is_empty() && table.answers.is_empty() {
+                return wrong(&table.name, "wanted at least one row".into());
+            }
+            for row in &table.rows {
+                let ways = usize::from(!row.ours.is_empty())
+                    + usize::from(row.absent.is_some())
+                    + usize::from(row.not_built.is_some());
+                if ways != 1 {
+                    let message =
+                        format!("row {}: wanted one of ours, absent, not_built", row.what);
+                    return wrong(&table.name, message);
+                }
+            }
+        }
+        for check in &seeds.checks {
+            let table = |table: &&Table| table.report == check.report && table.name == check.table;
+            if !seeds.tables.iter().any(|known| table(&known)) {
+                return wrong(&check.claim, format!("no table {}", check.table));
+            }
+            if check.judged().is_none() {
+                return wrong(&check.claim, format!("no sum: {}", check.compute));
+            }
+        }
+        Ok(seeds)
+    }
+}
+
+impl Row {
+    /// A row that a suite holds beside its own.
+    pub(super) fn of_suite(suite: &str, row: &AnswerRow) -> Self {
+        let answers = row.ours.iter().map(|ours| Answer {
+            suite: suite.to_owned(),
+            bench: ours.bench.clone(),
+            arm: ours.arm.clone(),
+            metric: ours.metric.clone(),
+            params: ours.params.clone(),
+            against: None,
+        });
+        Self {
+            what: row.what.clone(),
+            theirs: row.theirs.clone(),
+            ours: answers.collect(),
+            absent: row.absent.clone(),
+            not_built: None,
+            note: row.note.clone(),
+        }
+    }
+}
+
+impl Answer {
+    /// Why the suite has no such row, if so.
+    pub(super) fn check(&self, suite: &Suite) -> Result<(), String> {
+        let named = format!("{}, bench {}", self.suite, self.bench);
+        let Some(bench) = suite.benches.iter().find(|bench| bench.name == self.bench) else {
+            return Err(format!("{named}: no such bench"));
+        };
+        if !bench.arms.contains(&self.arm) {
+            return Err(format!("{named}: no arm {}", self.arm));
+        }
+        if self.against.as_ref().is_some_and(|against| !bench.arms.contains(against)) {
+            return Err(format!("{named}: no arm {:?}", self.against));
+        }
+        if !bench.metrics.iter().any(|metric| metric.name == self.metric) {
+            return Err(format!("{named}: no metric {}", self.metric));
+        }
+        match self.params.keys().find(|name| !bench.grid.contains_key(*name)) {
+            Some(name) => Err(format!("{named}: its grid has no {name}")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        [[report]]
+        id = "9"
+        title = "T"
+        source = "S"
+        compared = "C"
+        [[table]]
+        report = "9"
+        name = "one"
+        heads = []
+        [[table.row]]
+        what = "w"
+        theirs = "1"
+        absent = "no such device"
+        [[check]]
+        report = "9"
+        table = "one"
+        claim = "half"
+        printed = 50
+        compute = "100 / 3"
+    "#;
+
+    #[test]
+    fn a_small_file_parses_and_its_sum_does_not_fit() {
+        let seeds = Seeds::parse(SMALL).unwrap();
+        assert_eq!(seeds.checks[0].judged().map(|(_, agrees)| agrees), Some(false));
+    }
+
+    #[test]
+    fn a_file_that_means_nothing_is_an_error() {
+        for (from, to) in [
+            ("report = \"9\"\n        name", "report = \"8\"\n        name"),
+            ("absent = \"no such device\"", ""),
+            ("absent = \"no such device\"", "absent = \"a\"\n        not_built = \"b\""),
+            ("table = \"one\"", "table = \"two\""),
+            ("compute = \"100 / 3\"", "compute = \"100 /\""),
+        ] {
+            let error = Seeds::parse(&SMALL.replacen(from, to, 1)).unwrap_err();
+            assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{from}: {error}");
+        }
+        let error = Seeds::parse(&SMALL.replacen("title", "colour", 1)).unwrap_err();
+        assert!(matches!(error, BenchError::SuiteSyntax { .. }));
+    }
+}

@@ -1,0 +1,44 @@
+//! `confide bench seeds`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use confide_bench::Loaded;
+
+use super::explained;
+use crate::{error::CliError, process};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Records: folders that `bench run` wrote, or their record files. Of several that hold a row,
+    /// the newest valid one answers it
+    #[arg(value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Write the document here instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let records: Result<Vec<Loaded>, _> =
+        args.records.iter().map(|path| Loaded::read(path)).collect();
+    let text =
+        confide_bench::seeds(&records.map_err(explained)?, &command(args)).map_err(explained)?;
+    match &args.out {
+        None => process::print_whole(&text)?,
+        Some(path) => std::fs::write(path, text).map_err(|error| {
+            CliError::new(format!("cannot write {}: {error}", path.display()))
+                .hint("give a file in a folder that exists")
+        })?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What makes the same document again.
+fn command(args: &Args) -> String {
+    let mut words = vec!["confide bench seeds".to_owned()];
+    words.extend(args.records.iter().map(|path| path.display().to_string()));
+    if let Some(out) = &args.out {
+        words.push(format!("--out {}", out.display()));
+    }
+    words.join(" ")
+}
