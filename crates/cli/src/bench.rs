@@ -1,8 +1,8 @@
 //! `confide bench`: run suites, rebuild reports, test the instrument.
 
 mod install;
-mod machine;
 mod load;
+mod machine;
 mod progress;
 mod read;
 mod report;
