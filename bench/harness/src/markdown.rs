@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use crate::{
     Record,
-    format::{aa, cost, value, verdict},
+    format::{aa, cost, sides, verdict},
     page::{
         Shown, again, facts, is_invisible, judgements,
-        layers::{LayerRows, layers},
+        layers::{Absent, LayerRows, layers},
         placement,
         words::{answers, tally},
     },
@@ -19,7 +19,7 @@ use crate::{
 const VOIDS_SHOWN: usize = 20;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>]) -> String {
+pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
     let mut out = match shown {
         [one] => {
             format!("# {}\n\n{}\n\n", text(&one.record.suite.title), text(&one.record.suite.about))
@@ -29,7 +29,7 @@ pub(crate) fn render(shown: &[Shown<'_>]) -> String {
     if shown.len() > 1 {
         list(&mut out, shown);
     }
-    overview(&mut out, shown);
+    overview(&mut out, shown, absent);
     for one in shown {
         record(&mut out, one, shown.len() > 1);
     }
@@ -96,13 +96,13 @@ fn list(out: &mut String, shown: &[Shown<'_>]) {
     out.push('\n');
 }
 
-fn overview(out: &mut String, shown: &[Shown<'_>]) {
+fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
     out.push_str("## The answers, layer by layer\n\n");
-    let all = layers(shown);
-    for layer in all.iter().filter(|layer| !layer.rows.is_empty()) {
+    let all = layers(shown, absent);
+    for layer in all.iter().filter(|layer| layer.is_measured()) {
         answered(out, layer, shown.len() > 1);
     }
-    let absent = || all.iter().filter(|layer| layer.rows.is_empty());
+    let absent = || all.iter().filter(|layer| !layer.is_measured());
     if absent().next().is_some() {
         out.push_str("### Not measured here\n\n");
         for layer in absent() {
@@ -126,10 +126,17 @@ fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
             before => format!("{before}: "),
         };
         let source =
-            if many { format!(" ({})", text(&sentence.said.shown.name())) } else { String::new() };
-        let _ = writeln!(out, "- {before}{}{source}", text(&sentence.text));
+            if many { format!("; {}", text(&sentence.said.shown.name())) } else { String::new() };
+        let (said, detail) = (text(&sentence.text), text(&sentence.detail));
+        let _ = writeln!(out, "- {before}{said} ({detail}{source})");
     }
-    let _ = write!(out, "\n{}\n\n", tally(layer.rows.iter().map(|said| said.row)));
+    for figure in &layer.figures {
+        let _ = writeln!(out, "- {}", text(figure));
+    }
+    if !layer.rows.is_empty() {
+        let _ = writeln!(out, "\n{}", tally(layer.rows.iter().map(|said| said.row)));
+    }
+    out.push('\n');
     if !layer.missing.is_empty() {
         let _ = write!(out, "Not measured here: {}\n\n", text(&layer.missing.join("; ")));
     }
@@ -169,12 +176,13 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a Row>) {
     for one in rows {
         let judged = if one.twin { aa(one) } else { verdict(one) };
         let twin = if one.twin { ", A/A" } else { "" };
+        let [clear, protected] = sides(one);
         row(
             out,
             &[
                 format!("{}{twin}", text(&one.label)),
-                value(&one.metric, one.clear),
-                value(&one.metric, one.protected),
+                clear,
+                protected,
                 cost(one),
                 one.blocks.to_string(),
                 text(&judged),
@@ -212,11 +220,14 @@ fn environment(out: &mut String, shown: &Shown<'_>, below: &str) {
     let record = shown.record;
     let _ = write!(out, "{below} Environment, and how to run it again\n\n");
     fenced(out, &again(record));
-    head(out, &["what", "here"]);
-    for (name, fact) in facts(record, shown.slices) {
-        row(out, &[text(&name), text(&fact)]);
+    for (title, facts) in facts(record, shown.slices) {
+        let _ = write!(out, "{below}# {}\n\n", text(&title));
+        head(out, &["what", "here"]);
+        for (name, fact) in facts {
+            row(out, &[text(&name), text(&fact)]);
+        }
+        out.push('\n');
     }
-    out.push('\n');
     if record.voids.is_empty() {
         return;
     }

@@ -19,6 +19,7 @@ mod plot;
 mod published;
 mod stages;
 mod tables;
+mod took;
 pub(crate) mod words;
 
 use std::path::PathBuf;
@@ -27,6 +28,8 @@ pub(crate) use environment::{again, facts};
 pub(crate) use html::is_invisible;
 use html::utc;
 pub(crate) use judgement::{judgements, placement};
+
+use layers::Absent;
 
 use crate::{
     Record, Suite,
@@ -62,7 +65,7 @@ impl<'a> Shown<'a> {
 }
 
 /// The whole page.
-pub(crate) fn render(shown: &[Shown<'_>]) -> String {
+pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
     let many = shown.len() != 1;
     let title = match shown {
         [one] => one.record.suite.title.clone(),
@@ -74,7 +77,7 @@ pub(crate) fn render(shown: &[Shown<'_>]) -> String {
         judgement::header(shown, &title, &attached),
     );
     body.push_str(&filters::form(shown));
-    body.push_str(&overview::section(shown));
+    body.push_str(&overview::section(shown, absent));
     for (index, one) in shown.iter().enumerate() {
         body.push_str(&section(one, index, many, &attached[index]));
     }
@@ -112,7 +115,7 @@ fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Att
         compared::section(record),
         tables::every_comparison(shown, index),
         tables::every_figure(shown),
-        environment::section(shown, attached),
+        environment::section(shown, attached, many),
     ];
     out.extend(parts);
     out + "</section>\n"

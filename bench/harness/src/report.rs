@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    BenchError, Loaded, Suite, markdown,
-    page::{self, Shown},
-    record::RECORD_FILE,
+    BenchError, Index, Loaded, State, Suite, markdown,
+    page::{self, Shown, layers::Absent},
+    record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
     terminal,
 };
 
@@ -16,6 +16,7 @@ const RECORDS_MAX: usize = 400;
 #[derive(Debug)]
 pub struct Report {
     loaded: Vec<Loaded>,
+    absent: Vec<Absent>,
 }
 
 /// What a terminal can show.
@@ -30,8 +31,9 @@ pub struct Terminal {
 impl Report {
     /// Reads each path: a record, its folder, or a folder of such folders (as `run all` leaves it).
     pub fn read(paths: &[PathBuf]) -> Result<Self, BenchError> {
-        let mut loaded = Vec::new();
+        let (mut loaded, mut absent) = (Vec::new(), Vec::new());
         for path in paths {
+            absent.extend(absent_in(path));
             for path in records_in(path)? {
                 loaded.push(judged(Loaded::read(&path)?));
                 if loaded.len() > RECORDS_MAX {
@@ -41,7 +43,7 @@ impl Report {
             }
         }
         loaded.sort_by_key(|one| one.record.started_unix_s);
-        Ok(Self { loaded })
+        Ok(Self { loaded, absent })
     }
 
     /// How many.
@@ -51,17 +53,17 @@ impl Report {
 
     /// One page that works offline.
     pub fn html(&self) -> String {
-        page::render(&self.shown())
+        page::render(&self.shown(), &self.absent)
     }
 
     /// The same for a code host.
     pub fn markdown(&self) -> String {
-        markdown::render(&self.shown())
+        markdown::render(&self.shown(), &self.absent)
     }
 
     /// The same for a terminal.
     pub fn terminal(&self, terminal: Terminal) -> String {
-        terminal::render(&self.shown(), terminal)
+        terminal::render(&self.shown(), &self.absent, terminal)
     }
 
     fn shown(&self) -> Vec<Shown<'_>> {
@@ -83,10 +85,25 @@ fn judged(mut loaded: Loaded) -> Loaded {
     loaded
 }
 
+/// Suites of a run of many that left no record, by its index. Without an index nothing is known.
+fn absent_in(path: &Path) -> Vec<Absent> {
+    let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
+    let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
+    let left_out = |entry: &crate::IndexEntry| {
+        !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
+    };
+    let absent = |entry: crate::IndexEntry| Absent {
+        suite: entry.suite,
+        reason: entry.reason.unwrap_or_else(|| "not reached".into()),
+    };
+    index.suites.into_iter().filter(left_out).map(absent).collect()
+}
+
 /// The path itself where it is a record, else the folders of records right below it.
 fn records_in(path: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let is_record = |folder: &Path| {
-        folder.join(RECORD_FILE).exists() || folder.join(format!("{RECORD_FILE}.gz")).exists()
+        let names = [RECORD_FILE, SAMPLES_FILE, &format!("{RECORD_FILE}.gz")];
+        names.iter().any(|name| folder.join(name).exists())
     };
     if !path.is_dir() || is_record(path) {
         return Ok(vec![path.to_owned()]);

@@ -280,6 +280,6 @@ fn write_page(
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
     let shown = page::Shown::new(record, samples, slices, folder.join(RECORD_FILE));
-    std::fs::write(&path, page::render(&[shown])).map_err(BenchError::io("write", &path))?;
+    std::fs::write(&path, page::render(&[shown], &[])).map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

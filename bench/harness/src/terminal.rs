@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use crate::{
-    format::{aa, cost, value, verdict},
+    format::{aa, cost, sides, verdict},
     page::{
         Shown, again, is_invisible, judgements,
-        layers::{LayerRows, layers},
+        layers::{Absent, LayerRows, layers},
         placement,
         words::{answers, tally},
     },
@@ -22,12 +22,14 @@ const WIDTH_MAX: usize = 160;
 const ONE_LINE: usize = 118;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>], terminal: Terminal) -> String {
+pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent], terminal: Terminal) -> String {
     let width = terminal.width.clamp(WIDTH_MIN, WIDTH_MAX);
     let mut page = Page { out: String::new(), width, colour: terminal.colour };
-    for layer in layers(shown) {
-        page.layer(&layer, shown.len() > 1);
+    let all = layers(shown, absent);
+    for layer in &all {
+        page.layer(layer, shown.len() > 1);
     }
+    page.absent(&all);
     for one in shown {
         page.record(one);
     }
@@ -42,7 +44,7 @@ struct Page {
 
 impl Page {
     fn layer(&mut self, layer: &LayerRows<'_>, many: bool) {
-        if layer.rows.is_empty() {
+        if !layer.is_measured() {
             return;
         }
         self.heading(layer.layer.title());
@@ -52,12 +54,36 @@ impl Page {
                 before => format!("{before}: "),
             };
             let source =
-                if many { format!(" [{}]", sentence.said.shown.name()) } else { String::new() };
-            self.wrapped("  ", &format!("{before}{}{source}", sentence.text));
+                if many { format!("; {}", sentence.said.shown.name()) } else { String::new() };
+            let (said, detail) = (&sentence.text, &sentence.detail);
+            self.wrapped("  ", &format!("{before}{said} ({detail}{source})"));
         }
-        self.wrapped("  ", &tally(layer.rows.iter().map(|said| said.row)));
+        for figure in &layer.figures {
+            self.wrapped("  ", figure);
+        }
+        if !layer.rows.is_empty() {
+            self.wrapped("  ", &tally(layer.rows.iter().map(|said| said.row)));
+        }
         if !layer.missing.is_empty() {
             self.wrapped("  ", &format!("Not measured here: {}", layer.missing.join("; ")));
+        }
+        self.out.push('\n');
+    }
+
+    fn absent(&mut self, all: &[LayerRows<'_>]) {
+        let absent: Vec<&LayerRows<'_>> = all.iter().filter(|one| !one.is_measured()).collect();
+        if absent.is_empty() {
+            return;
+        }
+        self.heading("Not measured here");
+        for layer in absent {
+            let why = match layer.layer.suite() {
+                Some(suite) if layer.missing.is_empty() => {
+                    format!("no record of it was given; confide bench run {suite}")
+                }
+                _ => layer.missing.join("; "),
+            };
+            self.wrapped("  ", &format!("{}: {why}", layer.layer.title()));
         }
         self.out.push('\n');
     }
@@ -200,15 +226,9 @@ fn paint_of(row: &Row) -> &'static str {
 
 fn cells(row: &Row) -> [String; 6] {
     let judged = if row.twin { aa(row) } else { verdict(row) };
-    [
-        row.label.clone(),
-        value(&row.metric, row.clear),
-        value(&row.metric, row.protected),
-        cost(row),
-        row.blocks.to_string(),
-        judged,
-    ]
-    .map(|text| clean(&text))
+    let [clear, protected] = sides(row);
+    [row.label.clone(), clear, protected, cost(row), row.blocks.to_string(), judged]
+        .map(|text| clean(&text))
 }
 
 /// What a record says must not reach the terminal as a command to it.

@@ -9,10 +9,11 @@ use super::{
     html::{data, escape, scroll},
     layers::Layer,
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    took::{DISTURBED_MEANS, is_disturbed},
 };
 use crate::{
     Record,
-    format::value,
+    format::{digits, value},
     plan::cases,
     samples::{Place, Sample, Slice},
     suite::{Bench, Metric},
@@ -29,7 +30,7 @@ const PLOT: f64 = 170.0;
 const STRIP_TOP: f64 = TOP + PLOT + 30.0;
 const STRIP: f64 = 34.0;
 /// A distribution has no strip: its plot takes the room, so that both charts are as high.
-const TALL: f64 = PLOT + 46.0;
+const TALL: f64 = PLOT + 50.0;
 
 /// One arm at one case.
 pub(super) struct Curve {
@@ -38,6 +39,7 @@ pub(super) struct Curve {
     pub(super) values: Vec<f64>,
     /// Time in seconds, value of the run, whether it is void.
     points: Vec<(f64, f64, bool)>,
+    disturbed: usize,
 }
 
 /// All charts of a run.
@@ -49,7 +51,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
          order</h2>\n<p class=\"soft\">First the share of samples at or below a value, per arm; \
          then each run of each arm at its time, voids as crosses; below it the share of the time \
          in which tasks waited for a CPU (PSI, pale) and CPU time stolen by the hypervisor \
-         (dark).</p>\n"
+         (dark), with a tick under each disturbed run: {DISTURBED_MEANS}.</p>\n"
     );
     let open_cases = if many { OPEN_CASES_OF_MANY } else { OPEN_CASES };
     let mut drawn = 0;
@@ -111,8 +113,9 @@ pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &s
         .map(|(index, (arm, twin))| {
             let known = shown.record.arms.iter().find(|known| known.name == *arm);
             let label = known.map_or(arm.as_str(), |known| known.label.as_str());
-            let (mut values, mut points) = (Vec::new(), Vec::new());
+            let (mut values, mut points, mut disturbed) = (Vec::new(), Vec::new(), 0);
             for slice in slices.iter().filter(|s| s.place.arm == *arm && s.place.twin == twin) {
+                disturbed += usize::from(is_disturbed(&slice.quiet));
                 let of_run = slice.metrics.get(&metric.name).copied();
                 let key = (arm.as_str(), twin, slice.place.block);
                 let of_samples = by_run.remove(&key).unwrap_or_default();
@@ -124,7 +127,7 @@ pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &s
                     values.extend(of_samples.into_iter().chain(alone));
                 }
             }
-            Curve { ink: Ink::new(index, label, twin), values, points }
+            Curve { ink: Ink::new(index, label, twin), values, points, disturbed }
         })
         .collect()
 }
@@ -139,8 +142,9 @@ fn distribution(out: &mut String, id: &str, metric: &Metric, curves: &[Curve]) {
     });
     let described = described.collect::<Vec<_>>().join("; ");
     let caption = format!(
-        "{}: distribution, up to {samples} samples an arm{}",
+        "{}: distribution, up to {} samples an arm{}",
         metric.name,
+        digits(samples as f64),
         if axis.log { ", logarithmic" } else { "" }
     );
     out.push_str(&open(&format!("{id}e"), &caption, &described, TOP + TALL + 24.0));
@@ -192,7 +196,7 @@ fn timeline(out: &mut String, id: &str, metric: &Metric, curves: &[Curve], slice
         format!("{}: {} runs, {voids} void", curve.ink.label, curve.points.len())
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    out.push_str(&open(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 6.0));
+    out.push_str(&open(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 10.0));
     for tick in axis.ticks(5) {
         grid_y(out, axis.place(tick, TOP + PLOT, TOP), &value(&metric.name, tick));
     }
@@ -256,6 +260,13 @@ fn strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
             let _ = write!(out, "<path class=\"{class}\" d=\"{path}\"/>");
         }
     }
+    let mut ticks = String::new();
+    for slice in slices.iter().filter(|slice| is_disturbed(&slice.quiet)) {
+        let _ = write!(ticks, "M{:.1} {}v5", x(slice.started_s), bottom + 2.0);
+    }
+    if !ticks.is_empty() {
+        let _ = write!(out, "<path class=\"disturbed\" d=\"{ticks}\"/>");
+    }
     let known = slices.iter().any(|slice| slice.quiet.psi_cpu.is_some());
     let _ = write!(
         out,
@@ -276,7 +287,8 @@ fn numbers(metric: &Metric, curves: &[Curve]) -> String {
     let mut out = format!(
         "<details class=\"data\"><summary>The numbers of these charts</summary>{}<table class=\"cards\">\
          <thead><tr><th scope=\"col\">arm</th><th scope=\"col\" class=\"num\">runs</th>\
-         <th scope=\"col\" class=\"num\">void</th><th scope=\"col\" class=\"num\">samples</th>\
+         <th scope=\"col\" class=\"num\">void</th>\
+         <th scope=\"col\" class=\"num\">disturbed</th><th scope=\"col\" class=\"num\">samples</th>\
          <th scope=\"col\" class=\"num\">least</th><th scope=\"col\" class=\"num\">mean</th>\
          <th scope=\"col\" class=\"num\">p50</th><th scope=\"col\" class=\"num\">p95</th>\
          <th scope=\"col\" class=\"num\">p99</th><th scope=\"col\" class=\"num\">most</th>\
@@ -292,6 +304,7 @@ fn numbers(metric: &Metric, curves: &[Curve]) -> String {
         let cells = [
             ("runs", curve.points.len().to_string()),
             ("void", voids.to_string()),
+            ("disturbed", curve.disturbed.to_string()),
             ("samples", all.len().to_string()),
             ("least", show(all.iter().copied().reduce(f64::min))),
             ("mean", show(mean(all))),

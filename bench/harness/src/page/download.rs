@@ -1,90 +1,77 @@
-//! "Download the record": the very files, compressed, within the page.
+//! "Download the record": the very document, compressed, within the page.
 
 use std::{
     fs,
     io::{Read, Write},
-    path::Path,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 
 use super::{Shown, html::escape};
-use crate::{format::value, record::SAMPLES_FILE};
+use crate::format::value;
 
 /// Of all records of a page, compressed: more makes a page that a telephone does not open.
 const ATTACHED_BYTES_MAX: usize = 12 << 20;
 /// Read of one file: beyond it a record is sent as a file of its own.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Of ten: beyond it the time grows and the size does not shrink.
+const LEVEL: u32 = 7;
 
-/// The files of one record.
-pub(super) struct Attached {
-    files: Vec<File>,
-    /// What is not in the page, and why.
-    left_out: Vec<String>,
+/// What of one record is in the page.
+pub(super) enum Attached {
+    Here {
+        name: String,
+        /// Compressed.
+        bytes: Vec<u8>,
+    },
+    /// Why it is not.
+    Elsewhere(String),
 }
 
-struct File {
-    name: String,
-    /// Compressed.
-    bytes: Vec<u8>,
-}
-
-/// The files of every record, as many as the page can carry.
+/// Every record, as many as the page can carry.
 pub(super) fn attach(shown: &[Shown<'_>]) -> Vec<Attached> {
     let mut room = ATTACHED_BYTES_MAX;
     shown.iter().map(|one| of_one(one, &mut room)).collect()
 }
 
 impl Attached {
-    /// Links with their sizes, and what is missing.
+    /// The link with its size.
     pub(super) fn link(&self) -> String {
-        let link = |file: &File| {
-            format!(
-                "<a download=\"{}\" href=\"data:application/gzip;base64,{}\">Download {}</a> ({})",
-                escape(&file.name),
-                STANDARD.encode(&file.bytes),
-                escape(&file.name),
-                value("_bytes", file.bytes.len() as f64),
-            )
-        };
-        let links: Vec<String> = self.files.iter().map(link).collect();
-        let missing: Vec<String> = self.left_out.iter().map(|text| escape(text)).collect();
-        [links, missing].concat().join(" · ")
+        match self {
+            Self::Here { name, bytes } => format!(
+                "<a download=\"{}\" href=\"data:application/gzip;base64,{}\">Download the record</a> \
+                 ({}, every sample in it)",
+                escape(name),
+                STANDARD.encode(bytes),
+                escape(&value("_bytes", bytes.len() as f64)),
+            ),
+            Self::Elsewhere(why) => escape(why),
+        }
     }
 
-    /// The same without the data, for the place that only names them.
-    pub(super) fn names(&self) -> String {
-        let named: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).collect();
-        [named.join(", "), self.left_out.join("; ")].join(" ").trim().to_owned()
+    /// The same without the data, for the place that only names it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Here { name, .. } => name,
+            Self::Elsewhere(why) => why,
+        }
     }
 }
 
 fn of_one(shown: &Shown<'_>, room: &mut usize) -> Attached {
-    let mut attached = Attached { files: Vec::new(), left_out: Vec::new() };
-    let beside = [SAMPLES_FILE.to_owned(), format!("{SAMPLES_FILE}.gz")]
-        .map(|name| shown.path.with_file_name(name))
-        .into_iter()
-        .find(|path| path.exists());
-    // A record of the second layout holds its samples; the journal beside it repeats them.
-    let beside = beside.filter(|_| shown.record.schema == 1);
-    let stem = stem(shown);
-    for (path, kind) in [(Some(shown.path.clone()), "record.json"), (beside, SAMPLES_FILE)] {
-        let Some(path) = path else { continue };
-        let name = format!("{stem}.{kind}.gz");
-        match packed(&path) {
-            Some(bytes) if bytes.len() <= *room => {
-                *room -= bytes.len();
-                attached.files.push(File { name, bytes });
-            }
-            Some(bytes) => attached.left_out.push(format!(
-                "{kind} ({} compressed) is beside this page: it has no room for it",
-                value("_bytes", bytes.len() as f64)
-            )),
-            None => attached.left_out.push(format!("{kind} could not be read for this page")),
+    let name = format!("{}.record.json.gz", stem(shown));
+    match packed(shown) {
+        Some(bytes) if bytes.len() <= *room => {
+            *room -= bytes.len();
+            Attached::Here { name, bytes }
         }
+        Some(bytes) => Attached::Elsewhere(format!(
+            "{name} ({} compressed) has no room in this page; it is where the page was made",
+            value("_bytes", bytes.len() as f64)
+        )),
+        None => Attached::Elsewhere(format!("{name} is too large for a page")),
     }
-    attached
 }
 
 /// Suite and second: no two records of a machine share them.
@@ -94,18 +81,26 @@ fn stem(shown: &Shown<'_>) -> String {
     format!("{name}-{}", shown.record.started_unix_s)
 }
 
-/// The file's bytes, compressed unless they are; no time stands in them, so that the same record
-/// gives the same page.
-fn packed(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
+/// The whole document, samples among it, compressed. The file itself where it is such a document,
+/// else one of today's layout. No time stands in it, so that the same record gives the same page.
+fn packed(shown: &Shown<'_>) -> Option<Vec<u8>> {
+    let text = match file(shown) {
+        Some(bytes) if bytes.starts_with(&[0x1f, 0x8b]) => return Some(bytes),
+        Some(bytes) => bytes,
+        None => shown.record.document(shown.samples, shown.slices).ok()?.into_bytes(),
+    };
+    let mut packed = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+    packed.write_all(&text).ok()?;
+    packed.finish().ok()
+}
+
+/// The bytes of the record's own file, where it holds its samples. A partial record may be behind
+/// its journal.
+fn file(shown: &Shown<'_>) -> Option<Vec<u8>> {
+    if shown.record.schema < 2 || shown.record.partial.is_some() {
         return None;
     }
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Some(bytes);
-    }
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(&bytes).ok()?;
-    packed.finish().ok()
+    let mut bytes = Vec::new();
+    let read = fs::File::open(&shown.path).ok()?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    (read.is_ok() && bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes)
 }

@@ -15,13 +15,18 @@ use crate::{Record, format::digits, samples::Slice};
 const VOIDS_SHOWN: usize = 60;
 
 /// The last section.
-pub(super) fn section(shown: &Shown<'_>, attached: &Attached) -> String {
+pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> String {
     let record = shown.record;
     let mut out = format!(
         "<h2>Environment, and how to run it again</h2>\n<pre>{}</pre>\n",
         escape(&again(record)),
     );
-    out.push_str(&definitions(&facts(record, shown.slices)));
+    let open = if many { "" } else { " open" };
+    let _ = write!(out, "<details{open}><summary>The machine and the run</summary>");
+    for (title, facts) in facts(record, shown.slices) {
+        let _ = writeln!(out, "<h3>{}</h3>{}", escape(&title), definitions(&facts));
+    }
+    out.push_str("</details>\n");
     out.push_str(&services(record));
     out.push_str(&voids(record));
     let _ = write!(
@@ -30,7 +35,7 @@ pub(super) fn section(shown: &Shown<'_>, attached: &Attached) -> String {
          <p class=\"soft\">In this page as data: {}. <code>confide bench report PATH</code> makes the \
          page again from them.</p>\n",
         escape(&record.suite.text),
-        escape(&attached.names()),
+        escape(attached.name()),
     );
     out
 }
@@ -49,35 +54,33 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Where it was measured, name by name.
-pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<(String, String)> {
-    let machine = &record.machine;
-    let mitigations: Vec<String> =
-        machine.mitigations.iter().map(|(name, text)| format!("{name}: {text}")).collect();
-    let pairs = [
+/// A group of named facts.
+pub(crate) type Group = (String, Vec<(String, String)>);
+
+/// Where it was measured, group by group.
+pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<Group> {
+    let named = |(name, text): (&str, String)| (name.to_owned(), text);
+    let plan = [
         ("started", utc(record.started_unix_s)),
         ("seed of the plan", record.seed.to_string()),
         ("version", format!("confide {}", record.version)),
         ("commit of the working folder", record.commit.clone()),
         ("suite, SHA-256", format!("{} {}", record.suite.name, record.suite.sha256)),
-        ("CPU", machine.cpu_model.clone()),
-        ("CPUs online, SMT active", format!("{}, SMT {}", machine.cpus_online, machine.smt_active)),
-        ("memory", format!("{:.1} GiB", machine.memory_bytes as f64 / f64::from(1 << 30))),
-        ("kernel", machine.kernel.clone()),
-        ("kernel command line", machine.kernel_command_line.clone()),
-        ("clock source", machine.clock_source.clone()),
-        ("governor", machine.governor.clone()),
-        ("huge pages", machine.transparent_hugepages.clone()),
-        (
-            "cgroup limits, CPU and memory",
-            format!("{}; {}", machine.cgroup_cpu_max, machine.cgroup_memory_max),
-        ),
-        ("virtualisation hints", machine.virtualisation_hints.join("; ")),
-        ("mitigations", mitigations.join("; ")),
         ("quiet over the run", quiet(slices)),
     ];
-    let named = pairs.into_iter().map(|(name, text)| (name.to_owned(), text));
-    named.filter(|(_, text)| !text.is_empty()).collect()
+    let mut out = vec![("The run".to_owned(), plan.into_iter().map(named).collect::<Vec<_>>())];
+    for group in record.machine.facts() {
+        let fact = |fact: crate::Fact| {
+            let note =
+                if fact.note.is_empty() { String::new() } else { format!(" ({})", fact.note) };
+            (fact.name, format!("{}{note}", fact.value))
+        };
+        out.push((group.title.to_owned(), group.facts.into_iter().map(fact).collect()));
+    }
+    for (_, facts) in &mut out {
+        facts.retain(|(_, text)| !text.is_empty());
+    }
+    out
 }
 
 /// How the machine did while slices ran.

@@ -29,7 +29,7 @@ pub(super) fn verdict_of(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
         return "invalid";
     }
-    if row.blocks < super::words::INTERVAL_BLOCKS_MIN {
+    if !row.has_interval() {
         return "no interval";
     }
     match row.outcome {

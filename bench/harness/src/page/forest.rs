@@ -6,10 +6,9 @@ use super::{
     Shown,
     html::{class_of, escape, sign_of},
     tables::row_data,
-    words::INTERVAL_BLOCKS_MIN,
 };
 use crate::{
-    format::{digits, ratio_places},
+    format::{digits, ratio_places, verdict},
     rows::Row,
 };
 
@@ -23,7 +22,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
         .record
         .rows
         .iter()
-        .filter(|row| row.headline)
+        .filter(|row| row.headline && !row.is_without_tail())
         .filter_map(|row| row.ratio.map(|ends| (row, ends.value, ends.low, ends.high)))
         .collect();
     let is_near = |ratio: f64| ratio.ln().abs() <= NEAR.ln();
@@ -81,7 +80,7 @@ fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
         let (from, to) = (axis.place(low), axis.place(high));
         format!("left:{from:.2}%;width:{:.2}%", (to - from).max(0.0))
     };
-    let judged = row.blocks >= INTERVAL_BLOCKS_MIN;
+    let judged = row.has_interval();
     let bars = if judged {
         format!(
             "<i class=\"wide\" style=\"{}\"></i><i class=\"ci\" style=\"{}\"></i>",
@@ -102,7 +101,7 @@ fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
          <i class=\"band\" style=\"{}\"></i><i class=\"one\" style=\"left:{:.2}%\"></i>{bars}\
          <i class=\"dot {mark}\" style=\"left:{:.2}%\"></i></div>\
          <span class=\"c-{mark}\"><span aria-hidden=\"true\">{}</span> <b>{}</b>\
-         <span class=\"unseen\"> {}</span></span></li>",
+         {}</span></li>",
         row_data(shown, row),
         escape(&label),
         span(1.0 / (1.0 + row.margin), 1.0 + row.margin),
@@ -110,8 +109,17 @@ fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
         axis.place(ends.value),
         sign_of(class),
         escape(&text),
-        super::filters::verdict_of(row),
+        said(row),
     );
+}
+
+/// The verdict in a word, for who does not see the mark. A limit on a difference is shown to all:
+/// the mark follows it, not the ratio beside it.
+fn said(row: &Row) -> String {
+    if row.adds_at_most.is_some() {
+        return format!("<small>{}</small>", escape(&verdict(row)));
+    }
+    format!("<span class=\"unseen\">{}</span>", super::filters::verdict_of(row))
 }
 
 fn interval(value: f64, low: f64, high: f64) -> String {

@@ -66,7 +66,7 @@ pub(super) fn simulated(is: bool) -> &'static str {
 
 /// The class of a row's verdict.
 pub(super) fn class_of(row: &Row) -> &'static str {
-    if row.blocks < super::words::INTERVAL_BLOCKS_MIN {
+    if !row.has_interval() {
         return "mute";
     }
     match (row.aa, row.outcome) {

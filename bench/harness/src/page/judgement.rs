@@ -34,6 +34,14 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
             say(format!("{}, {} was left out.", arm.bench, arm.label), reason);
         }
     }
+    for cut in &record.cut {
+        let text = format!("{} of {} blocks: {}", cut.blocks, cut.planned, cut.reason);
+        say(format!("{} was cut.", cut.bench), &text);
+    }
+    if record.sessions.len() > 1 {
+        let text = "processes, perhaps the boot, differ from one stretch to the next.";
+        say(format!("Measured in {} stretches:", record.sessions.len()), text);
+    }
     if !record.voids.is_empty() {
         say(
             "Void:".into(),
@@ -169,7 +177,8 @@ fn list(shown: &[Shown<'_>], attached: &[Attached]) -> String {
             .take(1)
             .map(|judgement| super::html::chip(judgement.class, &judgement.strong))
             .collect();
-        let rest: Vec<&str> = said.iter().skip(1).map(|j| j.strong.as_str()).collect();
+        let rest: Vec<&str> =
+            said.iter().skip(1).map(|j| j.strong.trim_end_matches([':', '.'])).collect();
         let _ = writeln!(
             out,
             "<tr class=\"item\"{}><td class=\"layer\"><a href=\"#r{index}\">{}</a>\
@@ -182,7 +191,7 @@ fn list(shown: &[Shown<'_>], attached: &[Attached]) -> String {
             escape(&facts[2]),
             escape(&facts[3..].join(", ")),
             first.concat(),
-            escape(&rest.join(" ")),
+            escape(&rest.join("; ")),
             attached.link(),
         );
     }

@@ -1,7 +1,11 @@
 //! Layers: what a row is about, in words of somebody who buys a machine.
 
 use super::Shown;
-use crate::rows::Row;
+use crate::{
+    format::{label, value},
+    rows::{Figure, Row},
+    suite::Bench,
+};
 
 /// From the metal up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +74,10 @@ const BY_MODEL: &[(&str, Layer)] = &[
     ("iperf", Layer::Network),
     ("jitter", Layer::Jitter),
     ("cyclic", Layer::Jitter),
+    ("generate", Layer::Attestation),
+    ("verify", Layer::Attestation),
+    ("batch", Layer::Attestation),
+    ("collateral", Layer::Attestation),
 ];
 
 impl Layer {
@@ -161,15 +169,36 @@ pub(crate) struct LayerRows<'a> {
     pub(crate) layer: Layer,
     /// Headline rows but for A/A.
     pub(crate) rows: Vec<Said<'a>>,
+    /// What has no other arm to be compared with: figures, as sentences.
+    pub(crate) figures: Vec<String>,
     /// What was planned and not measured, and why.
     pub(crate) missing: Vec<String>,
 }
 
+impl LayerRows<'_> {
+    /// Whether there is anything to say.
+    pub(crate) fn is_measured(&self) -> bool {
+        !self.rows.is_empty() || !self.figures.is_empty()
+    }
+}
+
+/// A suite of a run of many that has no record, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Absent {
+    pub(crate) suite: String,
+    pub(crate) reason: String,
+}
+
 /// Every layer, empty ones among them, but for those that no suite measures.
-pub(crate) fn layers<'a>(shown: &'a [Shown<'a>]) -> Vec<LayerRows<'a>> {
+pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<LayerRows<'a>> {
     let of = |layer: Layer| {
-        let mut rows = Vec::new();
-        let mut missing = Vec::new();
+        let (mut rows, mut figures) = (Vec::new(), Vec::new());
+        let mine = |one: &&Absent| Layer::of(&one.suite, &one.suite) == layer;
+        let mut missing: Vec<String> = absent
+            .iter()
+            .filter(mine)
+            .map(|one| format!("suite {}: {}", one.suite, one.reason))
+            .collect();
         for (index, one) in shown.iter().enumerate() {
             let suite = one.record.suite.name.as_str();
             let mine =
@@ -179,15 +208,45 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>]) -> Vec<LayerRows<'a>> {
                 index,
                 row,
             }));
+            figures.extend(alone(one, layer));
             missing.extend(not_measured(one, layer));
         }
         missing.dedup();
-        LayerRows { layer, rows, missing }
+        LayerRows { layer, rows, figures, missing }
     };
     let kept = |layer: &LayerRows<'_>| {
-        !layer.rows.is_empty() || !layer.missing.is_empty() || layer.layer.suite().is_some()
+        layer.is_measured() || !layer.missing.is_empty() || layer.layer.suite().is_some()
     };
     LAYERS.iter().map(|layer| of(*layer)).filter(kept).collect()
+}
+
+/// Headline figures of benches with one arm.
+fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
+    let Some(suite) = &shown.suite else { return Vec::new() };
+    let name = shown.record.suite.name.as_str();
+    let mut out = Vec::new();
+    let mine = |bench: &&Bench| bench.arms.len() == 1 && Layer::of(name, &bench.model) == layer;
+    for bench in suite.benches.iter().filter(mine) {
+        for case in crate::plan::cases(bench, shown.record.effort) {
+            for metric in bench.metrics.iter().filter(|metric| metric.headline) {
+                let is = |figure: &&Figure| {
+                    figure.bench == bench.name
+                        && figure.case == case.key
+                        && figure.metric == metric.name
+                        && !figure.twin
+                };
+                let Some(figure) = shown.record.figures.iter().find(is) else { continue };
+                let simulated = if figure.simulated { ", simulated" } else { "" };
+                out.push(format!(
+                    "{}: {}, the mean of {}{simulated}; nothing stands beside it.",
+                    label(&metric.label, &case.params),
+                    value(&metric.name, figure.mean),
+                    figure.n,
+                ));
+            }
+        }
+    }
+    out
 }
 
 /// Benches that failed, arms that were left out, benches that this effort does not run.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     Shown,
     html::{chip, class_of, data, escape},
-    layers::{LayerRows, layers},
+    layers::{Absent, LayerRows, layers},
     words::{Sentence, answers, tally},
 };
 
@@ -13,14 +13,14 @@ use super::{
 const MISSING_SHOWN: usize = 6;
 
 /// Every layer with its answer, its record, and what is missing.
-pub(super) fn section(shown: &[Shown<'_>]) -> String {
+pub(super) fn section(shown: &[Shown<'_>], absent: &[Absent]) -> String {
     let mut out = String::from(
         "<section id=\"overview\">\n<h2>The answers, layer by layer</h2>\n<p class=\"soft\">Each \
          sentence is one row of a record: cost, 95 % interval, verdict about a margin that was set \
          before the run. Rows that are client-bound, have under ten blocks or stand beside a failed \
          A/A row are not named here while there are others.</p>\n",
     );
-    let all = layers(shown);
+    let all = layers(shown, absent);
     let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| !layer.rows.is_empty());
     for layer in measured {
         card(&mut out, shown, layer);
@@ -85,19 +85,25 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
         };
         let _ = writeln!(
             out,
-            "<p{class}>{} {before}{}{}</p>",
+            "<p{class}>{} {before}{} <small>{}{}</small></p>",
             chip(class_of(sentence.said.row), short(sentence)),
             escape(&sentence.text),
+            escape(&sentence.detail),
             source(shown, sentence),
         );
     }
-    let _ = write!(
-        out,
-        "<p class=\"soft\">{} <a class=\"screen\" data-filter=\"layer={id}\" \
-         href=\"?layer={id}#r{}\">Show these rows only</a></p>",
-        escape(&tally(layer.rows.iter().map(|said| said.row))),
-        layer.rows.first().map_or(0, |said| said.index),
-    );
+    for figure in &layer.figures {
+        let _ = writeln!(out, "<p>{}</p>", escape(figure));
+    }
+    if let Some(first) = layer.rows.first() {
+        let _ = write!(
+            out,
+            "<p class=\"soft\">{} <a class=\"screen\" data-filter=\"layer={id}\" \
+             href=\"?layer={id}#rows-{}\">Show these rows only</a></p>",
+            escape(&tally(layer.rows.iter().map(|said| said.row))),
+            first.index,
+        );
+    }
     if !layer.missing.is_empty() {
         let _ = write!(
             out,
@@ -126,5 +132,5 @@ fn source(shown: &[Shown<'_>], sentence: &Sentence<'_>) -> String {
     }
     let said = &sentence.said;
     let name = escape(&said.shown.name());
-    format!(" <a class=\"source\" href=\"#r{}\">{name}</a>", said.index)
+    format!("; <a class=\"source\" href=\"#r{}\">{name}</a>", said.index)
 }

@@ -101,6 +101,7 @@
   };
   for (const table of document.querySelectorAll('table.sorts')) {
     [...table.tHead.rows[0].cells].forEach((cell, at) => {
+      if (cell.matches('.seed')) return;
       const button = document.createElement('button');
       button.type = 'button';
       button.append(...cell.childNodes);

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{format::value, plan::cases, samples::Place, suite::Bench};
 
-/// In the order of a request. `Ready` is what of the connection no part claims, `First` what of
-/// the wait for the first token none does.
+/// In the order of a request; the rest of connecting and the wait for the first token are what no
+/// named part of them claims.
 const STAGES: [&str; 11] = [
     "DNS",
     "TCP",
@@ -19,10 +19,10 @@ const STAGES: [&str; 11] = [
     "quote",
     "collateral",
     "verify",
-    "connection, rest",
+    "rest of connecting",
     "queue",
     "prefill",
-    "first token, rest",
+    "wait for first token",
     "decode",
 ];
 
@@ -64,6 +64,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
                 continue;
             }
             drawn += 1;
+            let used = used(&bars);
             let title = [bench.name.as_str(), case.key.as_str()].join(" ");
             let _ = write!(
                 out,
@@ -71,17 +72,17 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
                 keys(shown.record, bench, "total_ms"),
                 if drawn <= 2 { " open" } else { "" },
                 escape(title.trim()),
-                legend(&bars),
+                legend(&used),
             );
             let most = bars.iter().map(Bar::total).fold(0.0, f64::max);
             let all: Vec<&Bar> = bars.iter().collect();
             let quick: Vec<&Bar> = bars.iter().filter(|bar| bar.total() < most / APART).collect();
-            chart(&mut out, &format!("r{index}s{drawn}"), "stages of a request", &all);
+            chart(&mut out, &format!("r{index}s{drawn}"), "stages of a request", &used, &all);
             if quick.len() > 1 {
                 let caption = "the quick ones again, on an axis of their own";
-                chart(&mut out, &format!("r{index}s{drawn}q"), caption, &quick);
+                chart(&mut out, &format!("r{index}s{drawn}q"), caption, &used, &quick);
             }
-            let _ = write!(out, "</div>{}</details>\n", numbers(&bars));
+            let _ = write!(out, "</div>{}</details>\n", numbers(&used, &bars));
         }
     }
     if drawn == 0 { String::new() } else { out + "</section>\n" }
@@ -147,22 +148,27 @@ fn stages(means: &BTreeMap<&str, f64>) -> Option<[f64; STAGES.len()]> {
     Some([dns, tcp, tls, quote, collateral, verify, ready, queue, prefill, first, decode])
 }
 
+/// Stages that a case has, in order: their places are the numbers of the segments.
+fn used(bars: &[Bar]) -> Vec<usize> {
+    let has = |index: &usize| bars.iter().any(|bar| bar.stages[*index] > 0.0);
+    (0..STAGES.len()).filter(has).collect()
+}
+
 /// Numbered as the segments are.
-fn legend(bars: &[Bar]) -> String {
+fn legend(used: &[usize]) -> String {
     let mut out = String::from("<ul class=\"legend stages\">");
-    for (index, name) in STAGES.iter().enumerate() {
-        if bars.iter().any(|bar| bar.stages[index] > 0.0) {
-            let _ = write!(
-                out,
-                "<li><i class=\"s{index}\" aria-hidden=\"true\">{}</i> {name}</li>",
-                index + 1,
-            );
-        }
+    for (number, index) in used.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<li><i class=\"s{index}\" aria-hidden=\"true\">{}</i> {}</li>",
+            number + 1,
+            STAGES[*index],
+        );
     }
     out + "</ul>"
 }
 
-fn chart(out: &mut String, id: &str, caption: &str, bars: &[&Bar]) {
+fn chart(out: &mut String, id: &str, caption: &str, used: &[usize], bars: &[&Bar]) {
     let most = bars.iter().map(|bar| bar.total()).fold(0.0, f64::max);
     let Some(axis) = Axis::from_zero(most) else { return };
     let bottom = 6.0 + ROW * bars.len() as f64;
@@ -184,7 +190,7 @@ fn chart(out: &mut String, id: &str, caption: &str, bars: &[&Bar]) {
             "<path class=\"grid\" d=\"M{x:.1} 6V{bottom:.1}\"/><text x=\"{x:.1}\" y=\"{:.1}\" \
              text-anchor=\"{anchor}\">{}</text>",
             bottom + 15.0,
-            escape(&value("_ms", tick)),
+            if tick == 0.0 { "0".into() } else { escape(&value("_ms", tick)) },
         );
     }
     for (row, bar) in bars.iter().enumerate() {
@@ -202,13 +208,14 @@ fn chart(out: &mut String, id: &str, caption: &str, bars: &[&Bar]) {
             let left = axis.place(from, SIDE, WIDTH - SIDE);
             from += ms;
             let width = axis.place(from, SIDE, WIDTH - SIDE) - left;
-            segment(out, index, left, y + 17.0, width);
+            let number = used.iter().position(|known| *known == index).unwrap_or_default() + 1;
+            segment(out, (index, number), left, y + 17.0, width);
         }
     }
     out.push_str("</svg></figure>");
 }
 
-fn segment(out: &mut String, index: usize, left: f64, top: f64, width: f64) {
+fn segment(out: &mut String, (index, number): (usize, usize), left: f64, top: f64, width: f64) {
     let _ = write!(
         out,
         "<rect class=\"s{index}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
@@ -220,21 +227,19 @@ fn segment(out: &mut String, index: usize, left: f64, top: f64, width: f64) {
             "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             left + width / 2.0,
             top + 14.5,
-            index + 1,
+            number,
         );
     }
 }
 
-fn numbers(bars: &[Bar]) -> String {
-    let used: Vec<usize> =
-        (0..STAGES.len()).filter(|index| bars.iter().any(|bar| bar.stages[*index] > 0.0)).collect();
+fn numbers(used: &[usize], bars: &[Bar]) -> String {
     let mut out = format!(
         "<details class=\"data\"><summary>The numbers of this chart</summary>{}\
          <table class=\"cards\"><thead><tr><th scope=\"col\">arm</th>\
          <th scope=\"col\" class=\"num\">samples</th>",
         scroll("The numbers of this chart"),
     );
-    for index in &used {
+    for index in used {
         let _ = write!(out, "<th scope=\"col\" class=\"num\">{}</th>", STAGES[*index]);
     }
     out.push_str("<th scope=\"col\" class=\"num\">whole</th></tr></thead><tbody>");
@@ -246,7 +251,7 @@ fn numbers(bars: &[Bar]) -> String {
             super::html::simulated(bar.simulated),
             bar.n,
         );
-        for index in &used {
+        for index in used {
             let _ = write!(
                 out,
                 "<td class=\"num\" data-name=\"{}\">{}</td>",

@@ -8,11 +8,12 @@ use super::{
     html::{chip, class_of, data, escape, scroll, simulated},
     layers::Layer,
     published::protection,
+    took,
     words::tally,
 };
 use crate::{
     Record,
-    format::{aa, cost, digits, metric, value, verdict},
+    format::{aa, cost, digits, metric, pairing, sides, value, verdict},
     record::ArmRecord,
     rows::{Figure, Row},
     suite::SeedFigure,
@@ -101,7 +102,7 @@ pub(super) fn every_comparison(shown: &Shown<'_>, index: usize) -> String {
          <table class=\"cards sorts\"><thead><tr><th scope=\"col\">bench</th>\
          <th scope=\"col\">metric</th><th scope=\"col\">arm</th>\
          <th scope=\"col\" class=\"num\">reference</th><th scope=\"col\" class=\"num\">arm's</th>\
-         <th scope=\"col\">cost [95 %]</th><th scope=\"col\" class=\"num\">pair correlation</th>\
+         <th scope=\"col\">cost [95 %]</th><th scope=\"col\" class=\"num\">correlation of pairs</th>\
          <th scope=\"col\" class=\"num\">n</th><th scope=\"col\">verdict</th></tr></thead><tbody>\n",
         shown.record.rows.len(),
         scroll("Every comparison"),
@@ -116,6 +117,9 @@ fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
     let arm = if row.twin { format!("{} (A/A)", row.arm_label) } else { row.arm_label.clone() };
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
+    let sort = row.correlation.unwrap_or(-2.0);
+    let gained = pairing(row).unwrap_or_default();
+    let [clear, protected] = sides(row);
     let _ = writeln!(
         out,
         "<tr class=\"item counted\"{}><td class=\"layer\">{} <small>{} · {}, {} loop</small></td>\
@@ -123,7 +127,8 @@ fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
          <td class=\"num\" data-name=\"reference\" data-v=\"{}\">{}</td>\
          <td class=\"num\" data-name=\"arm's\" data-v=\"{}\">{}</td>\
          <td data-name=\"cost\" data-v=\"{}\">{}</td>\
-         <td class=\"num\" data-name=\"correlation\">{correlation}</td>\
+         <td class=\"num\" data-name=\"pairs\" data-v=\"{sort}\"><div>{correlation}\
+         <small class=\"soft\">{}</small></div></td>\
          <td class=\"num\" data-name=\"n\" data-v=\"{n}\">{n}</td>\
          <td data-name=\"verdict\">{}</td></tr>",
         row_data(shown, row),
@@ -134,11 +139,12 @@ fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
         escape(&metric(&row.metric, row.stat, row.better)),
         escape(&arm),
         row.clear,
-        escape(&value(&row.metric, row.clear)),
+        escape(&clear),
         row.protected,
-        escape(&value(&row.metric, row.protected)),
+        escape(&protected),
         size(row),
         escape(&cost(row)),
+        escape(&gained),
         chip(class_of(row), &judged),
         n = row.blocks,
     );
@@ -172,6 +178,7 @@ fn line(out: &mut String, shown: &Shown<'_>, row: &Row, seeds: bool) {
     let record = shown.record;
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let cost = cost(row);
+    let [clear, protected] = sides(row);
     let (number, interval) =
         cost.split_once(" [").map_or((cost.as_str(), String::new()), |(n, i)| (n, format!("[{i}")));
     let _ = write!(
@@ -187,11 +194,11 @@ fn line(out: &mut String, shown: &Shown<'_>, row: &Row, seeds: bool) {
         escape(&row.label),
         simulated(row.simulated),
         escape(&protects(record, row)),
-        escape(&under(record, row)),
+        under(shown, row),
         row.clear,
-        escape(&value(&row.metric, row.clear)),
+        escape(&clear),
         row.protected,
-        escape(&value(&row.metric, row.protected)),
+        escape(&protected),
         size(row),
         escape(number),
         escape(&interval),
@@ -213,9 +220,9 @@ fn protects(record: &Record, row: &Row) -> String {
     arm.map_or_else(String::new, |arm| format!("protection: {}", protection(arm)))
 }
 
-/// Which arms, their round trips, the ratio to a floor.
-fn under(record: &Record, row: &Row) -> String {
-    let reference = record.arms.iter().find(|arm| arm.name == row.reference);
+/// Which arms, their round trips, the ratio to a floor, what a run took, what speaks against it.
+fn under(shown: &Shown<'_>, row: &Row) -> String {
+    let reference = shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
     let mut parts = vec![if row.twin {
         format!("{reference}, twice")
@@ -231,13 +238,19 @@ fn under(record: &Record, row: &Row) -> String {
         parts.push(format!("{} of the floor ({})", digits(floor.value), floor.name));
     }
     if !row.twin
+        && row.has_interval()
         && row.show == crate::suite::Show::Difference
         && let Some(ratio) = &row.ratio
     {
         parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
     }
     parts.push(format!("{}, {} loop", row.model, row.load));
-    parts.join(" · ")
+    let mut out = escape(&parts.join(" · "));
+    let said = row.notes.iter().map(|note| note.long());
+    for line in took::of_row(shown, row).into_iter().chain(said) {
+        let _ = write!(out, "<br>{}", escape(&line));
+    }
+    out
 }
 
 fn seed_text(record: &Record, row: &Row) -> String {

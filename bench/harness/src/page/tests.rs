@@ -1,1 +1,114 @@
-//! The page over a record that means harm.
+//! The report over records that mean harm.
+
+use serde_json::Value;
+
+use super::Shown;
+use crate::{Loaded, Record, markdown, report::Terminal, terminal};
+
+/// What would act in HTML, in an attribute, in Markdown or on a terminal.
+const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e}|`x`\n# [a](b:c)";
+
+/// Fields of a few known words, which a record could not hold otherwise.
+const TYPED: &[&str] =
+    &["effort", "outcome", "verdict", "aa", "stat", "better", "show", "ended", "note"];
+
+fn kept() -> Loaded {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known");
+    Loaded::read(&path).unwrap()
+}
+
+/// Every text of the record followed by something that would act.
+fn poisoned(value: &mut Value, key: &str) {
+    match value {
+        Value::String(text) if !TYPED.contains(&key) => text.push_str(HOSTILE),
+        Value::Array(items) => items.iter_mut().for_each(|item| poisoned(item, key)),
+        Value::Object(fields) => {
+            let others = fields.iter_mut().filter(|(key, _)| *key != "machine");
+            others.for_each(|(key, item)| poisoned(item, key));
+        }
+        _ => {}
+    }
+}
+
+fn hostile() -> (Record, Loaded) {
+    let loaded = kept();
+    let mut value = serde_json::to_value(&loaded.record).unwrap();
+    // The suite's text stays TOML, with hostile labels in it.
+    let suite = loaded.record.suite.text.replace("label = \"", "label = \"<img src=y>");
+    poisoned(&mut value, "");
+    for name in ["cpu_model", "kernel", "kernel_command_line", "governor", "clock_source"] {
+        value["machine"][name] = HOSTILE.into();
+    }
+    value["suite"]["text"] = suite.into();
+    (serde_json::from_value(value).unwrap(), loaded)
+}
+
+#[test]
+fn what_a_record_says_never_becomes_markup() {
+    let (record, loaded) = hostile();
+    let path = std::path::PathBuf::from("record.json");
+    let shown = [Shown::new(&record, &loaded.samples, &loaded.slices, path)];
+    assert!(shown[0].suite.is_some(), "the charts are drawn too");
+    let page = super::render(&shown, &[]);
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    assert!(!page.contains("<img"), "an element of the record's");
+    assert_eq!(page.matches("<script").count(), 1);
+    assert_eq!(page.matches("</script").count(), 1);
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{202e}'));
+}
+
+#[test]
+fn what_a_record_says_never_becomes_markdown_or_a_command_to_a_terminal() {
+    let (record, loaded) = hostile();
+    let path = std::path::PathBuf::from("record.json");
+    let shown = [Shown::new(&record, &loaded.samples, &loaded.slices, path)];
+    let text = markdown::render(&shown, &[]);
+    // Within a fence nothing acts; the fence itself is tested where it is made.
+    let outside: String = text.split("``").step_by(2).collect();
+    assert!(!outside.contains("<img") && !outside.contains(" [a](b:c)"), "{outside}");
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    for width in [40, 80, 160] {
+        let text = terminal::render(&shown, &[], Terminal { width, colour: false });
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    }
+}
+
+#[test]
+fn a_terminal_of_80_columns_gets_no_longer_line_where_words_allow() {
+    let loaded = kept();
+    let shown = [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let text = terminal::render(&shown, &[], Terminal { width: 80, colour: false });
+    let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn the_same_records_give_the_same_page() {
+    let loaded = kept();
+    let page = || {
+        let shown =
+            [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+        super::render(&shown, &[])
+    };
+    assert_eq!(page(), page());
+}
+
+#[test]
+fn every_image_has_a_name_and_every_id_is_used_once() {
+    let loaded = kept();
+    let shown = [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let page = super::render(&shown, &[]);
+    let images = page.split("<svg").skip(1);
+    for image in images {
+        let tag = &image[..image.find('>').unwrap()];
+        let named = tag.contains("aria-labelledby") || tag.contains("aria-hidden");
+        assert!(named, "{tag}");
+    }
+    let mut ids: Vec<&str> =
+        page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+}

@@ -6,9 +6,6 @@ use crate::{
     rows::{Aa, Outcome, Row},
 };
 
-/// Below this no interval is printed (DESIGN section 4).
-pub(crate) const INTERVAL_BLOCKS_MIN: usize = 10;
-
 /// What some arms are called by who buys them: definition, its `session` param, start of the
 /// arm's name, words.
 const PLAIN: &[(&str, &str, &str, &str)] = &[
@@ -18,38 +15,38 @@ const PLAIN: &[(&str, &str, &str, &str)] = &[
     ("nested-transfer", "", "nested", "A second layer of TLS inside the first"),
 ];
 
-/// One sentence of one row.
-pub(crate) fn sentence(said: &Said<'_>) -> String {
+/// One sentence of one row, and what stands behind it.
+fn sentence(said: &Said<'_>) -> (String, String) {
     let row = said.row;
     let reference = said.shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
-    let instead = format!("{} instead of {reference}", row.arm_label);
-    let about = row.label.strip_suffix(&format!(": {}", row.arm_label)).unwrap_or(&row.label);
-    let subject = match plain(said) {
-        Some((_, plain)) => format!("{plain} ({instead}; {about})"),
-        None => format!("{instead} ({about})"),
+    let instead = format!("{} instead of {}", apart(&row.arm_label), apart(reference));
+    let about = row.label.replace(&format!(": {}", row.arm_label), "");
+    // A figure without an interval says its n by itself.
+    let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
+    let (subject, parts) = match plain(said) {
+        Some((_, plain)) => (plain.to_owned(), [instead, about, blocks]),
+        None => (instead, [about, blocks, String::new()]),
     };
-    let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), counted(row));
+    let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    (capital(&text), parts.join("; "))
+}
+
+/// A label with a comma in it stands in quotation marks.
+fn apart(label: &str) -> String {
+    if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
+}
+
+/// A label may begin in lower case, a sentence does not; names of programs stay.
+fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    // A label may begin in lower case, a sentence does not; names such as `confide` stay.
     match letters.next() {
         Some(first) if !text.starts_with("confide") && !text.starts_with("dcap") => {
             first.to_uppercase().chain(letters).collect()
         }
-        _ => text,
+        _ => text.to_owned(),
     }
-}
-
-/// The verdict with its words, and how many blocks stand behind it.
-fn counted(row: &Row) -> String {
-    let verdict = verdict(row);
-    // A figure without an interval says its n by itself.
-    let blocks = if verdict.contains("no interval") || cost(row).contains("no interval") {
-        String::new()
-    } else {
-        format!(", {} blocks", row.blocks)
-    };
-    format!("{verdict}{blocks}")
 }
 
 /// What the verdict means, in a verb.
@@ -57,7 +54,10 @@ fn claim(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
         return "was measured beside a failed A/A row and says nothing";
     }
-    if row.blocks < INTERVAL_BLOCKS_MIN {
+    if row.is_without_tail() {
+        return "has no percentile to judge";
+    }
+    if !row.has_interval() {
         return "was measured too few times to judge";
     }
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
@@ -95,6 +95,8 @@ pub(crate) struct Sentence<'a> {
     /// `Costs least`; empty before the first.
     pub(crate) before: &'static str,
     pub(crate) text: String,
+    /// Which arms, at what, over how many blocks.
+    pub(crate) detail: String,
     pub(crate) said: Said<'a>,
 }
 
@@ -106,11 +108,15 @@ pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
     let judged = || layer.rows.iter().filter(|said| is_sound(said));
     let least = judged().min_by(|a, b| size(a).total_cmp(&size(b)));
     let most = judged().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let mut out = vec![Sentence { before: "", text: sentence(first), said: *first }];
+    let told = |before, said: &Said<'a>| {
+        let (text, detail) = sentence(said);
+        Sentence { before, text, detail, said: *said }
+    };
+    let mut out = vec![told("", first)];
     for (before, other) in [("Costs least", least), ("Costs most", most)] {
         let Some(other) = other else { continue };
         if out.iter().all(|known| !same(&known.said, other)) {
-            out.push(Sentence { before, text: sentence(other), said: *other });
+            out.push(told(before, other));
         }
     }
     out
@@ -128,7 +134,7 @@ fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
 fn is_sound(said: &Said<'_>) -> bool {
     let row = said.row;
     !row.client_bound
-        && row.blocks >= INTERVAL_BLOCKS_MIN
+        && row.has_interval()
         && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
         && !matches!(said.shown.record.validity, crate::Validity::Invalid { .. })
 }
@@ -136,9 +142,9 @@ fn is_sound(said: &Said<'_>) -> bool {
 /// `Of 16 comparisons, 5 within their margin, 8 above it.`
 pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
-    let few = rows.iter().filter(|row| row.blocks < INTERVAL_BLOCKS_MIN).count();
+    let few = rows.iter().filter(|row| !row.has_interval()).count();
     let count = |wanted: fn(&Outcome) -> bool| {
-        let enough = rows.iter().filter(|row| row.blocks >= INTERVAL_BLOCKS_MIN);
+        let enough = rows.iter().filter(|row| row.has_interval());
         enough.filter(|row| wanted(&row.outcome)).count()
     };
     let parts = [

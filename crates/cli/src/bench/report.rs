@@ -51,6 +51,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The page over all records of a folder, within it. A folder without a record gets none.
+pub(super) fn beside(folder: &Path) -> Result<(), CliError> {
+    match Report::read(&[folder.to_owned()]) {
+        Ok(report) if report.records() > 0 => write_page(&folder.join(PAGE_FILE), &report),
+        Ok(_) => Ok(()),
+        Err(error) => Err(explained(error)),
+    }
+}
+
 fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
     let page = report.html();
     std::fs::write(path, &page)

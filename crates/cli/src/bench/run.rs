@@ -94,6 +94,7 @@ fn all(args: &Args) -> Result<ExitCode, CliError> {
     );
     let index = index.map_err(explained)?;
     overview(&index, &args.out)?;
+    super::report::beside(&args.out)?;
     Ok(worst.status(&index))
 }
 
