@@ -111,7 +111,7 @@
         for (const other of table.tHead.rows[0].cells) other.removeAttribute('aria-sort');
         cell.setAttribute('aria-sort', up ? 'ascending' : 'descending');
         for (const body of table.tBodies) {
-          const rows = [...body.rows].filter((row) => row.matches('.item'));
+          const rows = [...body.rows].filter((row) => !row.querySelector('th'));
           rows.sort((a, b) => {
             const [x, y] = [key(a, at), key(b, at)];
             const order = typeof x === 'number' && typeof y === 'number'

@@ -280,9 +280,14 @@ fn figure_line(out: &mut String, record: &Record, figure: &Figure) {
     let arm = record.arms.iter().find(|arm| arm.name == figure.arm);
     let label = arm.map_or(figure.arm.as_str(), |arm| arm.label.as_str());
     let twin = if figure.twin { " (A/A)" } else { "" };
+    let known = [("suite", &record.suite.name), ("arm", &figure.arm), ("metric", &figure.metric)];
+    let mut keys = data(&known.map(|(name, text)| (name, text.as_str())));
+    if figure.twin {
+        keys.push_str(" data-aa");
+    }
     let _ = writeln!(
         out,
-        "<tr><td class=\"layer\">{} <small>{}</small></td><td data-name=\"arm\"><div>{}{twin}{}\
+        "<tr class=\"item\"{keys}><td class=\"layer\">{} <small>{}</small></td><td data-name=\"arm\"><div>{}{twin}{}\
          </div></td><td data-name=\"metric\">{}</td><td class=\"num\" data-name=\"n\" data-v=\"{n}\">{n}</td>\
          <td class=\"num\" data-name=\"mean\" data-v=\"{}\">{}</td><td class=\"num\" data-name=\"p50\">{}</td>\
          <td class=\"num\" data-name=\"p95\">{}</td><td class=\"num\" data-name=\"p99\">{}</td></tr>",
