@@ -77,7 +77,6 @@ const SHAPES: &[Shape] = &[
 
 /// What of the suite's params is understood.
 const PARAMS: &[&str] = &["job", "size_mib", "runtime_ms", "ramp_ms", "steady_percent"];
-/// fio's own start-up and end are not in its runtime.
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -131,10 +130,10 @@ fn job(args: &Args, run: &Run, scratch: &Scratch, disk: &Disk) -> Outcome<Report
 fn words(args: &Args, run: &Run, shape: &Shape, scratch: &Scratch) -> Outcome<Vec<String>> {
     let runtime_ms = run.number("runtime_ms", 1500)?;
     let (ramp_ms, steady) = (run.number("ramp_ms", 300)?, run.number("steady_percent", 0)?);
+    let mut size = scratch.bytes;
     let mut words = vec![
         format!("--name={}", shape.name),
         format!("--filename={}", scratch.path()),
-        format!("--size={}", scratch.bytes),
         format!("--rw={}", shape.rw),
         format!("--bs={}", shape.block),
         format!("--iodepth={}", shape.depth),
@@ -156,15 +155,18 @@ fn words(args: &Args, run: &Run, shape: &Shape, scratch: &Scratch) -> Outcome<Ve
             words.extend(["--lat_percentiles=1".into(), "--clat_percentiles=0".into()]);
         }
         Gives::Sequential => {
-            // 500M of 2G in the seed: 125 of 512, whatever the size.
-            let apart = (scratch.bytes / 512 * 125) >> 20;
-            words.push(format!("--offset_increment={apart}m"));
+            // 500M of 2G in the seed: 125 of 512, whatever the size. fio would let the file grow
+            // by what the threads are apart; here the last thread ends where the file does.
+            let apart = scratch.bytes / 512 * 125;
+            size = scratch.bytes - 3 * apart;
+            words.push(format!("--offset_increment={apart}"));
         }
         Gives::Operations | Gives::Bandwidth | Gives::Mixed => words.push("--gtod_reduce=1".into()),
     }
     if shape.gives == Gives::Mixed {
         words.push("--rwmixread=75".into());
     }
+    words.push(format!("--size={size}"));
     if steady > 0 {
         let of = match shape.gives {
             Gives::Bandwidth | Gives::Sequential => "bw",

@@ -47,7 +47,8 @@ const STREAMS_MAX: u64 = 128;
 pub(crate) fn run(args: &Args) -> Outcome {
     if args.become_server {
         await_address()?;
-        let error = server(FAR, PORT).exec();
+        // Its standard output is the pipe that the arm reads.
+        let error = server(FAR, PORT).stdout(Stdio::inherit()).exec();
         return Err(format!("cannot start iperf3: {error}"));
     }
     let hello = |cannot: Option<String>| {
