@@ -24,7 +24,7 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 	$(RELEASE) bench run main $(BENCH_FLAGS) --out $(OUT) || [ $$? -eq 3 ]
 
 build: tools  ## the release binaries: confide, and the arms of its instrument
-	cargo build --release --locked -p confide-cli -p confide-arms -p confide-arm-dcap-qvl
+	cargo build --release --locked -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl
 
 test: style unit no-std vectors python peft seal go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"

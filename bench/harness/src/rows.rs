@@ -322,13 +322,13 @@ fn row(
     let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
     let several = bench.arms.len() > 2;
     let arm_label = suite.arm(arm).map_or(arm, |arm| arm.label.as_str());
+    let reference_label = suite.arm(against).map_or(against, |arm| arm.label.as_str());
     let mut text = label(&metric.label, &case.params);
     if several && !twin {
         text = format!("{text}: {arm_label}");
     }
     if bench.arms.first().is_some_and(|first| first != against) {
-        let second = suite.arm(against).map_or(against, |arm| arm.label.as_str());
-        text = format!("{text}, against {second}");
+        text = format!("{text}, against {reference_label}");
     }
     let both = reference.iter().chain(mine);
     Some(Row {
@@ -362,7 +362,7 @@ fn row(
         adds_at_most,
         outcome,
         aa: aa.filter(|_| twin),
-        marks: marks(both.clone()),
+        marks: marks([(reference_label, reference), (arm_label, mine)]),
         simulated: both.clone().any(|run| run.slice.simulated),
         client_bound: bench.client == Client::Load && (bound(reference) || bound(mine)),
         floor: floor(metric, mine),
@@ -387,16 +387,24 @@ fn mark_risers(rows: &mut [Row], first: &str) {
     }
 }
 
-/// Each mark once, with how many of the runs bear it where not all do.
-fn marks<'a>(runs: impl Iterator<Item = &'a &'a Run<'a>> + Clone) -> Vec<String> {
-    let total = runs.clone().count();
-    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-    for mark in runs.flat_map(|run| &run.slice.marks) {
-        *counted.entry(mark).or_default() += 1;
+/// Each mark once: bare where all runs of the row bear it, with the arm's name where all of that arm
+/// do, else with how many runs.
+fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
+    let total: usize = sides.iter().map(|(_, runs)| runs.len()).sum();
+    let mut counted: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for (side, (_, runs)) in sides.iter().enumerate() {
+        for mark in runs.iter().flat_map(|run| &run.slice.marks) {
+            counted.entry(mark).or_default()[side] += 1;
+        }
     }
-    let shown = |(mark, count): (&str, usize)| match count >= total {
-        true => mark.to_owned(),
-        false => format!("{mark} ({count} of {total} runs)"),
+    let shown = |(mark, of): (&str, [usize; 2])| {
+        let whole = [0, 1].map(|side| of[side] > 0 && of[side] >= sides[side].1.len());
+        match (whole, of) {
+            ([true, true], _) => mark.to_owned(),
+            ([true, false], [_, 0]) => format!("{}: {mark}", sides[0].0),
+            ([false, true], [0, _]) => format!("{}: {mark}", sides[1].0),
+            (_, [one, two]) => format!("{mark} ({} of {total} runs)", one + two),
+        }
     };
     counted.into_iter().map(shown).collect()
 }

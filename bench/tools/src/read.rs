@@ -14,6 +14,9 @@ use crate::ReadError;
 /// A run of any of these tools prints kilobytes; 3 million bins of fio's histograms are 60 MB.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
+/// No figure of these tools comes near; sums and products of figures below it stay finite.
+const FIGURE_MAX: f64 = 1e18;
+
 /// Refuses what is longer than any honest output.
 fn limited<'a>(tool: &'static str, text: &'a str) -> Result<&'a str, ReadError> {
     if text.len() > OUTPUT_BYTES_MAX {
@@ -38,10 +41,10 @@ fn object(tool: &'static str, text: &str) -> Result<Value, ReadError> {
     }
 }
 
-/// A number that is finite and not below 0.
+/// A number from 0 to what a tool may say.
 fn number(tool: &'static str, what: &'static str, value: &Value) -> Result<f64, ReadError> {
     match value.as_f64() {
-        Some(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        Some(number) if (0.0..FIGURE_MAX).contains(&number) => Ok(number),
         _ if value.is_null() => Err(ReadError::Missing { tool, what }),
         _ => Err(ReadError::NoNumber { tool, what, got: shown(&value.to_string()) }),
     }
@@ -50,7 +53,7 @@ fn number(tool: &'static str, what: &'static str, value: &Value) -> Result<f64, 
 /// The same of a word.
 fn word(tool: &'static str, what: &'static str, text: &str) -> Result<f64, ReadError> {
     match text.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        Ok(number) if (0.0..FIGURE_MAX).contains(&number) => Ok(number),
         _ => Err(ReadError::NoNumber { tool, what, got: shown(text) }),
     }
 }
