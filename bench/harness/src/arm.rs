@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    disturbed::disturbed,
     host::{Meter, Watch, budget},
     process::{LineProcess, NoLine, tail},
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
@@ -123,6 +124,7 @@ impl ArmProcess {
         let outcome = self.exchange(ask, ask.requests, stop);
         let elapsed = started.elapsed();
         let mut cost = meter.stop();
+        cost.wall_s = elapsed.as_secs_f64();
         let quiet = watch.stop(cost.cpu_s());
         let (messages, mut done) = self.count(outcome)?;
         self.last_wall = Some(elapsed);
@@ -158,6 +160,7 @@ impl ArmProcess {
             round_trips: done.round_trips.or_else(|| samples.iter().find_map(|s| s.round_trips)),
             floor: done.floor,
             marks: done.marks,
+            disturbed: disturbed(&quiet),
             quiet,
             services_cpu_s: cost.services.and_then(|services| services.cpu_s),
             cost: Some(Box::new(cost)),

@@ -22,7 +22,7 @@ mod tee;
 pub use facts::{Fact, FactGroup};
 pub use machine::Machine;
 
-pub(crate) use cost::{Cost, Meter};
+pub(crate) use cost::{Cost, Meter, Usage};
 pub(crate) use programs::Program;
 pub(crate) use quiet::{Quiet, Watch, budget, spin};
 pub(crate) use root::Root;

@@ -10,6 +10,8 @@
 
 mod arm;
 mod blocks;
+mod disturbed;
+mod empty_arm;
 mod error;
 mod format;
 mod host;
@@ -36,6 +38,7 @@ mod suites;
 mod table;
 mod terminal;
 
+pub use empty_arm::empty_arm;
 pub use error::BenchError;
 pub use host::{Fact, FactGroup, Machine};
 pub use loaded::Loaded;

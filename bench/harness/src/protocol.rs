@@ -56,7 +56,7 @@ pub(crate) struct Hello {
 }
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct SampleMessage {
     pub(crate) id: u64,
     pub(crate) metrics: BTreeMap<String, f64>,

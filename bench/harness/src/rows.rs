@@ -1,5 +1,6 @@
 //! From samples to rows: pairs, estimates, verdicts, and the judgement of the A/A rows.
 
+mod beside;
 mod notes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use confide_estimate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use beside::Beside;
 pub(crate) use notes::Note;
 
 use crate::{
@@ -85,6 +87,9 @@ pub(crate) struct Row {
     /// What its own samples say against it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<Note>,
+    /// CPU time, memory and disturbed slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beside: Option<Box<Beside>>,
 }
 
 impl Row {
@@ -184,6 +189,7 @@ pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &
         notes::mark_non_monotone(bench, &cases, &mut rows);
     }
     correct(&mut rows);
+    beside::without_disturbed(suite, effort, samples, slices, &mut rows);
     let validity = validity(&rows);
     Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
 }
@@ -356,6 +362,7 @@ fn row(
         p: logs.as_deref().and_then(signed_rank_p),
         p_holm: None,
         notes,
+        beside: beside::beside(metric, [reference, mine]),
         ratio: ratio.map(Ends::from),
         difference: difference.into(),
         margin: metric.margin,

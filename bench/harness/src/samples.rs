@@ -13,6 +13,7 @@ pub(crate) use columns::{SliceColumns, columns, rows_of_columns};
 pub(crate) use journal::{Journal, Journaled, Line, read_journal, read_lines, too_large};
 
 use crate::{
+    disturbed::Disturbed,
     host::{Cost, Quiet},
     protocol::Floor,
 };
@@ -86,6 +87,9 @@ pub(crate) struct Slice {
     /// CPU time and memory of arm, services and harness while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<Box<Cost>>,
+    /// Gates of quiet that it did not pass: a label, for nothing is dropped by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disturbed: Vec<Disturbed>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

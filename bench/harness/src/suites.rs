@@ -10,6 +10,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("chat", include_str!("../../suites/chat.toml")),
     ("collateral", include_str!("../../suites/collateral.toml")),
     ("cpu", include_str!("../../suites/cpu.toml")),
+    ("empty", include_str!("../../suites/empty.toml")),
     ("gateway", include_str!("../../suites/gateway.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
     ("jitter", include_str!("../../suites/jitter.toml")),

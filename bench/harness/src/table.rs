@@ -1,5 +1,7 @@
 //! The table on standard output.
 
+mod beside;
+
 use crate::{
     Record, Validity,
     format::{aa, cost, pairing, sides, verdict},
@@ -26,6 +28,11 @@ pub fn table(record: &Record) -> String {
     text.push_str(&notes(record));
     text.push_str(&together(record));
     text.push_str(&judgement(record));
+    let beside = beside::beside(record);
+    if !beside.is_empty() {
+        text.push('\n');
+        text.push_str(&beside);
+    }
     text
 }
 

@@ -44,6 +44,49 @@ fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
 }
 
 #[test]
+fn a_record_tells_what_slices_cost_and_names_neither_machine_nor_owner() {
+    let outcome = measure("cost", "", "", |_| {});
+    let text = std::fs::read_to_string(&outcome.record_path).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    let beside = &row(&record, "b", false)["beside"];
+    assert!(beside["cpu_s"][0].is_number() && beside["memory_mib"][1].is_number(), "{beside}");
+    assert!(beside["harness_cpu_s"].is_number(), "{beside}");
+    assert_eq!(beside["slices"], 24);
+    assert!(record["machine"]["tee"]["signals"].as_array().unwrap().len() > 5);
+    assert!(!record["machine"]["programs"].as_object().unwrap().is_empty());
+    for path in ["/proc/sys/kernel/hostname", "/etc/machine-id"] {
+        let Ok(name) = std::fs::read_to_string(path) else { continue };
+        let word = |c: char| !c.is_alphanumeric() && !"-_.:".contains(c);
+        // The command and the suite's text are the caller's own words.
+        let private = record["machine"].to_string() + &record["slices"].to_string();
+        let found = private.split(word).any(|word| word == name.trim());
+        assert!(!found, "the text of {path} is in the record");
+    }
+}
+
+#[test]
+fn an_arm_without_any_figure_is_measured_from_line_to_line() {
+    let outcome = measure("exchange", "", "", |options| {
+        let text = &mut options.suite.text;
+        *text = text.replace("work_ms", "exchange_us").replace("requests = 2", "requests = 1");
+        let silent = r#"#!/bin/sh
+echo '{"type":"hello","protocol":1,"arm":"silent","version":"1"}'
+while read -r line; do
+  case "$line" in *'"end"'*) exit 0;; esac
+  id=${line#*'"id":'}; id=${id%%,*}
+  echo "{\"type\":\"done\",\"id\":$id}"
+done
+"#;
+        for arm in ["arm-a", "arm-b"] {
+            let path = options.out.with_file_name(arm);
+            std::fs::write(path, silent).unwrap();
+        }
+    });
+    let record = json(&outcome.record_path);
+    assert!(row(&record, "b", false)["clear"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn the_page_needs_no_network_and_runs_nothing_of_what_arms_say() {
     let outcome = measure("page", "", "", |options| {
         options.suite.text =

@@ -45,6 +45,12 @@ enum Command {
     Selftest(selftest::Args),
     /// Print the JSON Schema of record.json (draft 2020-12)
     Schema,
+    /// An arm that does nothing, for what the line protocol costs
+    #[command(hide = true)]
+    EmptyArm {
+        #[arg(long, default_value_t = 0)]
+        samples: u32,
+    },
     /// An arm that spins, for the self-test
     #[command(hide = true)]
     SpinArm {
@@ -63,6 +69,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Read(args) => read::run(&args),
         Command::Seeds(args) => seeds::run(&args),
         Command::Selftest(args) => selftest::run(args),
+        Command::EmptyArm { samples } => {
+            confide_bench::empty_arm(samples, std::io::stdin().lock(), std::io::stdout().lock())
+                .map_err(CliError::new)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::SpinArm { delay } => {
             confide_bench::spin_arm(delay, std::io::stdin().lock(), std::io::stdout().lock())
                 .map_err(CliError::new)?;

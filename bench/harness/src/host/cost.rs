@@ -15,6 +15,8 @@ use super::{Root, quiet::TICKS_PER_S, root::field};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Cost {
+    /// From the run's line to its end.
+    pub(crate) wall_s: f64,
     /// The arm's process and every process below it.
     pub(crate) arm: Usage,
     /// All services together; absent where none runs.
@@ -77,6 +79,7 @@ impl Meter {
         let harness = Group::alone_after(&root).since(&self.harness);
         let used = harness_cpu_s.zip(self.harness_cpu_s).map(|(now, was)| now - was);
         Cost {
+            wall_s: 0.0,
             arm: after(&self.arm),
             services: self.services.as_ref().map(after),
             harness: Usage { cpu_s: used, ..harness },

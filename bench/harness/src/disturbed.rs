@@ -1,0 +1,144 @@
+//! Which slices were disturbed, and by what: labels, never a reason to drop one.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::host::Quiet;
+
+/// One gate that a slice did not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Disturbed {
+    pub(crate) by: Disturbance,
+    /// Of the slice: a share, or a number of pages.
+    pub(crate) value: f64,
+    /// What was allowed.
+    pub(crate) limit: f64,
+}
+
+/// What disturbs.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Disturbance {
+    /// The hypervisor gave CPU time to others.
+    Steal,
+    /// The calibration loop took longer, or less long, after the slice than before it.
+    CalibrationDrift,
+    /// A busy thread lost time that it should have had.
+    CalibrationLost,
+    /// Processes that belong neither to the arm, nor to its services, nor to the harness.
+    OtherProcesses,
+    /// Tasks waited for a CPU while other processes worked.
+    PsiCpu,
+    /// Tasks waited for memory.
+    PsiMemory,
+    /// Pages went to swap or came from there.
+    Swap,
+}
+
+impl Disturbance {
+    /// For a table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Steal => "stolen CPU time",
+            Self::CalibrationDrift => "calibration drift",
+            Self::CalibrationLost => "time lost in calibration",
+            Self::OtherProcesses => "other processes",
+            Self::PsiCpu => "waiting for a CPU",
+            Self::PsiMemory => "waiting for memory",
+            Self::Swap => "swapping",
+        }
+    }
+}
+
+/// Below it the pairing within a block takes care of it.
+const STEAL_MAX: f64 = 0.01;
+/// Clock rates and caches move by less on a machine that is left alone.
+const DRIFT_MAX: f64 = 0.05;
+const LOST_MAX: f64 = 0.1;
+/// Of all CPUs' time. Kernel threads and daemons of an idle machine stay below.
+const OTHERS_MAX: f64 = 0.05;
+/// An arm and its services on few CPUs wait for each other: PSI counts only when others work too.
+const PSI_CPU_MAX: f64 = 0.1;
+const PSI_CPU_WITH_OTHERS: f64 = 0.02;
+const PSI_MEMORY_MAX: f64 = 0.01;
+/// 1 MiB in pages of 4 KiB.
+const SWAPPED_PAGES_MAX: f64 = 256.0;
+
+/// The gates that a slice did not pass. What the machine does not tell passes. PSI of disks is shown
+/// and is no gate: a bench of disks makes it itself.
+pub(crate) fn disturbed(quiet: &Quiet) -> Vec<Disturbed> {
+    // Without PSI's cause, PSI alone counts.
+    let others = quiet.others_cpu.is_none_or(|share| share > PSI_CPU_WITH_OTHERS);
+    let gates = [
+        (Disturbance::Steal, quiet.steal, STEAL_MAX),
+        (Disturbance::CalibrationDrift, quiet.calibration_drift(), DRIFT_MAX),
+        (Disturbance::CalibrationLost, quiet.calibration_lost, LOST_MAX),
+        (Disturbance::OtherProcesses, quiet.others_cpu, OTHERS_MAX),
+        (Disturbance::PsiCpu, quiet.psi_cpu.filter(|_| others), PSI_CPU_MAX),
+        (Disturbance::PsiMemory, quiet.psi_memory, PSI_MEMORY_MAX),
+        (Disturbance::Swap, quiet.swapped_pages.map(|pages| pages as f64), SWAPPED_PAGES_MAX),
+    ];
+    gates
+        .into_iter()
+        .filter_map(|(by, value, limit)| {
+            let value = value.filter(|value| value.abs() > limit)?;
+            Some(Disturbed { by, value, limit })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(quiet: Quiet) -> Vec<Disturbance> {
+        disturbed(&quiet).into_iter().map(|disturbed| disturbed.by).collect()
+    }
+
+    #[test]
+    fn a_quiet_slice_passes_and_so_does_one_of_which_nothing_is_known() {
+        assert!(disturbed(&Quiet::default()).is_empty());
+        let quiet = Quiet {
+            steal: Some(0.005),
+            calibration_us: 200.0,
+            calibration_after_us: Some(205.0),
+            others_cpu: Some(0.01),
+            psi_cpu: Some(0.9),
+            ..Quiet::default()
+        };
+        assert!(disturbed(&quiet).is_empty());
+    }
+
+    #[test]
+    fn each_gate_marks_with_its_reason() {
+        let quiet = |change: fn(&mut Quiet)| {
+            let mut quiet = Quiet { calibration_us: 200.0, ..Quiet::default() };
+            change(&mut quiet);
+            by(quiet)
+        };
+        assert_eq!(quiet(|q| q.steal = Some(0.02)), [Disturbance::Steal]);
+        // Faster after than before is a drift too.
+        for after in [180.0, 220.0] {
+            let slice = Quiet {
+                calibration_us: 200.0,
+                calibration_after_us: Some(after),
+                ..Quiet::default()
+            };
+            assert_eq!(by(slice), [Disturbance::CalibrationDrift]);
+        }
+        assert_eq!(quiet(|q| q.calibration_lost = Some(0.2)), [Disturbance::CalibrationLost]);
+        assert_eq!(quiet(|q| q.others_cpu = Some(0.3)), [Disturbance::OtherProcesses]);
+        assert_eq!(quiet(|q| q.psi_memory = Some(0.3)), [Disturbance::PsiMemory]);
+        assert_eq!(quiet(|q| q.swapped_pages = Some(1000)), [Disturbance::Swap]);
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_counts_where_others_work_or_nobody_knows() {
+        let psi = |others_cpu| Quiet { psi_cpu: Some(0.5), others_cpu, ..Quiet::default() };
+        assert_eq!(by(psi(None)), [Disturbance::PsiCpu]);
+        assert_eq!(by(psi(Some(0.03))), [Disturbance::PsiCpu]);
+        assert!(by(psi(Some(0.0))).is_empty());
+    }
+}

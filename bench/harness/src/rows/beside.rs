@@ -1,0 +1,277 @@
+//! What stands beside a row: CPU time, memory, work per CPU second, disturbed slices.
+
+use std::collections::BTreeMap;
+
+use confide_estimate::mean;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Ends, Row, Run, Runs, rows_of};
+use crate::{
+    Effort,
+    disturbed::Disturbance,
+    host::Usage,
+    plan::cases,
+    samples::{Sample, Slice},
+    suite::{Metric, Suite},
+};
+
+/// Of the reference arm and of this one, in that order; absent where a record does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub(crate) struct Beside {
+    /// CPU seconds of the arm with all processes below it, mean over its slices.
+    pub(crate) cpu_s: [Option<f64>; 2],
+    /// CPU seconds of the services meanwhile.
+    pub(crate) services_cpu_s: [Option<f64>; 2],
+    /// CPUs that arm and services kept busy, mean.
+    pub(crate) cores: [Option<f64>; 2],
+    /// The largest peak of the arm's memory in any slice.
+    pub(crate) memory_mib: [Option<f64>; 2],
+    pub(crate) services_memory_mib: [Option<f64>; 2],
+    /// Of a rate: work for each CPU second of arm and services.
+    pub(crate) per_cpu_s: [Option<f64>; 2],
+    /// CPU seconds of the harness while these slices ran, mean, and its largest peak.
+    pub(crate) harness_cpu_s: Option<f64>,
+    pub(crate) harness_memory_mib: Option<f64>,
+    /// Slices of both arms, and how many of them were disturbed.
+    pub(crate) slices: usize,
+    pub(crate) disturbed: usize,
+    /// In how many slices each disturbance was seen.
+    pub(crate) disturbances: BTreeMap<Disturbance, usize>,
+    /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
+    /// and at least two in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) without_disturbed: Option<Without>,
+}
+
+/// An estimate of fewer blocks, for comparison; the row's own stays the one with all.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Without {
+    pub(crate) blocks: usize,
+    pub(crate) ratio: Option<Ends>,
+    pub(crate) difference: Ends,
+}
+
+/// Below this much CPU time a quotient of it says nothing.
+const CPU_S_MIN: f64 = 1e-3;
+
+/// Of the slices that a row is made of.
+pub(super) fn beside(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
+    let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
+    let mut disturbances = BTreeMap::new();
+    for disturbed in slices().flat_map(|slice| &slice.disturbed) {
+        *disturbances.entry(disturbed.by).or_default() += 1;
+    }
+    let harness = || slices().filter_map(|slice| slice.cost.as_ref()).map(|cost| &cost.harness);
+    let beside = Beside {
+        cpu_s: both.map(|runs| of(runs, |run| run.slice.arm_cpu_s())),
+        services_cpu_s: both.map(|runs| of(runs, |run| run.slice.services_cpu_s)),
+        cores: both.map(|runs| of(runs, cores)),
+        memory_mib: both.map(|runs| peak_mib(runs, |slice| Some(slice.cost.as_ref()?.arm))),
+        services_memory_mib: both.map(|runs| peak_mib(runs, |slice| slice.cost.as_ref()?.services)),
+        per_cpu_s: both.map(|runs| of(runs, |run| per_cpu_s(metric, run))),
+        harness_cpu_s: mean(&harness().filter_map(|usage| usage.cpu_s).collect::<Vec<_>>()),
+        harness_memory_mib: harness().filter_map(|usage| usage.peak_bytes).max().map(mib),
+        slices: slices().count(),
+        disturbed: slices().filter(|slice| !slice.disturbed.is_empty()).count(),
+        disturbances,
+        without_disturbed: None,
+    };
+    let known = beside.cpu_s.iter().chain(&beside.services_cpu_s).any(Option::is_some);
+    (known || beside.disturbed > 0).then(|| Box::new(beside))
+}
+
+/// Puts the estimates without disturbed slices beside the rows that have some.
+pub(super) fn without_disturbed(
+    suite: &Suite,
+    effort: Effort,
+    samples: &[Sample],
+    slices: &[Slice],
+    rows: &mut [Row],
+) {
+    let quiet: Vec<Slice> =
+        slices.iter().filter(|slice| slice.disturbed.is_empty()).cloned().collect();
+    if quiet.len() == slices.len() {
+        return;
+    }
+    let runs = Runs::new(samples, &quiet);
+    for bench in &suite.benches {
+        for case in cases(bench, effort) {
+            for metric in bench.metrics.iter().filter(|metric| metric.compare) {
+                let here = |row: &&mut Row| {
+                    (&row.bench, &row.case, &row.metric) == (&bench.name, &case.key, &metric.name)
+                        && row.beside.as_ref().is_some_and(|beside| beside.disturbed > 0)
+                };
+                let mut marked: Vec<&mut Row> = rows.iter_mut().filter(here).collect();
+                if marked.is_empty() {
+                    continue;
+                }
+                let without = rows_of(suite, bench, &case, metric, &runs);
+                for row in &mut marked {
+                    let same = without.iter().find(|other| {
+                        (&other.reference, &other.arm, other.twin)
+                            == (&row.reference, &row.arm, row.twin)
+                    });
+                    let fewer = same.filter(|other| other.blocks < row.blocks);
+                    let estimate = fewer.map(|other| Without {
+                        blocks: other.blocks,
+                        ratio: other.ratio,
+                        difference: other.difference,
+                    });
+                    if let Some(beside) = &mut row.beside {
+                        beside.without_disturbed = estimate;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Slice {
+    /// CPU seconds of the arm with all processes below it; of an older record what the arm said.
+    fn arm_cpu_s(&self) -> Option<f64> {
+        self.cost.as_ref().and_then(|cost| cost.arm.cpu_s).or(self.cpu_s)
+    }
+
+    /// Of arm and services; a service that is not there used nothing.
+    fn both_cpu_s(&self) -> Option<f64> {
+        Some(self.arm_cpu_s()? + self.services_cpu_s.unwrap_or(0.0))
+    }
+}
+
+fn of(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option<f64> {
+    mean(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
+}
+
+fn cores(run: &Run<'_>) -> Option<f64> {
+    // CPU time is counted from the run's line to its end; an arm's own clock may cover less.
+    let wall_s = run.slice.cost.as_ref().map_or(run.slice.wall_s, |cost| cost.wall_s);
+    (wall_s > 0.0).then(|| Some(run.slice.both_cpu_s()? / wall_s)).flatten()
+}
+
+fn peak_mib(runs: &[&Run<'_>], usage: impl Fn(&Slice) -> Option<Usage>) -> Option<f64> {
+    runs.iter().filter_map(|run| usage(run.slice)?.peak_bytes).max().map(mib)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// A rate of work for each second, times the seconds, by the CPU seconds.
+fn per_cpu_s(metric: &Metric, run: &Run<'_>) -> Option<f64> {
+    if !metric.name.ends_with("_per_s") {
+        return None;
+    }
+    let cpu_s = run.slice.both_cpu_s().filter(|cpu_s| *cpu_s > CPU_S_MIN)?;
+    Some(run.value(metric)? * run.slice.wall_s / cpu_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        disturbed::Disturbed, host::Cost, record::Record, rows::judge, samples::Place,
+        suite::tests::SMALL,
+    };
+
+    /// 20 blocks of two arms and a twin; arm `b` takes 10 % longer, and in the blocks that are
+    /// disturbed twice as long.
+    fn slices(disturbed: std::ops::Range<u32>) -> Vec<Slice> {
+        let mut random = confide_estimate::Random::new(3);
+        let mut slices = Vec::new();
+        for block in 1..21 {
+            for (arm, twin, factor) in [("a", false, 1.0), ("b", false, 1.1), ("a", true, 1.0)] {
+                let hit = arm == "b" && disturbed.contains(&block);
+                let value = 10.0 * factor * if hit { 2.0 } else { 1.0 } + 0.01 * random.unit();
+                let usage = Usage {
+                    cpu_s: Some(0.5 * factor),
+                    peak_bytes: Some(u64::from(block) << 20),
+                    ..Usage::default()
+                };
+                let mark = Disturbed { by: Disturbance::Steal, value: 0.2, limit: 0.01 };
+                slices.push(Slice {
+                    place: Place {
+                        bench: "one".into(),
+                        case: r#"{"kind":"x","size":1}"#.into(),
+                        block,
+                        arm: arm.into(),
+                        twin,
+                    },
+                    wall_s: 1.0,
+                    metrics: [("work_ms".to_owned(), value), ("rate_per_s".to_owned(), 8.0)].into(),
+                    services_cpu_s: Some(0.25),
+                    cost: Some(Box::new(Cost { wall_s: 2.0, arm: usage, ..Cost::default() })),
+                    disturbed: if hit { vec![mark] } else { Vec::new() },
+                    ..Slice::default()
+                });
+            }
+        }
+        slices
+    }
+
+    fn judged(slices: &[Slice]) -> Record {
+        let rate = "[[bench.metric]]\nname = \"rate_per_s\"\nlabel = \"rate\"\nbetter = \"higher\"";
+        let suite = Suite::parse("small", &format!("{SMALL}\n{rate}\n")).unwrap();
+        let mut slices = slices.to_vec();
+        let case = &cases(&suite.benches[0], Effort::Quick)[0];
+        slices.iter_mut().for_each(|slice| slice.place.case.clone_from(&case.key));
+        Record::for_test(judge(&suite, Effort::Quick, &[], &slices))
+    }
+
+    fn row<'a>(record: &'a Record, metric: &str) -> &'a Row {
+        let of = |row: &&Row| row.arm == "b" && row.metric == metric;
+        record.rows.iter().find(of).unwrap()
+    }
+
+    #[test]
+    fn cost_and_memory_of_both_arms_stand_beside_a_row() {
+        let record = judged(&slices(0..0));
+        let beside = row(&record, "work_ms").beside.as_ref().unwrap();
+        let near = |values: [Option<f64>; 2], wanted: [f64; 2]| {
+            values.iter().zip(wanted).all(|(value, wanted)| (value.unwrap() - wanted).abs() < 1e-9)
+        };
+        assert!(near(beside.cpu_s, [0.5, 0.55]), "{beside:?}");
+        assert!(near(beside.cores, [0.375, 0.4]), "{beside:?}");
+        assert!(near(beside.memory_mib, [20.0, 20.0]), "{beside:?}");
+        assert_eq!(beside.per_cpu_s, [None, None]);
+        assert_eq!((beside.slices, beside.disturbed), (40, 0));
+        let rate = row(&record, "rate_per_s").beside.as_ref().unwrap();
+        assert!(near(rate.per_cpu_s, [8.0 / 0.75, 8.0 / 0.8]), "{rate:?}");
+        let table = crate::table(&record);
+        assert!(table.contains("cost of a run") && table.contains("0 of 40"), "{table}");
+    }
+
+    #[test]
+    fn disturbed_slices_are_kept_and_the_estimate_without_them_stands_beside() {
+        let record = judged(&slices(3..6));
+        let row = row(&record, "work_ms");
+        assert_eq!(row.blocks, 20);
+        assert!(row.ratio.unwrap().value > 1.15, "{row:?}");
+        let beside = row.beside.as_ref().unwrap();
+        assert_eq!(beside.disturbed, 3);
+        assert_eq!(beside.disturbances[&Disturbance::Steal], 3);
+        let without = beside.without_disturbed.as_ref().unwrap();
+        assert_eq!(without.blocks, 17);
+        assert!((without.ratio.unwrap().value - 1.1).abs() < 0.01, "{without:?}");
+        let table = crate::table(&record);
+        assert!(table.contains("3 of 40") && table.contains("without disturbed slices"), "{table}");
+        assert!(table.contains("stolen CPU time (up to 3 slices)"), "{table}");
+    }
+
+    #[test]
+    fn where_every_slice_was_disturbed_there_is_no_estimate_without_them() {
+        let record = judged(&slices(0..100));
+        let beside = row(&record, "work_ms").beside.as_ref().unwrap();
+        assert_eq!((beside.disturbed, &beside.without_disturbed), (20, &None));
+    }
+
+    #[test]
+    fn a_record_that_tells_nothing_has_nothing_beside_its_rows() {
+        let mut slices = slices(0..0);
+        for slice in &mut slices {
+            (slice.cost, slice.services_cpu_s) = (None, None);
+        }
+        assert!(judged(&slices).rows.iter().all(|row| row.beside.is_none()));
+    }
+}

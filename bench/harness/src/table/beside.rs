@@ -1,0 +1,129 @@
+//! The second table: what each row cost, and how quiet the machine was.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use crate::{
+    Record,
+    format::{digits, value},
+    rows::{Beside, Row},
+};
+
+/// CPU time, memory and disturbed slices of the headline rows; empty of a record that has none.
+pub(super) fn beside(record: &Record) -> String {
+    let headline = || record.rows.iter().filter(|row| row.headline);
+    let with = || headline().filter_map(|row| Some((row, row.beside.as_deref()?)));
+    let mut lines: Vec<[String; 6]> =
+        vec![["cost of a run", "CPU s", "cores", "MiB", "per CPU s", "disturbed"].map(Into::into)];
+    lines.extend(with().map(|(row, beside)| line(row, beside)));
+    if lines.len() == 1 {
+        return String::new();
+    }
+    let mut text = columns(&lines);
+    text.push_str(SIDES);
+    text.push_str(&harness(with().map(|(_, beside)| beside)));
+    text.push_str(&disturbances(with().map(|(_, beside)| beside)));
+    for (row, beside) in with() {
+        if let Some(without) = &beside.without_disturbed {
+            let whole = ends(row, row.ratio.as_ref(), &row.difference);
+            let fewer = ends(row, without.ratio.as_ref(), &without.difference);
+            let _ = writeln!(
+                text,
+                "without disturbed slices: {}: {fewer} of {} blocks, with them {whole} of {}",
+                row.label, without.blocks, row.blocks
+            );
+        }
+    }
+    text
+}
+
+const SIDES: &str = "each: clear, protected; arm + services where there are any; peaks of memory\n";
+
+fn line(row: &Row, beside: &Beside) -> [String; 6] {
+    let name = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
+    let pair = |values: [Option<f64>; 2], show: &dyn Fn(f64) -> String| match values {
+        [None, None] => "–".to_owned(),
+        [clear, protected] => {
+            let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), show);
+            format!("{}, {}", text(clear), text(protected))
+        }
+    };
+    let sum = |own: [Option<f64>; 2], services: [Option<f64>; 2]| {
+        let side = |at: usize| {
+            let own = digits(own[at]?);
+            Some(
+                services[at]
+                    .map_or_else(|| own.clone(), |more| format!("{own} + {}", digits(more))),
+            )
+        };
+        match [side(0), side(1)] {
+            [None, None] => "–".to_owned(),
+            sides => sides.map(|side| side.unwrap_or_else(|| "–".to_owned())).join(", "),
+        }
+    };
+    [
+        name,
+        sum(beside.cpu_s, beside.services_cpu_s),
+        pair(beside.cores, &|cores| format!("{cores:.2}")),
+        sum(beside.memory_mib, beside.services_memory_mib),
+        pair(beside.per_cpu_s, &|work| {
+            value(&row.metric, work).trim_end_matches(" /s").replace("/s", "")
+        }),
+        format!("{} of {}", beside.disturbed, beside.slices),
+    ]
+}
+
+/// What the harness used of a CPU while slices ran: the largest of the rows.
+fn harness<'a>(all: impl Iterator<Item = &'a Beside> + Clone) -> String {
+    let cpu_s = all.clone().filter_map(|beside| beside.harness_cpu_s).max_by(f64::total_cmp);
+    let memory = all.filter_map(|beside| beside.harness_memory_mib).max_by(f64::total_cmp);
+    match cpu_s.zip(memory) {
+        Some((cpu_s, memory)) => format!(
+            "harness: at most {} ms of CPU a slice, {} MiB\n",
+            digits(cpu_s * 1e3),
+            digits(memory)
+        ),
+        None => String::new(),
+    }
+}
+
+fn disturbances<'a>(all: impl Iterator<Item = &'a Beside>) -> String {
+    let mut counted: BTreeMap<_, usize> = BTreeMap::new();
+    for (by, count) in all.flat_map(|beside| &beside.disturbances) {
+        let known = counted.entry(*by).or_default();
+        *known = (*known).max(*count);
+    }
+    if counted.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> =
+        counted.iter().map(|(by, count)| format!("{} (up to {count} slices)", by.name())).collect();
+    format!("disturbed, and kept: {}\n", names.join(", "))
+}
+
+fn ends(row: &Row, ratio: Option<&crate::rows::Ends>, difference: &crate::rows::Ends) -> String {
+    match ratio {
+        Some(ratio) if row.show == crate::suite::Show::Ratio => {
+            format!("x{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
+        }
+        _ => {
+            let [v, l, h] = [difference.value, difference.low, difference.high];
+            let shown = |x: f64| value(&row.metric, x);
+            format!("{} [{}, {}]", shown(v), shown(l), shown(h))
+        }
+    }
+}
+
+fn columns(lines: &[[String; 6]]) -> String {
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let padded: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.chars().count())))
+            .collect();
+        let _ = writeln!(text, "{}", padded.join("  ").trim_end());
+    }
+    text
+}
