@@ -41,7 +41,7 @@ mod terminal;
 pub use empty_arm::empty_arm;
 pub use error::BenchError;
 pub use host::{Fact, FactGroup, Machine};
-pub use loaded::Loaded;
+pub use loaded::{Estimated, Facts, Loaded, Number, RowFacts, record_folders};
 pub use needs::MissingProgram;
 pub use plan::Effort;
 pub use programs::Programs;

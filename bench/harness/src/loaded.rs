@@ -1,5 +1,7 @@
 //! A run read back: its record with every sample and slice, whichever layout it was written in.
 
+mod facts;
+
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
@@ -8,9 +10,11 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
+pub use facts::{Estimated, Facts, Number, RowFacts};
+
 use crate::{
     BenchError, Record, Suite,
-    record::{RECORD_FILE, SAMPLES_FILE, SCHEMA},
+    record::{RECORD_FILE, SAMPLES_FILE, SCHEMA, sha256_hex},
     samples::{Journaled, Sample, Slice, read_journal, read_lines, rows_of_columns, too_large},
 };
 
@@ -24,6 +28,8 @@ pub struct Loaded {
     pub(crate) samples: Vec<Sample>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) path: PathBuf,
+    /// SHA-256 of the record's text; of a journal, of the document that it makes.
+    pub(crate) sha256: String,
 }
 
 impl Loaded {
@@ -81,7 +87,7 @@ impl Loaded {
             rows_of_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
         };
         record.upgrade();
-        Ok(Self { record, samples, slices, path })
+        Ok(Self { record, samples, slices, path, sha256: sha256_hex(text) })
     }
 
     fn read_journal(folder: &Path, path: PathBuf) -> Result<Option<Self>, BenchError> {
@@ -90,8 +96,33 @@ impl Loaded {
         let Journaled { mut record, samples, slices, .. } = read;
         let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
         record.fill(&suite, &samples, &slices);
-        Ok(Some(Self { record, samples, slices, path }))
+        let mut loaded = Self { record, samples, slices, path, sha256: String::new() };
+        loaded.sha256 = sha256_hex(&loaded.document()?);
+        Ok(Some(loaded))
     }
+}
+
+/// Of a folder that holds a record, itself; else the folders in it that do, by name.
+pub fn record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let holds = |path: &Path| {
+        path.is_file() || record_path(path).exists() || path.join(SAMPLES_FILE).exists()
+    };
+    if holds(folder) {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(BenchError::io("read", folder))? {
+        let path = entry.map_err(BenchError::io("read", folder))?.path();
+        if path.is_dir() && holds(&path) {
+            folders.push(path);
+        }
+    }
+    if folders.is_empty() {
+        let none = std::io::Error::new(std::io::ErrorKind::NotFound, "no record in it");
+        return Err(BenchError::io("read", folder)(none));
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 /// Of a folder the record within it, compressed or not; else the path as it is.

@@ -137,7 +137,7 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 /// Rebuilds rows and page from a record; the record is not touched. Where a run was killed its
 /// record is made from the journal.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
-    let Loaded { mut record, samples, slices, path } = Loaded::read(folder)?;
+    let Loaded { mut record, samples, slices, path, .. } = Loaded::read(folder)?;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
     record.fill(&suite, &samples, &slices);
     let folder = path.parent().unwrap_or(Path::new(""));

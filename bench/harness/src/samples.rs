@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use columns::{SliceColumns, columns, rows_of_columns};
+pub(crate) use columns::{SliceColumns, by_slice, columns, rows_of_columns};
 pub(crate) use journal::{Journal, Journaled, Line, read_journal, read_lines, too_large};
 
 use crate::{

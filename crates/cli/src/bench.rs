@@ -1,5 +1,7 @@
 //! `confide bench`: run suites, rebuild reports, test the instrument.
 
+mod export;
+mod index;
 mod install;
 mod load;
 mod machine;
@@ -43,6 +45,14 @@ enum Command {
     Seeds(seeds::Args),
     /// Inject a known delay and see that it is found, and that none is found where there is none
     Selftest(selftest::Args),
+    /// Add records to an index, once each by their hash
+    Index(index::IndexArgs),
+    /// Records in an index, the newest first
+    List(index::ListArgs),
+    /// Rows over the records of an index: the history of a figure
+    Query(index::QueryArgs),
+    /// One record in another format: JSON, CSV, Parquet, Bencher
+    Export(export::Args),
     /// Print the JSON Schema of record.json (draft 2020-12)
     Schema,
     /// An arm that does nothing, for what the line protocol costs
@@ -64,6 +74,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Run(args) => run::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Index(args) => index::index(&args),
+        Command::List(args) => index::list(&args),
+        Command::Query(args) => index::query(&args),
+        Command::Export(args) => export::run(&args),
         Command::Schema => schema::run(),
         Command::Machine(args) => machine::run(&args),
         Command::Read(args) => read::run(&args),

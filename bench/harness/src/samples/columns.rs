@@ -40,24 +40,28 @@ struct Columns {
     error: Vec<Option<String>>,
 }
 
-/// Puts samples to their slices. Samples of a slice that is not there are of a block that did not
-/// end; the journal never gives them out.
+/// Puts samples into columns beside their slices.
 pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns> {
+    let packed = |(slice, mine): (&Slice, Vec<&Sample>)| {
+        let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
+        SliceColumns { slice, columns: Columns::new(&mine) }
+    };
+    slices.iter().zip(by_slice(samples, slices)).map(packed).collect()
+}
+
+/// The samples of each slice. Samples of a slice that is not there are of a block that did not end;
+/// the journal never gives them out.
+pub(crate) fn by_slice<'a>(samples: &'a [Sample], slices: &[Slice]) -> Vec<Vec<&'a Sample>> {
     let mut waiting: BTreeMap<&Place, VecDeque<&Sample>> = BTreeMap::new();
     for sample in samples {
         waiting.entry(&sample.place).or_default().push_back(sample);
     }
-    let of = |slice: &Slice| {
-        let queue = waiting.get_mut(&slice.place);
-        let mine = queue.map(|queue| {
-            let count = queue.len().min(slice.samples as usize);
-            queue.drain(..count).collect::<Vec<_>>()
-        });
-        let mine = mine.unwrap_or_default();
-        let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
-        SliceColumns { slice, columns: Columns::new(&mine) }
+    let mut of = |slice: &Slice| {
+        let Some(queue) = waiting.get_mut(&slice.place) else { return Vec::new() };
+        let count = queue.len().min(slice.samples as usize);
+        queue.drain(..count).collect()
     };
-    slices.iter().map(of).collect()
+    slices.iter().map(&mut of).collect()
 }
 
 /// The opposite of [`columns`]; the error says which column of which slice does not fit.

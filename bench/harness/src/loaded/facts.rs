@@ -1,0 +1,250 @@
+//! What others outside of this crate read of a run: its rows and every number, without its layout.
+
+use serde_json::Value;
+
+use super::Loaded;
+use crate::{
+    Validity,
+    rows::{Ends, Row},
+    samples::{Slice, by_slice},
+    suite::Show,
+};
+
+/// A run and its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// SHA-256 of the text of `record.json`, decompressed: what the run is known by.
+    pub sha256: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The hash of the suite's text.
+    pub suite_sha256: String,
+    /// Two runs with one of these were to measure the same.
+    pub plan_sha256: String,
+    /// Processor, CPUs, memory and kernel in one line.
+    pub machine: String,
+    /// The program's version.
+    pub version: String,
+    /// The commit it was built at, as far as it knew.
+    pub commit: String,
+    /// `quick` or `full`.
+    pub effort: String,
+    /// Seed of the plan.
+    pub seed: u64,
+    /// Wall clock at the start.
+    pub started_unix_s: u64,
+    /// Of all sessions.
+    pub wall_s: f64,
+    /// How often it was started or resumed.
+    pub sessions: usize,
+    /// Why it stopped before its plan was done.
+    pub partial: Option<String>,
+    /// What the A/A rows say: `valid`, `invalid` or `not_judged`.
+    pub validity: String,
+    /// Its rows, A/A rows among them.
+    pub rows: Vec<RowFacts>,
+}
+
+/// One arm against the reference arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowFacts {
+    /// For people.
+    pub label: String,
+    /// The bench.
+    pub bench: String,
+    /// The point of its grid, `size=1`; empty without a grid.
+    pub case: String,
+    /// The definition's id.
+    pub model: String,
+    /// The metric, its unit last in the name.
+    pub metric: String,
+    /// How the samples of a run became one number.
+    pub stat: String,
+    /// `lower` or `higher`.
+    pub better: String,
+    /// The reference arm.
+    pub reference: String,
+    /// The arm.
+    pub arm: String,
+    /// The arm's name for people.
+    pub arm_label: String,
+    /// The A/A row.
+    pub twin: bool,
+    /// It stands in the printed table.
+    pub headline: bool,
+    /// Of the reference arm, over blocks; absent of a percentile without a tail.
+    pub clear: Option<f64>,
+    /// Of this arm, likewise.
+    pub protected: Option<f64>,
+    /// Pairs.
+    pub blocks: usize,
+    /// The cost is written as a difference rather than as a ratio.
+    pub as_difference: bool,
+    /// Above 1 is slower or less.
+    pub ratio: Option<Estimated>,
+    /// In the metric's unit.
+    pub difference: Option<Estimated>,
+    /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
+    pub verdict: String,
+    /// It rests on something simulated.
+    pub simulated: bool,
+    /// The client's CPU was the limit.
+    pub client_bound: bool,
+}
+
+/// An estimate, with its 95 % interval where there are blocks enough to print one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimated {
+    /// The estimate.
+    pub value: f64,
+    /// Low and high.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// One number that an arm gave: of a sample, or of a whole run of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number<'a> {
+    /// The bench.
+    pub bench: &'a str,
+    /// The point of its grid.
+    pub case: &'a str,
+    /// The block; those of the warm-up are counted.
+    pub block: u32,
+    /// The arm.
+    pub arm: &'a str,
+    /// The A/A arm.
+    pub twin: bool,
+    /// An index into the run's sessions.
+    pub session: u32,
+    /// The slice's place in its block.
+    pub order: u32,
+    /// When the slice started, since the start of the run.
+    pub slice_started_s: f64,
+    /// Kept out of every estimate.
+    pub warmup: bool,
+    /// Why the slice gives no pair.
+    pub void: Option<&'a str>,
+    /// Which sample; absent of the whole run's numbers.
+    pub sample: Option<u32>,
+    /// When it was scheduled, since the slice's start.
+    pub at_s: Option<f64>,
+    /// The request failed.
+    pub failed: bool,
+    /// The metric, its unit last in the name.
+    pub metric: &'a str,
+    /// Its value.
+    pub value: f64,
+}
+
+impl Loaded {
+    /// The run and its rows.
+    pub fn facts(&self) -> Facts {
+        let record = &self.record;
+        let machine = &record.machine;
+        let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
+        Facts {
+            sha256: self.sha256.clone(),
+            suite: record.suite.name.clone(),
+            suite_sha256: record.suite.sha256.clone(),
+            plan_sha256: record.plan.sha256.clone(),
+            machine: format!(
+                "{}, {} CPUs, {gib:.0} GiB, Linux {}",
+                machine.cpu_model, machine.cpus_online, machine.kernel
+            ),
+            version: record.version.clone(),
+            commit: record.commit.clone(),
+            effort: word(&record.effort),
+            seed: record.seed,
+            started_unix_s: record.started_unix_s,
+            wall_s: record.wall_s,
+            sessions: record.sessions.len(),
+            partial: record.partial.clone(),
+            validity: match record.validity {
+                Validity::Valid { .. } => "valid",
+                Validity::Invalid { .. } => "invalid",
+                Validity::NotJudged { .. } => "not_judged",
+            }
+            .to_owned(),
+            rows: record.rows.iter().map(row).collect(),
+        }
+    }
+
+    /// Every number of every slice, in the order of the slices.
+    pub fn numbers(&self) -> Vec<Number<'_>> {
+        let mut numbers = Vec::new();
+        for (slice, mine) in self.slices.iter().zip(by_slice(&self.samples, &self.slices)) {
+            for sample in mine {
+                numbers.extend(sample.metrics.iter().map(|(metric, value)| Number {
+                    sample: Some(sample.index),
+                    at_s: sample.at_s,
+                    failed: sample.error.is_some(),
+                    ..number(slice, metric, *value)
+                }));
+            }
+            numbers.extend(slice.metrics.iter().map(|(metric, v)| number(slice, metric, *v)));
+        }
+        numbers
+    }
+}
+
+fn number<'a>(slice: &'a Slice, metric: &'a str, value: f64) -> Number<'a> {
+    Number {
+        bench: &slice.place.bench,
+        case: &slice.place.case,
+        block: slice.place.block,
+        arm: &slice.place.arm,
+        twin: slice.place.twin,
+        session: slice.session,
+        order: slice.order,
+        slice_started_s: slice.started_s,
+        warmup: slice.warmup,
+        void: slice.void.as_deref(),
+        sample: None,
+        at_s: None,
+        failed: false,
+        metric,
+        value,
+    }
+}
+
+fn row(row: &Row) -> RowFacts {
+    let is_figure = !row.is_without_tail();
+    let estimated = |ends: &Ends| Estimated {
+        value: ends.value,
+        interval: row.has_interval().then_some([ends.low, ends.high]),
+    };
+    RowFacts {
+        label: row.label.clone(),
+        bench: row.bench.clone(),
+        case: row.case.clone(),
+        model: row.model.clone(),
+        metric: row.metric.clone(),
+        stat: word(&row.stat),
+        better: word(&row.better),
+        reference: row.reference.clone(),
+        arm: row.arm.clone(),
+        arm_label: row.arm_label.clone(),
+        twin: row.twin,
+        headline: row.headline,
+        clear: is_figure.then_some(row.clear),
+        protected: is_figure.then_some(row.protected),
+        blocks: row.blocks,
+        as_difference: row.show == Show::Difference || row.ratio.is_none(),
+        ratio: row.ratio.as_ref().filter(|_| is_figure).map(estimated),
+        difference: is_figure.then(|| estimated(&row.difference)),
+        verdict: match serde_json::to_value(row.outcome) {
+            Ok(outcome) => outcome["verdict"].as_str().unwrap_or_default().to_owned(),
+            Err(_) => String::new(),
+        },
+        simulated: row.simulated,
+        client_bound: row.client_bound,
+    }
+}
+
+/// The word that stands for a choice in the record.
+fn word(choice: &impl serde::Serialize) -> String {
+    match serde_json::to_value(choice) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

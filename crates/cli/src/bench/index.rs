@@ -1,0 +1,232 @@
+//! `confide bench index`, `list` and `query`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use confide_bench::Loaded;
+use confide_store::{Added, Index, Query, RowLine, StoreError, open};
+
+use super::explained;
+use crate::error::CliError;
+
+/// Where the index is unless it is said.
+const STORE: &str = "bench-index.sqlite";
+
+#[derive(clap::Args)]
+pub(crate) struct Store {
+    /// The index: a SQLite file, or postgres://user@host/database
+    #[arg(long, value_name = "PATH|URL", default_value = STORE)]
+    store: String,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct IndexArgs {
+    /// Folders that `bench run` wrote, one record each, or folders of such folders
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    #[command(flatten)]
+    store: Store,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    store: Store,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct QueryArgs {
+    #[command(flatten)]
+    store: Store,
+    #[command(flatten)]
+    which: Which,
+    /// Rows of this bench
+    #[arg(long, value_name = "NAME", default_value = "")]
+    bench: String,
+    /// Rows of this arm
+    #[arg(long, value_name = "NAME", default_value = "")]
+    arm: String,
+    /// Rows of this metric, such as ttft_ms
+    #[arg(long, value_name = "NAME", default_value = "")]
+    metric: String,
+    /// A/A rows too
+    #[arg(long)]
+    twins: bool,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// Records of this suite
+    #[arg(long, value_name = "NAME", default_value = "")]
+    suite: String,
+    /// Records of machines whose line holds this, such as a processor's name
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    machine: String,
+    /// Records that were started on or after this day (UTC)
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = day, default_value = "1970-01-01")]
+    since: u64,
+}
+
+impl Which {
+    fn query(&self) -> Query {
+        Query {
+            suite: self.suite.clone(),
+            machine: self.machine.clone(),
+            since_unix_s: self.since,
+            ..Query::default()
+        }
+    }
+}
+
+/// Adds records.
+pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
+    let mut index = opened(&args.store)?;
+    for folder in &args.folders {
+        for record in confide_bench::record_folders(folder).map_err(explained)? {
+            let loaded = Loaded::read(&record).map_err(explained)?;
+            let facts = loaded.facts();
+            let path = loaded.path().display().to_string();
+            let added = match index.add(&facts, &path).map_err(shown)? {
+                Added::New => "added",
+                Added::Known => "known",
+            };
+            println!("{added}  {}  {:<12} {path}", &facts.sha256[..12], facts.suite);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints records.
+pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
+    let mut index = opened(&args.store)?;
+    for line in index.list(&args.which.query()).map_err(shown)? {
+        let partial = if line.partial.is_some() { ", partial" } else { "" };
+        println!(
+            "{}  {}  {:<12} {}{partial}, {} rows, {:.0} s, {}; {}; {}",
+            date(line.started_unix_s),
+            &line.sha256[..12.min(line.sha256.len())],
+            line.suite,
+            line.validity,
+            line.rows,
+            line.wall_s,
+            line.version,
+            line.machine,
+            line.path,
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints rows over records, one arm and metric after the other, the newest first.
+pub(super) fn query(args: &QueryArgs) -> Result<ExitCode, CliError> {
+    let mut index = opened(&args.store)?;
+    let query = Query {
+        bench: args.bench.clone(),
+        arm: args.arm.clone(),
+        metric: args.metric.clone(),
+        twins: args.twins,
+        ..args.which.query()
+    };
+    let mut last = String::new();
+    for row in index.rows(&query).map_err(shown)? {
+        let head = head(&row);
+        if head != last {
+            println!("{head}");
+            last = head;
+        }
+        println!("  {}  {}  {}", date(row.started_unix_s), &row.sha256[..12], figures(&row));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn head(row: &RowLine) -> String {
+    let case = if row.case.is_empty() { String::new() } else { format!(", {}", row.case) };
+    let twin = if row.twin { " (A/A)" } else { "" };
+    let (bench, arm, stat, metric) = (&row.bench, &row.arm, &row.stat, &row.metric);
+    format!("{bench}{case}: {stat} {metric} of {arm}{twin}, against {}", row.reference)
+}
+
+fn figures(row: &RowLine) -> String {
+    let (Some(clear), Some(protected)) = (row.clear, row.protected) else {
+        return "no figure: a percentile without a tail".into();
+    };
+    let estimate = |[value, low, high]: [Option<f64>; 3], sign: &str| match (value, low, high) {
+        (Some(value), Some(low), Some(high)) => format!("{sign}{value:.4} [{low:.4}, {high:.4}]"),
+        (Some(value), ..) => format!("{sign}{value:.4}, no interval: {}", row.blocks),
+        _ => "no ratio".into(),
+    };
+    let cost = match row.ratio[0] {
+        Some(_) => estimate(row.ratio, "x"),
+        None => estimate(row.difference, ""),
+    };
+    let simulated = if row.simulated { ", simulated" } else { "" };
+    let record = if row.validity == "valid" { "" } else { ", record not valid" };
+    format!("{clear:.4} -> {protected:.4}  {cost}  {}{simulated}{record}", row.verdict)
+}
+
+fn opened(store: &Store) -> Result<Box<dyn Index>, CliError> {
+    open(&store.store).map_err(shown)
+}
+
+pub(super) fn shown(error: StoreError) -> CliError {
+    match error {
+        StoreError::Record(error) => explained(error),
+        error @ (StoreError::Postgres(_) | StoreError::Late { .. }) => {
+            CliError::new(error).hint("--store takes postgres://user:password@host/database")
+        }
+        error => CliError::new(error),
+    }
+}
+
+/// Unix seconds of a day's beginning, by the rule of the Gregorian calendar.
+fn day(text: &str) -> Result<u64, String> {
+    let wrong = || format!("wanted YYYY-MM-DD from 1970 on, got {text}");
+    let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
+    let mut next = || parts.next().flatten().ok_or_else(wrong);
+    let (year, month, day) = (next()?, next()?, next()?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return Err(wrong());
+    }
+    u64::try_from(days(year, month, day) * 86_400).map_err(|_| wrong())
+}
+
+/// Days since 1970-01-01: years begin in March, so that the leap day is a year's last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let months = (month + 9) % 12;
+    let of_year = (153 * months + 2) / 5 + day - 1;
+    year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
+}
+
+/// The day of these seconds, `2026-11-22`.
+fn date(unix_s: i64) -> String {
+    let wanted = unix_s.div_euclid(86_400);
+    // The year is right or one too early.
+    let guess = 1970 + wanted / 366;
+    let year = (guess..).find(|year| days(year + 1, 1, 1) > wanted).unwrap_or(guess);
+    let month = (1..=12).rfind(|month| days(year, *month, 1) <= wanted).unwrap_or(1);
+    format!("{year:04}-{month:02}-{:02}", wanted - days(year, month, 1) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_go_to_seconds_and_back() {
+        for (text, seconds) in [
+            ("1970-01-01", 0),
+            ("1972-02-29", 68_169_600),
+            ("2000-12-31", 978_220_800),
+            ("2026-11-22", 1_795_305_600),
+        ] {
+            assert_eq!(day(text), Ok(seconds));
+            assert_eq!(date(seconds as i64), text);
+            assert_eq!(date(seconds as i64 + 86_399), text);
+        }
+        for wrong in ["2026", "2026-13-01", "1969-01-01", "2026-11-x", "today"] {
+            assert!(day(wrong).is_err(), "{wrong}");
+        }
+    }
+}
