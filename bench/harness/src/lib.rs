@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The harness knows no product crate. What it measures are processes that speak the lines of
-//! `bench/PROTOCOL.md`; what it writes is a folder with `record.json`, `samples.jsonl` and
-//! `report.html`. METHODOLOGY.md says how the rows are made, MODELS.md what each number means.
+//! `bench/PROTOCOL.md`; what it writes is a folder with `record.json` and
+//! `report.html` (docs/records.md). METHODOLOGY.md says how the rows are made, MODELS.md what each number means.
 
 mod arm;
 mod blocks;

@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn the_embedded_plan_names_suites_and_benches_that_exist_and_ends_in_time() {
         let plan = AllPlan::embedded().unwrap();
-        // 20 minutes, less what is outside the budgets.
+        // 20 minutes, less preparations, warm-up and first blocks that are outside the budgets.
         assert!(plan.budget_s() <= 1000, "{}", plan.budget_s());
         for entry in &plan.entries {
             let suite = Suite::parse(&entry.suite.name, &entry.suite.text).unwrap();
