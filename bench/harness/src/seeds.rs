@@ -168,6 +168,7 @@ mod tests {
         }
         let shown = std::fs::read_to_string(&page).unwrap();
         let again = "`CONFIDE_WRITE=1 cargo test -p confide-bench seeds` writes it anew";
-        assert!(made == shown, "docs/seeds.md is not what its records make: {again}");
+        let differs = made.lines().zip(shown.lines()).find(|(made, shown)| made != shown);
+        assert!(made == shown, "not what its records make: {again}; the first line: {differs:#?}");
     }
 }

@@ -88,6 +88,17 @@ pub(super) struct Answer {
     pub(super) params: Params,
     /// Another reference than the bench's first arm.
     pub(super) against: Option<String>,
+    /// A percentile of all samples instead of the row.
+    pub(super) percentile: Option<Percentile>,
+}
+
+/// Which percentile.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Percentile {
+    P50,
+    P95,
+    P99,
 }
 
 /// `[[check]]`: a sum over their own numbers.
@@ -212,6 +223,7 @@ impl Row {
             metric: ours.metric.clone(),
             params: ours.params.clone(),
             against: None,
+            percentile: None,
         });
         Self {
             what: row.what.clone(),

@@ -1,6 +1,9 @@
 //! Where a row of ours is found, and how it is said in one line.
 
-use super::{Suites, data::Answer};
+use super::{
+    Suites,
+    data::{Answer, Percentile},
+};
 use crate::{
     Loaded, Record, Validity,
     format::{cost, sides, value, verdict},
@@ -65,8 +68,17 @@ fn age(loaded: &Loaded) -> u64 {
     loaded.record.started_unix_s
 }
 
-/// As a comparison where the arm has one, else its own figure.
+/// As a comparison where the arm has one, else its own figure, else why it was left out.
 fn said(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+    if let Some(percentile) = answer.percentile {
+        return percentile_of(figure(record, answer)?, percentile);
+    }
+    compared(record, answer, reference)
+        .or_else(|| Some(mean(figure(record, answer)?)))
+        .or_else(|| left_out(record, answer))
+}
+
+fn compared(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
     let of_answer = |row: &&Row| {
         row.bench == answer.bench
             && row.metric == answer.metric
@@ -76,29 +88,52 @@ fn said(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
     let rows = || record.rows.iter().filter(of_answer);
     if let Some(row) = rows().find(|row| row.arm == answer.arm && !row.twin) {
         let [clear, protected] = sides(row);
-        let (cost, verdict) = (cost(row), verdict(row));
-        let number = row.blocks;
-        return Some(format!(
-            "{}: {clear} to {protected}, {cost}, n {number}, {verdict}",
-            row.label
-        ));
+        let (cost, verdict, n) = (cost(row), verdict(row), row.blocks);
+        return Some(format!("{}: {clear} to {protected}, {cost}, n {n}, {verdict}", row.label));
     }
-    if let Some(row) = rows().find(|row| row.reference == answer.arm) {
-        let bare = row.label.split(": ").next().unwrap_or(&row.label);
-        let client = if row.client_bound { ", client-bound" } else { "" };
-        let clear = sides(row)[0].clone();
-        return Some(format!("{bare}: {clear}, n {}{client}", row.blocks));
-    }
-    let figure = record.figures.iter().find(|figure: &&Figure| {
+    let row = rows().find(|row| row.reference == answer.arm)?;
+    let bare = row.label.split(": ").next().unwrap_or(&row.label);
+    let client = if row.client_bound { ", client-bound" } else { "" };
+    Some(format!("{bare}: {}, n {}{client}", sides(row)[0], row.blocks))
+}
+
+fn figure<'a>(record: &'a Record, answer: &Answer) -> Option<&'a Figure> {
+    record.figures.iter().find(|figure| {
         figure.bench == answer.bench
             && figure.metric == answer.metric
             && figure.arm == answer.arm
             && !figure.twin
             && fits(&figure.case, answer)
-    })?;
-    let simulated = if figure.simulated { ", simulated" } else { "" };
+    })
+}
+
+fn mean(figure: &Figure) -> String {
     let shown = value(&figure.metric, figure.mean);
-    Some(format!("{} of {}: mean {shown}, n {}{simulated}", figure.metric, figure.arm, figure.n))
+    format!("{} of {}: mean {shown}, n {}{}", figure.metric, figure.arm, figure.n, taint(figure))
+}
+
+/// Only where its tail holds ten samples; else why not.
+fn percentile_of(figure: &Figure, percentile: Percentile) -> Option<String> {
+    let (name, number) = match percentile {
+        Percentile::P50 => ("p50", figure.p50),
+        Percentile::P95 => ("p95", figure.p95),
+        Percentile::P99 => ("p99", figure.p99),
+    };
+    let (metric, arm, n) = (&figure.metric, &figure.arm, figure.n);
+    let shown = match number {
+        Some(number) => value(metric, number),
+        None => "not printed, its tail holds fewer than ten samples".to_owned(),
+    };
+    Some(format!("{metric} of {arm}: {name} {shown}, n {n}{}", taint(figure)))
+}
+
+fn taint(figure: &Figure) -> &'static str {
+    if figure.simulated { ", simulated" } else { "" }
+}
+
+fn left_out(record: &Record, answer: &Answer) -> Option<String> {
+    let arm = record.arms.iter().find(|arm| arm.bench == answer.bench && arm.name == answer.arm)?;
+    Some(format!("{}: left out: {}", arm.label, arm.given_up.as_ref()?))
 }
 
 /// Whether a case (`c=200 n=5000`) has all the params that are named.

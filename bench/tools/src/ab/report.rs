@@ -90,7 +90,7 @@ impl Report {
     /// Answers that are wrong whoever measures them. One of another length is not: `ab` counts an
     /// answer whose end was not announced as well.
     pub fn bad_answers(&self) -> u64 {
-        self.not_2xx + self.failed.saturating_sub(self.failed_by_length)
+        self.not_2xx.saturating_add(self.failed.saturating_sub(self.failed_by_length))
     }
 }
 
