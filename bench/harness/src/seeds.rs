@@ -96,6 +96,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_trap_that_is_named_is_one_of_the_self_test() {
+        let traps = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/selftest/traps.rs");
+        let Ok(source) = std::fs::read_to_string(traps) else {
+            println!("skipped: no src/selftest/traps.rs");
+            return;
+        };
+        for table in data().tables {
+            for trap in &table.traps {
+                let quoted = format!("\"{trap}\"");
+                assert!(source.contains(&quoted), "{}: no trap {trap}", table.name);
+            }
+        }
+    }
+
     /// Of a published text: the first line of each table, as Markdown has it or in columns.
     fn heads(text: &str) -> Vec<String> {
         let bare = |line: &str| line.trim().replace("**", "");

@@ -48,6 +48,9 @@ pub(super) struct Table {
     /// The rule or test that keeps ours from it.
     #[serde(default)]
     pub(super) kept: Vec<String>,
+    /// Traps of the self-test that try just that.
+    #[serde(default)]
+    pub(super) traps: Vec<String>,
     /// What cannot be measured without their hardware.
     pub(super) hardware: Option<String>,
 }

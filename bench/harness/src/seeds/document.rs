@@ -127,6 +127,10 @@ fn verdicts<'a>(text: &mut String, table: &Table, checks: impl Iterator<Item = &
     list(text, "Their own numbers:", &sums);
     list(text, "What else is wrong or not said in theirs:", &table.wrong);
     list(text, "How ours is kept from it:", &table.kept);
+    if !table.traps.is_empty() {
+        let traps: Vec<String> = table.traps.iter().map(|trap| format!("*{trap}*")).collect();
+        let _ = write!(text, "\nTried by `confide bench selftest`: {}.\n", traps.join(", "));
+    }
     if let Some(hardware) = &table.hardware {
         let _ = write!(text, "\nNot measured here: {hardware}.\n");
     }
@@ -138,14 +142,10 @@ fn sum(check: &Check) -> String {
         "" => String::new(),
         unit => format!(" {unit}"),
     };
-    let number = |number: f64| {
-        let text = digits(number);
-        if number < 0.0 { text.replacen('-', "−", 1) } else { text }
-    };
-    let printed = match check.printed.ends() {
-        [low, high] if low == high => number(low),
-        [low, high] => format!("{} to {}", number(low), number(high)),
-    };
+    let [low, high] = check.printed.ends();
+    let printed =
+        if low == high { quoted(low) } else { format!("{} to {}", quoted(low), quoted(high)) };
+    let computed = beside(computed, low);
     let said = if check.implied { "wanted" } else { "printed" };
     let joint = match check.kind {
         Kind::Contradiction => format!("{said} {printed}{unit}, computed"),
@@ -155,7 +155,24 @@ fn sum(check: &Check) -> String {
     };
     let note = check.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (claim, compute) = (&check.claim, &check.compute);
-    format!("{claim}: {joint} `{compute}` = **{}{unit}**{note}", number(computed))
+    format!("{claim}: {joint} `{compute}` = **{computed}{unit}**{note}")
+}
+
+/// A number as it was printed, digit for digit.
+fn quoted(number: f64) -> String {
+    let text = number.to_string();
+    if number.abs() >= 10_000.0 { signed(digits(number)) } else { signed(text) }
+}
+
+/// A sum with as many decimals as what it stands beside, or three digits.
+fn beside(number: f64, printed: f64) -> String {
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, after)| after.len());
+    let (short, places) = (digits(number), decimals(&printed.to_string()));
+    signed(if decimals(&short) < places { format!("{number:.places$}") } else { short })
+}
+
+fn signed(text: String) -> String {
+    text.replacen('-', "−", 1)
 }
 
 fn line(text: &mut String, what: &str, theirs: &str, ours: &str, record: &str) {
