@@ -50,6 +50,9 @@ pub struct Run {
     /// How many requests to make.
     #[serde(default = "one")]
     pub requests: u64,
+    /// The block of the plan.
+    #[serde(default)]
+    pub block: u64,
     /// The suite's params and one point of its grid.
     #[serde(default)]
     pub params: Map<String, Value>,
@@ -133,6 +136,8 @@ pub struct Report {
     pub floor: Option<(String, String, f64)>,
     /// What a reader of these figures must know: stands beside every row that rests on this run.
     pub marks: Vec<String>,
+    /// Why the figures of this run may not be used, by a rule of the arm's own.
+    pub void: Option<String>,
     /// What a reader must know of the arm, when only known after the work.
     pub note: Option<String>,
 }
@@ -183,6 +188,9 @@ fn write_report(out: &mut impl Write, id: &Value, report: Report) -> io::Result<
         line.insert("id".into(), id.clone());
         if !report.answer.is_null() {
             line.insert("answer".into(), report.answer);
+        }
+        if let Some(void) = report.void {
+            line.insert("void".into(), void.into());
         }
         if !report.marks.is_empty() {
             line.insert("marks".into(), report.marks.into());

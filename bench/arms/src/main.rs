@@ -11,6 +11,7 @@ mod conversation;
 mod gateway;
 mod generate;
 mod link;
+mod llm;
 mod nested;
 mod relay;
 mod verify;
@@ -57,6 +58,10 @@ enum Arm {
     Generate(generate::Args),
     /// A service behind a link with a known round trip (a service, not an arm).
     Link(link::Args),
+    /// A model server under load, open loop, over plain HTTP, TLS or attested TLS.
+    Llm(llm::Args),
+    /// The saturation of a server, measured once and kept (a service, not an arm).
+    LlmSaturation(llm::saturation::Args),
     /// Bulk transfer through one or two layers of TLS on loopback.
     Nested(nested::Args),
     /// A TCP relay that adds a round-trip delay (a service, not an arm).
@@ -83,6 +88,8 @@ fn main() -> ExitCode {
         Arm::Gateway(args) => gateway::run(args),
         Arm::Generate(args) => generate::run(args),
         Arm::Link(args) => link::run(args),
+        Arm::Llm(args) => llm::run(args),
+        Arm::LlmSaturation(args) => llm::saturation::run(args),
         Arm::Nested(args) => nested::run(args),
         Arm::Relay(args) => relay::run(args),
         Arm::Verify(args) => verify::run(args),

@@ -161,6 +161,7 @@ impl ArmProcess {
             floor: done.floor,
             marks: done.marks,
             disturbed: disturbed(&quiet),
+            void: done.void,
             quiet,
             services_cpu_s: cost.services.and_then(|services| services.cpu_s),
             cost: Some(Box::new(cost)),

@@ -98,6 +98,9 @@ pub(crate) struct Done {
     pub(crate) floor: Option<Floor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
+    /// Why the pair is void, by a rule of the arm's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) void: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peak_memory_bytes: Option<u64>,
 }

@@ -14,6 +14,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("gateway", include_str!("../../suites/gateway.toml")),
     ("generate", include_str!("../../suites/generate.toml")),
     ("jitter", include_str!("../../suites/jitter.toml")),
+    ("llm", include_str!("../../suites/llm.toml")),
     ("main", include_str!("../../suites/main.toml")),
     ("memory", include_str!("../../suites/memory.toml")),
     ("nested", include_str!("../../suites/nested.toml")),

@@ -151,8 +151,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let transport = transport(args, &target)?;
     let options = options(&args.way)?;
     let head = head(args, &plan, &target, &*transport, &options);
-    let mut log = args.events.as_deref().map(|path| Log::create(path, &head)).transpose()?;
+    // Before the log is begun: whoever sees it may interrupt.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
+    let mut log = args.events.as_deref().map(|path| Log::create(path, &head)).transpose()?;
     let mut bar = Bar::new(plan.requests.len());
     let outcome = confide_load::run(&plan, &target, &transport, &options, &stop, &mut |event| {
         bar.tick(event);

@@ -25,7 +25,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// adapters, batch, chat, collateral, cpu, generate, jitter, main, memory, nested, network,
+    /// adapters, batch, chat, collateral, cpu, generate, jitter, llm, main, memory, nested, network,
     /// storage, verify, the path of a TOML file, or `all`: every suite, each in a folder of its own
     suite: String,
     /// Fewer blocks and a smaller grid (the default)

@@ -1,0 +1,243 @@
+//! A model server under load: open loop unless told otherwise, over one kind of channel.
+//!
+//! Arrivals, prompts and lengths come from the run's seed, so every arm of a block gets the same
+//! work at the same instants. Each run writes its event log; every figure is a function of it.
+
+mod accelerator;
+mod order;
+pub(crate) mod saturation;
+mod way;
+
+use std::{
+    cell::Cell,
+    fs::File,
+    io::BufWriter,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_load::{
+    Bound, Event, Head, Options, Outcome as Loaded, Plan, Summary, Target, Transport, Writer,
+};
+use serde_json::{Map, Value, json};
+
+use self::{accelerator::Accelerator, order::Order, way::Way};
+use crate::Outcome;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    way: way::WayArgs,
+    /// The model to name in requests.
+    #[arg(long, default_value = "sim")]
+    model: String,
+    /// Where the event logs go: this, the case and the block make each one's name.
+    #[arg(long)]
+    events: Option<PathBuf>,
+    /// The reference arm's saturation, as `confide-arm llm-saturation` writes it: what `load_ratio`
+    /// is a share of.
+    #[arg(long)]
+    saturation: Option<PathBuf>,
+    /// Threads that hold the streams.
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let way = Way::new(&args.way)?;
+    let seen = way.look()?;
+    let hello = Hello {
+        arm: format!("confide-arm llm, {}", way.describe()),
+        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
+        simulated: seen.simulated,
+        guarantee: Some(seen.guarantee),
+        threads: args.threads as usize,
+        note: Some(accelerator::note()),
+    };
+    let transport: Arc<dyn Transport> = Arc::new(way);
+    let cold = Cell::new(true);
+    speak(&hello, |run| load(&args, &transport, run, cold.replace(false)))
+        .map_err(|error| error.to_string())
+}
+
+/// One run. The first of a process is thrown away by the harness and leaves no event log.
+fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> Outcome<Report> {
+    let order = Order::read(run, args.saturation.as_deref())?;
+    let plan = Arc::new(Plan::new(&order.workload).map_err(|error| error.to_string())?);
+    let url = format!("http://{}", args.way.server());
+    let mut target = Target::parse(&url, &args.model).map_err(|error| error.to_string())?;
+    if order.ignore_eos {
+        target.more.insert("ignore_eos".into(), true.into());
+    }
+    let options = Options { threads: args.threads, sessions: order.sessions, ..Options::default() };
+    let head = head(args, run, &order, &plan, &**transport, &target);
+    let accelerator = Accelerator::start();
+    let watch = Stopwatch::start();
+    let stop = AtomicBool::new(false);
+    let loaded =
+        confide_load::run(&plan, &Arc::new(target), transport, &options, &stop, &mut |_| {})
+            .map_err(|error| error.to_string())?;
+    let (wall_s, cpu_s) = watch.stop();
+    let accelerator = accelerator.and_then(Accelerator::stop);
+    if let (false, Some(prefix)) = (cold, &args.events) {
+        write_events(&events_path(prefix, run), &head, &loaded)?;
+    }
+    let summary = Summary::of(&loaded.events, order.limits);
+    let mut metrics = figures(&summary, &loaded);
+    if let Some(rate) = plan.offered_per_s() {
+        metrics.insert("offered_per_s".into(), json!(rate));
+    }
+    if let Some(ratio) = accelerator {
+        metrics.insert("accelerator_ratio".into(), json!(ratio));
+    }
+    let void = Bound::reason(&Bound::of(&summary, &loaded.client)).filter(|_| !cold);
+    let samples = loaded.events.iter().map(sample).collect();
+    Ok(Report { samples, metrics, wall_s, cpu_s, void, ..Report::default() })
+}
+
+fn head(
+    args: &Args,
+    run: &Run,
+    order: &Order,
+    plan: &Plan,
+    transport: &dyn Transport,
+    target: &Target,
+) -> Head {
+    let mut more = Map::new();
+    more.insert("params".into(), Value::Object(run.params.clone()));
+    more.insert("block".into(), run.block.into());
+    more.insert("model".into(), args.model.clone().into());
+    Head {
+        arrivals: order.workload.arrivals.word().into(),
+        seed: run.seed,
+        requests: plan.requests.len() as u64,
+        offered_per_s: plan.offered_per_s(),
+        users: plan.users,
+        target: target.shown(),
+        transport: transport.describe(),
+        sessions: order.sessions.word().into(),
+        limits: order.limits,
+        more,
+        ..Head::default()
+    }
+}
+
+/// One request without its list of instants: those are in the event log.
+fn sample(event: &Event) -> Sample {
+    let mut metrics = Map::new();
+    let mut put = |name: &str, seconds: Option<f64>| {
+        if let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) {
+            metrics.insert(name.into(), json!(seconds * 1e3));
+        }
+    };
+    put("ttft_ms", event.ttft_s());
+    put("e2e_ms", event.e2e_s());
+    put("tpot_ms", event.tpot_s());
+    put("ntpot_ms", event.ntpot_s());
+    put("dispatch_ms", Some(event.dispatch_delay_s()));
+    put("queue_ms", event.server_queue_s);
+    let opened = event.attested_s.or(event.handshake_s).or(event.connected_s);
+    put("connect_ms", opened.map(|opened| opened - event.dispatched_s));
+    let parts = event.attestation.filter(|_| opened.is_some());
+    put("quote_ms", parts.map(|parts| parts.quote_s));
+    put("collateral_ms", parts.map(|parts| parts.collateral_s));
+    put("appraisal_ms", parts.map(|parts| parts.appraisal_s));
+    Sample {
+        metrics,
+        answer: json!({ "tokens": event.tokens(), "text_sha256": event.text_sha256 }),
+        round_trips: None,
+        at_s: Some(event.scheduled_s),
+        error: event.error.clone(),
+    }
+}
+
+/// Figures of the whole run.
+fn figures(summary: &Summary, loaded: &Loaded) -> Map<String, Value> {
+    let (client, mut metrics) = (&loaded.client, Map::new());
+    for (name, value) in [
+        ("rate_per_s", summary.qps),
+        ("tokens_per_s", summary.tps),
+        ("goodput_per_s", summary.goodput_per_s),
+        ("good_ratio", summary.good_ratio),
+        ("itl_ms", summary.itl.mean_ms),
+        ("itl_p50_ms", summary.itl.p50_ms),
+        ("itl_p95_ms", summary.itl.p95_ms),
+        ("itl_p99_ms", summary.itl.p99_ms),
+        ("ttft_p95_ms", summary.ttft.p95_ms),
+        ("ttft_p99_ms", summary.ttft.p99_ms),
+        ("dispatch_p99_ms", summary.dispatch_delay.p99_ms),
+        ("loop_ms", client.loop_delay.mean_ms),
+        ("loop_p99_ms", client.loop_delay.p99_ms),
+        ("streams_ratio", summary.streams_mean),
+        ("streams_peak_ratio", Some(summary.streams_peak as f64)),
+        ("busiest_thread_ratio", Some(client.busiest_ratio)),
+        ("client_cpu_ms_per_request", per_request(client.cpu_s, summary.complete)),
+    ] {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            metrics.insert(name.into(), json!(value));
+        }
+    }
+    metrics
+}
+
+fn per_request(cpu_s: f64, complete: u64) -> Option<f64> {
+    (complete > 0).then(|| cpu_s * 1e3 / complete as f64)
+}
+
+fn write_events(path: &std::path::Path, head: &Head, loaded: &Loaded) -> Outcome {
+    let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let file = File::create(path).map_err(cannot)?;
+    let mut writer = Writer::new(BufWriter::new(file), head).map_err(cannot)?;
+    for event in &loaded.events {
+        writer.event(event).map_err(cannot)?;
+    }
+    writer.client(&loaded.client).map_err(cannot)
+}
+
+/// `<prefix>-<case>-<block>.jsonl`; the A/A twin of an arm finds its name taken and gets `-2`.
+fn events_path(prefix: &std::path::Path, run: &Run) -> PathBuf {
+    const CASE_CHARS_MAX: usize = 180;
+    let words: Vec<String> = run
+        .params
+        .iter()
+        .map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("{name}={text}")
+        })
+        .collect();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "=.,_".contains(c) { c } else { '_' };
+    let case: String = words.join(",").chars().map(plain).take(CASE_CHARS_MAX).collect();
+    let stem = format!("{}-{case}-{:04}", prefix.display(), run.block);
+    let mut path = PathBuf::from(format!("{stem}.jsonl"));
+    let mut number = 2;
+    while path.exists() && number < 1000 {
+        path = PathBuf::from(format!("{stem}-{number}.jsonl"));
+        number += 1;
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_named_by_its_case_and_block_and_overwrites_none() {
+        let folder = std::env::temp_dir().join(format!("confide-llm-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let run: Run = serde_json::from_value(json!({
+            "id": 1, "block": 3, "params": { "load_ratio": 0.5, "arrivals": "poisson/../x" }
+        }))
+        .unwrap();
+        let first = events_path(&folder.join("tls"), &run);
+        assert_eq!(first.parent(), Some(&*folder));
+        std::fs::write(&first, "").unwrap();
+        let second = events_path(&folder.join("tls"), &run);
+        assert!(second.to_string_lossy().ends_with("-0003-2.jsonl"), "{second:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
