@@ -1,0 +1,157 @@
+"""What the arms of other load generators share (bench/PROTOCOL.md).
+
+A tool is started for each run, with prompts and lengths drawn here from the run's seed, at a constant
+rate; its own result file is read, and its own figures are handed on under the names of bench/MODELS.md:
+
+    ttft_ms, tpot_ms (per token after the first), ntpot_ms (the first included), itl_ms (between chunks),
+    e2e_ms, rate_per_s, tokens_per_s, completed_ratio (requests in its report / requests asked for)
+
+A figure that the tool does not have is left out. `cpu_s` and `wall_s` are of the whole tool, with the
+start of its processes.
+"""
+
+import json
+import os
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+# Seven letters at most: the simulated engine counts each as one token.
+WORDS = (
+    "amber basin cedar delta ember field grove harbor island juniper kettle lantern meadow north "
+    "orchard pebble quarry river summit timber upland valley willow yonder"
+).split()
+PARAMS = ["rate_per_s", "prompt_tokens", "tokens", "told_ttft_ms", "told_tokens_per_s"]
+REQUESTS_MAX = 50_000
+# Below the suite's deadline, so that the tool's own message is seen.
+TOOL_DEADLINE_S = 150
+
+
+class ToolFailed(Exception):
+    """The tool gave no figures; the text goes to the harness."""
+
+
+def speak(hello, run):
+    """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
+    say(type="hello", protocol=1, **hello)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked.get("type") == "end":
+            break
+        if asked.get("type") == "run":
+            answer(asked, run)
+    return 0
+
+
+def answer(asked, run):
+    number, params = asked["id"], asked.get("params", {})
+    unknown = [name for name in params if name not in PARAMS]
+    if unknown:
+        say(type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}")
+        return
+    load = Load(asked)
+    wall, cpu = time.monotonic(), children_cpu_s()
+    try:
+        metrics = run(load)
+    except (ToolFailed, OSError, ValueError, KeyError, TypeError) as error:
+        say(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
+        return
+    metrics = {name: value for name, value in metrics.items() if value is not None}
+    cpu_s, wall_s = children_cpu_s() - cpu, time.monotonic() - wall
+    say(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
+
+
+def say(**line):
+    print(json.dumps(line), flush=True)
+
+
+def children_cpu_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+class Load:
+    """What a run asks for."""
+
+    def __init__(self, asked):
+        params = asked.get("params", {})
+        self.requests = min(int(asked.get("requests", 1)), REQUESTS_MAX)
+        self.seed = int(asked.get("seed", 0))
+        self.rate_per_s = float(params["rate_per_s"])
+        self.prompt_tokens = int(params["prompt_tokens"])
+        self.tokens = int(params["tokens"])
+        self.told_ttft_ms = params.get("told_ttft_ms")
+        self.told_tokens_per_s = params.get("told_tokens_per_s")
+
+    def prompts(self, count):
+        source = random.Random(self.seed)
+        return [" ".join(source.choices(WORDS, k=self.prompt_tokens)) for _ in range(count)]
+
+    def check(self, completed, mean_tokens, lost=0):
+        """Other work than was asked for gives no figures; `lost` requests may be missing."""
+        if completed is None or not self.requests - lost <= completed <= self.requests:
+            raise ToolFailed(f"{completed} of {self.requests} requests in its report")
+        if mean_tokens is None or abs(mean_tokens - self.tokens) > 1e-6:
+            raise ToolFailed(f"answers had {mean_tokens} tokens, wanted {self.tokens}")
+
+
+def tokenizer(folder):
+    """A tokenizer of one token for each word, made here: none is fetched from a hub."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ["<unk>", "</s>", *WORDS]
+    model = models.WordLevel({name: at for at, name in enumerate(names)}, unk_token="<unk>")
+    made = Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "model_max_length": 131072,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    return folder
+
+
+def scratch():
+    """A folder that goes when the arm does: caches of the tools stay out of the home folder."""
+    return tempfile.TemporaryDirectory(prefix="confide-peer-")
+
+
+def run_tool(command, folder, environment):
+    """Runs it to its end; what it says goes to standard error."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DO_NOT_TRACK": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        **environment,
+    }
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        stderr=sys.stderr,
+        timeout=TOOL_DEADLINE_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ToolFailed(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}")
+
+
+def beside_python(name):
+    """A program of the virtual environment whose Python runs this."""
+    return pathlib.Path(sys.prefix) / "bin" / name
