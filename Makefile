@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build test style unit no-std vectors python peft seal go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python peft seal peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -53,6 +53,13 @@ peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
 
 seal: tools  ## SEAL's ring arithmetic and slots beside ours (skipped where its wheel is missing)
 	tests/seal.sh
+
+peers:  ## GuideLLM and AIPerf, for `confide bench run peers` (1.4 GB; skipped where they cannot be had)
+	bench/peers/venv.sh guidellm
+	bench/peers/venv.sh aiperf
+
+foreign:  ## the load generator against `transformers serve` (skipped where it is missing)
+	tests/foreign.sh
 
 go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
 	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
@@ -96,4 +103,4 @@ tools:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(VENV) .venv-seal bench-out
+	rm -rf $(VENV) .venv-seal .venv-guidellm .venv-aiperf .venv-foreign bench-out

@@ -1,13 +1,9 @@
 """What the arms of other load generators share (bench/PROTOCOL.md).
 
-A tool is started for each run, with prompts and lengths drawn here from the run's seed, at a constant
-rate; its own result file is read, and its own figures are handed on under the names of bench/MODELS.md:
-
-    ttft_ms, tpot_ms (per token after the first), ntpot_ms (the first included), itl_ms (between chunks),
-    e2e_ms, rate_per_s, tokens_per_s, completed_ratio (requests in its report / requests asked for)
-
-A figure that the tool does not have is left out. `cpu_s` and `wall_s` are of the whole tool, with the
-start of its processes.
+A tool is started for each run, with prompts and lengths drawn here from the run's seed, at a
+constant rate; its own result file is read, and its own figures are handed on under the names of
+bench/MODELS.md, `peers`. A figure that the tool does not have is left out. `cpu_s` and `wall_s` are
+of the whole tool, with the start of its processes.
 """
 
 import json
@@ -25,7 +21,7 @@ WORDS = (
     "amber basin cedar delta ember field grove harbor island juniper kettle lantern meadow north "
     "orchard pebble quarry river summit timber upland valley willow yonder"
 ).split()
-PARAMS = ["rate_per_s", "prompt_tokens", "tokens", "told_ttft_ms", "told_tokens_per_s"]
+PARAMS = ["arrivals", "rate_per_s", "prompt_tokens", "tokens"]
 REQUESTS_MAX = 50_000
 # Below the suite's deadline, so that the tool's own message is seen.
 TOOL_DEADLINE_S = 150
@@ -53,10 +49,9 @@ def answer(asked, run):
     if unknown:
         say(type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}")
         return
-    load = Load(asked)
     wall, cpu = time.monotonic(), children_cpu_s()
     try:
-        metrics = run(load)
+        metrics = run(Load(asked))
     except (ToolFailed, OSError, ValueError, KeyError, TypeError) as error:
         say(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
         return
@@ -79,13 +74,13 @@ class Load:
 
     def __init__(self, asked):
         params = asked.get("params", {})
+        if params.get("arrivals", "constant") != "constant":
+            raise ValueError("param arrivals: wanted constant, which all tools have")
         self.requests = min(int(asked.get("requests", 1)), REQUESTS_MAX)
         self.seed = int(asked.get("seed", 0))
         self.rate_per_s = float(params["rate_per_s"])
         self.prompt_tokens = int(params["prompt_tokens"])
         self.tokens = int(params["tokens"])
-        self.told_ttft_ms = params.get("told_ttft_ms")
-        self.told_tokens_per_s = params.get("told_tokens_per_s")
 
     def prompts(self, count):
         source = random.Random(self.seed)

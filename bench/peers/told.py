@@ -1,33 +1,37 @@
 """An arm that knows the truth: what the simulated engine was told (bench/PROTOCOL.md).
 
-    python3 bench/peers/told.py
+    python3 bench/peers/told.py --ttft-ms N --tokens-per-second N
 
-It measures nothing. From the params `told_ttft_ms` and `told_tokens_per_s`, which the suite also gives
-to `confide serve --engine sim`, it computes what a load generator without cost or delay would report.
+It measures nothing: it computes what a load generator without cost or delay would report.
 """
 
+import argparse
 import sys
 
 from load_peer import speak
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ttft-ms", type=float, required=True)
+    parser.add_argument("--tokens-per-second", type=float, required=True)
+    told = parser.parse_args()
     hello = {
         "arm": "what the engine was told",
         "version": "no measurement",
         "simulated": True,
         "guarantee": "none",
-        "note": "computed from the suite's params; rates are what was offered",
+        "note": "computed, not measured; rates are what is offered",
     }
-    return speak(hello, truth)
+    return speak(hello, lambda load: truth(told, load))
 
 
-def truth(load):
-    token_ms = 1e3 / load.told_tokens_per_s
-    e2e_ms = load.told_ttft_ms + (load.tokens - 1) * token_ms
+def truth(told, load):
+    token_ms = 1e3 / told.tokens_per_second
+    e2e_ms = told.ttft_ms + (load.tokens - 1) * token_ms
     return {
         "completed_ratio": 1.0,
-        "ttft_ms": load.told_ttft_ms,
+        "ttft_ms": told.ttft_ms,
         "tpot_ms": token_ms,
         "itl_ms": token_ms,
         "ntpot_ms": e2e_ms / load.tokens,

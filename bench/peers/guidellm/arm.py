@@ -2,8 +2,8 @@
 
     .venv-guidellm/bin/python bench/peers/guidellm/arm.py --target http://HOST:PORT --model NAME
 
-Its own command runs, its own report is read. Two things are not as shipped: `standin` takes the place
-of torch, of which it uses a data loader (2.7 GB to fetch), and `continuous_usage_stats`, vLLM's
+Its own command runs, its own report is read. Two things are not as shipped: `standin` stands in
+for torch, of which it uses a data loader (2.7 GB to fetch), and `continuous_usage_stats`, vLLM's
 extension of the API which it always asks for, is taken out of its requests.
 """
 

@@ -1,0 +1,21 @@
+//! A result file of another load generator, whichever of the four its marks say.
+#![no_main]
+
+use confide_load::{
+    readers::{RUNS_MAX, read_results},
+    views::{Figure, View},
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(views) = read_results(data) else { return };
+    assert!(views.len() <= RUNS_MAX);
+    for View { tool, figures, .. } in &views {
+        for (definition, figure) in figures {
+            assert_eq!(definition.tool, *tool);
+            if let Figure::Rate(rate) = figure {
+                assert!(rate.is_finite());
+            }
+        }
+    }
+});
