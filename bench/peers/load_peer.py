@@ -21,7 +21,7 @@ WORDS = (
     "amber basin cedar delta ember field grove harbor island juniper kettle lantern meadow north "
     "orchard pebble quarry river summit timber upland valley willow yonder"
 ).split()
-PARAMS = ["arrivals", "rate_per_s", "prompt_tokens", "tokens"]
+PARAMS = ["arrivals", "session", "rate_per_s", "prompt_tokens", "output_tokens"]
 REQUESTS_MAX = 50_000
 # Below the suite's deadline, so that the tool's own message is seen.
 TOOL_DEADLINE_S = 150
@@ -74,13 +74,14 @@ class Load:
 
     def __init__(self, asked):
         params = asked.get("params", {})
-        if params.get("arrivals", "constant") != "constant":
-            raise ValueError("param arrivals: wanted constant, which all tools have")
+        for name, wanted in [("arrivals", "constant"), ("session", "kept")]:
+            if params.get(name, wanted) != wanted:
+                raise ValueError(f"param {name}: wanted {wanted}, which all tools have")
         self.requests = min(int(asked.get("requests", 1)), REQUESTS_MAX)
         self.seed = int(asked.get("seed", 0))
         self.rate_per_s = float(params["rate_per_s"])
         self.prompt_tokens = int(params["prompt_tokens"])
-        self.tokens = int(params["tokens"])
+        self.tokens = int(params["output_tokens"])
 
     def prompts(self, count):
         source = random.Random(self.seed)

@@ -37,7 +37,22 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 struct Source {
     label: String,
     remark: String,
+    completed: Option<u64>,
     figures: Vec<(Quantity, &'static str, Figure)>,
+}
+
+impl Source {
+    /// How many values there are that know nothing of each other: figures per token of one request
+    /// are one value, whatever they are weighed by.
+    fn values(&self, quantity: Quantity, figure: &Figure) -> Option<u64> {
+        let Figure::Spread(spread) = figure else { return None };
+        match quantity {
+            Quantity::PerToken | Quantity::PerTokenAfterFirst => {
+                spread.count.into_iter().chain(self.completed).min()
+            }
+            _ => spread.count,
+        }
+    }
 }
 
 fn sources(path: &Path) -> Result<Vec<Source>, CliError> {
@@ -76,6 +91,7 @@ fn ours(summary: &Summary, path: &Path) -> Source {
     ];
     Source {
         label: "confide".into(),
+        completed: Some(summary.complete),
         remark: remark(Some(summary.complete), Some(summary.failed), &path.display().to_string()),
         figures: figures.into_iter().flatten().collect(),
     }
@@ -106,7 +122,8 @@ fn of_file(view: &View, path: &Path) -> Source {
 
 fn of_view(view: &View, label: String, from: &str) -> Source {
     let figures = view.figures.iter().map(|(d, figure)| (d.quantity, d.id, *figure)).collect();
-    Source { label, remark: remark(view.completed, view.failed, from), figures }
+    let (completed, remark) = (view.completed, remark(view.completed, view.failed, from));
+    Source { label, remark, completed, figures }
 }
 
 fn remark(completed: Option<u64>, failed: Option<u64>, from: &str) -> String {
@@ -131,7 +148,9 @@ fn table(sources: &[Source]) -> String {
         text += &format!("  {:labels$}  {:ids$}{}\n", "", "", heading(quantity));
         for source in sources {
             for (_, id, figure) in source.figures.iter().filter(|figure| figure.0 == quantity) {
-                text += &format!("  {:labels$}  {id:ids$}{}\n", source.label, cells(figure));
+                let values = source.values(quantity, figure);
+                text +=
+                    &format!("  {:labels$}  {id:ids$}{}\n", source.label, cells(figure, values));
             }
         }
     }
@@ -147,7 +166,7 @@ fn heading(quantity: Quantity) -> String {
         + &format!("{:>9}", "n")
 }
 
-fn cells(figure: &Figure) -> String {
+fn cells(figure: &Figure, values: Option<u64>) -> String {
     let spread = match figure {
         Figure::Rate(rate) => return format!("{rate:>11.2} "),
         Figure::Spread(spread) => spread,
@@ -155,7 +174,7 @@ fn cells(figure: &Figure) -> String {
     let cell = |value: Option<f64>, share: f64| {
         let value = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
         // The product of 200 and 0.05 is a hair off 10.
-        let thin = spread.count.is_some_and(|count| count as f64 * share + 1e-9 < 10.0);
+        let thin = values.is_some_and(|count| count as f64 * share + 1e-9 < 10.0);
         format!("{value:>11}{}", if thin && value != "-" { '*' } else { ' ' })
     };
     let count = spread.count.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -195,6 +214,14 @@ mod tests {
         let ttft = text.lines().find(|line| line.contains("guidellm.ttft")).expect("a row");
         // 29 requests hold a median, and nothing beyond.
         assert_eq!(ttft.matches('*').count(), 3, "{ttft}");
+    }
+
+    #[test]
+    fn weights_make_no_tail() {
+        let text = table(&sources(&example("guidellm-0.8.1.json")).expect("readable"));
+        let itl = text.lines().find(|line| line.contains("guidellm.itl")).expect("a row");
+        // 435 tokens of 29 requests.
+        assert_eq!(itl.matches('*').count(), 3, "{itl}");
     }
 
     #[test]
