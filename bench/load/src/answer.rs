@@ -40,8 +40,8 @@ pub enum AnswerError {
     /// More pieces than any context holds.
     #[error("answer has more than {CHUNKS_MAX} pieces")]
     TooManyChunks,
-    /// The stream ended without its mark.
-    #[error("stream ended without [DONE]")]
+    /// The stream ended without a mark that it is whole.
+    #[error("stream ended without [DONE] or a finish reason")]
     NoDone,
     /// Nothing was said.
     #[error("stream had no content")]
@@ -124,6 +124,8 @@ fn piece(
         event.output_tokens = usage.completion_tokens.or(event.output_tokens);
     }
     for choice in chunk.choices {
+        // Not every server sends [DONE]: `transformers serve` ends with the reason alone.
+        *done |= choice.finish_reason.is_some();
         let delta = choice.delta.unwrap_or_default();
         // What a model thinks aloud takes its time as well.
         let said = [delta.reasoning_content, delta.reasoning, delta.content, choice.text];
@@ -159,6 +161,8 @@ struct Choice {
     /// Of the older route.
     #[serde(default)]
     text: Option<String>,
+    #[serde(default)]
+    finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -221,6 +225,17 @@ mod tests {
             assert_eq!(event.first_byte_s, Some(1.0));
             assert_eq!(event.text_sha256, Some(hex::encode(Sha256::digest("Hm a \"b\""))));
         }
+    }
+
+    #[test]
+    fn a_finish_reason_ends_an_answer_as_done_does() {
+        // As `transformers serve` ends its streams: role and usage in chunks of their own kind.
+        let ending = r#"{"choices":[{"finish_reason":"length"}],"usage":{"completion_tokens":2}}"#;
+        let (event, outcome) = read(&answer(&[WHOLE[1], WHOLE[2], ending]), 9);
+        outcome.unwrap();
+        assert_eq!((event.output_tokens, event.chunks_s.len()), (Some(2), 2));
+        let open = r#"{"choices":[{"delta":{},"index":0,"finish_reason":null}]}"#;
+        assert!(matches!(read(&answer(&[WHOLE[2], open]), 9).1, Err(AnswerError::NoDone)));
     }
 
     #[test]
