@@ -163,7 +163,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
     let by_chance = 1.96 / (row.blocks as f64).sqrt();
     let widths =
         format!("95 % interval {:.1} % wide, {:.1} % unpaired", paired * 100.0, unpaired * 100.0);
-    Some(if paired >= unpaired {
+    Some(if paired > unpaired * GAINS_BELOW {
         format!("pairing gained nothing: r = {r:.2} ({widths})")
     } else if r < by_chance {
         format!("what pairing gained cannot be told from nothing: r = {r:.2} ({widths})")
@@ -172,6 +172,9 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
         format!("pairing narrowed the interval by {gained:.0} %: r = {r:.2} ({widths})")
     })
 }
+
+/// An interval that pairing narrows by less than a twentieth is not worth naming as a gain.
+const GAINS_BELOW: f64 = 0.95;
 
 /// The judgement of an A/A row.
 pub(crate) fn aa(row: &Row) -> String {

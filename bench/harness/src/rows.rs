@@ -316,33 +316,21 @@ fn row(
     let ends = ratio.as_ref().map(|ratio| (ratio.interval.low, ratio.interval.high));
     let notes = notes::notes(bench, case, metric, (reference, mine), &paired, hodges_lehmann, ends);
     let adds_at_most = metric.adds_at_most.get(arm).copied().filter(|_| !twin);
-    let outcome = match (adds_at_most, &ratio) {
-        _ if notes.iter().any(|note| matches!(note, Note::ThinTail { .. })) => {
-            Outcome::NotEvaluated
-        }
-        (Some(limit), _) => Verdict::of(&difference, Margin::AtMost(limit)).into(),
-        (None, Some(ratio)) => Verdict::of(ratio, Margin::Relative(metric.margin)).into(),
-        (None, None) => Outcome::NotEvaluated,
+    let outcome = match notes.iter().any(|note| matches!(note, Note::ThinTail { .. })) {
+        true => Outcome::NotEvaluated,
+        false => outcome(metric, adds_at_most, ratio.as_ref(), &difference),
     };
     let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::of(ratio, metric.margin)));
     let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
-    let several = bench.arms.len() > 2;
-    let arm_label = suite.arm(arm).map_or(arm, |arm| arm.label.as_str());
-    let reference_label = suite.arm(against).map_or(against, |arm| arm.label.as_str());
-    let mut text = label(&metric.label, &case.params);
-    if several && !twin {
-        text = format!("{text}: {arm_label}");
-    }
-    if bench.arms.first().is_some_and(|first| first != against) {
-        text = format!("{text}, against {reference_label}");
-    }
+    let [arm_label, reference_label] =
+        [arm, against].map(|name| suite.arm(name).map_or(name, |arm| arm.label.as_str()));
     let both = reference.iter().chain(mine);
     Some(Row {
         bench: bench.name.clone(),
         case: case.key.clone(),
         model: bench.model.clone(),
         load: format!("{:?}", bench.load).to_lowercase(),
-        label: text,
+        label: name(bench, case, metric, (against, reference_label), arm_label, twin),
         metric: metric.name.clone(),
         stat: metric.stat,
         better: metric.better,
@@ -414,6 +402,38 @@ fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
         }
     };
     counted.into_iter().map(shown).collect()
+}
+
+/// What a row is called: its arm where there are several, its reference where that is a second one.
+fn name(
+    bench: &Bench,
+    case: &Case,
+    metric: &Metric,
+    (against, reference_label): (&str, &str),
+    arm_label: &str,
+    twin: bool,
+) -> String {
+    let mut text = label(&metric.label, &case.params);
+    if bench.arms.len() > 2 && !twin {
+        text = format!("{text}: {arm_label}");
+    }
+    if bench.arms.first().is_some_and(|first| first != against) {
+        text = format!("{text}, against {reference_label}");
+    }
+    text
+}
+
+fn outcome(
+    metric: &Metric,
+    adds_at_most: Option<f64>,
+    ratio: Option<&Estimate>,
+    difference: &Estimate,
+) -> Outcome {
+    match (adds_at_most, ratio) {
+        (Some(limit), _) => Verdict::of(difference, Margin::AtMost(limit)).into(),
+        (None, Some(ratio)) => Verdict::of(ratio, Margin::Relative(metric.margin)).into(),
+        (None, None) => Outcome::NotEvaluated,
+    }
 }
 
 /// The blocks in which both arms gave this number.

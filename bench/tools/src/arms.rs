@@ -159,6 +159,12 @@ pub(crate) fn version(command: &mut Command) -> String {
     line.chars().take(80).collect()
 }
 
+/// Of figures that our own code makes: what they are worth where the compiler was told not to try.
+pub(crate) fn unoptimised() -> Option<String> {
+    cfg!(debug_assertions)
+        .then(|| "built without optimisation: no figure of this machine".to_owned())
+}
+
 /// Adds a figure; one that cannot be had is left out, never 0.
 pub(crate) fn metric(report: &mut Report, name: &str, value: Option<f64>) {
     if let Some(value) = value {

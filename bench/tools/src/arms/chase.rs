@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Outcome, ToolHello, Watch,
     memory::{affordable_bytes, huge_pages, last_cache_bytes},
+    unoptimised,
 };
 
 #[derive(clap::Args)]
@@ -93,6 +94,7 @@ fn walks(lines: &[Line], count: u64) -> Report {
     }
     let mut report = watch.report();
     report.samples = samples;
+    report.marks.extend(unoptimised());
     report.answer = json!({ "closed": closed });
     report
 }

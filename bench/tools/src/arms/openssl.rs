@@ -75,6 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cipher_on_all_cores_has_a_figure() {
+        let text = include_str!("../../recorded/openssl-multi-aes.txt");
+        let mut report = Report::default();
+        figures(&mut report, "AES-256-GCM", &openssl::read(text).expect("recorded"), 2);
+        assert!(report.metrics.contains_key("aes_gcm_mib_per_s"));
+    }
+
+    #[test]
     fn a_figure_is_of_one_process() {
         let rates = openssl::read(include_str!("../../recorded/openssl-multi.txt")).expect("it");
         let mut report = Report::default();

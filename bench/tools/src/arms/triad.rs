@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Outcome, Threads, ToolHello, Watch,
     memory::{affordable_bytes, huge_pages, last_cache_bytes},
+    unoptimised,
 };
 
 #[derive(clap::Args)]
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let wanted = cache.saturating_mul(TIMES_LAST_CACHE * ARRAYS);
     let bytes = affordable_bytes(wanted);
     let elements = (bytes / ARRAYS / ELEMENT_BYTES) as usize / threads;
-    let array_mib = bytes / ARRAYS >> 20;
+    let array_mib = (bytes / ARRAYS) >> 20;
     let from = if told { "told by the kernel" } else { "assumed" };
     let note = format!(
         "three arrays of {array_mib} MiB, last cache {} MiB ({from}); {}; scalar code of the compiler",
@@ -125,6 +126,7 @@ fn passes(parts: &mut [Part], count: u64) -> Report {
     }
     let mut report = watch.report();
     report.samples = samples;
+    report.marks.extend(unoptimised());
     report.answer = json!({ "checked": checked });
     report
 }

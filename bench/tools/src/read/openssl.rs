@@ -54,6 +54,11 @@ pub struct Bytes {
 pub fn read(text: &str) -> Result<Rates, ReadError> {
     let (mut rates, mut blocks) = (Rates::default(), Vec::new());
     for line in limited(TOOL, text)?.lines() {
+        // Of several processes only these tell the block sizes; their sum has a line of its own.
+        let line = match line.strip_prefix("Got: +H") {
+            Some(sizes) => format!("+H{}", sizes.split(" from ").next().unwrap_or_default()),
+            None => line.to_owned(),
+        };
         let fields: Vec<&str> = line.trim_end().split(':').collect();
         match fields.as_slice() {
             // Asymmetric runs print it empty.
@@ -117,6 +122,13 @@ mod tests {
         let rates = read(include_str!("../../recorded/openssl-multi.txt")).expect("recorded");
         let [p256] = rates.signatures.as_slice() else { panic!("{rates:?}") };
         assert_eq!(p256.sign_per_s, 141_206.0);
+    }
+
+    #[test]
+    fn several_processes_tell_the_block_size_in_their_own_lines_only() {
+        let rates = read(include_str!("../../recorded/openssl-multi-aes.txt")).expect("recorded");
+        let [aes] = rates.bytes.as_slice() else { panic!("{rates:?}") };
+        assert_eq!((aes.name.as_str(), aes.block), ("AES-256-GCM", 16_384));
     }
 
     #[test]
