@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build test style unit no-std vectors python peft seal peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build test style unit no-std vectors python peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -26,7 +26,7 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl
 
-test: style unit no-std vectors python peft seal go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std vectors python peft seal statistics go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -60,6 +60,9 @@ peers:  ## GuideLLM and AIPerf, for `confide bench run peers` (1.4 GB; skipped w
 
 foreign:  ## the load generator against `transformers serve` (skipped where it is missing)
 	tests/foreign.sh
+
+statistics: tools  ## scipy's, arch's and ruptures' answers beside ours (skipped where the wheels are missing)
+	tests/statistics.sh
 
 go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
 	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
@@ -103,4 +106,4 @@ tools:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(VENV) .venv-seal .venv-guidellm .venv-aiperf .venv-foreign bench-out
+	rm -rf $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign bench-out
