@@ -79,7 +79,7 @@ fn requests(bench: &Bench, case: &Case) -> u32 {
 }
 
 /// Marks what differs from `expect` or, where wanted, from the reference arm (the first).
-fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ran>]) {
+pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ran>]) {
     let reference = ran.first().and_then(Option::as_ref).map(answers);
     for (index, run) in ran.iter_mut().enumerate() {
         let Some(run) = run else { continue };

@@ -12,6 +12,8 @@ mod arm;
 mod blocks;
 mod disturbed;
 mod empty_arm;
+mod check;
+mod compare;
 mod error;
 mod format;
 mod host;
@@ -39,6 +41,8 @@ mod table;
 mod terminal;
 
 pub use empty_arm::empty_arm;
+pub use check::{Check, CheckOptions, Checked, check, check_against};
+pub use compare::{CompareOptions, Comparison, Reason, Refusal, compare};
 pub use error::BenchError;
 pub use host::{Fact, FactGroup, Machine};
 pub use loaded::{Estimated, Facts, Loaded, Number, RowFacts, record_folders};
@@ -53,7 +57,7 @@ pub use run::{
     stop_on_interrupt,
 };
 pub use seeds::seeds;
-pub use selftest::{SelfTest, selftest_suite, selftest_verdict, spin_arm};
+pub use selftest::{Finding, measured, selftest_suite, simulate, spin_arm, traps};
 pub use suite::Suite;
 pub use suites::{SuiteText, suite_named};
 pub use table::table;

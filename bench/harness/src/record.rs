@@ -256,9 +256,8 @@ impl Record {
         self.not_run.iter().map(|not| format!("{}: {}", not.bench, not.reason)).collect()
     }
 
-    /// A record of nothing but these rows.
-    #[cfg(test)]
-    pub(crate) fn for_test(judged: crate::rows::Judged) -> Self {
+    /// A record of nothing but these rows, for tests and for what the self-test makes up.
+    pub(crate) fn bare(judged: crate::rows::Judged) -> Self {
         Self {
             schema: SCHEMA,
             version: String::new(),

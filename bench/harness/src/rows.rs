@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use beside::Beside;
-pub(crate) use notes::Note;
+pub(crate) use notes::{Note, is_cache_served};
 
 use crate::{
     Effort, Validity,
@@ -206,19 +206,19 @@ fn correct(rows: &mut [Row]) {
 }
 
 /// Runs by bench, case, arm and block; warm-up left out.
-struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>>,
 }
 
 type ArmKey<'a> = (&'a str, &'a str, &'a str, bool);
 
-struct Run<'a> {
-    slice: &'a Slice,
-    samples: Vec<&'a Sample>,
+pub(crate) struct Run<'a> {
+    pub(crate) slice: &'a Slice,
+    pub(crate) samples: Vec<&'a Sample>,
 }
 
 impl<'a> Runs<'a> {
-    fn new(samples: &'a [Sample], slices: &'a [Slice]) -> Self {
+    pub(crate) fn new(samples: &'a [Sample], slices: &'a [Slice]) -> Self {
         let mut by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>> = BTreeMap::new();
         for slice in slices.iter().filter(|slice| !slice.warmup) {
             let run = Run { slice, samples: Vec::new() };
@@ -233,7 +233,8 @@ impl<'a> Runs<'a> {
         Self { by_arm }
     }
 
-    fn of<'s>(
+    /// The runs of one arm that count, block by block.
+    pub(crate) fn of<'s>(
         &'s self,
         bench: &'s Bench,
         case: &'s Case,
@@ -249,7 +250,7 @@ impl<'a> Runs<'a> {
 
 impl Run<'_> {
     /// The one number of this run: of its samples, else of the whole run.
-    fn value(&self, metric: &Metric) -> Option<f64> {
+    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
         metric.stat.of(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
@@ -437,7 +438,7 @@ fn outcome(
 }
 
 /// The blocks in which both arms gave this number.
-fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) -> Vec<(f64, f64)> {
+pub(crate) fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) -> Vec<(f64, f64)> {
     let by_block: BTreeMap<u32, f64> =
         mine.iter().filter_map(|run| Some((run.slice.place.block, run.value(metric)?))).collect();
     reference

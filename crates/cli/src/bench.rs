@@ -2,6 +2,8 @@
 
 mod export;
 mod index;
+mod check;
+mod compare;
 mod install;
 mod load;
 mod machine;
@@ -43,7 +45,11 @@ enum Command {
     Read(read::Args),
     /// The five published reports, table by table, with our rows beside theirs: docs/seeds.md
     Seeds(seeds::Args),
-    /// Inject a known delay and see that it is found, and that none is found where there is none
+    /// Compare what two machines measured, by their records alone
+    Compare(compare::Args),
+    /// Hold a record against its margins and exit by the verdict, for CI
+    Check(check::Args),
+    /// Test the instrument: coverage over simulated runs, known delays, and the traps
     Selftest(selftest::Args),
     /// Add records to an index, once each by their hash
     Index(index::IndexArgs),
@@ -82,6 +88,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Machine(args) => machine::run(&args),
         Command::Read(args) => read::run(&args),
         Command::Seeds(args) => seeds::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::EmptyArm { samples } => {
             confide_bench::empty_arm(samples, std::io::stdin().lock(), std::io::stdout().lock())

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Row, Run};
 use crate::{
     plan::Case,
-    suite::{Bench, Load, Metric, Stat},
+    suite::{Bench, Better, Load, Metric, Stat},
 };
 use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness};
 
@@ -15,6 +15,8 @@ use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness
 const USERS: &[&str] = &["concurrency", "users", "workers", "clients"];
 /// The rate that a closed loop's latency may merely repeat.
 const RATE: &str = "rate_per_s";
+/// Metrics of scaling: a rate divided by the threads that made it.
+const PER_THREAD: &str = "_per_thread";
 /// How near users / rate has to be to the latency.
 const LITTLE_WITHIN: f64 = 0.02;
 /// Samples that the tail of a percentile must hold.
@@ -45,8 +47,24 @@ pub(crate) enum Note {
     Alike { correlation: f64 },
     /// The median of the pairs (Hodges and Lehmann) lies outside the interval of the mean.
     Outliers { hodges_lehmann: f64 },
+    /// More per thread than the reference arm's: no scaling does that, the reference is the odd one.
+    Superlinear { times: f64 },
     /// Both neighbours on the grid lie on the same side, beyond the intervals.
     NonMonotone { param: String },
+}
+
+/// What arms say of reads that did not come from the disk.
+const CACHED: &[&str] = &[
+    "cache-served",
+    "through the page cache",
+    "the file fits into memory",
+    "the device did not see the reads",
+    "faster than a disk of this kind can be",
+];
+
+/// Whether an arm's mark says that a cache answered.
+pub(crate) fn is_cache_served(mark: &str) -> bool {
+    CACHED.iter().any(|words| mark.contains(words))
 }
 
 impl Note {
@@ -59,6 +77,7 @@ impl Note {
             Self::Unsteady { .. } => "no steady ratio",
             Self::Alike { .. } => "blocks alike",
             Self::Outliers { .. } => "outliers",
+            Self::Superlinear { .. } => "superlinear",
             Self::NonMonotone { .. } => "non-monotone",
         }
     }
@@ -89,6 +108,11 @@ impl Note {
                 "the median of pairs, x{hodges_lehmann:.3}, lies outside the interval of the mean: \
                  outliers move it"
             ),
+            Self::Superlinear { times } => format!(
+                "x{times:.2} per thread of what the reference does: no scaling gives more, so that \
+                 the reference is another algorithm or state; take the efficiency from the second \
+                 reference"
+            ),
             Self::NonMonotone { param } => {
                 format!("both neighbours in {param} lie on the same side, beyond the intervals")
             }
@@ -114,6 +138,16 @@ pub(super) fn notes(
     if let Ok(logs) = paired.log_ratios() {
         notes.extend(unsteady(&logs));
         notes.extend(alike(&logs));
+    }
+    let arm = |runs: &[&Run<'_>]| runs.first().map(|run| run.slice.place.arm.clone());
+    if let Some((_, high)) = row.filter(|_| arm(reference) != arm(mine))
+        && metric.name.contains(PER_THREAD)
+        && metric.better == Better::Higher
+        && high < 1.0
+        && let Ok(ratio) = paired.log_ratios()
+    {
+        let times = (ratio.iter().sum::<f64>() / ratio.len() as f64).exp();
+        notes.push(Note::Superlinear { times });
     }
     if let (Some(hodges_lehmann), Some((low, high))) = (location, row)
         && (hodges_lehmann < low || hodges_lehmann > high)

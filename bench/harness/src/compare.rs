@@ -1,0 +1,344 @@
+//! Two machines, by their records alone: what may be compared, what may not, and why.
+//!
+//! Arms of one run met in the same blocks; these never did. With one machine on each side nothing
+//! tells the treatment (a TEE switched on) from the machine, so that the difference is printed with
+//! the words `confounded: machine` and no interval. With several records on each side the boots or
+//! machines are the unit, and they are resampled.
+
+mod figures;
+mod refusal;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use confide_estimate::{ClusterEstimate, ClusterMethod, Clusters};
+use serde::Serialize;
+
+use crate::{
+    Effort, Loaded, Suite,
+    plan::{Case, cases},
+    rows::{Aa, Note},
+    suite::{Bench, Better, Metric},
+};
+
+use figures::{Figures, Side};
+pub use refusal::{Reason, Refusal};
+
+/// The bootstrap's own seed, as for rows.
+const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
+/// The verdict's own words where there is nothing to resample.
+pub(crate) const CONFOUNDED: &str = "confounded: machine";
+
+/// What to compare, and which refusals a caller takes upon himself.
+#[derive(Clone, Debug, Default)]
+pub struct CompareOptions {
+    /// Only this metric; headline or not.
+    pub metric: Option<String>,
+    /// Only this bench.
+    pub bench: Option<String>,
+    /// Every metric, not only the headline ones.
+    pub all: bool,
+    /// Make ratios of unlike hardware; they are no overhead of anything.
+    pub dangerous_across_hardware: bool,
+    /// Make ratios of unlike versions of what was measured.
+    pub dangerous_across_versions: bool,
+}
+
+/// What two sides of records came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The side that is compared with.
+    pub(crate) a: Vec<Place>,
+    /// The side whose cost is asked for.
+    pub(crate) b: Vec<Place>,
+    /// Why nothing at all can be compared; then there are no rows.
+    pub(crate) refused: Vec<Refusal>,
+    /// What differs between the machines beside the treatment, as far as the records tell.
+    pub(crate) differs: Vec<String>,
+    pub(crate) rows: Vec<Compared>,
+}
+
+/// One record: where its figures are from.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Place {
+    pub(crate) record: String,
+    pub(crate) suite: String,
+    pub(crate) started_unix_s: u64,
+    pub(crate) cpu_model: String,
+    pub(crate) cpus: u64,
+    pub(crate) kernel: String,
+    pub(crate) validity: crate::Validity,
+    /// The median over slices of a fixed piece of arithmetic.
+    pub(crate) calibration_us: Option<f64>,
+}
+
+/// One figure on both sides.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Compared {
+    pub(crate) bench: String,
+    pub(crate) case: String,
+    pub(crate) model: String,
+    pub(crate) label: String,
+    pub(crate) arm: String,
+    pub(crate) metric: String,
+    pub(crate) better: Better,
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    pub(crate) result: Outcome,
+    /// The ratio of what each side is of a floor measured next to it.
+    pub(crate) to_floor: Option<FloorRatio>,
+    /// What a reader must know.
+    pub(crate) says: Vec<String>,
+}
+
+/// What was made of the two figures.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "result")]
+pub(crate) enum Outcome {
+    /// Not compared.
+    Refused { reasons: Vec<Refusal> },
+    /// Two columns and nothing between them.
+    Columns { reason: Refusal },
+    /// One cluster on a side: a ratio and a difference, without an interval.
+    Confounded { ratio: Option<f64>, difference: f64 },
+    /// Clusters were resampled.
+    Clustered { ratio: Option<Spread>, difference: Spread },
+}
+
+/// An estimate over clusters.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) clusters: [usize; 2],
+    /// `bca` or `student`.
+    pub(crate) method: &'static str,
+    /// Too few clusters for a verdict, however far apart.
+    pub(crate) few: bool,
+}
+
+/// Cost after each side is divided by its own floor.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FloorRatio {
+    pub(crate) name: String,
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    /// Cost of B over A, as shares of their floors.
+    pub(crate) ratio: f64,
+}
+
+/// Compares what `b` measured with what `a` measured.
+pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparison {
+    let refused = refusal::of_records(a, b, options);
+    let mut comparison = Comparison {
+        a: a.iter().map(figures::place).collect(),
+        b: b.iter().map(figures::place).collect(),
+        refused,
+        differs: figures::differs(a, b),
+        rows: Vec::new(),
+    };
+    let parsed =
+        a.first().map(|first| Suite::parse(&first.record.suite.name, &first.record.suite.text));
+    let suite = match parsed {
+        Some(Ok(suite)) => suite,
+        Some(Err(error)) => {
+            comparison.refused.push(Refusal::new(Reason::DifferentSuite, error.to_string()));
+            return comparison;
+        }
+        None => return comparison,
+    };
+    if !comparison.refused.is_empty() {
+        return comparison;
+    }
+    let across = refusal::hardware(a, b);
+    let sides = [Figures::new(&suite, a), Figures::new(&suite, b)];
+    for bench in &suite.benches {
+        let wanted = options.bench.as_ref().is_none_or(|name| *name == bench.name);
+        for case in all_cases(bench).iter().filter(|_| wanted) {
+            for metric in bench.metrics.iter().filter(|metric| is_wanted(metric, options)) {
+                for arm in &bench.arms {
+                    let one = One { suite: &suite, bench, case, metric, arm };
+                    comparison.rows.extend(one.compared(&sides, across.as_ref(), options));
+                }
+            }
+        }
+    }
+    comparison
+}
+
+impl Comparison {
+    /// Whether any row has a figure between its two columns.
+    pub fn has_shown(&self) -> bool {
+        self.rows
+            .iter()
+            .any(|row| matches!(row.result, Outcome::Confounded { .. } | Outcome::Clustered { .. }))
+    }
+
+    /// Reasons for which nothing at all was compared.
+    pub fn refused(&self) -> &[Refusal] {
+        &self.refused
+    }
+
+    /// The reasons for which rows were not compared, row by row, each once a row.
+    pub fn row_refusals(&self) -> Vec<Reason> {
+        let reasons = |row: &Compared| match &row.result {
+            Outcome::Refused { reasons } => {
+                let mut kinds: Vec<Reason> = reasons.iter().map(|refusal| refusal.reason).collect();
+                kinds.sort_unstable();
+                kinds.dedup();
+                kinds
+            }
+            Outcome::Columns { reason } => vec![reason.reason],
+            _ => Vec::new(),
+        };
+        self.rows.iter().flat_map(reasons).collect()
+    }
+}
+
+/// Points of the full grid, then those that only a quick run visits.
+pub(crate) fn all_cases(bench: &Bench) -> Vec<Case> {
+    let mut all = cases(bench, Effort::Full);
+    for case in cases(bench, Effort::Quick) {
+        if !all.contains(&case) {
+            all.push(case);
+        }
+    }
+    all
+}
+
+fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
+    match &options.metric {
+        Some(name) => *name == metric.name,
+        None => options.all || metric.headline,
+    }
+}
+
+/// One arm by one metric at one point of the grid.
+pub(crate) struct One<'a> {
+    pub(crate) suite: &'a Suite,
+    pub(crate) bench: &'a Bench,
+    pub(crate) case: &'a Case,
+    pub(crate) metric: &'a Metric,
+    pub(crate) arm: &'a str,
+}
+
+impl One<'_> {
+    /// `None` where neither side has it.
+    fn compared(
+        &self,
+        [a, b]: &[Figures<'_>; 2],
+        across: Option<&Refusal>,
+        options: &CompareOptions,
+    ) -> Option<Compared> {
+        let (of_a, of_b) = (a.of(self), b.of(self));
+        if of_a.values.is_empty() && of_b.values.is_empty() {
+            return None;
+        }
+        let mut reasons = refusal::of_row(self, [&of_a, &of_b]);
+        if reasons.is_empty() {
+            reasons.extend(refusal::work(self, [a, b]));
+        }
+        let result = match across.filter(|_| !options.dangerous_across_hardware) {
+            _ if !reasons.is_empty() => Outcome::Refused { reasons },
+            Some(reason) => Outcome::Columns { reason: reason.clone() },
+            None => self.result(&of_a.values, &of_b.values),
+        };
+        let mut says = says(&of_a, &of_b);
+        if let (Some(reason), true) = (across, options.dangerous_across_hardware) {
+            says.insert(0, format!("across hardware, no overhead: {}", reason.detail));
+        }
+        let label = crate::format::label(&self.metric.label, &self.case.params);
+        let arm_label = self.suite.arm(self.arm).map_or(self.arm, |arm| arm.label.as_str());
+        Some(Compared {
+            bench: self.bench.name.clone(),
+            case: self.case.key.clone(),
+            model: self.bench.model.clone(),
+            label: format!("{label}: {arm_label}"),
+            arm: self.arm.to_owned(),
+            metric: self.metric.name.clone(),
+            better: self.metric.better,
+            to_floor: match result {
+                Outcome::Refused { .. } => None,
+                _ => self.to_floor(&of_a, &of_b),
+            },
+            a: of_a.side(),
+            b: of_b.side(),
+            result,
+            says,
+        })
+    }
+
+    /// Cost of B over A: above 1 is slower, or less of what more is better of.
+    fn result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> Outcome {
+        let (from, to) = match self.metric.better {
+            Better::Lower => (a, b),
+            Better::Higher => (b, a),
+        };
+        let positive = a.iter().chain(b).flatten().all(|value| *value > 0.0);
+        let mean = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, |value| value);
+        let log = |clusters: &[Vec<f64>]| figures::mean_of_means(clusters, f64::ln);
+        let confounded = || Outcome::Confounded {
+            ratio: positive.then(|| (log(to) - log(from)).exp()),
+            difference: mean(b) - mean(a),
+        };
+        let Ok(difference) = Clusters::new(a, b, BOOTSTRAP_SEED).and_then(|both| both.difference())
+        else {
+            return confounded();
+        };
+        let ratio = Clusters::new(from, to, BOOTSTRAP_SEED).and_then(|both| both.ratio());
+        Outcome::Clustered { ratio: ratio.ok().map(Spread::from), difference: difference.into() }
+    }
+
+    fn to_floor(&self, a: &figures::Gathered, b: &figures::Gathered) -> Option<FloorRatio> {
+        let (name, of_a) = a.floor.clone()?;
+        let (other, of_b) = b.floor.clone()?;
+        let ratio = match self.metric.better {
+            Better::Lower => of_b / of_a,
+            Better::Higher => of_a / of_b,
+        };
+        (name == other && ratio.is_finite()).then_some(FloorRatio { name, a: of_a, b: of_b, ratio })
+    }
+}
+
+impl From<ClusterEstimate> for Spread {
+    fn from(estimate: ClusterEstimate) -> Self {
+        Self {
+            value: estimate.value,
+            low: estimate.interval.low,
+            high: estimate.interval.high,
+            clusters: estimate.clusters,
+            method: match estimate.method {
+                ClusterMethod::Bca => "bca",
+                ClusterMethod::Student => "student",
+            },
+            few: estimate.few,
+        }
+    }
+}
+
+/// Remarks of both sides, each once.
+fn says(a: &figures::Gathered, b: &figures::Gathered) -> Vec<String> {
+    let mut says: Vec<String> = Vec::new();
+    for (side, gathered) in [("A", a), ("B", b)] {
+        let notes = gathered.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
+        let all = notes.map(Note::long).chain(gathered.marks.iter().cloned());
+        for text in all {
+            match says.iter_mut().find(|known| known.ends_with(&format!(": {text}"))) {
+                Some(known) => *known = format!("A and B: {text}"),
+                None => says.push(format!("{side}: {text}")),
+            }
+        }
+        let blocks = gathered.blocks();
+        if blocks < confide_estimate::INTERVAL_BLOCKS_MIN && blocks > 0 {
+            says.push(format!("{side}: {blocks} blocks"));
+        }
+        if gathered.aa.iter().any(|aa| *aa == Some(Aa::TooFewBlocks) || aa.is_none()) {
+            says.push(format!("{side}: its A/A row is not judged"));
+        }
+    }
+    if a.simulated && b.simulated {
+        says.push("simulated".into());
+    }
+    says
+}

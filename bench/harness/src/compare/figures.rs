@@ -1,0 +1,266 @@
+//! The figures of one side: one list of blocks per cluster, and what their rows say.
+
+use std::collections::BTreeMap;
+
+use confide_estimate::{mean, quantile};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{One, Place};
+use crate::{
+    Loaded, Suite,
+    rows::{Aa, Note, Row, Runs, judge},
+};
+
+/// So many differences of two machines are named.
+const DIFFERENCES_NAMED_MAX: usize = 16;
+/// A longer text of a machine is cut.
+const DIFFERENCE_CHARACTERS_MAX: usize = 60;
+
+/// All records of one side, judged anew, so that every one has today's notes.
+pub(super) struct Figures<'a> {
+    records: Vec<Judged<'a>>,
+}
+
+struct Judged<'a> {
+    loaded: &'a Loaded,
+    runs: Runs<'a>,
+    rows: Vec<Row>,
+}
+
+/// Everything that one side has of one figure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    /// By cluster, by block.
+    pub(crate) values: Vec<Vec<f64>>,
+    pub(crate) client_bound: bool,
+    pub(crate) simulated: bool,
+    /// Of each record's A/A row.
+    pub(crate) aa: Vec<Option<Aa>>,
+    /// Ratio of the A/A row with its ends, by record.
+    twins: Vec<[f64; 3]>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) marks: Vec<String>,
+    pub(crate) floor: Option<(String, f64)>,
+}
+
+/// One side of a row.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Side {
+    /// Mean over clusters of their means; absent where it was not measured.
+    pub(crate) value: Option<f64>,
+    pub(crate) blocks: usize,
+    pub(crate) clusters: usize,
+    /// The A/A ratio of each record beside it, with its 95 % ends.
+    pub(crate) twins: Vec<[f64; 3]>,
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn new(suite: &Suite, side: &'a [Loaded]) -> Self {
+        let of = |loaded: &'a Loaded| {
+            let (samples, slices) = (&loaded.samples, &loaded.slices);
+            let rows = judge(suite, loaded.record.effort, samples, slices).rows;
+            Judged { loaded, runs: Runs::new(samples, slices), rows }
+        };
+        Self { records: side.iter().map(of).collect() }
+    }
+
+    pub(super) fn of(&self, one: &One<'_>) -> Gathered {
+        let mut gathered = Gathered::default();
+        let mut clusters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for (number, record) in self.records.iter().enumerate() {
+            for run in record.runs.of(one.bench, one.case, one.arm, false) {
+                let Some(value) = run.value(one.metric) else { continue };
+                let session = record.loaded.record.sessions.get(run.slice.session as usize);
+                // Two records of one boot are one cluster; where no boot is told, each is its own.
+                let boot = session.map(|session| session.boot.as_str());
+                let known = boot.filter(|boot| !boot.is_empty() && *boot != "unknown");
+                let key = known.map_or_else(|| format!("record {number}"), str::to_owned);
+                clusters.entry(key).or_default().push(value);
+                gathered.simulated |= run.slice.simulated;
+            }
+            gathered.add(one, &record.rows);
+        }
+        gathered.values = clusters.into_values().collect();
+        gathered
+    }
+
+    /// The answers of one arm, by record and block.
+    pub(super) fn answers(&self, one: &One<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
+        let of = |record: &Judged<'_>| {
+            let runs = record.runs.of(one.bench, one.case, one.arm, false);
+            let answers = runs.into_iter().map(|run| {
+                let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
+                let all = samples.chain(run.slice.answer.clone()).collect();
+                (run.slice.place.block, all)
+            });
+            answers.collect()
+        };
+        self.records.iter().map(of).collect()
+    }
+
+    /// Means of the metrics that count work, over all records: bytes, tokens, counts.
+    pub(super) fn work(&self, one: &One<'_>) -> BTreeMap<String, f64> {
+        let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for record in &self.records {
+            for run in record.runs.of(one.bench, one.case, one.arm, false) {
+                let of_samples = run.samples.iter().flat_map(|sample| &sample.metrics);
+                for (name, value) in of_samples.chain(&run.slice.metrics) {
+                    if counts_work(name) {
+                        all.entry(name.clone()).or_default().push(*value);
+                    }
+                }
+            }
+        }
+        all.into_iter().filter_map(|(name, values)| Some((name, mean(&values)?))).collect()
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, one: &One<'_>, rows: &[Row]) {
+        let here = |row: &&Row| {
+            row.bench == one.bench.name && row.case == one.case.key && row.metric == one.metric.name
+        };
+        let first = one.bench.arms.first().map(String::as_str);
+        let is_first = first == Some(one.arm);
+        let twin = rows.iter().filter(here).find(|row| row.twin);
+        let of_arm = |row: &&Row| !row.twin && row.arm == one.arm && Some(&*row.reference) == first;
+        let mine = if is_first { twin } else { rows.iter().filter(here).find(of_arm) };
+        self.aa.push(twin.and_then(|row| row.aa));
+        if let Some(ends) = twin.and_then(|row| row.ratio) {
+            self.twins.push([ends.value, ends.low, ends.high]);
+        }
+        let Some(row) = mine else { return };
+        self.client_bound |= row.client_bound;
+        // Those of pairs are about the ratio within this machine.
+        let of_figure = |note: &&Note| {
+            matches!(note, Note::LittlesLaw { .. } | Note::ThinTail { .. } | Note::NotOpen { .. })
+        };
+        for note in row.notes.iter().filter(of_figure) {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+        for mark in
+            row.marks.iter().filter(|mark| !self.marks.contains(mark)).cloned().collect::<Vec<_>>()
+        {
+            self.marks.push(mark);
+        }
+        if let Some(floor) = &row.floor {
+            // Of several records the last stands for all: floors are shown, never judged.
+            self.floor = Some((floor.name.clone(), floor.value));
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.values.iter().map(Vec::len).sum()
+    }
+
+    pub(super) fn side(&self) -> Side {
+        let value = (!self.values.is_empty()).then(|| mean_of_means(&self.values, |value| value));
+        Side {
+            value,
+            blocks: self.blocks(),
+            clusters: self.values.len(),
+            twins: self.twins.clone(),
+        }
+    }
+}
+
+/// Every cluster weighs the same.
+pub(super) fn mean_of_means(clusters: &[Vec<f64>], of: impl Fn(f64) -> f64) -> f64 {
+    let means = clusters.iter().map(|blocks| {
+        blocks.iter().map(|value| of(*value)).sum::<f64>() / blocks.len().max(1) as f64
+    });
+    means.sum::<f64>() / clusters.len().max(1) as f64
+}
+
+/// Metrics that say how much was done, not how fast.
+fn counts_work(name: &str) -> bool {
+    ["_bytes", "_tokens", "_count", "_cycles"].iter().any(|end| name.ends_with(end))
+        || name == "tokens"
+}
+
+/// Where a record's figures are from.
+pub(super) fn place(loaded: &Loaded) -> Place {
+    let record = &loaded.record;
+    let calibrations: Vec<f64> = loaded
+        .slices
+        .iter()
+        .map(|slice| slice.quiet.calibration_us)
+        .filter(|us| *us > 0.0)
+        .collect();
+    Place {
+        record: loaded.path.display().to_string(),
+        suite: record.suite.name.clone(),
+        started_unix_s: record.started_unix_s,
+        cpu_model: record.machine.cpu_model.clone(),
+        cpus: record.machine.cpus_online,
+        kernel: record.machine.kernel.clone(),
+        validity: record.validity.clone(),
+        calibration_us: quantile(&calibrations, 0.5),
+    }
+}
+
+/// What the first records of either side tell differently of their machines.
+pub(super) fn differs(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
+    let facts = |side: &[Loaded]| {
+        let machine = &side.first()?.record.machine;
+        let mut facts = BTreeMap::new();
+        leaves("", &serde_json::to_value(machine).ok()?, &mut facts);
+        Some(facts)
+    };
+    let (Some(a), Some(b)) = (facts(a), facts(b)) else { return Vec::new() };
+    let absent = || "absent".to_owned();
+    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut said: Vec<String> = names
+        .into_iter()
+        .filter(|name| a.get(*name) != b.get(*name))
+        .map(|name| {
+            let shown = |side: &BTreeMap<String, String>| {
+                side.get(name).map_or_else(absent, |text| cut(text))
+            };
+            format!("{name}: {} on A, {} on B", shown(&a), shown(&b))
+        })
+        .collect();
+    let more = said.len().saturating_sub(DIFFERENCES_NAMED_MAX);
+    if more > 0 {
+        said.truncate(DIFFERENCES_NAMED_MAX);
+        said.push(format!("and {more} more"));
+    }
+    said
+}
+
+fn cut(text: &str) -> String {
+    let short: String = text.chars().take(DIFFERENCE_CHARACTERS_MAX).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+/// Every leaf of a JSON value by its path.
+fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+    let below = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                leaves(&below(name), value, found);
+            }
+        }
+        Value::Array(items) => {
+            let shown: Vec<String> = items.iter().map(text).collect();
+            found.insert(path.to_owned(), shown.join(", "));
+        }
+        Value::Null => {}
+        other => {
+            found.insert(path.to_owned(), text(other));
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,296 @@
+//! Why two records, or two figures, are not compared.
+
+use serde::Serialize;
+
+use super::{
+    CompareOptions, One,
+    figures::{Figures, Gathered},
+};
+use crate::{
+    Loaded, Suite, Validity,
+    rows::{Aa, Note, is_cache_served},
+    suite::Bench,
+};
+
+/// Counts of work that differ by more than this are other work.
+const WORK_WITHIN: f64 = 0.01;
+
+/// The kinds of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// A side has no record.
+    NoRecord,
+    /// A record stands on both sides, or twice on one.
+    SameRecord,
+    /// The suites have other names or texts.
+    DifferentSuite,
+    /// A bench means another definition (an id of MODELS.md) or statistic.
+    DifferentDefinition,
+    /// A bench asks for other params, requests or answers.
+    DifferentParams,
+    /// Closed loop against open loop: the one's latency repeats its rate (Little's law).
+    DifferentLoad,
+    /// Another seed is other work.
+    DifferentSeed,
+    /// Other versions of what was measured, or of the instrument.
+    DifferentVersion,
+    /// The A/A rows of a record found differences where there are none.
+    Invalid,
+    /// A record stopped before its plan was done.
+    Partial,
+    /// Unlike machines: no ratio of theirs is an overhead.
+    DifferentHardware,
+    /// Only one side measured it.
+    Missing,
+    /// The A/A row beside the figure failed.
+    AaFailed,
+    /// Answers, tokens or sizes differ: not the same work.
+    UnequalWork,
+    /// The client used more than 80 % of its CPU: it was measured, not the server.
+    ClientBound,
+    /// A percentile whose tail holds fewer than ten samples.
+    WithoutTail,
+    /// An open load that waited for its answers.
+    NotOpen,
+    /// Reads that a cache answered.
+    CacheServed,
+    /// One side is simulated, the other is not.
+    Simulated,
+    /// Both sides closed loops whose latency is users / rate: the rate is the figure.
+    LittlesLaw,
+}
+
+/// One refusal with what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The kind.
+    pub reason: Reason,
+    /// What differs, on which side.
+    pub detail: String,
+}
+
+impl Refusal {
+    pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = serde_json::to_value(self.reason).unwrap_or_default();
+        write!(f, "{}: {}", name.as_str().unwrap_or_default(), self.detail)
+    }
+}
+
+/// What stops all of it.
+pub(super) fn of_records(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Vec<Refusal> {
+    let (Some(first), false) = (a.first(), b.is_empty()) else {
+        let side = if a.is_empty() { "A" } else { "B" };
+        return vec![Refusal::new(Reason::NoRecord, format!("side {side} has none"))];
+    };
+    let mut refused = Vec::new();
+    let sides = a.iter().map(|loaded| ("A", loaded)).chain(b.iter().map(|loaded| ("B", loaded)));
+    let all: Vec<(&str, &Loaded)> = sides.collect();
+    for (index, (side, loaded)) in all.iter().enumerate() {
+        let record = &loaded.record;
+        if let Validity::Invalid { reasons } = &record.validity {
+            let detail = format!("a record of {side}: {}", reasons.join("; "));
+            refused.push(Refusal::new(Reason::Invalid, detail));
+        }
+        if let Some(partial) = &record.partial {
+            refused.push(Refusal::new(Reason::Partial, format!("a record of {side}: {partial}")));
+        }
+        let same = |other: &(&str, &Loaded)| {
+            other.1.record.started_unix_s == record.started_unix_s
+                && other.1.record.suite.sha256 == record.suite.sha256
+                && other.1.slices == loaded.slices
+        };
+        if all[..index].iter().any(same) {
+            let detail = format!("a record of {side} is given twice");
+            refused.push(Refusal::new(Reason::SameRecord, detail));
+        }
+    }
+    for (side, loaded) in all.iter().skip(1) {
+        of_pair(first, side, loaded, options, &mut refused);
+    }
+    refused.dedup();
+    refused
+}
+
+/// One record against the first of A.
+fn of_pair(
+    first: &Loaded,
+    side: &str,
+    other: &Loaded,
+    options: &CompareOptions,
+    refused: &mut Vec<Refusal>,
+) {
+    let (one, two) = (&first.record, &other.record);
+    if one.suite.text != two.suite.text {
+        let before = refused.len();
+        let parsed = |loaded: &Loaded| {
+            Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text).ok()
+        };
+        if let (Some(x), Some(y)) = (parsed(first), parsed(other)) {
+            for bench in &x.benches {
+                if let Some(same) = y.benches.iter().find(|other| other.name == bench.name) {
+                    refused.extend(of_benches(bench, same, side));
+                }
+            }
+        }
+        if one.suite.name != two.suite.name || refused.len() == before {
+            let detail = format!(
+                "A ran {} ({:.12}), a record of {side} {} ({:.12})",
+                one.suite.name, one.suite.sha256, two.suite.name, two.suite.sha256
+            );
+            refused.push(Refusal::new(Reason::DifferentSuite, detail));
+        }
+    }
+    if one.seed != two.seed {
+        let detail = format!("{} on A, {} on {side}", one.seed, two.seed);
+        refused.push(Refusal::new(Reason::DifferentSeed, detail));
+    }
+    if !options.dangerous_across_versions {
+        refused.extend(version(first, side, other));
+    }
+}
+
+fn of_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
+    let mut refused = Vec::new();
+    let name = &one.name;
+    if one.model != two.model {
+        let detail = format!("{name} is {} on A, {} on {side}", one.model, two.model);
+        refused.push(Refusal::new(Reason::DifferentDefinition, detail));
+    }
+    for metric in &one.metrics {
+        let Some(other) = two.metrics.iter().find(|other| other.name == metric.name) else {
+            continue;
+        };
+        if (metric.stat, metric.better) != (other.stat, other.better) {
+            let detail = format!("{name}: {} has another statistic on {side}", metric.name);
+            refused.push(Refusal::new(Reason::DifferentDefinition, detail));
+        }
+    }
+    if one.load != two.load {
+        let detail = format!("{name}: one is a closed loop, the other open");
+        refused.push(Refusal::new(Reason::DifferentLoad, detail));
+    }
+    let work = |bench: &Bench| {
+        let grids = (bench.grid.clone(), bench.quick_grid.clone());
+        (bench.params.clone(), grids, bench.requests, bench.requests_times.clone())
+    };
+    if work(one) != work(two) || one.expect != two.expect {
+        let detail = format!("{name}: other params, requests or answers on {side}");
+        refused.push(Refusal::new(Reason::DifferentParams, detail));
+    }
+    refused
+}
+
+/// Versions of the instrument and of every arm.
+fn version(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
+    let (one, two) = (&first.record, &other.record);
+    let mut refused = Vec::new();
+    let mut say = |what: &str, x: &str, y: &str| {
+        if x != y {
+            let detail = format!("{what} {x} on A, {y} on {side}");
+            refused.push(Refusal::new(Reason::DifferentVersion, detail));
+        }
+    };
+    say("confide", &one.version, &two.version);
+    say("commit", &one.commit, &two.commit);
+    for arm in one.arms.iter().filter(|arm| !arm.twin && arm.given_up.is_none()) {
+        let same = two
+            .arms
+            .iter()
+            .find(|other| !other.twin && other.bench == arm.bench && other.name == arm.name);
+        if let Some(same) = same.filter(|same| same.given_up.is_none()) {
+            say(&format!("{}, arm {}:", arm.bench, arm.name), &arm.version, &same.version);
+        }
+    }
+    refused
+}
+
+/// Processors of unlike model or number on any two machines; a model that is not told is unlike all.
+pub(super) fn hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
+    let told = |loaded: &Loaded| {
+        let machine = &loaded.record.machine;
+        let model = machine.cpu_model.trim();
+        let known = !model.is_empty() && model != "unknown";
+        (known.then(|| model.to_owned()), machine.cpus_online)
+    };
+    let first = told(a.first()?);
+    let shown = |(model, cpus): &(Option<String>, u64)| {
+        format!("{} with {cpus} CPUs", model.as_deref().unwrap_or("an unknown processor"))
+    };
+    if first.0.is_none() {
+        let detail = "the record does not tell the processor of A".to_owned();
+        return Some(Refusal::new(Reason::DifferentHardware, detail));
+    }
+    let other = a.iter().chain(b).map(told).find(|other| *other != first)?;
+    let detail = format!("confounded: machine; {} against {}", shown(&first), shown(&other));
+    Some(Refusal::new(Reason::DifferentHardware, detail))
+}
+
+/// What stops one row, by what its own record says of it.
+pub(super) fn of_row(one: &One<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
+    let mut refused = Vec::new();
+    for (side, gathered) in [("A", a), ("B", b)] {
+        let mut refuse = |reason, detail: String| {
+            refused.push(Refusal::new(reason, format!("{detail} on {side}")));
+        };
+        if gathered.values.is_empty() {
+            refuse(Reason::Missing, format!("{} was not measured", one.arm));
+            continue;
+        }
+        if gathered.aa.iter().any(|aa| matches!(aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))) {
+            refuse(Reason::AaFailed, "the A/A row beside it failed".into());
+        }
+        if gathered.client_bound {
+            refuse(Reason::ClientBound, "the client used more than 80 % of its CPU".into());
+        }
+        for note in &gathered.notes {
+            match note {
+                Note::ThinTail { .. } => refuse(Reason::WithoutTail, note.long()),
+                Note::NotOpen { .. } => refuse(Reason::NotOpen, note.long()),
+                Note::LittlesLaw { .. } => refuse(Reason::LittlesLaw, note.long()),
+                _ => {}
+            }
+        }
+        if let Some(mark) = gathered.marks.iter().find(|mark| is_cache_served(mark)) {
+            refuse(Reason::CacheServed, mark.clone());
+        }
+    }
+    if refused.is_empty() && a.simulated != b.simulated {
+        let side = if a.simulated { "A" } else { "B" };
+        let detail = format!("{side} is simulated, the other is not");
+        refused.push(Refusal::new(Reason::Simulated, detail));
+    }
+    refused
+}
+
+/// Answers block by block, and counts of work.
+pub(super) fn work(one: &One<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
+    let (of_a, of_b) = (a.answers(one), b.answers(one));
+    let first = of_a.first()?;
+    for other in of_a.iter().skip(1).chain(&of_b) {
+        for (block, answers) in other {
+            let Some(wanted) = first.get(block).filter(|wanted| *wanted != answers) else {
+                continue;
+            };
+            let shown = |answers: &[serde_json::Value]| -> String {
+                serde_json::Value::Array(answers.to_vec()).to_string().chars().take(80).collect()
+            };
+            let detail = format!("block {block}: {} and {}", shown(wanted), shown(answers));
+            return Some(Refusal::new(Reason::UnequalWork, detail));
+        }
+    }
+    let (of_a, of_b) = (a.work(one), b.work(one));
+    of_a.iter().find_map(|(name, x)| {
+        let y = of_b.get(name)?;
+        let unlike = (x - y).abs() > WORK_WITHIN * x.abs().max(y.abs());
+        // What is compared may differ; what says how much was done may not.
+        let detail = format!("{name} is {x:.0} on A, {y:.0} on B");
+        (unlike && *name != one.metric.name).then(|| Refusal::new(Reason::UnequalWork, detail))
+    })
+}

@@ -1,0 +1,265 @@
+//! Every refusal by its reason, and what is shown where nothing is refused.
+
+use confide_estimate::Random;
+
+use super::*;
+use crate::{
+    record::Session,
+    samples::Slice,
+    selftest::synthetic::{Noise, Shape, blocks, loaded, sample, slice, tokens},
+};
+
+/// A record of 20 blocks whose arm b costs 10 % more, on a machine `slower` than another.
+fn machine(shape: &Shape, seed: u64, slower: f64) -> Loaded {
+    let mut random = Random::new(seed);
+    let arms = [("a", false, slower), ("a", true, slower), ("b", false, 0.1 + slower)];
+    let slices = blocks(&arms, 20, Noise::Quiet, &mut random);
+    loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
+}
+
+fn pair() -> [Loaded; 2] {
+    [machine(&Shape::default(), 1, 0.0), machine(&Shape::default(), 2, 0.0)]
+}
+
+fn of(a: &Loaded, b: &Loaded) -> Comparison {
+    compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
+}
+
+fn whole(a: &Loaded, b: &Loaded) -> Vec<Reason> {
+    let comparison = of(a, b);
+    assert!(comparison.rows.is_empty(), "{}", comparison.text());
+    comparison.refused().iter().map(|refusal| refusal.reason).collect()
+}
+
+#[test]
+fn one_record_a_side_is_confounded_and_has_no_interval() {
+    let [a, b] = pair();
+    let comparison = of(&a, &b);
+    assert!(comparison.has_shown());
+    assert_eq!(comparison.rows.len(), 2);
+    for row in &comparison.rows {
+        assert!(matches!(row.result, Outcome::Confounded { ratio: Some(_), .. }));
+        assert_eq!(row.a.twins.len(), 1);
+    }
+    let text = comparison.text();
+    assert!(text.contains("confounded: machine, no interval"), "{text}");
+    assert!(comparison.markdown().contains("| layer | A | B |"));
+    let json: serde_json::Value = serde_json::from_str(&comparison.json()).unwrap();
+    assert_eq!(json["rows"][0]["result"]["result"], "confounded");
+}
+
+#[test]
+fn several_records_a_side_are_clusters_with_an_interval() {
+    let shape = Shape::default();
+    let side = |from: u64, slower: f64| -> Vec<Loaded> {
+        (from..from + 6).map(|seed| machine(&shape, seed, slower)).collect()
+    };
+    let (a, b) = (side(10, 0.0), side(20, 0.5));
+    let comparison = compare(&a, &b, &CompareOptions::default());
+    let Outcome::Clustered { ratio: Some(spread), .. } = &comparison.rows[0].result else {
+        panic!("{}", comparison.text())
+    };
+    assert_eq!((spread.clusters, spread.method, spread.few), ([6, 6], "bca", false));
+    assert!(spread.low < 1.5 && spread.high > 1.5, "{spread:?}");
+    assert!(comparison.text().contains("6 and 6 clusters"));
+    let few = compare(&a[..2], &b[..2], &CompareOptions::default());
+    let Outcome::Clustered { ratio: Some(spread), .. } = &few.rows[0].result else { panic!() };
+    assert!(spread.few && spread.method == "student");
+    assert!(few.text().contains("too few to tell them apart"));
+}
+
+#[test]
+fn records_of_one_boot_are_one_cluster() {
+    let shape = Shape::default();
+    let mut a: Vec<Loaded> = (30..32).map(|seed| machine(&shape, seed, 0.0)).collect();
+    for loaded in &mut a {
+        let started_unix_s = loaded.record.started_unix_s;
+        loaded.record.sessions.push(Session {
+            started_unix_s,
+            wall_s: 1.0,
+            boot: "one boot".into(),
+            ended: crate::record::Ended::Done,
+            command: Vec::new(),
+        });
+    }
+    let b = vec![machine(&shape, 40, 0.0), machine(&shape, 41, 0.0)];
+    let comparison = compare(&a, &b, &CompareOptions::default());
+    assert_eq!((comparison.rows[0].a.clusters, comparison.rows[0].b.clusters), (1, 2));
+    assert!(matches!(comparison.rows[0].result, Outcome::Confounded { .. }));
+}
+
+#[test]
+fn a_record_is_not_compared_with_itself_or_with_nothing() {
+    let [a, _] = pair();
+    assert_eq!(whole(&a, &a), [Reason::SameRecord]);
+    let nothing = compare(&[], std::slice::from_ref(&a), &CompareOptions::default());
+    assert_eq!(nothing.refused()[0].reason, Reason::NoRecord);
+}
+
+#[test]
+fn invalid_and_partial_records_are_refused() {
+    let [a, b] = pair();
+    let mut bad = b.clone();
+    bad.record.validity = crate::Validity::Invalid { reasons: vec!["work".into()] };
+    assert_eq!(whole(&a, &bad), [Reason::Invalid]);
+    let mut bad = b;
+    bad.record.partial = Some("interrupted".into());
+    assert_eq!(whole(&bad, &a), [Reason::Partial]);
+}
+
+#[test]
+fn other_suites_definitions_params_loads_and_seeds_are_refused_by_name() {
+    let [a, _] = pair();
+    for (shape, reason) in [
+        (Shape { model: "chat-ttft", ..Shape::default() }, Reason::DifferentDefinition),
+        (Shape { stat: "p50", ..Shape::default() }, Reason::DifferentDefinition),
+        (Shape { params: "tokens = 5", ..Shape::default() }, Reason::DifferentParams),
+        (Shape { load: "open", ..Shape::default() }, Reason::DifferentLoad),
+        (Shape { more: "margin = 0.05", ..Shape::default() }, Reason::DifferentSuite),
+    ] {
+        assert_eq!(whole(&a, &machine(&shape, 2, 0.0)), [reason]);
+    }
+    let mut other = machine(&Shape::default(), 2, 0.0);
+    other.record.seed = 7;
+    assert_eq!(whole(&a, &other), [Reason::DifferentSeed]);
+}
+
+#[test]
+fn other_versions_are_refused_unless_that_is_taken_upon_oneself() {
+    let [a, mut b] = pair();
+    b.record.arms[1].version = "2".into();
+    assert_eq!(whole(&a, &b), [Reason::DifferentVersion]);
+    b.record.commit = "another".into();
+    assert_eq!(whole(&a, &b), [Reason::DifferentVersion; 2]);
+    let options = CompareOptions { dangerous_across_versions: true, ..Default::default() };
+    assert!(compare(&[a], &[b], &options).has_shown());
+}
+
+#[test]
+fn other_hardware_gives_two_columns_and_no_ratio() {
+    let [a, mut b] = pair();
+    b.record.machine.cpu_model = "another processor".into();
+    let comparison = of(&a, &b);
+    assert!(!comparison.has_shown());
+    assert_eq!(comparison.row_refusals(), [Reason::DifferentHardware; 2]);
+    assert!(comparison.text().contains("no ratio"));
+    let options = CompareOptions { dangerous_across_hardware: true, ..Default::default() };
+    let across = compare(&[a.clone()], &[b.clone()], &options);
+    assert!(across.has_shown() && across.text().contains("across hardware, no overhead"));
+    b.record.machine.cpu_model = "unknown".into();
+    assert_eq!(of(&b, &a).row_refusals(), [Reason::DifferentHardware; 2]);
+}
+
+#[test]
+fn unequal_work_is_refused() {
+    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let with = |seed, count| {
+        let mut record = machine(&shape, seed, 0.0);
+        record.slices.iter_mut().for_each(|slice| slice.answer = tokens(count));
+        record
+    };
+    assert_eq!(of(&with(1, 200), &with(2, 180)).row_refusals(), [Reason::UnequalWork]);
+    assert!(of(&with(1, 200), &with(2, 200)).has_shown());
+    let proof = |seed, bytes: f64| {
+        let mut record = machine(&shape, seed, 0.0);
+        for slice in &mut record.slices {
+            slice.metrics.insert("proof_bytes".into(), bytes);
+        }
+        record
+    };
+    assert_eq!(of(&proof(1, 3000.0), &proof(2, 1000.0)).row_refusals(), [Reason::UnequalWork]);
+}
+
+/// Changes every slice of B and gives what its rows are refused for.
+fn refused_rows(shape: &Shape, change: impl Fn(&mut Slice)) -> Vec<Reason> {
+    let mut b = machine(shape, 2, 0.0);
+    b.slices.iter_mut().for_each(change);
+    of(&machine(shape, 1, 0.0), &b).row_refusals()
+}
+
+#[test]
+fn client_bound_simulated_cached_and_missing_rows_are_refused() {
+    let one = Shape { arms: vec!["a"], client: "load", ..Shape::default() };
+    let bound = refused_rows(&one, |slice| slice.client_cpu = Some(0.95));
+    assert_eq!(bound, [Reason::ClientBound]);
+    let simulated = refused_rows(&one, |slice| slice.simulated = true);
+    assert_eq!(simulated, [Reason::Simulated]);
+    let cached = refused_rows(&one, |slice| slice.marks = vec!["through the page cache".into()]);
+    assert_eq!(cached, [Reason::CacheServed]);
+    let missing = refused_rows(&one, |slice| slice.void = Some("died".into()));
+    assert_eq!(missing, [Reason::Missing]);
+}
+
+#[test]
+fn a_failed_aa_row_refuses_the_rows_beside_it() {
+    let reasons = refused_rows(&Shape::default(), |slice| {
+        if slice.place.twin {
+            slice.metrics.values_mut().for_each(|value| *value *= 1.3);
+        }
+    });
+    assert!(reasons.iter().all(|reason| *reason == Reason::AaFailed) && reasons.len() == 2);
+}
+
+#[test]
+fn a_percentile_without_a_tail_is_refused() {
+    let shape = Shape { arms: vec!["a"], stat: "p95", ..Shape::default() };
+    let record = |seed| {
+        let mut random = Random::new(seed);
+        let (mut samples, mut slices) = (Vec::new(), Vec::new());
+        for (block, twin) in (0..20).flat_map(|block| [(block, false), (block, true)]) {
+            let slice = Slice { metrics: [].into(), ..slice("a", twin, block, "work_ms", 0.0) };
+            for index in 0..40 {
+                samples.push(sample(&slice.place, index, "work_ms", 10.0 + random.unit()));
+            }
+            slices.push(slice);
+        }
+        loaded(&shape, seed, samples, slices).unwrap()
+    };
+    let reasons = of(&record(1), &record(2)).row_refusals();
+    assert!(reasons.iter().all(|reason| *reason == Reason::WithoutTail) && !reasons.is_empty());
+}
+
+#[test]
+fn a_closed_loops_latency_that_is_users_over_rate_is_refused() {
+    let shape = Shape { arms: vec!["a"], params: "concurrency = 8", ..Shape::default() };
+    let littles = |slice: &mut Slice| {
+        let latency_s = slice.metrics["work_ms"] / 1e3;
+        slice.metrics.insert("rate_per_s".into(), 8.0 / latency_s);
+    };
+    assert_eq!(refused_rows(&shape, littles), [Reason::LittlesLaw]);
+}
+
+#[test]
+fn a_floor_measured_on_both_machines_normalises() {
+    let shape =
+        Shape { arms: vec!["a", "b"], better: "higher", metric: "rate_per_s", ..Shape::default() };
+    let record = |seed, speed: f64| {
+        let mut slices = Vec::new();
+        for block in 0..20 {
+            for (arm, twin) in [("a", false), ("a", true), ("b", false)] {
+                let mut slice = slice(arm, twin, block, "rate_per_s", 100.0 * speed);
+                slice.floor = Some(crate::protocol::Floor {
+                    name: "arithmetic".into(),
+                    metric: "rate_per_s".into(),
+                    value: 200.0 * speed,
+                });
+                slices.push(slice);
+            }
+        }
+        loaded(&shape, seed, Vec::new(), slices).unwrap()
+    };
+    let comparison = of(&record(1, 1.0), &record(2, 0.5));
+    let row = &comparison.rows[1];
+    assert!(
+        matches!(row.result, Outcome::Confounded { ratio: Some(r), .. } if (r - 2.0).abs() < 1e-9)
+    );
+    assert!((row.to_floor.as_ref().unwrap().ratio - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn what_differs_between_machines_is_named() {
+    let [a, mut b] = pair();
+    b.record.machine.kernel = "7.0".into();
+    let text = of(&a, &b).text();
+    assert!(text.contains("kernel:") && text.contains("7.0 on B"), "{text}");
+}

@@ -1,0 +1,172 @@
+//! Thousands of simulated runs through the code that makes rows: how often an interval covers the
+//! truth, and whether an injected delay is found as what it is.
+
+use std::num::NonZeroUsize;
+
+use confide_estimate::Random;
+
+use super::{
+    finding::Finding,
+    synthetic::{Noise, Shape, blocks},
+};
+use crate::{
+    BenchError, Effort, Suite,
+    rows::{Aa, Ends, Judged, Outcome, judge},
+};
+
+/// Blocks as the suites have them.
+const BLOCKS: [u32; 4] = [12, 20, 30, 40];
+/// Delays that are injected.
+const DELAYS: [f64; 3] = [0.005, 0.02, 0.05];
+/// Blocks of the runs with a delay.
+const DELAYED_BLOCKS: u32 = 20;
+/// The margin of those runs.
+const MARGIN: f64 = 0.02;
+/// Shares of intervals that must cover: 95 % of them, as `system-bench` asks.
+const COVERED: std::ops::RangeInclusive<f64> = 0.93..=0.97;
+/// The 99.9 % interval may miss so often.
+const WIDE_MISSED_MAX: f64 = 0.003;
+/// Of honest rows so many may be judged invalid: outside the margin, or beyond 99.9 %.
+const JUDGED_INVALID_MAX: f64 = 0.03;
+
+/// A/A and delays; `runs` for each number of blocks and each delay. Takes all CPUs.
+pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
+    let mut findings = Vec::new();
+    let (mut all, mut wide, mut invalid) = (0, 0, 0);
+    for count in BLOCKS {
+        let twins = twins(count, runs, seed)?;
+        let covered = twins.iter().filter(|one| one.covers).count();
+        all += twins.len();
+        wide += twins.iter().filter(|one| !one.covers_wide).count();
+        invalid += twins.iter().filter(|one| one.invalid).count();
+        let share = covered as f64 / twins.len() as f64;
+        findings.push(Finding::new(
+            format!("A/A, {count} blocks"),
+            COVERED.contains(&share) && twins.len() == runs as usize,
+            format!(
+                "the 95 % interval covers 1 in {:.2} % of {} runs (wanted 93 to 97)",
+                share * 100.0,
+                twins.len()
+            ),
+        ));
+    }
+    let missed = wide as f64 / all as f64;
+    findings.push(Finding::new(
+        "A/A, all blocks",
+        missed <= WIDE_MISSED_MAX,
+        format!("the 99.9 % interval excludes 1 in {:.3} % of {all} runs", missed * 100.0),
+    ));
+    let share = invalid as f64 / all as f64;
+    findings.push(Finding::new(
+        "A/A, honest twins",
+        share <= JUDGED_INVALID_MAX,
+        format!("judged invalid in {:.2} % of {all} runs", share * 100.0),
+    ));
+    for delay in DELAYS {
+        findings.push(delayed(delay, runs, seed)?);
+    }
+    Ok(findings)
+}
+
+/// What one simulated row came to.
+#[derive(Clone, Copy, Debug)]
+struct One {
+    covers: bool,
+    covers_wide: bool,
+    invalid: bool,
+    outcome: Outcome,
+}
+
+impl One {
+    fn of(ends: &Ends, truth: f64, aa: Option<Aa>, outcome: Outcome) -> Self {
+        Self {
+            covers: ends.low <= truth && truth <= ends.high,
+            covers_wide: ends.low_999 <= truth && truth <= ends.high_999,
+            invalid: matches!(aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)),
+            outcome,
+        }
+    }
+}
+
+fn twins(count: u32, runs: u32, seed: u64) -> Result<Vec<One>, BenchError> {
+    let suite = Shape { arms: vec!["a"], ..Shape::default() }.suite()?;
+    let arms = [("a", false, 0.0), ("a", true, 0.0)];
+    Ok(simulated(&suite, &arms, count, runs, seed, |judged| {
+        let row = judged.rows.iter().find(|row| row.twin)?;
+        Some(One::of(row.ratio.as_ref()?, 1.0, row.aa, row.outcome))
+    }))
+}
+
+fn delayed(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
+    let suite = Shape::default().suite()?;
+    let arms = [("a", false, 0.0), ("b", false, delay)];
+    let found = simulated(&suite, &arms, DELAYED_BLOCKS, runs, seed ^ 0xde1a, |judged| {
+        let row = judged.rows.iter().find(|row| row.arm == "b")?;
+        Some(One::of(row.ratio.as_ref()?, 1.0 + delay, None, row.outcome))
+    });
+    let share = |wanted: &dyn Fn(&One) -> bool| {
+        found.iter().filter(|one| wanted(one)).count() as f64 / found.len().max(1) as f64
+    };
+    let covered = share(&|one| one.covers);
+    let above = share(&|one| one.outcome == Outcome::Above);
+    let within = share(&|one| one.outcome == Outcome::Within);
+    // Of a delay below the margin at most 5 % may be called above it, and the other way round.
+    let wrong = if delay > MARGIN { within } else { above };
+    Ok(Finding::new(
+        format!("a delay of {} %, {DELAYED_BLOCKS} blocks", delay * 100.0),
+        COVERED.contains(&covered) && wrong <= 0.05,
+        format!(
+            "covered by the 95 % interval in {:.2} % of {} runs; called above 2 % in {:.1} %, \
+             within in {:.1} %",
+            covered * 100.0,
+            found.len(),
+            above * 100.0,
+            within * 100.0
+        ),
+    ))
+}
+
+/// Makes up runs with each kind of noise in turn and reads one row of each, on all CPUs.
+fn simulated(
+    suite: &Suite,
+    arms: &[(&str, bool, f64)],
+    count: u32,
+    runs: u32,
+    seed: u64,
+    read: impl Fn(&Judged) -> Option<One> + Sync,
+) -> Vec<One> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
+    let one = |number: u32| {
+        let noise = Noise::ALL[number as usize % Noise::ALL.len()];
+        let mut random = Random::new(seed ^ (u64::from(count) << 40) ^ u64::from(number));
+        let slices = blocks(arms, count, noise, &mut random);
+        read(&judge(suite, Effort::Full, &[], &slices))
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads)
+            .map(|first| {
+                let numbers = (first..runs).step_by(threads as usize);
+                let one = &one;
+                scope.spawn(move || numbers.filter_map(one).collect::<Vec<One>>())
+            })
+            .collect();
+        // A part that panicked leaves its runs out, and coverage then fails on their number.
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_hundred_runs_cover_about_as_often_as_they_should() {
+        for (count, seed) in [(12, 1), (30, 2)] {
+            let runs = twins(count, 300, seed).unwrap();
+            assert_eq!(runs.len(), 300);
+            let covered = runs.iter().filter(|one| one.covers).count();
+            assert!((270..300).contains(&covered), "{covered} of 300");
+        }
+        assert!(delayed(0.05, 60, 3).unwrap().says.contains("60 runs"));
+    }
+}

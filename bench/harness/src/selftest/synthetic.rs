@@ -1,0 +1,206 @@
+//! Runs that are made up, with a known truth: for the self-test and for tests.
+
+use std::path::PathBuf;
+
+use confide_estimate::Random;
+use serde_json::Value;
+
+use crate::{
+    Effort, Loaded, Record, Suite,
+    record::{ArmRecord, SuiteRecord, sha256_hex},
+    rows::judge,
+    samples::{Place, Sample, Slice},
+};
+
+/// The one bench of every made-up suite.
+const BENCH: &str = "made-up";
+/// Its metric where nothing else is said.
+pub(crate) const METRIC: &str = "work_ms";
+
+/// A suite with one bench and one metric.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) arms: Vec<&'static str>,
+    pub(crate) load: &'static str,
+    pub(crate) client: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) metric: &'static str,
+    pub(crate) stat: &'static str,
+    pub(crate) better: &'static str,
+    /// TOML of `params`, without its braces.
+    pub(crate) params: &'static str,
+    /// More lines of the metric.
+    pub(crate) more: &'static str,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            arms: vec!["a", "b"],
+            load: "closed",
+            client: "subject",
+            model: "spin",
+            metric: METRIC,
+            stat: "mean",
+            better: "lower",
+            params: "",
+            more: "",
+        }
+    }
+}
+
+impl Shape {
+    pub(crate) fn text(&self) -> String {
+        let arm = |name: &&str| {
+            format!(
+                "[[arm]]\nname = \"{name}\"\nlabel = \"{name}\"\ncommand = [\"{name}\"]\n\
+                 description = \"made up\"\nprotects = \"nobody\"\n"
+            )
+        };
+        let arms: String = self.arms.iter().map(arm).collect();
+        let Self { load, client, model, metric, stat, better, params, more, .. } = self;
+        format!(
+            "[suite]\nname = \"made-up\"\ntitle = \"made up\"\nabout = \"made up\"\nseed = 1\n{arms}\
+             [[bench]]\nname = \"{BENCH}\"\nmodel = \"{model}\"\nload = \"{load}\"\n\
+             client = \"{client}\"\narms = {:?}\nrequests = 1\n\
+             blocks = {{ quick = 20, full = 20 }}\nparams = {{ {params} }}\n\
+             [[bench.metric]]\nname = \"{metric}\"\nlabel = \"work\"\nstat = \"{stat}\"\n\
+             better = \"{better}\"\nheadline = true\n{more}\n",
+            self.arms
+        )
+    }
+
+    /// The suite; a made-up one always parses, and a test says so.
+    pub(crate) fn suite(&self) -> Result<Suite, crate::BenchError> {
+        Suite::parse("made-up", &self.text())
+    }
+}
+
+/// One run of one arm that gave one number.
+pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64) -> Slice {
+    Slice {
+        place: Place { bench: BENCH.into(), case: String::new(), block, arm: arm.into(), twin },
+        metrics: [(metric.to_owned(), value)].into(),
+        ..Default::default()
+    }
+}
+
+/// One request of the run at `place`.
+pub(crate) fn sample(place: &Place, index: u32, metric: &str, value: f64) -> Sample {
+    Sample {
+        place: place.clone(),
+        index,
+        metrics: [(metric.to_owned(), value)].into(),
+        answer: None,
+        round_trips: None,
+        cpu_s: None,
+        at_s: None,
+        simulated: false,
+        error: None,
+        warmup: false,
+    }
+}
+
+/// How the numbers of blocks scatter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noise {
+    /// Normal logarithms of 2 %.
+    Quiet,
+    /// The same, and one run in ten is up to a third slower.
+    Spiked,
+    /// Logarithms whose tails are those of a product of two.
+    Heavy,
+}
+
+impl Noise {
+    pub(crate) const ALL: [Self; 3] = [Self::Quiet, Self::Spiked, Self::Heavy];
+
+    /// The factor of one run.
+    pub(crate) fn factor(self, random: &mut Random) -> f64 {
+        let quiet = 0.02 * random.normal();
+        match self {
+            Self::Quiet => quiet.exp(),
+            Self::Spiked if random.unit() < 0.1 => quiet.exp() * (1.0 + 0.33 * random.unit()),
+            Self::Spiked => quiet.exp(),
+            Self::Heavy => (quiet * random.normal()).exp(),
+        }
+    }
+}
+
+/// Blocks of the arms, each delayed by its share, on a machine whose speed is another in each block.
+pub(crate) fn blocks(
+    arms: &[(&str, bool, f64)],
+    blocks: u32,
+    noise: Noise,
+    random: &mut Random,
+) -> Vec<Slice> {
+    let mut slices = Vec::new();
+    for block in 0..blocks {
+        let machine = 10.0 * (0.2 * random.normal()).exp();
+        for (arm, twin, delay) in arms {
+            let value = machine * noise.factor(random) * (1.0 + delay);
+            slices.push(slice(arm, *twin, block, METRIC, value));
+        }
+    }
+    slices
+}
+
+/// A record of these samples, as `bench run` would have left it.
+pub(crate) fn loaded(
+    shape: &Shape,
+    started_unix_s: u64,
+    samples: Vec<Sample>,
+    slices: Vec<Slice>,
+) -> Result<Loaded, crate::BenchError> {
+    let suite = shape.suite()?;
+    let mut record = Record::bare(judge(&suite, Effort::Full, &samples, &slices));
+    let text = shape.text();
+    record.suite = SuiteRecord {
+        name: "made-up".into(),
+        title: "made up".into(),
+        about: "made up".into(),
+        sha256: sha256_hex(&text),
+        text,
+    };
+    record.effort = Effort::Full;
+    record.seed = 1;
+    record.started_unix_s = started_unix_s;
+    record.machine.cpu_model = "a made-up processor".into();
+    record.machine.cpus_online = 2;
+    record.arms = shape.arms.iter().map(|arm| of_arm(arm)).collect();
+    Ok(Loaded { record, samples, slices, path: PathBuf::from("made-up") })
+}
+
+fn of_arm(name: &str) -> ArmRecord {
+    ArmRecord {
+        bench: BENCH.into(),
+        name: name.into(),
+        label: name.into(),
+        twin: false,
+        command: vec![name.into()],
+        description: "made up".into(),
+        protects: "nobody".into(),
+        says: name.into(),
+        version: "1".into(),
+        guarantee: None,
+        note: None,
+        simulated: false,
+        given_up: None,
+    }
+}
+
+/// An answer of so many tokens.
+pub(crate) fn tokens(count: u32) -> Option<Value> {
+    Some(serde_json::json!({ "tokens": count }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_up_suite_parses() {
+        Shape::default().suite().unwrap();
+        Shape { params: "concurrency = 4", load: "open", ..Shape::default() }.suite().unwrap();
+    }
+}

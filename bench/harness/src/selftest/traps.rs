@@ -1,0 +1,366 @@
+//! Errors that published benchmarks made, each as a run whose wrong answer is known: the instrument
+//! has to refuse it, to label it or to get it right.
+
+use confide_estimate::{Random, supported_quantile};
+
+use super::{
+    finding::Finding,
+    synthetic::{METRIC, Noise, Shape, blocks, loaded, sample, slice, tokens},
+};
+use crate::{
+    BenchError, CompareOptions, Effort, Loaded, Reason,
+    arm::Ran,
+    blocks::check_answers,
+    compare::{Comparison, Outcome as Compared, compare},
+    format::{cost, verdict},
+    rows::{Note, Outcome, Row, judge},
+    samples::{Place, Sample, Slice},
+};
+
+/// Every trap.
+pub fn traps() -> Result<Vec<Finding>, BenchError> {
+    Ok(vec![
+        coordinated_omission()?,
+        littles_law()?,
+        percentile_without_a_tail()?,
+        drift_over_time()?,
+        unequal_work_within()?,
+        unequal_work_between()?,
+        client_bound()?,
+        cache_served()?,
+        superlinear()?,
+        unlike_hardware()?,
+        too_few_blocks()?,
+    ])
+}
+
+fn rows(shape: &Shape, samples: &[Sample], slices: &[Slice]) -> Result<Vec<Row>, BenchError> {
+    Ok(judge(&shape.suite()?, Effort::Full, samples, slices).rows)
+}
+
+fn of_two(a: &Loaded, b: &Loaded) -> Comparison {
+    compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
+}
+
+/// A server takes 1 ms a request, one after the other, and stalls for 2 s once.
+mod stalled {
+    pub(super) const REQUESTS: u32 = 1_000;
+    pub(super) const EVERY_S: f64 = 0.01;
+    pub(super) const SERVICE_S: f64 = 0.001;
+    pub(super) const STALL_S: f64 = 2.0;
+    pub(super) const STALLED: u32 = 300;
+}
+
+/// Requests of one run: the instant each was scheduled and its latency in ms, from that instant.
+fn stalled_run(place: &Place, open: bool) -> Vec<Sample> {
+    use stalled::{EVERY_S, REQUESTS, SERVICE_S, STALL_S, STALLED};
+    let mut free_s: f64 = 0.0;
+    let request = |index: u32| {
+        let at_s = if open { f64::from(index) * EVERY_S } else { free_s };
+        let started_s = at_s.max(free_s);
+        free_s = started_s + SERVICE_S + if index == STALLED { STALL_S } else { 0.0 };
+        let latency_ms = (free_s - at_s) * 1e3;
+        Sample { at_s: Some(at_s), ..sample(place, index, "total_ms", latency_ms) }
+    };
+    (0..REQUESTS).map(request).collect()
+}
+
+fn coordinated_omission() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], load: "open", metric: "total_ms", ..Shape::default() };
+    let log = |open: bool| {
+        let (mut samples, mut slices) = (Vec::new(), Vec::new());
+        for (block, twin) in (0..12).flat_map(|block| [(block, false), (block, true)]) {
+            let run = Slice { metrics: [].into(), ..slice("a", twin, block, METRIC, 0.0) };
+            samples.extend(stalled_run(&run.place, open));
+            slices.push(run);
+        }
+        (samples, slices)
+    };
+    let p99 = |samples: &[Sample]| {
+        let values: Vec<f64> = samples.iter().map(|sample| sample.metrics["total_ms"]).collect();
+        supported_quantile(&values, 0.99).unwrap_or_default()
+    };
+    let labelled = |rows: &[Row]| {
+        rows.iter().any(|row| row.notes.iter().any(|n| matches!(n, Note::NotOpen { .. })))
+    };
+    let ((open, of_open), (waiting, of_waiting)) = (log(true), log(false));
+    let open_rows = rows(&shape, &open, &of_open)?;
+    let waiting_rows = rows(&shape, &waiting, &of_waiting)?;
+    let (scheduled, omitted) = (p99(&open), p99(&waiting));
+    Ok(Finding::new(
+        "coordinated omission",
+        scheduled > 1_000.0 && omitted < 2.0 && labelled(&waiting_rows) && !labelled(&open_rows),
+        format!(
+            "a stall of 2 s: p99 {scheduled:.0} ms from the scheduled instant, {omitted:.1} ms in a \
+             log that waited for its answers, which is labelled *not open*"
+        ),
+    ))
+}
+
+fn littles_law() -> Result<Finding, BenchError> {
+    let of = |params: &'static str, users: f64| {
+        let shape = Shape { arms: vec!["a"], params, ..Shape::default() };
+        let mut random = Random::new(5);
+        let mut record = |started| {
+            let mut slices =
+                blocks(&[("a", false, 0.0), ("a", true, 0.0)], 20, Noise::Quiet, &mut random);
+            for slice in &mut slices {
+                let latency_s = slice.metrics[METRIC] / 1e3;
+                slice.metrics.insert("rate_per_s".into(), users / latency_s);
+            }
+            loaded(&shape, started, Vec::new(), slices)
+        };
+        Ok::<_, BenchError>([record(1)?, record(2)?])
+    };
+    let ([a, b], [one, two]) = (of("concurrency = 16", 16.0)?, of("concurrency = 1", 1.0)?);
+    let labelled = |loaded: &Loaded| {
+        loaded
+            .record
+            .rows
+            .iter()
+            .any(|row| row.notes.iter().any(|note| matches!(note, Note::LittlesLaw { .. })))
+    };
+    let refused = of_two(&a, &b).row_refusals() == [Reason::LittlesLaw];
+    let shown = of_two(&one, &two).has_shown();
+    Ok(Finding::new(
+        "Little's law",
+        labelled(&a) && refused && !labelled(&one) && shown,
+        "latency = 16 users / rate is labelled and not compared; of one user it is",
+    ))
+}
+
+fn percentile_without_a_tail() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], stat: "p95", ..Shape::default() };
+    let of = |requests: u32| {
+        let mut random = Random::new(8);
+        let (mut samples, mut slices) = (Vec::new(), Vec::new());
+        for (block, twin) in (0..12).flat_map(|block| [(block, false), (block, true)]) {
+            let run = Slice { metrics: [].into(), ..slice("a", twin, block, METRIC, 0.0) };
+            for index in 0..requests {
+                let value = Noise::Spiked.factor(&mut random);
+                samples.push(sample(&run.place, index, METRIC, value));
+            }
+            slices.push(run);
+        }
+        rows(&shape, &samples, &slices)
+    };
+    let (thin, thick) = (of(40)?, of(400)?);
+    let none =
+        thin.iter().all(|row| row.outcome == Outcome::NotEvaluated && cost(row) == "no percentile");
+    let some = thick.iter().all(|row| row.outcome != Outcome::NotEvaluated);
+    let p99 = supported_quantile(&[1.0; 900], 0.99).is_none();
+    Ok(Finding::new(
+        "a percentile without a tail",
+        !thin.is_empty() && none && some && p99,
+        "p95 of 40 samples a run is no figure, of 400 it is; p99 of 900 samples is not printed",
+    ))
+}
+
+/// The same arm twice on a machine that slows by a tenth: one after the other, and interleaved.
+fn drift_over_time() -> Result<Finding, BenchError> {
+    let mut random = Random::new(13);
+    let mut at = |share: f64| 10.0 * (1.0 + 0.1 * share) * Noise::Quiet.factor(&mut random);
+    let one_shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let mut half = |from: f64| {
+        let mut slices = Vec::new();
+        for block in 0..20 {
+            let share = from + f64::from(block) / 40.0;
+            slices.push(slice("a", false, block, METRIC, at(share)));
+            slices.push(slice("a", true, block, METRIC, at(share)));
+        }
+        slices
+    };
+    let first = loaded(&one_shape, 1, Vec::new(), half(0.0))?;
+    let second = loaded(&one_shape, 2, Vec::new(), half(0.5))?;
+    let sequential = of_two(&first, &second);
+    let Some(Compared::Confounded { ratio: Some(apart), .. }) =
+        sequential.rows.first().map(|row| row.result.clone())
+    else {
+        return Ok(Finding::new("drift over time", false, sequential.text()));
+    };
+    let mut slices = Vec::new();
+    for block in 0..40 {
+        let share = f64::from(block) / 40.0;
+        slices.push(slice("a", false, block, METRIC, at(share)));
+        slices.push(slice("a", true, block, METRIC, at(share)));
+    }
+    let rows = rows(&one_shape, &[], &slices)?;
+    let ratio = rows.first().and_then(|row| row.ratio);
+    let interleaved = ratio.map_or(f64::NAN, |ends| ends.value);
+    let covers = ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
+    Ok(Finding::new(
+        "drift over time",
+        apart > 1.03 && covers,
+        format!(
+            "one after the other x{apart:.3}, printed as confounded and without an interval; \
+             interleaved x{interleaved:.3}, whose interval covers 1"
+        ),
+    ))
+}
+
+fn unequal_work_within() -> Result<Finding, BenchError> {
+    let suite = Shape::default().suite()?;
+    let (Some(bench), none) = (suite.benches.first(), Default::default()) else {
+        return Ok(Finding::new("unequal work", false, "the made-up suite has no bench"));
+    };
+    let ran = |arm: &str, count: u32| {
+        let mut slice = slice(arm, false, 0, METRIC, 1.0);
+        slice.answer = tokens(count);
+        Some(Ran { samples: Vec::new(), slice })
+    };
+    let mut block = [ran("a", 200), ran("b", 180)];
+    check_answers(bench, &none, &mut block);
+    let void = block[1].as_ref().and_then(|ran| ran.slice.void.clone());
+    let passed = void.as_ref().is_some_and(|reason| reason.contains("differs"));
+    Ok(Finding::new(
+        "unequal work in a block",
+        passed,
+        format!("180 tokens beside 200: {}", void.map_or("counted".into(), |_| "void".to_owned())),
+    ))
+}
+
+/// A record of one arm, each slice changed.
+fn changed(shape: &Shape, started: u64, change: impl Fn(&mut Slice)) -> Result<Loaded, BenchError> {
+    let mut random = Random::new(started);
+    let arms = [("a", false, 0.0), ("a", true, 0.0)];
+    let mut slices = blocks(&arms, 20, Noise::Quiet, &mut random);
+    slices.iter_mut().for_each(change);
+    loaded(shape, started, Vec::new(), slices)
+}
+
+fn unequal_work_between() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let of = |started, bytes: f64| {
+        changed(&shape, started, |slice| {
+            slice.metrics.insert("proof_bytes".into(), bytes);
+        })
+    };
+    let refused = of_two(&of(1, 25_123_323.0)?, &of(2, 8_344_531.0)?).row_refusals();
+    Ok(Finding::new(
+        "unequal work on two machines",
+        refused == [Reason::UnequalWork],
+        "a proof three times as large is another program's: not compared",
+    ))
+}
+
+fn client_bound() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], client: "load", ..Shape::default() };
+    let busy = changed(&shape, 1, |slice| slice.client_cpu = Some(0.97))?;
+    let idle = changed(&shape, 2, |slice| slice.client_cpu = Some(0.4))?;
+    let labelled = busy.record.rows.iter().all(|row| verdict(row).contains("client-bound"));
+    let refused = of_two(&idle, &busy).row_refusals();
+    Ok(Finding::new(
+        "a client-bound row",
+        labelled && refused == [Reason::ClientBound] && !busy.record.rows.is_empty(),
+        "a client at 97 % of its CPU is labelled, and not compared with another machine",
+    ))
+}
+
+fn cache_served() -> Result<Finding, BenchError> {
+    let shape =
+        Shape { arms: vec!["a"], metric: "read_mib_per_s", better: "higher", ..Shape::default() };
+    let of = |started, mark: Option<&str>, rate: f64| {
+        changed(&shape, started, |slice| {
+            slice.metrics.insert("read_mib_per_s".into(), rate);
+            slice.marks = mark.iter().map(|mark| (*mark).to_owned()).collect();
+        })
+    };
+    let cached = of(1, Some("direct, but the device did not see the reads"), 36_200.0)?;
+    let disk = of(2, None, 526.0)?;
+    let labelled = cached.record.rows.iter().all(|row| verdict(row).contains("did not see"));
+    let refused = of_two(&disk, &cached).row_refusals();
+    Ok(Finding::new(
+        "a read that a cache served",
+        labelled && refused == [Reason::CacheServed],
+        "36.2 GiB/s that the device did not see are labelled, and not compared with a disk",
+    ))
+}
+
+/// 7-Zip's compression takes another algorithm from two threads on.
+fn superlinear() -> Result<Finding, BenchError> {
+    let shape = Shape {
+        arms: vec!["t1", "t2", "t4"],
+        metric: "rating_per_thread_mips",
+        better: "higher",
+        more: "also_against = \"t2\"",
+        ..Shape::default()
+    };
+    let mut random = Random::new(21);
+    let mut slices = Vec::new();
+    for block in 0..20 {
+        for (arm, twin, rate) in
+            [("t1", false, 2.8), ("t1", true, 2.8), ("t2", false, 3.26), ("t4", false, 2.9)]
+        {
+            let value = 1_000.0 * rate * Noise::Quiet.factor(&mut random);
+            slices.push(slice(arm, twin, block, "rating_per_thread_mips", value));
+        }
+    }
+    let rows = rows(&shape, &[], &slices)?;
+    let of = |arm: &str, reference: &str| {
+        rows.iter().find(|row| row.arm == arm && row.reference == reference && !row.twin)
+    };
+    let labelled = of("t2", "t1").is_some_and(|row| verdict(row).contains("superlinear"));
+    let second = of("t4", "t2");
+    let loses = second.and_then(|row| row.ratio).is_some_and(|ends| ends.low > 1.05);
+    let plain = second.is_some_and(|row| !verdict(row).contains("superlinear"));
+    Ok(Finding::new(
+        "superlinear scaling",
+        labelled && loses && plain,
+        "more per thread with two threads than with one is labelled; against two, four lose",
+    ))
+}
+
+fn unlike_hardware() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let a = changed(&shape, 1, |_| {})?;
+    let mut b = changed(&shape, 2, |_| {})?;
+    b.record.machine.cpu_model = "another made-up processor".into();
+    let comparison = of_two(&a, &b);
+    let refused = comparison.row_refusals() == [Reason::DifferentHardware];
+    Ok(Finding::new(
+        "two processors called an overhead",
+        refused && !comparison.has_shown(),
+        "two columns, no ratio",
+    ))
+}
+
+fn too_few_blocks() -> Result<Finding, BenchError> {
+    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let mut random = Random::new(3);
+    let slices = blocks(&[("a", false, 0.0), ("a", true, 0.3)], 9, Noise::Quiet, &mut random);
+    let rows = rows(&shape, &[], &slices)?;
+    let shown: Vec<String> =
+        rows.iter().map(|row| format!("{}, {}", cost(row), verdict(row))).collect();
+    let passed = rows.iter().all(|row| {
+        cost(row).contains("no interval: 9") && verdict(row).contains("undecided: 9 blocks")
+    });
+    Ok(Finding::new("nine blocks", passed && !rows.is_empty(), shown.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_estimate::quantile;
+
+    use super::*;
+
+    #[test]
+    fn the_instrument_falls_into_no_trap() {
+        for finding in traps().unwrap() {
+            assert!(finding.passed, "{}", finding.line());
+        }
+    }
+
+    #[test]
+    fn a_log_that_waits_hides_the_stall_in_one_request() {
+        let place = Place::default();
+        let of = |open| {
+            let run = stalled_run(&place, open);
+            let slow = run.iter().filter(|s| s.metrics["total_ms"] > 10.0).count();
+            let all: Vec<f64> = run.iter().map(|s| s.metrics["total_ms"]).collect();
+            (slow, quantile(&all, 0.5).unwrap())
+        };
+        assert_eq!(of(false).0, 1);
+        assert!(of(true).0 > 200);
+        assert!((of(true).1 - 1.0).abs() < 1e-6);
+    }
+}

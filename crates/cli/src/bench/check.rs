@@ -1,0 +1,106 @@
+//! `confide bench check`.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use confide_bench::{CheckOptions, Checked, Loaded, check, check_against};
+
+use super::explained;
+use crate::error::CliError;
+
+/// Exit statuses, worst first.
+const OUTSIDE: u8 = 1;
+const INVALID: u8 = 3;
+const UNDECIDED: u8 = 4;
+
+/// Holds the headline rows of a record against their margins and ends by the verdict, for CI.
+///
+/// Exit status:
+///   0  every checked row is within its margin, or cheaper
+///   1  at least one is outside
+///   2  the record cannot be read, or an argument is wrong
+///   3  invalid: the A/A rows found a difference where there is none
+///   4  undecided: an interval crosses a margin, fewer than ten blocks, or no such row
+///
+/// The worst one counts: 3, then 1, then 4, then 0.
+///
+/// With --baseline the costs (ratios of arms within a run) of both records are compared, over the
+/// blocks of both; the machine's speed cancels out of them, another boot does not.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// A folder that `bench run` wrote, or a record.json
+    record: PathBuf,
+    /// Instead of the suite's margins: `2%` or `0.02`
+    #[arg(long, value_parser = margin)]
+    margin: Option<f64>,
+    /// Only this metric, headline or not
+    #[arg(long)]
+    metric: Option<String>,
+    /// Only this bench
+    #[arg(long)]
+    bench: Option<String>,
+    /// An earlier record of the same suite and machine
+    #[arg(long, value_name = "RECORD")]
+    baseline: Option<PathBuf>,
+    /// Cheaper than the margin is outside too
+    #[arg(long)]
+    both_ways: bool,
+    /// Everything, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let options = CheckOptions {
+        margin: args.margin,
+        metric: args.metric.clone(),
+        bench: args.bench.clone(),
+        both_ways: args.both_ways,
+    };
+    let record = Loaded::read(&args.record).map_err(explained)?;
+    let result = match &args.baseline {
+        None => check(&record, &options),
+        Some(path) => {
+            let baseline = Loaded::read(path).map_err(explained)?;
+            check_against(&record, &baseline, &options)
+        }
+    }
+    .map_err(explained)?;
+    let text = if args.json { result.json() } else { result.text() };
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    Ok(match result.checked {
+        Checked::Within => ExitCode::SUCCESS,
+        Checked::Outside => ExitCode::from(OUTSIDE),
+        Checked::Invalid => ExitCode::from(INVALID),
+        Checked::Undecided => ExitCode::from(UNDECIDED),
+    })
+}
+
+/// `2%`, `2 %` or `0.02`.
+fn margin(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.trim().strip_suffix('%') {
+        Some(percent) => (percent.trim(), 0.01),
+        None => (text.trim(), 1.0),
+    };
+    let margin = number.parse::<f64>().map_err(|error| error.to_string())? * scale;
+    if margin > 0.0 && margin < 1.0 {
+        Ok(margin)
+    } else {
+        Err(format!("wanted a margin between 0 and 100 %, got {text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_margin_is_a_share_or_a_percentage() {
+        assert_eq!(margin("2%"), Ok(0.02));
+        assert_eq!(margin("0.5 %"), Ok(0.005));
+        assert_eq!(margin("0.02"), Ok(0.02));
+        assert!(margin("2").is_err() && margin("-1%").is_err() && margin("x").is_err());
+    }
+}

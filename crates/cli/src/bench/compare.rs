@@ -1,0 +1,131 @@
+//! `confide bench compare`.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use confide_bench::{CompareOptions, Loaded, compare};
+
+use super::explained;
+use crate::error::CliError;
+
+/// Exit status where nothing could be compared.
+const REFUSED: u8 = 4;
+/// More records on a side than this are a folder given by mistake.
+const RECORDS_MAX: usize = 1_000;
+
+/// Each of A and B is a record, a folder that `bench run` wrote, or a folder of such folders.
+///
+/// A is compared with: the machine with the TEE off, say. The cost is B's over A's. With one record
+/// on a side the machine cannot be told from the treatment: the difference is printed, `confounded:
+/// machine`, without an interval. Give several records a side (boots or machines, with --a and --b
+/// or as folders of records), and these are resampled.
+///
+/// Exit status: 0 when at least one row was compared, 4 when none was (the reasons are printed), 2
+/// when a record cannot be read.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Two records: A, then B
+    #[arg(num_args = 0..=2, value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// A further record of side A; may be repeated
+    #[arg(long, value_name = "RECORD")]
+    a: Vec<PathBuf>,
+    /// A further record of side B; may be repeated
+    #[arg(long, value_name = "RECORD")]
+    b: Vec<PathBuf>,
+    /// Only this metric, headline or not
+    #[arg(long)]
+    metric: Option<String>,
+    /// Only this bench
+    #[arg(long)]
+    bench: Option<String>,
+    /// Every metric, not only the headline ones
+    #[arg(long)]
+    all: bool,
+    /// Everything, as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// The tables as Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Make ratios of unlike processors: they are no overhead of anything
+    #[arg(long)]
+    dangerous_across_hardware: bool,
+    /// Make ratios of unlike versions of what was measured
+    #[arg(long)]
+    dangerous_across_versions: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let (first, second) = match args.records.as_slice() {
+        [] => (None, None),
+        [a, b] => (Some(a), Some(b)),
+        _ => {
+            return Err(CliError::new("wanted two records, A and B, got one").hint(
+                "confide bench compare A B, or --a A --b B, each as often as there are records",
+            ));
+        }
+    };
+    let a = side(first, &args.a)?;
+    let b = side(second, &args.b)?;
+    let options = CompareOptions {
+        metric: args.metric.clone(),
+        bench: args.bench.clone(),
+        all: args.all,
+        dangerous_across_hardware: args.dangerous_across_hardware,
+        dangerous_across_versions: args.dangerous_across_versions,
+    };
+    let comparison = compare(&a, &b, &options);
+    let text = match (args.json, args.markdown) {
+        (true, _) => comparison.json(),
+        (_, true) => comparison.markdown(),
+        _ => comparison.text(),
+    };
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+}
+
+fn side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliError> {
+    let mut loaded = Vec::new();
+    for path in first.into_iter().chain(more) {
+        for record in records_under(path)? {
+            loaded.push(Loaded::read(&record).map_err(explained)?);
+        }
+    }
+    Ok(loaded)
+}
+
+/// The path itself, or of a folder without a record the folders in it that have one, by name.
+fn records_under(path: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let has_record = |folder: &Path| {
+        ["record.json", "record.json.gz", "samples.jsonl"].iter().any(|f| folder.join(f).exists())
+    };
+    if !path.is_dir() || has_record(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let shown = path.display();
+    let cannot = |error| CliError::new(format!("cannot read {shown}: {error}"));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(cannot)? {
+        let folder = entry.map_err(cannot)?.path();
+        if folder.is_dir() && has_record(&folder) {
+            found.push(folder);
+        }
+    }
+    found.sort();
+    if found.is_empty() || found.len() > RECORDS_MAX {
+        let message = format!(
+            "{shown}: wanted 1 to {RECORDS_MAX} folders with a record, got {}",
+            found.len()
+        );
+        return Err(CliError::new(message)
+            .hint("a record is a folder that `confide bench run --out DIR` wrote"));
+    }
+    Ok(found)
+}
