@@ -10,10 +10,10 @@
 
 mod arm;
 mod blocks;
-mod disturbed;
-mod empty_arm;
 mod check;
 mod compare;
+mod disturbed;
+mod empty_arm;
 mod error;
 mod format;
 mod host;
@@ -40,9 +40,9 @@ mod suites;
 mod table;
 mod terminal;
 
-pub use empty_arm::empty_arm;
 pub use check::{Check, CheckOptions, Checked, check, check_against};
 pub use compare::{CompareOptions, Comparison, Reason, Refusal, compare};
+pub use empty_arm::empty_arm;
 pub use error::BenchError;
 pub use host::{Fact, FactGroup, Machine};
 pub use loaded::{Estimated, Facts, Loaded, Number, RowFacts, record_folders};

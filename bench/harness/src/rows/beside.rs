@@ -216,7 +216,7 @@ mod tests {
         let mut slices = slices.to_vec();
         let case = &cases(&suite.benches[0], Effort::Quick)[0];
         slices.iter_mut().for_each(|slice| slice.place.case.clone_from(&case.key));
-        Record::for_test(judge(&suite, Effort::Quick, &[], &slices))
+        Record::bare(judge(&suite, Effort::Quick, &[], &slices))
     }
 
     fn row<'a>(record: &'a Record, metric: &str) -> &'a Row {

@@ -168,7 +168,8 @@ pub(crate) fn loaded(
     record.machine.cpu_model = "a made-up processor".into();
     record.machine.cpus_online = 2;
     record.arms = shape.arms.iter().map(|arm| of_arm(arm)).collect();
-    Ok(Loaded { record, samples, slices, path: PathBuf::from("made-up") })
+    let sha256 = sha256_hex(&format!("made-up {started_unix_s}"));
+    Ok(Loaded { record, samples, slices, path: PathBuf::from("made-up"), sha256 })
 }
 
 fn of_arm(name: &str) -> ArmRecord {
