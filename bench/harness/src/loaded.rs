@@ -50,6 +50,21 @@ impl Loaded {
         }
     }
 
+    /// A document that stands for itself, as it was downloaded from a page. One of layout 1 has its
+    /// samples elsewhere, and is refused.
+    pub fn of_document(text: &str) -> Result<Self, BenchError> {
+        Self::parse(PathBuf::from(RECORD_FILE), text, |path| {
+            let message =
+                format!("wanted layout 2 to {SCHEMA}, got 1, whose samples are elsewhere");
+            Err(BenchError::Record { path: path.to_owned(), message })
+        })
+    }
+
+    /// What a journal tells; `None` of a file of samples that is no journal.
+    pub fn of_journal(bytes: &[u8]) -> Result<Option<Self>, BenchError> {
+        Self::from_journal(Path::new(SAMPLES_FILE), bytes, PathBuf::from(RECORD_FILE))
+    }
+
     /// The record.
     pub fn record(&self) -> &Record {
         &self.record
@@ -71,10 +86,15 @@ impl Loaded {
 
     fn read_file(path: PathBuf) -> Result<Self, BenchError> {
         let text = text(&path)?;
-        Self::parse(path, &text)
+        Self::parse(path, &text, beside)
     }
 
-    fn parse(path: PathBuf, text: &str) -> Result<Self, BenchError> {
+    /// `beside` finds the samples of a record of layout 1.
+    fn parse(
+        path: PathBuf,
+        text: &str,
+        beside: impl FnOnce(&Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError>,
+    ) -> Result<Self, BenchError> {
         let wrong = |message: String| BenchError::Record { path: path.clone(), message };
         let mut record: Record =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -92,7 +112,15 @@ impl Loaded {
 
     fn read_journal(folder: &Path, path: PathBuf) -> Result<Option<Self>, BenchError> {
         let journal = folder.join(SAMPLES_FILE);
-        let Some(read) = read_journal(&journal, open(&journal)?)? else { return Ok(None) };
+        Self::from_journal(&journal, open(&journal)?, path)
+    }
+
+    fn from_journal(
+        journal: &Path,
+        bytes: impl Read,
+        path: PathBuf,
+    ) -> Result<Option<Self>, BenchError> {
+        let Some(read) = read_journal(journal, bytes)? else { return Ok(None) };
         let Journaled { mut record, samples, slices, .. } = read;
         let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
         record.fill(&suite, &samples, &slices);

@@ -1,6 +1,7 @@
 //! A session of a run: benches, blocks and slices, each in the journal as soon as it is whole.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -58,6 +59,7 @@ pub(super) fn measure(
         slices: had.slices,
         blocks: had.blocks.into_iter().collect(),
         stopped: false,
+        short: BTreeMap::new(),
         done: 0,
         total: 0,
     };
@@ -85,9 +87,14 @@ struct Running<'a> {
     blocks: DoneBlocks,
     /// Something of the plan was left because the flag was set.
     stopped: bool,
+    /// Benches whose share of the time was used up, with what a block of each takes.
+    short: BTreeMap<String, Duration>,
     done: u64,
     total: u64,
 }
+
+/// How often a bench whose share was used up may go on in time that others left.
+const PASSES_MAX: u32 = 3;
 
 impl Running<'_> {
     /// Every bench, after the preparation.
@@ -112,33 +119,65 @@ impl Running<'_> {
         // After the preparation, so that evidence made by it is not from the future.
         let now = options.started_unix_s + self.started.elapsed().as_secs() + 1;
         names.set("now", now.to_string());
-        for (index, bench) in suite.benches.iter().enumerate() {
-            let left = self.slices_left(bench);
-            if left == 0 {
-                continue;
+        let left = |bench: &&Bench| self.slices_left(bench) > 0;
+        let mut open: Vec<&Bench> = suite.benches.iter().filter(left).collect();
+        // What one pass leaves for want of time, the next goes on with in the time that is left.
+        for _ in 0..PASSES_MAX {
+            self.pass(&open, &mut services, &names)?;
+            open.retain(|bench| self.short.contains_key(&bench.name));
+            if self.stopped || open.is_empty() {
+                break;
             }
+        }
+        services.end();
+        if !self.stopped {
+            open.into_iter().try_for_each(|bench| self.cut(bench))?;
+        }
+        Ok(())
+    }
+
+    /// Every one of these benches once, each with its share of the budget that is left.
+    fn pass(
+        &mut self,
+        benches: &[&Bench],
+        services: &mut Services<'_>,
+        names: &Names,
+    ) -> Result<(), BenchError> {
+        for (index, bench) in benches.iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
                 self.stopped = true;
                 break;
             }
-            let after: u64 =
-                suite.benches[index..].iter().map(|bench| self.slices_left(bench)).sum();
-            let budget = options.part.budget_s.map(|seconds| {
+            let budget = self.options.part.budget_s.map(|seconds| {
                 Duration::from_secs(seconds.into()).saturating_sub(self.started.elapsed())
             });
-            let end = self.done + left;
-            let share = Share::new(budget, left, after);
-            if let Err(error) = self.bench(bench, share, &mut services, names.clone()) {
+            let after: f64 = benches[index..].iter().map(|bench| self.weight(bench)).sum();
+            let end = self.done + self.slices_left(bench);
+            let share = Share::new(budget, self.weight(bench) / after, self.cost(bench));
+            if let Err(error) = self.bench(bench, share, services, names.clone()) {
                 let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
                 self.journal.put([Line::NotRun(not_run.clone())])?;
                 self.record.not_run.push(not_run);
+                self.short.remove(&bench.name);
             }
-            if !self.stopped {
+            if !self.stopped && !self.short.contains_key(&bench.name) {
                 self.done = end;
             }
         }
-        services.end();
         Ok(())
+    }
+
+    /// What is left of a bench: by its time where it is known, else by its slices.
+    fn weight(&self, bench: &Bench) -> f64 {
+        match self.short.get(&bench.name) {
+            Some(cost) => cost.as_secs_f64() * self.steps(bench).len() as f64,
+            None => self.slices_left(bench) as f64,
+        }
+    }
+
+    /// What the warm-up and one more block would take, where it is known.
+    fn cost(&self, bench: &Bench) -> Option<Duration> {
+        Some(*self.short.get(&bench.name)? * (bench.warmup + 1))
     }
 
     fn bench(
@@ -185,10 +224,14 @@ impl Running<'_> {
     ) -> Result<(), BenchError> {
         let cases = cases(bench, self.options.effort);
         let planned = self.measured(bench);
+        let before = self.blocks_done(bench);
         for (at, (block, left)) in self.steps(bench).into_iter().enumerate() {
-            let done = block.saturating_sub(bench.warmup);
+            let done = block.saturating_sub(bench.warmup).max(before);
             if share.used_up(done) {
-                return self.cut(bench, done, planned);
+                let known = self.short.get(&bench.name).copied();
+                let cost = share.block_cost().or(known).unwrap_or_default();
+                self.short.insert(bench.name.clone(), cost);
+                return Ok(());
             }
             if at == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
                 match self.start_anew(bench, arms, services, names.clone()) {
@@ -212,6 +255,7 @@ impl Running<'_> {
             }
             share.count();
         }
+        self.short.remove(&bench.name);
         Ok(())
     }
 
@@ -236,7 +280,7 @@ impl Running<'_> {
             }
             *done += 1;
             let elapsed = started.elapsed();
-            told(&Progress { done: *done, total, elapsed, what: what.to_owned() });
+            told(&Progress { done: (*done).min(total), total, elapsed, what: what.to_owned() });
             ran
         });
         let Ok(measured) = measured.map_err(|_: Failed| ()) else { return Ok(false) };
@@ -291,14 +335,22 @@ impl Running<'_> {
             .into_iter()
     }
 
-    /// Ends a bench before its plan.
-    fn cut(&mut self, bench: &Bench, blocks: u32, planned: u32) -> Result<(), BenchError> {
+    /// A bench ended before its plan.
+    fn cut(&mut self, bench: &Bench) -> Result<(), BenchError> {
+        let planned = self.measured(bench);
+        let blocks = self.blocks_done(bench);
         let budget = self.options.part.budget_s.unwrap_or_default();
         let reason = format!("its share of the suite's {budget} s was used up");
         let cut = Cut { bench: bench.name.clone(), blocks, planned, reason };
         self.journal.put([Line::Cut(cut.clone())])?;
         self.record.cut.push(cut);
         Ok(())
+    }
+
+    /// Measured blocks that are done, of a bench that has a plan.
+    fn blocks_done(&self, bench: &Bench) -> u32 {
+        let left = self.steps(bench).iter().filter(|(block, _)| *block >= bench.warmup).count();
+        self.measured(bench).saturating_sub(left as u32)
     }
 
     /// Writes down what is newly known of arms and services.

@@ -69,6 +69,7 @@ pub(crate) fn slices(bench: &Bench, steps: &[Step]) -> u64 {
 pub(crate) struct Share {
     started: Instant,
     limit: Option<Duration>,
+    first: Duration,
     blocks: u32,
 }
 
@@ -76,11 +77,12 @@ pub(crate) struct Share {
 const BLOCKS_MIN: u32 = 2;
 
 impl Share {
-    /// A bench of `mine` of the `all` slices that are left, with `left` of the budget.
-    pub(crate) fn new(left: Option<Duration>, mine: u64, all: u64) -> Self {
-        let part = mine as f64 / all.max(1) as f64;
-        let limit = left.map(|left| left.mul_f64(part.min(1.0)));
-        Self { started: Instant::now(), limit, blocks: 0 }
+    /// This part of what is `left` of the budget. `first` is what the bench's first block will take,
+    /// with its warm-up, where that is known.
+    pub(crate) fn new(left: Option<Duration>, part: f64, first: Option<Duration>) -> Self {
+        let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 };
+        let limit = left.map(|left| left.mul_f64(part));
+        Self { started: Instant::now(), limit, first: first.unwrap_or_default(), blocks: 0 }
     }
 
     /// A block is done.
@@ -88,11 +90,15 @@ impl Share {
         self.blocks += 1;
     }
 
+    /// What a block took so far.
+    pub(crate) fn block_cost(&self) -> Option<Duration> {
+        self.started.elapsed().checked_div(self.blocks)
+    }
+
     /// Whether the next block would not end in time, with `measured` of them done in all.
     pub(crate) fn used_up(&self, measured: u32) -> bool {
         let Some(limit) = self.limit.filter(|_| measured >= BLOCKS_MIN) else { return false };
-        let elapsed = self.started.elapsed();
-        elapsed + elapsed / self.blocks.max(1) > limit
+        self.started.elapsed() + self.block_cost().unwrap_or(self.first) > limit
     }
 }
 
@@ -143,9 +149,20 @@ mod tests {
 
     #[test]
     fn a_used_up_share_still_gives_two_blocks() {
-        let share = Share::new(Some(Duration::ZERO), 1, 2);
+        let share = Share::new(Some(Duration::ZERO), 0.5, None);
         assert!(!share.used_up(1));
         assert!(share.used_up(2));
-        assert!(!Share::new(None, 1, 2).used_up(2));
+        assert!(!Share::new(None, 0.5, None).used_up(2));
+    }
+
+    #[test]
+    fn a_bench_does_not_go_on_where_its_next_block_would_not_fit() {
+        let [hour, day] = [3600, 86_400].map(Duration::from_secs);
+        assert!(!Share::new(Some(day), 0.5, Some(hour)).used_up(2));
+        assert!(Share::new(Some(hour), 0.5, Some(hour)).used_up(2));
+        // The first two blocks run whatever they take.
+        assert!(!Share::new(Some(hour), 0.5, Some(day)).used_up(1));
+        // Weights of nothing: 0 of 0.
+        assert!(!Share::new(Some(day), f64::NAN, Some(hour)).used_up(2));
     }
 }
