@@ -1,5 +1,5 @@
-//! Curves over a parameter with three values or more: load curves, and what grows with callers,
-//! sizes or lengths.
+//! Curves over a parameter with three values or more: load curves with their saturation, and what
+//! grows with callers, sizes or lengths.
 
 use std::fmt::Write;
 
@@ -15,19 +15,33 @@ use crate::{
     format::{digits, value},
     plan::{Case, cases},
     rows::Figure,
-    suite::{Bench, Metric},
+    suite::Bench,
 };
 
 /// Fewer points are a table.
 const POINTS_MIN: usize = 3;
 /// Metrics of one bench that get a chart.
-const METRICS_MAX: usize = 6;
+const METRICS_MAX: usize = 9;
+/// Drawn beside the suite's own metrics where runs have them.
+const ALSO: &[&str] = &["itl_ms"];
+/// Below this share of what was offered, a server did not keep up.
+const KEPT_UP: f64 = 0.95;
+/// The parameter that is a share of the reference arm's saturation.
+const LOAD_RATIO: &str = "load_ratio";
 const PLOT: f64 = 190.0;
 
 /// One arm over the parameter.
 struct Series<'a> {
     ink: Ink,
-    points: Vec<(f64, &'a Figure)>,
+    points: Vec<Point<'a>>,
+}
+
+/// One case of one arm.
+struct Point<'a> {
+    at: f64,
+    figure: &'a Figure,
+    /// Fewer answers than were asked for.
+    saturated: bool,
 }
 
 /// A chart for each metric of each bench with such a parameter.
@@ -44,8 +58,9 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
         for (name, group) in groups(bench, &all) {
             let mut figures = String::new();
             let mut inks: Vec<Ink> = Vec::new();
-            for metric in bench.metrics.iter().take(METRICS_MAX) {
-                let series = series(shown, bench, metric, &name, &group);
+            let names = bench.metrics.iter().map(|metric| metric.name.as_str());
+            for metric in names.chain(ALSO.iter().copied()).take(METRICS_MAX) {
+                let series = series(shown, bench, metric, &group);
                 if series.iter().all(|one| one.points.len() < POINTS_MIN) {
                     continue;
                 }
@@ -72,7 +87,8 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
 }
 
 fn metrics_of(bench: &Bench) -> String {
-    bench.metrics.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join("\n")
+    let names = bench.metrics.iter().map(|metric| metric.name.as_str());
+    names.chain(ALSO.iter().copied()).collect::<Vec<_>>().join("\n")
 }
 
 /// Cases that differ in one number only, by that number's name.
@@ -117,8 +133,7 @@ fn words(name: &str) -> String {
 fn series<'a>(
     shown: &Shown<'a>,
     bench: &Bench,
-    metric: &Metric,
-    _name: &str,
+    metric: &str,
     group: &[(f64, &Case)],
 ) -> Vec<Series<'a>> {
     let twin = bench.arms.first().map(|arm| (arm, true));
@@ -127,15 +142,21 @@ fn series<'a>(
         .map(|(index, (arm, twin))| {
             let known = shown.record.arms.iter().find(|known| known.name == *arm);
             let label = known.map_or(arm.as_str(), |known| known.label.as_str());
-            let point = |(x, case): &(f64, &Case)| {
-                let is = |figure: &&Figure| {
-                    figure.bench == bench.name
-                        && figure.case == case.key
-                        && figure.arm == *arm
-                        && figure.twin == twin
-                        && figure.metric == metric.name
+            let point = |(at, case): &(f64, &Case)| {
+                let of = |metric: &str| {
+                    let is = |figure: &&Figure| {
+                        figure.bench == bench.name
+                            && figure.case == case.key
+                            && figure.arm == *arm
+                            && figure.twin == twin
+                            && figure.metric == metric
+                    };
+                    shown.record.figures.iter().find(is)
                 };
-                Some((*x, shown.record.figures.iter().find(is)?))
+                let kept_up = of("rate_per_s")
+                    .zip(of("offered_per_s"))
+                    .is_none_or(|(rate, offered)| rate.mean >= KEPT_UP * offered.mean);
+                Some(Point { at: *at, figure: of(metric)?, saturated: !kept_up })
             };
             let points = group.iter().filter_map(point).collect();
             Series { ink: Ink::new(index, label, twin), points }
@@ -144,60 +165,98 @@ fn series<'a>(
         .collect()
 }
 
-fn chart(out: &mut String, id: &str, metric: &Metric, name: &str, series: &[Series<'_>]) {
+fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<'_>]) {
     let figures = || series.iter().flat_map(|one| one.points.iter());
-    let heights = figures().flat_map(|(_, f)| [Some(f.mean), f.p95].into_iter().flatten());
-    let (Some(xs), Some(ys)) = (Axis::over(figures().map(|point| point.0)), Axis::over(heights))
+    let heights = figures().flat_map(|p| [Some(p.figure.mean), p.figure.p95].into_iter().flatten());
+    let (Some(xs), Some(ys)) = (across(figures().map(|point| point.at)), Axis::over(heights))
     else {
         return;
     };
     let described = series.iter().map(|one| {
         let ends = one.points.first().zip(one.points.last());
-        let ends = ends.map_or_else(String::new, |((a, first), (b, last))| {
+        let ends = ends.map_or_else(String::new, |(first, last)| {
             format!(
                 "{} at {}, {} at {}",
-                value(&metric.name, first.mean),
-                digits(*a),
-                value(&metric.name, last.mean),
-                digits(*b)
+                value(metric, first.figure.mean),
+                at(name, first.at),
+                value(metric, last.figure.mean),
+                at(name, last.at)
             )
         });
         format!("{}: {ends}", one.ink.label)
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    let caption = format!("{} over {}", metric.name, words(name));
+    let caption = format!("{metric} over {}", words(name));
     out.push_str(&open(id, &caption, &described, TOP + PLOT + 24.0));
     for tick in ys.ticks(5) {
-        grid_y(out, ys.place(tick, TOP + PLOT, TOP), &value(&metric.name, tick));
+        grid_y(out, ys.place(tick, TOP + PLOT, TOP), &value(metric, tick));
     }
     for (tick, text) in x_ticks(&xs, name, series) {
         grid_x(out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
+    }
+    if name == LOAD_RATIO && figures().any(|point| point.at >= 1.0) {
+        let x = xs.place(1.0, LEFT, WIDTH - RIGHT);
+        let _ = write!(
+            out,
+            "<path class=\"saturation\" d=\"M{x:.1} {TOP}V{}\"/><text x=\"{:.1}\" y=\"{}\" \
+             text-anchor=\"end\">saturation of the reference</text>",
+            TOP + PLOT,
+            x - 5.0,
+            TOP + 11.0,
+        );
     }
     for one in series {
         line(out, one, &xs, &ys);
     }
     out.push_str("</svg>");
+    if figures().any(|point| point.saturated) {
+        out.push_str(
+            "<p class=\"soft\"><small>Circled: saturated, under 95 % of what was offered was \
+             answered.</small></p>",
+        );
+    }
+}
+
+/// Loads are read on an even scale, other parameters by their span.
+fn across(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
+    let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    let low = values.clone().fold(f64::INFINITY, f64::min);
+    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::over(values) }
+}
+
+/// A value of the parameter.
+fn at(name: &str, number: f64) -> String {
+    if name == LOAD_RATIO {
+        format!("{:.0} %", number * 100.0)
+    } else if name.ends_with("_bytes") {
+        value(name, number)
+    } else {
+        digits(number)
+    }
 }
 
 /// The very values of the grid where there is room for them.
 fn x_ticks(axis: &Axis, name: &str, series: &[Series<'_>]) -> Vec<(f64, String)> {
     let mut values: Vec<f64> =
-        series.iter().flat_map(|one| one.points.iter().map(|point| point.0)).collect();
+        series.iter().flat_map(|one| one.points.iter().map(|point| point.at)).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     let values = if values.len() <= 6 || axis.log { values } else { axis.ticks(6) };
     let stride = values.len().div_ceil(8).max(1);
-    let text = |x: f64| if name.ends_with("_bytes") { value(name, x) } else { digits(x) };
-    values.into_iter().step_by(stride).map(|x| (x, text(x))).collect()
+    values.into_iter().step_by(stride).map(|x| (x, at(name, x))).collect()
 }
 
 fn line(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     let (mut path, mut whiskers, mut marks) = (String::new(), String::new(), String::new());
-    for (index, (number, figure)) in series.points.iter().enumerate() {
-        let x = xs.place(*number, LEFT, WIDTH - RIGHT);
+    let mut rings = String::new();
+    for (index, Point { at, figure, saturated }) in series.points.iter().enumerate() {
+        let x = xs.place(*at, LEFT, WIDTH - RIGHT);
         let y = |v: f64| ys.place(v, TOP + PLOT, TOP);
         let _ = write!(path, "{}{x:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, y(figure.mean));
         marks.push_str(&series.ink.mark(x, y(figure.mean)));
+        if *saturated {
+            let _ = write!(rings, "M{:.1} {:.1}a6 6 0 1 1 0 .1z", x - 6.0, y(figure.mean));
+        }
         if let (Some(p50), Some(p95)) = (figure.p50, figure.p95) {
             let _ = write!(whiskers, "M{x:.1} {:.1}V{:.1}", y(p50), y(p95));
         }
@@ -215,10 +274,13 @@ fn line(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
         );
     }
     let _ = write!(out, "<path d=\"{marks}\" {}/>", series.ink.paint());
+    if !rings.is_empty() {
+        let _ = write!(out, "<path class=\"ring\" d=\"{rings}\"/>");
+    }
 }
 
 /// The table behind one chart; the figure stays open for it.
-fn numbers(metric: &Metric, name: &str, series: &[Series<'_>]) -> String {
+fn numbers(metric: &str, name: &str, series: &[Series<'_>]) -> String {
     let mut out = format!(
         "<details class=\"data\"><summary>The numbers of this chart</summary>{}<table>\
          <thead><tr><th scope=\"col\">{}</th><th scope=\"col\">arm</th>\
@@ -229,15 +291,16 @@ fn numbers(metric: &Metric, name: &str, series: &[Series<'_>]) -> String {
         escape(&words(name)),
     );
     let show = |number: Option<f64>| {
-        number.map_or_else(|| "–".into(), |number| escape(&value(&metric.name, number)))
+        number.map_or_else(|| "–".into(), |number| escape(&value(metric, number)))
     };
     for one in series {
-        for (x, figure) in &one.points {
+        for Point { at: x, figure, saturated } in &one.points {
             let _ = write!(
                 out,
-                "<tr><td>{}</td><td>{}{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
+                "<tr><td>{}{}</td><td>{}{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
                  <td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-                digits(*x),
+                escape(&at(name, *x)),
+                if *saturated { ", saturated" } else { "" },
                 escape(&one.ink.label),
                 super::html::simulated(figure.simulated),
                 show(Some(figure.mean)),

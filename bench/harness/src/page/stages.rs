@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{format::value, plan::cases, samples::Place, suite::Bench};
 
-/// In the order of a request; the rest of connecting and the wait for the first token are what no
+/// In the order of a request, from its scheduled instant; the rest of connecting and the wait for the first token are what no
 /// named part of them claims.
-const STAGES: [&str; 11] = [
+const STAGES: [&str; 12] = [
+    "late dispatch",
     "DNS",
     "TCP",
     "TLS",
@@ -128,7 +129,8 @@ fn bars(shown: &Shown<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
 fn stages(means: &BTreeMap<&str, f64>) -> Option<[f64; STAGES.len()]> {
     let of = |name: &str| means.get(name).copied();
     let or_0 = |name: &str| of(name).unwrap_or(0.0).max(0.0);
-    let (total, ttft) = (of("total_ms"), of("ttft_ms"));
+    let (total, ttft) = (of("total_ms").or(of("e2e_ms")), of("ttft_ms"));
+    let late = or_0("dispatch_ms");
     let connect = of("connect_ms");
     let whole = total.or(ttft)?;
     let ttft = ttft.unwrap_or(whole);
@@ -142,10 +144,10 @@ fn stages(means: &BTreeMap<&str, f64>) -> Option<[f64; STAGES.len()]> {
     let ready = connect.map_or(0.0, |connect| (connect - parts).max(0.0));
     let connected = connect.unwrap_or(0.0).max(parts);
     let (queue, prefill) = (or_0("queue_ms"), or_0("prefill_ms"));
-    let first = (ttft - connected - queue - prefill).max(0.0);
+    let first = (ttft - late - connected - queue - prefill).max(0.0);
     let decode = of("decode_ms").unwrap_or((whole - ttft).max(0.0));
     let [quote, collateral, verify] = proof;
-    Some([dns, tcp, tls, quote, collateral, verify, ready, queue, prefill, first, decode])
+    Some([late, dns, tcp, tls, quote, collateral, verify, ready, queue, prefill, first, decode])
 }
 
 /// Stages that a case has, in order: their places are the numbers of the segments.
@@ -289,9 +291,9 @@ mod tests {
         ];
         let parts = of(&chat);
         assert!((parts.iter().sum::<f64>() - 10.0).abs() < 1e-9);
-        assert_eq!(parts[2], 2.0, "the handshake without the proof");
-        assert_eq!(parts[6], 1.0, "TCP and tunnel, which the arm does not name");
-        assert_eq!((parts[9], parts[10]), (2.0, 3.0));
+        assert_eq!(parts[3], 2.0, "the handshake without the proof");
+        assert_eq!(parts[7], 1.0, "TCP and tunnel, which the arm does not name");
+        assert_eq!((parts[10], parts[11]), (2.0, 3.0));
     }
 
     #[test]
@@ -307,7 +309,8 @@ mod tests {
             ("decode_ms", 60.0),
         ];
         let parts = of(&load);
-        assert_eq!(parts, [1.0, 2.0, 7.0, 0.0, 0.0, 0.0, 0.0, 10.0, 20.0, 0.0, 60.0]);
+        let rest = [1.0, 2.0, 7.0, 0.0, 0.0, 0.0, 0.0, 10.0, 20.0, 0.0, 60.0];
+        assert_eq!((parts[0], &parts[1..]), (0.0, &rest[..]));
     }
 
     #[test]
