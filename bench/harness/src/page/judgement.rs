@@ -6,6 +6,7 @@ use super::{
     Shown,
     download::Attached,
     html::{data, escape, sign_of, utc},
+    layers::left_out,
 };
 use crate::{Effort, Record, Validity};
 
@@ -29,9 +30,11 @@ pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     for not in &record.not_run {
         say(format!("{} was not run.", not.bench), &not.reason);
     }
-    for arm in record.arms.iter().filter(|arm| !arm.twin) {
-        if let Some(reason) = &arm.given_up {
-            say(format!("{}, {} was left out.", arm.bench, arm.label), reason);
+    let mut benches: Vec<&str> = record.arms.iter().map(|arm| arm.bench.as_str()).collect();
+    benches.dedup();
+    for bench in benches {
+        if let Some(text) = left_out(record, bench) {
+            say("Left out:".into(), &text);
         }
     }
     for cut in &record.cut {
@@ -177,8 +180,9 @@ fn list(shown: &[Shown<'_>], attached: &[Attached]) -> String {
             .take(1)
             .map(|judgement| super::html::chip(judgement.class, &judgement.strong))
             .collect();
-        let rest: Vec<&str> =
+        let mut rest: Vec<&str> =
             said.iter().skip(1).map(|j| j.strong.trim_end_matches([':', '.'])).collect();
+        rest.dedup();
         let _ = writeln!(
             out,
             "<tr class=\"item\"{}><td class=\"layer\"><a href=\"#r{index}\">{}</a>\

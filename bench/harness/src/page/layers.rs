@@ -1,7 +1,8 @@
 //! Layers: what a row is about, in words of somebody who buys a machine.
 
-use super::Shown;
+use super::{Shown, words::capital};
 use crate::{
+    Record,
     format::{label, value},
     rows::{Figure, Row},
     suite::Bench,
@@ -239,7 +240,7 @@ fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
                     "{}: {}, the mean of {}{simulated}; nothing stands beside it.",
-                    label(&metric.label, &case.params),
+                    capital(&label(&metric.label, &case.params)),
                     value(&metric.name, figure.mean),
                     figure.n,
                 ));
@@ -249,27 +250,49 @@ fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
     out
 }
 
-/// Benches that failed, arms that were left out, benches that this effort does not run.
+/// Benches that failed or gave no row, arms that were left out, benches that this effort does not
+/// run.
 fn not_measured(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &shown.suite else { return Vec::new() };
-    let name = shown.record.suite.name.as_str();
+    let record = shown.record;
+    let name = record.suite.name.as_str();
     let mut out = Vec::new();
     for bench in suite.benches.iter().filter(|bench| Layer::of(name, &bench.model) == layer) {
-        if let Some(not) = shown.record.not_run.iter().find(|not| not.bench == bench.name) {
+        if let Some(not) = record.not_run.iter().find(|not| not.bench == bench.name) {
             out.push(format!("{}: {}", bench.name, not.reason));
-        }
-        let left_out = |arm: &&crate::record::ArmRecord| arm.bench == bench.name && !arm.twin;
-        for arm in shown.record.arms.iter().filter(left_out) {
-            if let Some(reason) = &arm.given_up {
-                out.push(format!("{}, {}: {reason}", bench.name, arm.label));
-            }
-        }
-        let planned = crate::plan::blocks(bench, shown.record.effort, None) > 0;
-        if !planned {
+        } else if crate::plan::blocks(bench, record.effort, None) == 0 {
             out.push(format!("{}: in a full run only", bench.name));
+        } else if !record.rows.iter().any(|row| row.bench == bench.name) {
+            out.extend(without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)));
         }
+        out.extend(left_out(record, &bench.name));
     }
     out
+}
+
+/// Why a bench that was planned has no row.
+fn without_rows(record: &Record, bench: &Bench) -> Option<String> {
+    let voids: Vec<_> = record.voids.iter().filter(|void| void.bench == bench.name).collect();
+    match (voids.first(), &record.partial) {
+        (Some(first), _) => Some(format!("{} runs void, the first: {}", voids.len(), first.reason)),
+        (None, Some(partial)) => Some(partial.clone()),
+        _ => None,
+    }
+}
+
+/// Arms of one bench that were left out, in one sentence, each with its reason.
+pub(super) fn left_out(record: &Record, bench: &str) -> Option<String> {
+    let reasons: Vec<String> = record
+        .arms
+        .iter()
+        .filter(|arm| arm.bench == bench && !arm.twin)
+        .filter_map(|arm| Some(format!("{}: {}", arm.label, arm.given_up.as_ref()?)))
+        .collect();
+    match reasons.as_slice() {
+        [] => None,
+        [one] => Some(format!("{bench}, {one}")),
+        many => Some(format!("{bench}, {} arms: {}", many.len(), many.join("; "))),
+    }
 }
 
 #[cfg(test)]

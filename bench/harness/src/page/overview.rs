@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{
     Shown,
+    filters::verdict_of,
     html::{chip, class_of, data, escape},
     layers::{Absent, LayerRows, layers},
     words::{Sentence, answers, tally},
@@ -86,7 +87,7 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
         let _ = writeln!(
             out,
             "<p{class}>{} {before}{} <small>{}{}</small></p>",
-            chip(class_of(sentence.said.row), short(sentence)),
+            chip(class_of(sentence.said.row), verdict_of(sentence.said.row)),
             escape(&sentence.text),
             escape(&sentence.detail),
             source(shown, sentence),
@@ -112,17 +113,6 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
         );
     }
     out.push_str("</div>\n</article>\n");
-}
-
-/// The verdict in a word.
-fn short(sentence: &Sentence<'_>) -> &'static str {
-    match class_of(sentence.said.row) {
-        "good" => "within",
-        "warn" => "above",
-        "calm" => "below",
-        "bad" => "invalid",
-        _ => "undecided",
-    }
 }
 
 /// Of many records, which one.

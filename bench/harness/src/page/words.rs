@@ -39,7 +39,7 @@ fn apart(label: &str) -> String {
 }
 
 /// A label may begin in lower case, a sentence does not; names of programs stay.
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     match letters.next() {
         Some(first) if !text.starts_with("confide") && !text.starts_with("dcap") => {
