@@ -9,7 +9,6 @@ use super::{
     html::{data, escape, scroll},
     layers::Layer,
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
-    took::{DISTURBED_MEANS, is_disturbed},
 };
 use crate::{
     Record,
@@ -51,7 +50,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
          order</h2>\n<p class=\"soft\">First the share of samples at or below a value, per arm; \
          then each run of each arm at its time, voids as crosses; below it the share of the time \
          in which tasks waited for a CPU (PSI, pale) and CPU time stolen by the hypervisor \
-         (dark), with a tick under each disturbed run: {DISTURBED_MEANS}.</p>\n"
+         (dark), with a tick under each disturbed run.</p>\n"
     );
     let open_cases = if many { OPEN_CASES_OF_MANY } else { OPEN_CASES };
     let mut drawn = 0;
@@ -115,7 +114,7 @@ pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &s
             let label = known.map_or(arm.as_str(), |known| known.label.as_str());
             let (mut values, mut points, mut disturbed) = (Vec::new(), Vec::new(), 0);
             for slice in slices.iter().filter(|s| s.place.arm == *arm && s.place.twin == twin) {
-                disturbed += usize::from(is_disturbed(&slice.quiet));
+                disturbed += usize::from(!slice.disturbed.is_empty());
                 let of_run = slice.metrics.get(&metric.name).copied();
                 let key = (arm.as_str(), twin, slice.place.block);
                 let of_samples = by_run.remove(&key).unwrap_or_default();
@@ -261,7 +260,7 @@ fn strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
         }
     }
     let mut ticks = String::new();
-    for slice in slices.iter().filter(|slice| is_disturbed(&slice.quiet)) {
+    for slice in slices.iter().filter(|slice| !slice.disturbed.is_empty()) {
         let _ = write!(ticks, "M{:.1} {}v5", x(slice.started_s), bottom + 2.0);
     }
     if !ticks.is_empty() {

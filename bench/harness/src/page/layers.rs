@@ -51,6 +51,8 @@ const BY_SUITE: &[(&str, Layer)] = &[
     ("llm", Layer::Chat),
     ("adapters", Layer::Adapters),
     ("selftest", Layer::Instrument),
+    ("empty", Layer::Instrument),
+    ("peers", Layer::Instrument),
 ];
 
 /// Definitions by how their id begins; the first that fits.

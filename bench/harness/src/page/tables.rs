@@ -247,7 +247,7 @@ fn under(shown: &Shown<'_>, row: &Row) -> String {
     parts.push(format!("{}, {} loop", row.model, row.load));
     let mut out = escape(&parts.join(" · "));
     let said = row.notes.iter().map(|note| note.long());
-    for line in took::of_row(shown, row).into_iter().chain(said) {
+    for line in took::of_row(row).into_iter().chain(said) {
         let _ = write!(out, "<br>{}", escape(&line));
     }
     out
