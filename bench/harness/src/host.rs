@@ -26,3 +26,19 @@ pub(crate) use cost::{Cost, Meter, Usage};
 pub(crate) use programs::Program;
 pub(crate) use quiet::{Quiet, Watch, budget, spin};
 pub(crate) use root::Root;
+
+/// Every reader of texts of kernel and programs over the same text, for the fuzzer: none may panic.
+#[doc(hidden)]
+pub fn read_host_texts(text: &str) {
+    let _ = kernel_log::KernelLog::parse(text);
+    let _ = gpu::Gpus::parse(text);
+    gpu::fuzz(text);
+    cgroup::fuzz(text);
+    clock::fuzz(text);
+    cost::fuzz(text);
+    disk::fuzz(text);
+    machine::fuzz(text);
+    quiet::fuzz(text);
+    swiotlb::fuzz(text);
+    tee::fuzz(text);
+}

@@ -44,6 +44,8 @@ pub use check::{Check, CheckOptions, Checked, check, check_against};
 pub use compare::{CompareOptions, Comparison, Reason, Refusal, compare};
 pub use empty_arm::empty_arm;
 pub use error::BenchError;
+#[doc(hidden)]
+pub use host::read_host_texts;
 pub use host::{Fact, FactGroup, Machine};
 pub use loaded::{Estimated, Facts, Loaded, Number, RowFacts, record_folders};
 pub use needs::MissingProgram;

@@ -84,6 +84,11 @@ impl Needs {
             .then(|| "needs wants path with otherwise, program with package, or cpus".to_owned())
     }
 
+    /// Where the program it names lies: the tool that the arm will run.
+    pub(crate) fn tool(&self) -> Option<PathBuf> {
+        self.program.as_ref()?.all().iter().find_map(|name| in_path(name))
+    }
+
     fn missing_program(&self) -> Option<MissingProgram> {
         let (names, package) = (self.program.as_ref()?.all(), self.package.as_ref()?);
         if names.iter().any(|name| in_path(name).is_some()) {

@@ -160,6 +160,11 @@ fn first(groups: &[String]) -> &str {
     groups.first().map_or("", String::as_str)
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let _ = (cpu_max(text), mount_point(text, ""), mount_point(text, "cpu,cpuacct"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

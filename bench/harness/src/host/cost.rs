@@ -267,6 +267,11 @@ impl Stat {
     }
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let _ = Stat::parse(text);
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};

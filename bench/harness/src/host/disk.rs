@@ -202,6 +202,13 @@ fn disk_of(root: &Root, major: u64, minor: u64) -> Option<String> {
     parts.get(block + 1).map(|name| (*name).to_owned())
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    for mount in text.lines().filter_map(Mount::parse) {
+        let _ = mount.device();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

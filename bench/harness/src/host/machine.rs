@@ -112,14 +112,16 @@ impl Machine {
         }
     }
 
-    /// Notes a program that an arm or service ran, by the last part of its path.
-    pub(crate) fn ran(&mut self, program: &Path) {
-        let Some(name) = program.file_name().and_then(|name| name.to_str()) else { return };
-        if !self.programs.contains_key(name)
-            && let Some(known) = Program::of(program)
-        {
-            self.programs.insert(name.to_owned(), known);
+    /// Notes a program that an arm or service ran, by the last part of its path; the entry where
+    /// it is a new one.
+    pub(crate) fn ran(&mut self, program: &Path) -> Option<(String, Program)> {
+        let name = program.file_name()?.to_str()?;
+        if self.programs.contains_key(name) {
+            return None;
         }
+        let known = Program::of(program)?;
+        self.programs.insert(name.to_owned(), known.clone());
+        Some((name.to_owned(), known))
     }
 
     /// Whether a hypervisor shows itself.
@@ -207,6 +209,11 @@ const OF_SPEED: &[&str] = &[
     "transparent_hugepage",
     "tsc",
 ];
+
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let _ = (count(text), kib(text, "MemTotal"), of_speed(text));
+}
 
 #[cfg(test)]
 mod tests;

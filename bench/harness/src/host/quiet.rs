@@ -329,6 +329,11 @@ pub(crate) fn spin(steps: u32) -> u64 {
     black_box(x)
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let _ = (psi_us(text), word(text, "ctxt"), Ticks::parse(text));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

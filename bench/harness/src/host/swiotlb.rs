@@ -68,6 +68,11 @@ fn mapped_bytes(line: &str) -> Option<u64> {
     size.parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let _ = mapped_bytes(text);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

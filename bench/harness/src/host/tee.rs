@@ -117,5 +117,10 @@ impl Tee {
     }
 }
 
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    signals::fuzz(text);
+}
+
 #[cfg(test)]
 mod tests;

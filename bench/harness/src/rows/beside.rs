@@ -10,10 +10,11 @@ use super::{Ends, Row, Run, Runs, rows_of};
 use crate::{
     Effort,
     disturbed::Disturbance,
+    format::value,
     host::Usage,
     plan::cases,
     samples::{Sample, Slice},
-    suite::{Metric, Suite},
+    suite::{Metric, Show, Suite},
 };
 
 /// Of the reference arm and of this one, in that order; absent where a record does not tell.
@@ -51,6 +52,29 @@ pub(crate) struct Without {
     pub(crate) blocks: usize,
     pub(crate) ratio: Option<Ends>,
     pub(crate) difference: Ends,
+}
+
+impl Beside {
+    /// `x1.10 [1.09, 1.11] of 17 blocks, with them x1.21 [1.05, 1.40] of 20`.
+    pub(crate) fn without_text(&self, row: &Row) -> Option<String> {
+        let without = self.without_disturbed.as_ref()?;
+        let fewer = ends(row, without.ratio.as_ref(), &without.difference);
+        let whole = ends(row, row.ratio.as_ref(), &row.difference);
+        Some(format!("{fewer} of {} blocks, with them {whole} of {}", without.blocks, row.blocks))
+    }
+}
+
+fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends) -> String {
+    match ratio {
+        Some(ratio) if row.show == Show::Ratio => {
+            format!("x{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
+        }
+        _ => {
+            let ends = [difference.value, difference.low, difference.high];
+            let [v, l, h] = ends.map(|x| value(&row.metric, x));
+            format!("{v} [{l}, {h}]")
+        }
+    }
 }
 
 /// Below this much CPU time a quotient of it says nothing.

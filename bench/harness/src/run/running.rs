@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -206,9 +206,7 @@ impl Running<'_> {
         let outcome = self.blocks(bench, &mut arms, share, services, &names);
         for arm in &mut arms {
             arm.end();
-            self.record.machine.ran(&arm.program);
         }
-        services.programs_run.iter().for_each(|program| self.record.machine.ran(program));
         self.tell(bench, &arms, services)?;
         outcome
     }
@@ -361,6 +359,11 @@ impl Running<'_> {
         services: &Services<'_>,
     ) -> Result<(), BenchError> {
         let mut lines = Vec::new();
+        for path in self.programs(arms, services) {
+            if let Some((name, program)) = self.record.machine.ran(&path) {
+                lines.push(Line::Program { name, program });
+            }
+        }
         for arm in arms {
             let arm = self.arm_record(bench, arm);
             let known = self.record.arms.iter_mut().find(|known| {
@@ -381,6 +384,14 @@ impl Running<'_> {
             }
         }
         if lines.is_empty() { Ok(()) } else { self.journal.put(lines) }
+    }
+
+    /// Programs of arms that spoke, the tools that those arms run, and programs of services.
+    fn programs(&self, arms: &[ArmProcess], services: &Services<'_>) -> Vec<PathBuf> {
+        let spoke = || arms.iter().filter(|arm| arm.hello.is_some());
+        let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.tool();
+        let own = spoke().map(|arm| arm.program.clone());
+        own.chain(spoke().filter_map(tool)).chain(services.programs_run.iter().cloned()).collect()
     }
 
     fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{Sample, Slice};
 use crate::{
     BenchError, Record,
+    host::Program,
     record::{ArmRecord, Cut, Ended, NotRun, ServiceRecord, Session},
 };
 
@@ -43,6 +44,11 @@ pub(crate) enum Line {
     Arm(Box<ArmRecord>),
     /// Likewise of a service.
     Service(ServiceRecord),
+    /// A program that an arm or service ran.
+    Program {
+        name: String,
+        program: Program,
+    },
     NotRun(NotRun),
     Cut(Cut),
     /// The session's last word.
@@ -202,6 +208,9 @@ fn keep(record: &mut Record, line: Line) {
         Line::Service(service) => {
             record.services.retain(|known| known.name != service.name);
             record.services.push(service);
+        }
+        Line::Program { name, program } => {
+            record.machine.programs.insert(name, program);
         }
         Line::NotRun(not_run) => record.not_run.push(not_run),
         Line::Cut(cut) => record.cut.push(cut),

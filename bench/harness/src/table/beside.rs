@@ -23,14 +23,8 @@ pub(super) fn beside(record: &Record) -> String {
     text.push_str(&harness(with().map(|(_, beside)| beside)));
     text.push_str(&disturbances(with().map(|(_, beside)| beside)));
     for (row, beside) in with() {
-        if let Some(without) = &beside.without_disturbed {
-            let whole = ends(row, row.ratio.as_ref(), &row.difference);
-            let fewer = ends(row, without.ratio.as_ref(), &without.difference);
-            let _ = writeln!(
-                text,
-                "without disturbed slices: {}: {fewer} of {} blocks, with them {whole} of {}",
-                row.label, without.blocks, row.blocks
-            );
+        if let Some(without) = beside.without_text(row) {
+            let _ = writeln!(text, "without disturbed slices: {}: {without}", row.label);
         }
     }
     text
@@ -98,19 +92,6 @@ fn disturbances<'a>(all: impl Iterator<Item = &'a Beside>) -> String {
     let names: Vec<String> =
         counted.iter().map(|(by, count)| format!("{} (up to {count} slices)", by.name())).collect();
     format!("disturbed, and kept: {}\n", names.join(", "))
-}
-
-fn ends(row: &Row, ratio: Option<&crate::rows::Ends>, difference: &crate::rows::Ends) -> String {
-    match ratio {
-        Some(ratio) if row.show == crate::suite::Show::Ratio => {
-            format!("x{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
-        }
-        _ => {
-            let [v, l, h] = [difference.value, difference.low, difference.high];
-            let shown = |x: f64| value(&row.metric, x);
-            format!("{} [{}, {}]", shown(v), shown(l), shown(h))
-        }
-    }
 }
 
 fn columns(lines: &[[String; 6]]) -> String {

@@ -324,3 +324,10 @@ fn host(root: &Root) -> Vec<Signal> {
     }
     signals
 }
+
+/// For the fuzzer.
+pub(super) fn fuzz(text: &str) {
+    let log = KernelLog::parse(text);
+    let _ = super::Tee::of(kernel(&log)).text();
+    let _ = isolation_words(text);
+}
