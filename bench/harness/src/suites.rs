@@ -19,6 +19,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("memory", include_str!("../../suites/memory.toml")),
     ("nested", include_str!("../../suites/nested.toml")),
     ("network", include_str!("../../suites/network.toml")),
+    ("peers", include_str!("../../suites/peers.toml")),
     ("storage", include_str!("../../suites/storage.toml")),
     ("verify", include_str!("../../suites/verify.toml")),
 ];

@@ -135,6 +135,13 @@ pub const DEFINITIONS: &[Definition] = &[
     define(Tool::AiPerf, Quantity::ChunkGap, "aiperf.icl", "inter_chunk_latency"),
     define(Tool::AiPerf, Quantity::PerTokenAfterFirst, "aiperf.itl", "inter_token_latency"),
     define(Tool::AiPerf, Quantity::Whole, "aiperf.latency", "request_latency"),
+    define(
+        Tool::AiPerf,
+        Quantity::WholeFromSchedule,
+        "aiperf.effective-latency",
+        "effective_latency",
+    ),
+    define(Tool::AiPerf, Quantity::DispatchDelay, "aiperf.credit-delay", "credit_to_start_latency"),
     define(Tool::AiPerf, Quantity::Requests, "aiperf.requests", "request_throughput"),
     define(Tool::AiPerf, Quantity::Tokens, "aiperf.tokens", "output_token_throughput"),
     define(

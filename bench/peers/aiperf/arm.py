@@ -74,6 +74,7 @@ def figures(report, load):
         "tpot_ms": mean("inter_token_latency"),
         "itl_ms": mean("inter_chunk_latency"),
         "e2e_ms": mean("request_latency"),
+        "dispatch_ms": mean("credit_to_start_latency"),
         "rate_per_s": mean("request_throughput"),
         "tokens_per_s": mean("output_token_throughput"),
     }

@@ -13,6 +13,8 @@ pub(super) struct File {
     inter_chunk_latency: Option<Metric>,
     inter_token_latency: Option<Metric>,
     request_latency: Option<Metric>,
+    effective_latency: Option<Metric>,
+    credit_to_start_latency: Option<Metric>,
     request_throughput: Option<Metric>,
     output_token_throughput: Option<Metric>,
     output_token_throughput_per_user: Option<Metric>,
@@ -41,6 +43,8 @@ pub(super) fn view(file: &File) -> View {
         (Quantity::ChunkGap, &file.inter_chunk_latency),
         (Quantity::PerTokenAfterFirst, &file.inter_token_latency),
         (Quantity::Whole, &file.request_latency),
+        (Quantity::WholeFromSchedule, &file.effective_latency),
+        (Quantity::DispatchDelay, &file.credit_to_start_latency),
         (Quantity::TokensOfOne, &file.output_token_throughput_per_user),
     ] {
         view.put(quantity, metric.as_ref().and_then(spread));
@@ -105,6 +109,8 @@ mod tests {
         let icl = spread(view, Quantity::ChunkGap);
         assert_eq!(icl.count, Some(30 * 15));
         assert!((icl.p50.expect("a median") - 10.0).abs() < 0.1, "{icl:?}");
+        let delay = spread(view, Quantity::DispatchDelay);
+        assert!(delay.mean.is_some_and(|mean| mean < 2.0), "{delay:?}");
         let requests = view.about(Quantity::Requests);
         assert!(matches!(requests, Some((_, Figure::Rate(rate))) if rate > 7.0), "{requests:?}");
     }

@@ -24,6 +24,13 @@ pub(super) fn view(events: &[Event]) -> View {
     let of_one = after.iter().filter(|itl| **itl > 0.0).map(|itl| 1e3 / itl).collect();
     view.put(Quantity::PerTokenAfterFirst, Quantiles::linear(after));
     view.put(Quantity::Whole, each(&|answer| ms(start(answer), answer.last_chunk_s)));
+    // Its credits are issued on schedule; the log knows the schedule alone.
+    let scheduled = |answer: &Answer<'_>| answer.event.scheduled_s;
+    view.put(
+        Quantity::WholeFromSchedule,
+        each(&|answer| ms(scheduled(answer), answer.last_chunk_s)),
+    );
+    view.put(Quantity::DispatchDelay, each(&|answer| ms(scheduled(answer), start(answer))));
     let begin = answers.iter().map(start).fold(f64::INFINITY, f64::min);
     let end = answers.iter().map(|answer| answer.last_chunk_s).fold(0.0, f64::max);
     view.put(Quantity::Requests, rate(answers.len() as u64, end - begin));
@@ -62,6 +69,8 @@ mod tests {
         close(spread(&view, Quantity::ChunkGap).mean, 100.0 / 3.0);
         close(spread(&view, Quantity::TokensOfOne).mean, (50.0 + 100.0 / 3.0) / 2.0);
         close(spread(&view, Quantity::Whole).max, 240.0);
+        close(spread(&view, Quantity::WholeFromSchedule).min, 170.0);
+        close(spread(&view, Quantity::DispatchDelay).max, 10.0);
     }
 
     #[test]
