@@ -149,7 +149,7 @@ fn sum(check: &Check) -> String {
     let said = if check.implied { "wanted" } else { "printed" };
     let joint = match check.kind {
         Kind::Contradiction => format!("{said} {printed}{unit}, computed"),
-        Kind::Identity => format!("{said} {printed}{unit}, and that is"),
+        Kind::Identity => format!("{said} {printed}{unit}, from the other figures"),
         Kind::TooFine => format!("{said} {printed}{unit}, while the digits resolve"),
         Kind::TooFew => format!("wanted {printed} samples beyond it, had"),
     };
