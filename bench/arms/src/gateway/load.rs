@@ -1,7 +1,7 @@
 //! Requests of one run: in closed loop over some connections, or on a schedule.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     time::{Duration, Instant},
 };
 
@@ -41,22 +41,17 @@ pub(crate) struct Ran {
 /// `concurrency` slots, each with its next request when its last one is answered.
 pub(crate) async fn closed(door: &Door, work: &Work) -> Outcome<Ran> {
     let seen = RefCell::new(Seen::new(door, work)?);
-    let left = RefCell::new(work.requests);
+    let left = Cell::new(work.requests);
     let slot = || async {
         let mut line = Line::default();
-        loop {
-            {
-                let mut left = left.borrow_mut();
-                if *left == 0 {
-                    return line.close().await;
-                }
-                *left -= 1;
-            }
+        while left.get() > 0 {
+            left.set(left.get() - 1);
             let began = Instant::now();
             let request = seen.borrow().request.clone();
             let told = line.ask(door, work.kept, &request).await?;
             seen.borrow_mut().take(told, began.elapsed())?;
         }
+        line.close().await
     };
     try_join_all((0..work.concurrency).map(|_| slot())).await?;
     Ok(seen.into_inner().ran)
