@@ -59,9 +59,9 @@ mod tests {
     fn a_stressor_has_its_rates_by_wall_and_by_cpu_time() {
         let all = read(include_str!("../../recorded/stress-ng.yaml")).expect("recorded");
         let [matrix] = all.as_slice() else { panic!("{all:?}") };
-        assert_eq!((matrix.name.as_str(), matrix.ops), ("matrix", 1106.0));
-        assert_eq!(matrix.per_s, 1105.813_866);
-        assert_eq!(matrix.per_cpu_s, 1106.879_97);
+        assert_eq!((matrix.name.as_str(), matrix.ops), ("matrix", 1_106.0));
+        assert_eq!(matrix.per_s, 1_105.813_866);
+        assert_eq!(matrix.per_cpu_s, 1_106.879_97);
     }
 
     #[test]
