@@ -12,8 +12,9 @@ use crate::{
 pub(super) fn beside(record: &Record) -> String {
     let headline = || record.rows.iter().filter(|row| row.headline);
     let with = || headline().filter_map(|row| Some((row, row.beside.as_deref()?)));
-    let mut lines: Vec<[String; 6]> =
-        vec![["cost of a run", "CPU s", "cores", "MiB", "per CPU s", "disturbed"].map(Into::into)];
+    let mut lines: Vec<[String; 6]> = vec![
+        ["cost of a run", "CPU time", "cores", "MiB", "per CPU s", "disturbed"].map(Into::into),
+    ];
     lines.extend(with().map(|(row, beside)| line(row, beside)));
     if lines.len() == 1 {
         return String::new();
@@ -41,13 +42,10 @@ fn line(row: &Row, beside: &Beside) -> [String; 6] {
             format!("{}, {}", text(clear), text(protected))
         }
     };
-    let sum = |own: [Option<f64>; 2], services: [Option<f64>; 2]| {
+    let sum = |own: [Option<f64>; 2], services: [Option<f64>; 2], show: &dyn Fn(f64) -> String| {
         let side = |at: usize| {
-            let own = digits(own[at]?);
-            Some(
-                services[at]
-                    .map_or_else(|| own.clone(), |more| format!("{own} + {}", digits(more))),
-            )
+            let own = show(own[at]?);
+            Some(services[at].map_or_else(|| own.clone(), |more| format!("{own} + {}", show(more))))
         };
         match [side(0), side(1)] {
             [None, None] => "–".to_owned(),
@@ -56,9 +54,9 @@ fn line(row: &Row, beside: &Beside) -> [String; 6] {
     };
     [
         name,
-        sum(beside.cpu_s, beside.services_cpu_s),
+        sum(beside.cpu_s, beside.services_cpu_s, &|cpu_s| value("cpu_s", cpu_s)),
         pair(beside.cores, &|cores| format!("{cores:.2}")),
-        sum(beside.memory_mib, beside.services_memory_mib),
+        sum(beside.memory_mib, beside.services_memory_mib, &digits),
         pair(beside.per_cpu_s, &|work| {
             value(&row.metric, work).trim_end_matches(" /s").replace("/s", "")
         }),

@@ -117,7 +117,7 @@ fn amd_encryption(leaves: &Leaves) -> Signal {
 fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
     use std::os::unix::fs::FileExt;
     const SOURCE: &str = "msr SEV_STATUS";
-    if !cpuid.is_some_and(|leaves| &leaves.vendor == b"AuthenticAMD") {
+    if cpuid.is_none_or(|leaves| &leaves.vendor != b"AuthenticAMD") {
         return signal(SOURCE, "no AMD processor", Says::Absent, SEV_KINDS);
     }
     let mut bytes = [0; 8];
