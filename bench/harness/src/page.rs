@@ -14,6 +14,7 @@ mod forest;
 mod html;
 mod judgement;
 pub(crate) mod layers;
+mod machines;
 mod overview;
 mod plot;
 mod published;

@@ -151,7 +151,7 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
         assert!(since.elapsed() < PATIENCE, "nothing was downloaded");
         std::thread::sleep(Duration::from_millis(50));
     };
-    let again = Report::read(&[file.clone()]).unwrap();
+    let again = Report::read(std::slice::from_ref(&file)).unwrap();
     let kept = Report::read(&[kept()]).unwrap();
     assert_eq!(again.markdown(), kept.markdown());
     assert!(Loaded::read(&file).is_ok());

@@ -55,7 +55,7 @@ impl Comparison {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    fn sides(&self) -> String {
+    pub(crate) fn sides(&self) -> String {
         let mut out = String::new();
         for (side, places) in [("A", &self.a), ("B", &self.b)] {
             for place in places {
@@ -79,13 +79,13 @@ impl Comparison {
         out
     }
 
-    fn lines(&self) -> Vec<[String; 5]> {
+    pub(crate) fn lines(&self) -> Vec<[String; 5]> {
         let mut lines = vec![HEAD.map(str::to_owned)];
         lines.extend(self.rows.iter().map(line));
         lines
     }
 
-    fn notes(&self, bullet: &str) -> String {
+    pub(crate) fn notes(&self, bullet: &str) -> String {
         let mut out = String::from("\n");
         for refusal in &self.refused {
             let _ = writeln!(out, "{bullet}not compared: {refusal}");

@@ -79,7 +79,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
             );
             distribution(&mut out, &id, metric, &curves);
             timeline(&mut out, &id, metric, &curves, &here);
-            let _ = write!(out, "</div>{}</details>\n", numbers(metric, &curves));
+            let _ = writeln!(out, "</div>{}</details>", numbers(metric, &curves));
         }
     }
     if drawn == 0 { String::new() } else { out + "</section>\n" }

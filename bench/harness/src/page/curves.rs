@@ -73,10 +73,10 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
             if figures.is_empty() {
                 continue;
             }
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<details class=\"case item\" open{}><summary>{}</summary>{}\
-                 <div class=\"charts\">{figures}</div></details>\n",
+                 <div class=\"charts\">{figures}</div></details>",
                 keys(shown.record, bench, &metrics_of(bench)),
                 escape(&title(bench, &name, &group)),
                 legend(inks.iter()),
@@ -91,9 +91,12 @@ fn metrics_of(bench: &Bench) -> String {
     names.chain(ALSO.iter().copied()).collect::<Vec<_>>().join("\n")
 }
 
+/// Cases with their values of one parameter.
+type Group<'a> = Vec<(f64, &'a Case)>;
+
 /// Cases that differ in one number only, by that number's name.
-fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Vec<(f64, &'a Case)>)> {
-    let mut out: Vec<(String, String, Vec<(f64, &Case)>)> = Vec::new();
+fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
+    let mut out: Vec<(String, String, Group<'a>)> = Vec::new();
     for name in bench.grid.keys() {
         for case in all {
             let Some(number) = case.params.get(name).and_then(Value::as_f64) else { continue };

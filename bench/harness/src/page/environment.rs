@@ -29,11 +29,11 @@ pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> Str
     out.push_str("</details>\n");
     out.push_str(&services(record));
     out.push_str(&voids(record));
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<details><summary>The suite</summary><pre>{}</pre></details>\n\
          <p class=\"soft\">In this page as data: {}. <code>confide bench report PATH</code> makes the \
-         page again from them.</p>\n",
+         page again from them.</p>",
         escape(&record.suite.text),
         escape(attached.name()),
     );
@@ -110,7 +110,7 @@ fn services(record: &Record) -> String {
     let mut out = String::new();
     for service in &record.services {
         let ready = serde_json::to_string(&service.ready).unwrap_or_default();
-        let _ = write!(out, "{}\n    {ready}\n", service.command.join(" "));
+        let _ = writeln!(out, "{}\n    {ready}", service.command.join(" "));
     }
     for arm in record.arms.iter().filter(|arm| !arm.twin) {
         let _ = writeln!(out, "{}: {}", arm.bench, arm.command.join(" "));

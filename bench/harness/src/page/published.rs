@@ -58,13 +58,13 @@ pub(super) fn protection(arm: &ArmRecord) -> &str {
 
 fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
     let note = table.note.as_ref().map_or_else(String::new, |note| escape(note));
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
          {}<table class=\"cards answers\"><thead><tr><th scope=\"col\" class=\"row\">row</th>\
          <th scope=\"col\" class=\"num theirs\">theirs</th>\
          <th scope=\"col\" class=\"num\">ours</th><th scope=\"col\">what ours is</th>\
-         <th scope=\"col\">ours protects</th></tr></thead><tbody>\n",
+         <th scope=\"col\">ours protects</th></tr></thead><tbody>",
         escape(&table.title),
         escape(&table.source),
         escape(&table.protects),

@@ -83,7 +83,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
                 let caption = "the quick ones again, on an axis of their own";
                 chart(&mut out, &format!("r{index}s{drawn}q"), caption, &used, &quick);
             }
-            let _ = write!(out, "</div>{}</details>\n", numbers(&used, &bars));
+            let _ = writeln!(out, "</div>{}</details>", numbers(&used, &bars));
         }
     }
     if drawn == 0 { String::new() } else { out + "</section>\n" }

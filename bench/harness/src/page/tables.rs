@@ -66,10 +66,10 @@ pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
         line(&mut out, shown, row, seeds);
     }
     let columns = if seeds { 7 } else { 6 };
-    let _ = write!(
+    let _ = writeln!(
         out,
         "</tbody>\n<tbody class=\"aa group\"><tr class=\"divider\"><th colspan=\"{columns}\">A/A: the \
-         reference arm against itself. A sound instrument finds nothing here.</th></tr>\n"
+         reference arm against itself. A sound instrument finds nothing here.</th></tr>"
     );
     for row in rows.iter().filter(|row| row.twin) {
         line(&mut out, shown, row, seeds);

@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// The tables as Markdown
     #[arg(long)]
     markdown: bool,
+    /// Write a page here too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Make ratios of unlike processors: they are no overhead of anything
     #[arg(long)]
     dangerous_across_hardware: bool,
@@ -80,6 +83,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         dangerous_across_versions: args.dangerous_across_versions,
     };
     let comparison = compare(&a, &b, &options);
+    if let Some(path) = &args.html {
+        std::fs::write(path, comparison.html())
+            .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
+    }
     let text = match (args.json, args.markdown) {
         (true, _) => comparison.json(),
         (_, true) => comparison.markdown(),

@@ -1,0 +1,150 @@
+//! Two machines on one page: what `confide bench compare` came to. No script: there is nothing to
+//! filter.
+
+use std::fmt::Write;
+
+use super::html::{escape, scroll};
+use crate::compare::{Compared, Comparison, Outcome};
+
+impl Comparison {
+    /// One page that works offline.
+    pub fn html(&self) -> String {
+        let title = "Two machines, by their records";
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+             style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
+             <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+             <p>Arms of one run met in the same blocks; these never did. With one record on a side \
+             nothing tells the treatment from the machine: the figure is <i>confounded</i> and has \
+             no interval.</p>\n<pre>{}</pre>\n{}{}</main>\n</body>\n</html>\n",
+            include_str!("style.css"),
+            escape(self.sides().trim_end()),
+            self.table(),
+            self.said(),
+        )
+    }
+
+    fn table(&self) -> String {
+        let lines = self.lines();
+        let Some((head, rows)) = lines.split_first() else { return String::new() };
+        if rows.is_empty() {
+            return "<p><b>Nothing was compared.</b></p>\n".to_owned();
+        }
+        let axis = Axis::over(&self.rows);
+        let mut out = format!(
+            "<h2>Costs</h2>\n<p class=\"soft\">Of B over A: right of the line is dearer. A bar is the \
+             95 % interval over boots or machines; a square has none.</p>\n{}<table \
+             class=\"cards\"><thead><tr>",
+            scroll("Costs of B over A"),
+        );
+        for (index, name) in head.iter().enumerate() {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(name));
+            if index == 3 {
+                out.push_str(
+                    "<th scope=\"col\" class=\"wide\"><span class=\"unseen\">drawn</span></th>",
+                );
+            }
+        }
+        out.push_str("</tr></thead><tbody>\n");
+        for (cells, row) in rows.iter().zip(&self.rows) {
+            let [label, a, b, cost, n] = cells.each_ref().map(|cell| escape(cell));
+            let _ = writeln!(
+                out,
+                "<tr><td class=\"layer\">{label}<small class=\"soft\">{}</small></td>\
+                 <td data-name=\"A\">{a}</td><td data-name=\"B\">{b}</td>\
+                 <td data-name=\"cost\">{cost}</td><td class=\"wide\">{}</td>\
+                 <td data-name=\"n\">{n}</td></tr>",
+                escape(&[row.model.as_str(), &row.metric].join(", ")),
+                axis.track(row),
+            );
+        }
+        out + "</tbody></table></div>\n"
+    }
+
+    /// Refusals, A/A ratios, floors: line by line, as at a terminal.
+    fn said(&self) -> String {
+        let notes = self.notes("");
+        let lines: Vec<String> = notes
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| format!("<li>{}</li>", escape(line)))
+            .collect();
+        if lines.is_empty() {
+            return String::new();
+        }
+        format!(
+            "<h2>What has to be known to read it</h2>\n<ul class=\"absent\">{}</ul>\n",
+            lines.concat()
+        )
+    }
+}
+
+/// Logarithmic, 1 within it.
+struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    fn over(rows: &[Compared]) -> Self {
+        let ends = rows.iter().filter_map(ends).flat_map(|(low, _, high, _)| [low, high]);
+        let (mut low, mut high) = (0.95f64, 1.05f64);
+        for end in ends.filter(|end| end.is_finite() && *end > 0.0) {
+            (low, high) = (low.min(end), high.max(end));
+        }
+        Self { low: low.ln(), high: high.ln() }
+    }
+
+    fn place(&self, ratio: f64) -> f64 {
+        let share = (ratio.max(1e-12).ln() - self.low) / (self.high - self.low);
+        (share * 100.0).clamp(0.0, 100.0)
+    }
+
+    fn track(&self, row: &Compared) -> String {
+        let one = format!("<i class=\"one\" style=\"left:{:.2}%\"></i>", self.place(1.0));
+        let drawn = ends(row).map_or_else(String::new, |(low, value, high, interval)| {
+            let (from, to) = (self.place(low), self.place(high));
+            let bar = format!(
+                "<i class=\"ci\" style=\"left:{from:.2}%;width:{:.2}%\"></i>",
+                (to - from).max(0.0)
+            );
+            format!(
+                "{}<i class=\"dot {}\" style=\"left:{:.2}%\"></i>",
+                if interval { bar } else { String::new() },
+                if interval { "good" } else { "mute" },
+                self.place(value),
+            )
+        });
+        format!("<div class=\"track c-calm\" aria-hidden=\"true\">{one}{drawn}</div>")
+    }
+}
+
+/// Low, value, high of a ratio, and whether the ends are an interval.
+fn ends(row: &Compared) -> Option<(f64, f64, f64, bool)> {
+    match &row.result {
+        Outcome::Clustered { ratio: Some(spread), .. } => {
+            Some((spread.low, spread.value, spread.high, true))
+        }
+        Outcome::Confounded { ratio: Some(ratio), .. } => Some((*ratio, *ratio, *ratio, false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CompareOptions, Loaded, compare};
+
+    #[test]
+    fn two_records_are_drawn_with_what_has_to_be_known() {
+        let records = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
+        let read = |name: &str| vec![Loaded::read(&records.join(name)).unwrap()];
+        let options = CompareOptions { dangerous_across_versions: true, ..Default::default() };
+        let page = compare(&read("2026-11-21-main-a"), &read("2026-11-21-main-b"), &options).html();
+        assert!(page.contains("confounded") && page.contains("class=\"track"));
+        assert!(!page.contains("<script"));
+        let refused = compare(&read("2026-11-21-main-a"), &read("2026-11-22-batch"), &options);
+        assert!(refused.html().contains("different-suite"), "{}", refused.html());
+    }
+}
