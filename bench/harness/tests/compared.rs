@@ -1,0 +1,148 @@
+//! Records of real runs, compared and checked: tiny arms in shell, each with one habit.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use confide_bench::{
+    CheckOptions, Checked, CompareOptions, Effort, Loaded, Options, Part, Programs, Reason,
+    SuiteText, check, check_against, compare, run,
+};
+
+/// Answers every run with one sample; `VALUE` is a shell expression, `ANSWER` what it says.
+const ARM: &str = r#"#!/bin/sh
+echo '{"type":"hello","protocol":1,"arm":"shell","version":"1","guarantee":"none"}'
+while read -r line; do
+  case "$line" in *'"end"'*) exit 0;; esac
+  id=${line#*'"id":'}; id=${id%%,*}
+  block=${line#*'"block":'}; block=${block%%,*}
+  value=VALUE
+  echo "{\"type\":\"sample\",\"id\":$id,\"metrics\":{\"work_ms\":$value},\"answer\":{\"tokens\":ANSWER}}"
+  echo "{\"type\":\"done\",\"id\":$id,\"cpu_s\":0.001,\"wall_s\":0.01}"
+done
+"#;
+
+#[test]
+fn two_real_runs_are_confounded_and_four_are_clusters() {
+    let of = |name: &str, value: &str| measure(name, value, 200, 12);
+    let [a, b] = [of("fast", "$((1000 + block % 3))"), of("slow", "$((1100 + block % 3))")];
+    // Where the kernel tells no processor there would be two columns only.
+    let options = CompareOptions { dangerous_across_hardware: true, ..CompareOptions::default() };
+    let one = compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &options);
+    assert!(one.has_shown(), "{}", one.text());
+    assert!(one.text().contains("confounded: machine, no interval"), "{}", one.text());
+    let sides = |loaded: Loaded, name: &str, value: &str| vec![loaded, of(name, value)];
+    let a = sides(a, "fast-2", "$((1001 + block % 3))");
+    let b = sides(b, "slow-2", "$((1102 + block % 3))");
+    let both = compare(&a, &b, &options);
+    // All of them ran on this boot, where the kernel tells it: then two records are one cluster.
+    let text = both.text();
+    assert!(text.contains("2 and 2 clusters") || text.contains("confounded"), "{text}");
+}
+
+#[test]
+fn real_runs_of_unequal_work_are_not_compared() {
+    let [a, b] = [measure("work-200", "1000", 200, 12), measure("work-180", "1000", 180, 12)];
+    let comparison = compare(&[a], &[b], &CompareOptions::default());
+    assert!(!comparison.has_shown());
+    assert!(comparison.row_refusals().iter().all(|reason| *reason == Reason::UnequalWork));
+}
+
+#[test]
+fn a_check_ends_by_the_verdict() {
+    let noisy = "$((1000 + (block * 7) % 5))";
+    let same = measure("check-same", noisy, 200, 12);
+    let of = |loaded: &Loaded, margin| {
+        let options = CheckOptions { margin, ..CheckOptions::default() };
+        check(loaded, &options).unwrap().checked
+    };
+    assert_eq!(of(&same, None), Checked::Within);
+    let slow = measure_two("check-slow", noisy, "$((1050 + (block * 7) % 5))", 200, 12);
+    assert_eq!(of(&slow, None), Checked::Outside);
+    assert_eq!(of(&slow, Some(0.1)), Checked::Within);
+    let few = measure("check-few", noisy, 200, 8);
+    assert_eq!(of(&few, None), Checked::Undecided);
+    let options = CheckOptions { metric: Some("other_ms".into()), ..CheckOptions::default() };
+    assert_eq!(check(&same, &options).unwrap().checked, Checked::Undecided);
+
+    let options = CheckOptions::default();
+    assert_eq!(check_against(&slow, &same, &options).unwrap().checked, Checked::Outside);
+    assert_eq!(check_against(&same, &slow, &options).unwrap().checked, Checked::Within);
+    let both_ways = CheckOptions { both_ways: true, ..options };
+    assert_eq!(check_against(&same, &slow, &both_ways).unwrap().checked, Checked::Outside);
+    let text = check_against(&slow, &same, &both_ways).unwrap().text();
+    assert!(text.contains("of the baseline's cost") && text.contains("another boot"), "{text}");
+}
+
+#[test]
+fn an_invalid_run_checks_as_invalid() {
+    // The twin is told apart by the file that the first process leaves.
+    let name = "check-invalid";
+    let mark = scratch_of(name).join("first");
+    let value = format!(
+        "$(if [ -e {m} ] && [ \"$(cat {m})\" != $$ ]; then echo 1200; else echo $$ > {m}; echo 1000; fi)",
+        m = mark.display()
+    );
+    let invalid = measure_two(name, &value, "1000", 200, 12);
+    let checked = check(&invalid, &CheckOptions::default()).unwrap();
+    assert_eq!(checked.checked, Checked::Invalid, "{}", checked.text());
+}
+
+/// Both arms alike.
+fn measure(name: &str, value: &str, tokens: u32, blocks: u32) -> Loaded {
+    measure_two(name, value, value, tokens, blocks)
+}
+
+fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded {
+    let folder = scratch_of(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    // One text for all of them, so that the records are of one suite.
+    let programs = ["a", "b"].map(|arm| format!("compared-arm-{arm}"));
+    for (program, value) in programs.iter().zip([a, b]) {
+        let path = folder.join(program);
+        let text = ARM.replace("VALUE", value).replace("ANSWER", &tokens.to_string());
+        std::fs::write(&path, text).unwrap();
+        let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+        std::fs::set_permissions(&path, permissions).unwrap();
+    }
+    let options = Options {
+        suite: SuiteText { name: "compared".into(), text: suite() },
+        effort: Effort::Quick,
+        blocks: Some(blocks),
+        seed: None,
+        vars: Vec::new(),
+        part: Part::default(),
+        out: folder.join("out"),
+        command: vec!["test".into()],
+        version: "test".into(),
+        started_unix_s: 1_767_225_600,
+        programs: Programs::beside(folder.join("confide")),
+    };
+    let outcome = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    Loaded::read(outcome.record_path.parent().unwrap()).unwrap()
+}
+
+fn suite() -> String {
+    let arm = |name: &str| {
+        format!(
+            "[[arm]]\nname = \"{name}\"\nlabel = \"{name}\"\ncommand = [\"compared-arm-{name}\"]\n\
+             description = \"shell\"\nprotects = \"nobody\"\n"
+        )
+    };
+    format!(
+        "[suite]\nname = \"compared\"\ntitle = \"Test\"\nabout = \"test\"\nseed = 7\n{}{}\
+         [[bench]]\nname = \"one\"\nmodel = \"spin\"\nload = \"closed\"\narms = [\"a\", \"b\"]\n\
+         requests = 1\nrestart_every = 0\nblocks = {{ quick = 12, full = 24 }}\n\
+         same_answer = false\n\
+         [[bench.metric]]\nname = \"work_ms\"\nlabel = \"work\"\nheadline = true\n",
+        arm("a"),
+        arm("b"),
+    )
+}
+
+fn scratch_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("compared").join(name)
+}
