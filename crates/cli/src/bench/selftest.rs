@@ -20,7 +20,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(12..=10_000))]
     blocks: u32,
     /// Simulated runs for each number of blocks and each delay
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2_000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     runs: u32,
     /// Seed of the simulated runs: the same gives the same figures on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
