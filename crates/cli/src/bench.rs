@@ -1,9 +1,9 @@
 //! `confide bench`: run suites, rebuild reports, test the instrument.
 
-mod export;
-mod index;
 mod check;
 mod compare;
+mod export;
+mod index;
 mod install;
 mod load;
 mod machine;
