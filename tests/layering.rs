@@ -99,6 +99,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ("dcap-qvl", &["bench/peers/dcap-qvl"], "it is the oracle and a peer, never the verifier"),
     ("fuser", &["crates/fake-attester"], "only the fake configfs tree is a file system"),
     ("libloading", &["crates/attester"], "only it touches a device"),
+    ("parquet", &["bench/store"], "it is slow to build"),
     ("rusqlite", &["bench/store", "crates/pccs"], "it is a C library"),
     (
         "tokio-postgres",
