@@ -295,6 +295,10 @@ mod tests {
         let plan = AllPlan::embedded().unwrap();
         // 20 minutes, less preparations, warm-up and first blocks that are outside the budgets.
         assert!(plan.budget_s() <= 1000, "{}", plan.budget_s());
+        // Each has a folder of its name.
+        let names: std::collections::BTreeSet<&str> =
+            plan.entries.iter().map(|entry| entry.suite.name.as_str()).collect();
+        assert_eq!(names.len(), plan.entries.len());
         for entry in &plan.entries {
             let suite = Suite::parse(&entry.suite.name, &entry.suite.text).unwrap();
             super::super::check(&suite, &options(&entry.part)).unwrap();
