@@ -134,17 +134,37 @@ fn ends(row: &Compared) -> Option<(f64, f64, f64, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{CompareOptions, Loaded, compare};
+    use confide_estimate::Random;
+
+    use crate::{
+        CompareOptions, Loaded, compare,
+        selftest::synthetic::{Noise, Shape, blocks, loaded},
+    };
+
+    fn machines(seeds: std::ops::Range<u64>) -> Vec<Loaded> {
+        let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
+        let machine = |seed: u64| {
+            let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));
+            loaded(&Shape::default(), 1_000 + seed, Vec::new(), slices).unwrap()
+        };
+        seeds.map(machine).collect()
+    }
 
     #[test]
-    fn two_records_are_drawn_with_what_has_to_be_known() {
-        let records = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
-        let read = |name: &str| vec![Loaded::read(&records.join(name)).unwrap()];
-        let options = CompareOptions { dangerous_across_versions: true, ..Default::default() };
-        let page = compare(&read("2026-11-21-main-a"), &read("2026-11-21-main-b"), &options).html();
-        assert!(page.contains("confounded") && page.contains("class=\"track"));
-        assert!(!page.contains("<script"));
-        let refused = compare(&read("2026-11-21-main-a"), &read("2026-11-22-batch"), &options);
-        assert!(refused.html().contains("different-suite"), "{}", refused.html());
+    fn one_record_a_side_has_no_bar_and_many_have_one() {
+        let options = CompareOptions::default();
+        let one = compare(&machines(1..2), &machines(2..3), &options).html();
+        assert!(one.contains("confounded: machine") && one.contains("dot mute"), "{one}");
+        assert!(!one.contains("class=\"ci\"") && !one.contains("<script"));
+        let many = compare(&machines(10..16), &machines(20..26), &options).html();
+        assert!(many.contains("class=\"ci\"") && many.contains("dot good"));
+    }
+
+    #[test]
+    fn what_is_refused_is_said_and_not_drawn() {
+        let mut other = machines(1..2);
+        other[0].record.partial = Some("<b>another".into());
+        let page = compare(&machines(2..3), &other, &CompareOptions::default()).html();
+        assert!(page.contains("Nothing was compared") && !page.contains("<b>another"), "{page}");
     }
 }
