@@ -23,6 +23,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     let fail = |why: String| {
         CliError::new(format!("cannot install {}: {why}", packages.join(", ")))
             .hint(format!("ask for it: sudo apt-get update && sudo {ask}"))
+            .status(super::run::FAILED)
     };
     if !is_root() {
         return Err(fail("this user is not root".to_owned()));
@@ -41,7 +42,8 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
         left => Err(CliError::new(format!(
             "{} installed, but a program of it is still not found",
             left.join(", ")
-        ))),
+        ))
+        .status(super::run::FAILED)),
     }
 }
 
