@@ -77,8 +77,8 @@ impl Shown<'_> {
     fn latencies(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
-            "milliseconds", "mean", "p50", "p90", "p95", "p99", "longest", "n", "definition"
+            "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  definition",
+            "milliseconds", "mean", "p50", "p90", "p95", "p99", "longest", "n"
         );
         let summary = self.summary;
         for (name, spread) in [
