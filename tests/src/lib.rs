@@ -19,14 +19,14 @@ pub fn files_under(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
 }
 
 fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
-    const NOT_OURS: &[&str] =
-        &[".git", ".venv", ".venv-seal", "artifacts", "bench-out", "corpus", "target"];
+    const NOT_OURS: &[&str] = &[".git", "artifacts", "bench-out", "corpus", "target"];
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
         if path.is_dir() {
-            if !NOT_OURS.contains(&name.as_ref()) {
+            // Virtual environments: .venv, .venv-seal and the like.
+            if !NOT_OURS.contains(&name.as_ref()) && !name.starts_with(".venv") {
                 collect(&path, endings, found);
             }
         } else if endings.iter().any(|ending| name.ends_with(ending)) {
