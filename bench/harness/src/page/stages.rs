@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{format::value, plan::cases, samples::Place, suite::Bench};
 
-/// In the order of a request, from its scheduled instant; the rest of connecting and the wait for the first token are what no
-/// named part of them claims.
+/// In the order of a request, from its scheduled instant; the rest of connecting and the wait for
+/// the first token are what no named part of them claims.
 const STAGES: [&str; 12] = [
     "late dispatch",
     "DNS",
