@@ -138,14 +138,17 @@ async fn migrate(client: &mut Client) -> Result<(), StoreError> {
 }
 
 fn bound(cells: &[Cell]) -> Vec<&(dyn ToSql + Sync)> {
-    let of = |cell| match cell {
-        &Cell::Text(ref text) => text as &(dyn ToSql + Sync),
+    cells.iter().map(as_sql).collect()
+}
+
+fn as_sql(cell: &Cell) -> &(dyn ToSql + Sync) {
+    match cell {
+        Cell::Text(text) => text,
         Cell::MaybeText(text) => text,
         Cell::Integer(number) => number,
         Cell::Float(number) => number,
         Cell::MaybeFloat(number) => number,
-    };
-    cells.iter().map(of).collect()
+    }
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
