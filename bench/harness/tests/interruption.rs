@@ -33,6 +33,9 @@ while read -r line; do
 done
 "#;
 
+/// Makes another plan of one.
+type Change = fn(&mut Options);
+
 /// Two arms and the A/A arm, one block of warm-up and 12 measured, two cases.
 const SLICES: usize = 3 * 13 * 2;
 
@@ -116,7 +119,7 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
     let folder = scratch("another");
     interrupt(&folder, 20);
     let journal = std::fs::read(folder.join("out/samples.jsonl")).unwrap();
-    let changes: [(&str, fn(&mut Options)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("the suite's text", |options| options.suite.text.push('\n')),
         ("the seed", |options| options.seed = Some(8)),
         ("the effort", |options| options.effort = Effort::Full),
