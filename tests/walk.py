@@ -2,7 +2,7 @@
 """Does what the README says, literally, and looks at what comes back.
 
 usage: walk.py BINARY [README]
-Every code line of the section "Start every piece yourself" is run in an empty folder, in order. A long-running
+Every code line of the sections "Start every piece yourself" and "Measure your own machine" is run in an empty folder, in order. A long-running
 command must print its ready line, answer while the others run, and end with status 0 on SIGTERM. A line marked
 `# refused` must end with status 1. Ports are replaced by free ones, so that a busy machine changes nothing.
 """
@@ -32,8 +32,9 @@ def main():
 
 
 def commands(readme):
-    """The code lines of the section, continued lines joined, each with whether it must be refused."""
-    section = readme.split("## Start every piece yourself", 1)[1].split("\n## ", 1)[0]
+    """The code lines of the sections, continued lines joined, each with whether it must be refused."""
+    wanted = ("## Start every piece yourself", "## Measure your own machine")
+    section = "".join(readme.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
     code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
     ports = {}
     for line in code.replace("\\\n", " ").splitlines():
