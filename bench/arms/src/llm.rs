@@ -139,6 +139,17 @@ fn sample(event: &Event) -> Sample {
     put("queue_ms", event.server_queue_s);
     let opened = event.attested_s.or(event.handshake_s).or(event.connected_s);
     put("connect_ms", opened.map(|opened| opened - event.dispatched_s));
+    let since = |end: Option<f64>, start: Option<f64>| Some(end? - start?);
+    let dispatched = Some(event.dispatched_s);
+    put("dns_ms", since(event.resolved_s, dispatched));
+    put("tcp_ms", since(event.connected_s, event.resolved_s.or(dispatched)));
+    put("tls_ms", since(event.attested_s.or(event.handshake_s), event.connected_s));
+    let first = event.chunks_s.first().copied();
+    let asked = event.sent_s.or(opened).or(dispatched);
+    // What a server tells of its queue is its own clock's: it cannot be more than the wait seen here.
+    let read = since(first, asked).map(|wait| (wait - event.server_queue_s.unwrap_or(0.0)).max(0.0));
+    put("prefill_ms", read.filter(|_| event.server_queue_s.is_some()));
+    put("decode_ms", since(event.last_s, first));
     let parts = event.attestation.filter(|_| opened.is_some());
     put("quote_ms", parts.map(|parts| parts.quote_s));
     put("collateral_ms", parts.map(|parts| parts.collateral_s));

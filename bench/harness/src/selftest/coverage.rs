@@ -100,7 +100,9 @@ fn twins(count: u32, runs: u32, seed: u64) -> Result<Vec<One>, BenchError> {
 fn delayed(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
     let suite = Shape::default().suite()?;
     let arms = [("a", false, 0.0), ("b", false, delay)];
-    let found = simulated(&suite, &arms, DELAYED_BLOCKS, runs, seed ^ 0xde1a, |judged| {
+    // Each delay has noise of its own: three rows are three experiments.
+    let seed = seed ^ delay.to_bits();
+    let found = simulated(&suite, &arms, DELAYED_BLOCKS, runs, seed, |judged| {
         let row = judged.rows.iter().find(|row| row.arm == "b")?;
         Some(One::of(row.ratio.as_ref()?, 1.0 + delay, None, row.outcome))
     });

@@ -156,9 +156,11 @@ fn figures(row: &RowLine) -> String {
         (Some(value), ..) => format!("{sign}{value:.4}, no interval: {}", row.blocks),
         _ => "no ratio".into(),
     };
+    // Both, because the index does not say by which of the two a row was judged.
+    let difference = estimate(row.difference, "");
     let cost = match row.ratio[0] {
-        Some(_) => estimate(row.ratio, "x"),
-        None => estimate(row.difference, ""),
+        Some(_) => format!("{}, difference {difference}", estimate(row.ratio, "x")),
+        None => difference,
     };
     let simulated = if row.simulated { ", simulated" } else { "" };
     let record = if row.validity == "valid" { "" } else { ", record not valid" };
