@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use confide_estimate::mean;
+use confide_estimate::{INTERVAL_BLOCKS_MIN, mean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,17 +58,21 @@ impl Beside {
     /// `x1.10 [1.09, 1.11] of 17 blocks, with them x1.21 [1.05, 1.40] of 20`.
     pub(crate) fn without_text(&self, row: &Row) -> Option<String> {
         let without = self.without_disturbed.as_ref()?;
-        let fewer = ends(row, without.ratio.as_ref(), &without.difference);
-        let whole = ends(row, row.ratio.as_ref(), &row.difference);
+        let fewer = ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
+        let whole = ends(row, row.ratio.as_ref(), &row.difference, row.blocks);
         Some(format!("{fewer} of {} blocks, with them {whole} of {}", without.blocks, row.blocks))
     }
 }
 
-fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends) -> String {
+/// As everywhere, no interval of few blocks.
+fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> String {
+    let few = blocks < INTERVAL_BLOCKS_MIN;
     match ratio {
+        Some(ratio) if row.show == Show::Ratio && few => format!("x{:.3}", ratio.value),
         Some(ratio) if row.show == Show::Ratio => {
             format!("x{:.3} [{:.3}, {:.3}]", ratio.value, ratio.low, ratio.high)
         }
+        _ if few => value(&row.metric, difference.value),
         _ => {
             let ends = [difference.value, difference.low, difference.high];
             let [v, l, h] = ends.map(|x| value(&row.metric, x));
