@@ -147,7 +147,8 @@ fn sample(event: &Event) -> Sample {
     let first = event.chunks_s.first().copied();
     let asked = event.sent_s.or(opened).or(dispatched);
     // What a server tells of its queue is its own clock's: it cannot be more than the wait seen here.
-    let read = since(first, asked).map(|wait| (wait - event.server_queue_s.unwrap_or(0.0)).max(0.0));
+    let read =
+        since(first, asked).map(|wait| (wait - event.server_queue_s.unwrap_or(0.0)).max(0.0));
     put("prefill_ms", read.filter(|_| event.server_queue_s.is_some()));
     put("decode_ms", since(event.last_s, first));
     let parts = event.attestation.filter(|_| opened.is_some());

@@ -58,6 +58,10 @@ pub(crate) fn cost(row: &Row) -> String {
     if row.has_interval() {
         return text;
     }
+    if let (Some(ratio), Show::Ratio) = (&row.ratio, row.show) {
+        // The width of an interval that is not shown says nothing of the places that are.
+        return format!("x{}, no interval: {}", digits(ratio.value), row.blocks);
+    }
     let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
     format!("{number}, no interval: {}", row.blocks)
 }

@@ -79,6 +79,9 @@ pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
     );
     body.push_str(&filters::form(shown));
     body.push_str(&overview::section(shown, absent));
+    if many {
+        body.push_str(&judgement::records(shown, &attached));
+    }
     for (index, one) in shown.iter().enumerate() {
         body.push_str(&section(one, index, many, &attached[index]));
     }

@@ -95,7 +95,7 @@ fn validity(record: &Record) -> Judgement {
     Judgement { class, strong, text }
 }
 
-/// Title, purpose and the facts that place the run; of many records a table.
+/// Title, purpose and the facts that place the run; of many records how many may be believed.
 pub(super) fn header(shown: &[Shown<'_>], title: &str, attached: &[Attached]) -> String {
     let mut out = format!("<h1>{}</h1>\n", escape(title));
     match (shown, attached) {
@@ -104,9 +104,29 @@ pub(super) fn header(shown: &[Shown<'_>], title: &str, attached: &[Attached]) ->
             let _ =
                 write!(out, "<p>{}</p>\n{}{}", escape(about), placed(one, attached), judged(one));
         }
-        _ => out.push_str(&list(shown, attached)),
+        _ => out.push_str(&believed(shown)),
     }
     out
+}
+
+/// What the A/A rows say of many records, in one sentence that leads to them.
+fn believed(shown: &[Shown<'_>]) -> String {
+    let count =
+        |is: fn(&Validity) -> bool| shown.iter().filter(|one| is(&one.record.validity)).count();
+    let said: Vec<String> = [
+        (count(|v| matches!(v, Validity::Valid { .. })), "passed its own A/A check"),
+        (count(|v| matches!(v, Validity::NotJudged { .. })), "indicative only (too few blocks)"),
+        (count(|v| matches!(v, Validity::Invalid { .. })), "invalid"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    format!(
+        "<p>Of {} records: {}. <a href=\"#records\">Which they are</a> stands below the answers.</p>\n",
+        shown.len(),
+        said.join("; "),
+    )
 }
 
 /// Heading and judgement of one record among many.
@@ -166,9 +186,11 @@ fn mark(class: &str) -> &'static str {
     if class == "warn" { "!" } else { sign_of(class) }
 }
 
-fn list(shown: &[Shown<'_>], attached: &[Attached]) -> String {
+/// The records of the page, each with what its A/A rows say and its download.
+pub(super) fn records(shown: &[Shown<'_>], attached: &[Attached]) -> String {
     let mut out = String::from(
-        "<table class=\"cards records\"><caption>The records of this page</caption><thead><tr>\
+        "<h2 id=\"records\">The records of this page</h2>\n\
+         <table class=\"cards records\"><thead><tr>\
          <th scope=\"col\">suite</th><th scope=\"col\">machine</th>\
          <th scope=\"col\">may it be believed?</th><th scope=\"col\">data</th></tr></thead><tbody>\n",
     );
