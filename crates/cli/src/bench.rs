@@ -36,7 +36,7 @@ enum Command {
     /// rows found a difference where there is none; 130 interrupted, go on with --resume.
     Run(run::Args),
     /// Load any OpenAI-compatible endpoint: open loop, latency from the scheduled instant
-    Load(load::Args),
+    Load(Box<load::Args>),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
     /// Show what a record made here would hold of this machine

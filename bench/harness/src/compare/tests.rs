@@ -144,7 +144,7 @@ fn other_hardware_gives_two_columns_and_no_ratio() {
     assert_eq!(comparison.row_refusals(), [Reason::DifferentHardware; 2]);
     assert!(comparison.text().contains("no ratio"));
     let options = CompareOptions { dangerous_across_hardware: true, ..Default::default() };
-    let across = compare(&[a.clone()], &[b.clone()], &options);
+    let across = compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &options);
     assert!(across.has_shown() && across.text().contains("across hardware, no overhead"));
     b.record.machine.cpu_model = "unknown".into();
     assert_eq!(of(&b, &a).row_refusals(), [Reason::DifferentHardware; 2]);
