@@ -33,8 +33,8 @@ mod tests {
         }
         let published = std::fs::read_to_string(path).unwrap();
         // By value: the order of keys follows what other crates of a build ask of serde_json.
-        let [published, made] = [published, text]
-            .map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+        let [published, made] =
+            [published, text].map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
         assert!(
             published == made,
             "bench/record.schema.json is old: CONFIDE_WRITE=1 cargo test -p confide-bench schema"
