@@ -2,9 +2,10 @@
 """Does what the README says, literally, and looks at what comes back.
 
 usage: walk.py BINARY [README]
-Every code line of the sections "Start every piece yourself" and "Measure your own machine" is run in an empty folder,
-in order. A long-running command must print its ready line, answer while the others run, and end with status 0 on SIGTERM.
-A line marked `# refused` must end with status 1. Ports are replaced by free ones, so that a busy machine changes nothing.
+Every code line of the sections "Start every piece yourself" and "Measure your own machine" is run in an empty
+folder, in order. A long-running command must print its ready line, answer while the others run, and end with
+status 0 on SIGTERM. A line marked `# refused` must end with status 1. Ports are replaced by free ones, so that a
+busy machine changes nothing.
 """
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 

@@ -143,7 +143,9 @@ pub fn run(
     let ended = Arc::new(AtomicBool::new(false));
     let dispatcher = dispatch(&shared, std::mem::take(&mut workers.senders), &ended)?;
     let mut outcome = Outcome::default();
-    let mut left = plan.users.map_or(plan.requests.len(), |users| users as usize);
+    // Users of a closed loop, who are fewer than planned where there are not as many requests.
+    let begun = plan.requests.iter().filter(|planned| planned.scheduled_s.is_some());
+    let mut left = if plan.users.is_some() { begun.count() } else { plan.requests.len() };
     loop {
         match told.recv_timeout(LOOK_EVERY) {
             Ok(Told::Event(event)) => {

@@ -214,6 +214,13 @@ fn streams_beyond_the_limit_fail_and_do_not_wait() {
 }
 
 #[test]
+fn a_closed_loop_of_more_users_than_requests_ends() {
+    let users = Arrivals::Closed { users: 6, ramp_s: 0.0 };
+    let outcome = load(&server(Manner::Well), users, 3, &Options::default());
+    assert_eq!(outcome.events.iter().filter(|event| event.is_complete()).count(), 3);
+}
+
+#[test]
 fn a_stop_cuts_what_is_in_flight_and_keeps_what_was_complete() {
     let (server, stop) = (server(Manner::Well), AtomicBool::new(false));
     let mut seen = 0;
