@@ -72,6 +72,9 @@ def step(command, refused, folder, environment, running):
         last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     print((done.stdout + done.stderr)[-600:])
     wanted = 1 if refused else 0
+    if words[:2] == ["confide", "bench"] and done.returncode == 3:
+        print("walk: it ran, and calls its own figures unsteady (status 3)")
+        return
     if done.returncode != wanted:
         sys.exit(f"walk: wanted status {wanted}, got {done.returncode}")
     if words[:2] == ["curl", "-N"] and ("data: [DONE]" not in done.stdout or '"content"' not in done.stdout):
