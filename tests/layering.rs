@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/evidence", &[]),
     ("crates/forward", &[]),
     ("crates/rlwe", &[]),
+    ("crates/statement", &[]),
     // wing A: attestation
     ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
@@ -21,6 +22,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/verifier-aws-lc", &["verifier"]),
     // wing B: encryption
     ("crates/lora", &["rlwe"]),
+    // wing C: proof
+    ("crates/sigma", &[]),
+    ("crates/disclosure", &["sigma"]),
+    ("crates/circuits", &["disclosure"]),
+    ("crates/prover", &["statement"]),
     // floor 2: engines
     ("crates/engine", &["lora"]),
     ("crates/native", &["engine", "lora"]),
@@ -34,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/pccs", &["collateral", "evidence", "forward"]),
     ("crates/gateway", &["channel", "evidence", "forward"]),
     ("crates/serve", &["engine", "forward", "lora"]),
+    ("crates/notary", &["channel", "disclosure", "evidence", "forward", "sigma"]),
     // top
     (
         "crates/cli",
@@ -43,8 +50,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "attester",
             "bench",
             "channel",
+            "circuits",
             "client",
             "collateral",
+            "disclosure",
             "engine",
             "evidence",
             "fake-attester",
@@ -52,9 +61,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lora",
             "native",
+            "notary",
             "pccs",
+            "prover",
             "rlwe",
             "serve",
+            "sigma",
+            "statement",
             "store",
             "verifier",
             "verifier-aws-lc",
@@ -73,14 +86,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "arm-line",
             "attester",
             "channel",
+            "circuits",
             "client",
             "collateral",
+            "disclosure",
             "evidence",
             "fake-attester",
             "load",
             "lora",
+            "notary",
             "pccs",
+            "prover",
             "rlwe",
+            "sigma",
+            "statement",
             "verifier",
             "verifier-aws-lc",
         ],
@@ -91,7 +110,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Not of the house: fuzz targets need a toolchain of their own, and the peer's client an HTTP stack
 /// that nothing of ours links.
-const OWN_WORKSPACES: &[&str] = &["fuzz", "tests/dcap-qvl-fetch"];
+const OWN_WORKSPACES: &[&str] = &["fuzz", "tests/dcap-qvl-fetch", "zkvm"];
 
 /// Libraries that only the named rooms may link, each with its reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
@@ -99,6 +118,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ("dcap-qvl", &["bench/peers/dcap-qvl"], "it is the oracle and a peer, never the verifier"),
     ("fuser", &["crates/fake-attester"], "only the fake configfs tree is a file system"),
     ("libloading", &["crates/attester"], "only it touches a device"),
+    ("spartan2", &["crates/circuits"], "it is slow to build"),
     ("parquet", &["bench/store"], "it is slow to build"),
     ("rusqlite", &["bench/store", "crates/pccs"], "it is a C library"),
     (

@@ -1,0 +1,1 @@
+//! Statements over hidden bytes as zero-knowledge circuits.

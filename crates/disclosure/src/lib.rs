@@ -1,0 +1,1 @@
+//! Commit to a transcript, open parts of it.

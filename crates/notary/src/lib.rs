@@ -1,0 +1,1 @@
+//! A notary in a TEE: opens TLS to a named host and signs what it saw.

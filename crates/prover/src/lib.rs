@@ -1,0 +1,1 @@
+//! Four stages of a zkVM as processes, and the file that holds a proof.

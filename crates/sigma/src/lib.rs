@@ -1,0 +1,1 @@
+//! Proofs that need no circuit.
