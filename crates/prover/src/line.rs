@@ -1,0 +1,428 @@
+//! The line between `confide` and `confide-prover`.
+//!
+//! ```text
+//! confide-prover describe
+//! confide-prover native  --guest NAME --input FILE --out FILE
+//! confide-prover emulate --guest NAME --input FILE [--mode MODE] [--memory BYTES]
+//! confide-prover prove   --guest NAME --input FILE --out FILE --mode MODE [--memory BYTES]
+//! confide-prover check   --guest NAME --proof FILE --mode MODE
+//! ```
+//!
+//! The input is the guest's own encoding (`guests/programs`). `native` writes the statement's
+//! canonical encoding to `--out`, `prove` the body of the proof; both write to a temporary name in
+//! the same folder and rename, so that nothing half-written stands under the name asked for.
+//!
+//! Standard output is JSON, one object a line, at most [`LINE_LENGTH_MAX`] bytes: any number of
+//! `{"progress": …}`, then one `{"result": …}` (exit status 0) or `{"refused": …}` (exit status 1),
+//! and nothing after it. `describe` prints one `{"description": …}`. Standard error is for people. Any
+//! other end (a crash, a signal, status 2) is no answer and never a yes. SIGINT and SIGTERM end it
+//! within a second, without a line.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Version of this protocol; `describe` says it.
+pub const PROTOCOL: u32 = 1;
+
+/// Longest line: a description of a few dozen programs has some KiB.
+pub const LINE_LENGTH_MAX: usize = 64 * 1024;
+
+/// One line of `confide-prover`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// How far the work is.
+    Progress(Progress),
+    /// The stage was done; for `check`: the proof holds.
+    Result(Done),
+    /// The stage was refused; for `check`: the proof does not hold.
+    Refused(Refusal),
+    /// Answer to `describe`.
+    Description(Description),
+}
+
+impl Line {
+    /// The line as it is printed, newline included.
+    pub fn to_text(&self) -> String {
+        // Maps with text keys, finite numbers, strings: nothing that JSON cannot hold.
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+/// What the back end is and which programs it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// Name of the back end: `openvm`.
+    pub backend: String,
+    /// Its version: `2.0.2`.
+    pub version: String,
+    /// Programs that can be proved and checked.
+    pub programs: Vec<Program>,
+    /// Modes that are built in.
+    pub modes: Vec<Mode>,
+    /// Security bits of its parameters.
+    pub strength: Strength,
+}
+
+/// A program of a description.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Name of guest and claim: `fibonacci`.
+    pub claim: String,
+    /// The back end's commitment to the program.
+    pub program_digest: Digest,
+    /// SHA-256 of its ELF.
+    pub elf_sha256: Digest,
+}
+
+/// Security of a back end's parameters; from the back end, never from the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strength {
+    /// Bits that a published proof covers.
+    pub proven_bits: u32,
+    /// Bits under the conjectures that the back end's makers name.
+    pub conjectured_bits: u32,
+    /// Whether a proof hides the input.
+    pub zero_knowledge: bool,
+}
+
+/// A stage of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The same program, compiled for this machine.
+    Native,
+    /// The program in the zkVM's executor, without a proof.
+    Emulate,
+    /// Execution with a proof.
+    Prove,
+    /// The proof checked.
+    Check,
+}
+
+impl Stage {
+    /// All stages, in order.
+    pub const ALL: [Self; 4] = [Self::Native, Self::Emulate, Self::Prove, Self::Check];
+
+    /// The subcommand's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Emulate => "emulate",
+            Self::Prove => "prove",
+            Self::Check => "check",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Kind of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One proof for each segment; its size grows with the work.
+    App,
+    /// Aggregated to one proof of constant size.
+    Aggregated,
+}
+
+impl Mode {
+    /// Name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::App => "app",
+            Self::Aggregated => "aggregated",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "app" => Ok(Self::App),
+            "aggregated" => Ok(Self::Aggregated),
+            _ => Err(format!("mode is unknown: wanted app or aggregated, got {text:?}")),
+        }
+    }
+}
+
+/// How far a stage is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// How many are done, of this phase.
+    pub done: u32,
+    /// How many there are; absent while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u32>,
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Keys and tables that depend on the program only.
+    SetUp,
+    /// The program runs in the executor.
+    Execute,
+    /// Segments proved.
+    Segment,
+    /// Proofs of segments joined.
+    Aggregate,
+    /// The joined proof made small.
+    Wrap,
+}
+
+impl Phase {
+    /// Name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SetUp => "set-up",
+            Self::Execute => "execution",
+            Self::Segment => "segment",
+            Self::Aggregate => "aggregation",
+            Self::Wrap => "wrap",
+        }
+    }
+}
+
+/// What a stage that was done says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// Which stage it was.
+    pub stage: Stage,
+    /// The program: for `check`, the one that the proof was found to be of.
+    pub program_digest: Digest,
+    /// SHA-256 of the statement: for `check`, as the proof has it.
+    pub public_values: Digest,
+    /// Cycles, from the executor only: absent for `native` and `check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// Segments: absent for `native`, and for `check` where the proof does not show them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u32>,
+    /// Kind of the proof: for `prove` and `check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Security of the proof, from its own parameters: for `prove` and `check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<Strength>,
+    /// Seconds of this process by part (`set_up_s`, `execute_s`, `prove_s`, `check_s`, …), wall clock.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, f64>,
+}
+
+/// Why a stage was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// The reason, of a closed list.
+    pub why: Why,
+    /// What exactly, for people; at most some hundred bytes, nothing of the input.
+    pub detail: String,
+}
+
+/// Reasons to refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// No program of that name is built in.
+    UnknownGuest,
+    /// The input is not the guest's encoding, or too long.
+    MalformedInput,
+    /// The program itself refused the input: the claim is not true of it.
+    ClaimRefused,
+    /// The mode is not built in.
+    UnknownMode,
+    /// The work does not fit into `--memory`.
+    Memory,
+    /// The proof is no proof of this back end, of this version and mode.
+    MalformedProof,
+    /// The proof is of another program.
+    AnotherProgram,
+    /// A segment is missing, swapped or doubled, or the run did not end well.
+    Segments,
+    /// The public values are not those that the proof binds.
+    PublicValues,
+    /// The parameters are not those that this back end checks with.
+    Parameters,
+    /// The proof does not hold, for a reason that is none of the others.
+    Unsound,
+    /// A fault of the back end or of this machine (disk, memory).
+    Fault,
+}
+
+impl Why {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::UnknownGuest,
+        Self::MalformedInput,
+        Self::ClaimRefused,
+        Self::UnknownMode,
+        Self::Memory,
+        Self::MalformedProof,
+        Self::AnotherProgram,
+        Self::Segments,
+        Self::PublicValues,
+        Self::Parameters,
+        Self::Unsound,
+        Self::Fault,
+    ];
+
+    /// Name as on the line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UnknownGuest => "unknown_guest",
+            Self::MalformedInput => "malformed_input",
+            Self::ClaimRefused => "claim_refused",
+            Self::UnknownMode => "unknown_mode",
+            Self::Memory => "memory",
+            Self::MalformedProof => "malformed_proof",
+            Self::AnotherProgram => "another_program",
+            Self::Segments => "segments",
+            Self::PublicValues => "public_values",
+            Self::Parameters => "parameters",
+            Self::Unsound => "unsound",
+            Self::Fault => "fault",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// 32 bytes, written as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut bytes = [0; 32];
+        // One spelling only: the files that hold digests are compared byte by byte.
+        let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
+        match hex::decode_to_slice(text, &mut bytes) {
+            Ok(()) if lower => Ok(Self(bytes)),
+            _ => Err("digest is malformed: wanted 64 lower-case hexadecimal digits".to_string()),
+        }
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_reads_back_as_it_was_written() {
+        let strength = Strength { proven_bits: 100, conjectured_bits: 128, zero_knowledge: false };
+        let digest = Digest([0xab; 32]);
+        let program = Program {
+            claim: "fibonacci".to_string(),
+            program_digest: digest,
+            elf_sha256: Digest([1; 32]),
+        };
+        let lines = [
+            Line::Progress(Progress { phase: Phase::Segment, done: 1, of: Some(2) }),
+            Line::Progress(Progress { phase: Phase::SetUp, done: 0, of: None }),
+            Line::Refused(Refusal { why: Why::Segments, detail: "1 of 2".to_string() }),
+            Line::Description(Description {
+                protocol: PROTOCOL,
+                backend: "openvm".to_string(),
+                version: "2.0.2".to_string(),
+                programs: vec![program],
+                modes: vec![Mode::App, Mode::Aggregated],
+                strength,
+            }),
+            Line::Result(Done {
+                stage: Stage::Prove,
+                program_digest: digest,
+                public_values: digest,
+                cycles: Some(423_373),
+                segments: Some(2),
+                mode: Some(Mode::App),
+                strength: Some(strength),
+                parts: BTreeMap::from([("prove_s".to_string(), 18.6)]),
+            }),
+        ];
+        for line in lines {
+            let text = line.to_text();
+            assert_eq!(text.matches('\n').count(), 1);
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_on_the_line_are_the_names_in_the_text() {
+        for why in Why::ALL {
+            assert_eq!(serde_json::to_value(why).unwrap(), why.name());
+        }
+        for stage in Stage::ALL {
+            assert_eq!(serde_json::to_value(stage).unwrap(), stage.name());
+        }
+        for mode in [Mode::App, Mode::Aggregated] {
+            assert_eq!(serde_json::to_value(mode).unwrap(), mode.name());
+            assert_eq!(mode.name().parse::<Mode>().unwrap(), mode);
+        }
+    }
+
+    #[test]
+    fn a_digest_has_one_spelling() {
+        let text = "ab".repeat(32);
+        assert_eq!(text.parse::<Digest>().unwrap().to_string(), text);
+        for bad in ["", "ab", &"AB".repeat(32), &"ab".repeat(33), &"g".repeat(64)] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}
