@@ -1,3 +1,34 @@
 //! Public values of a proof, shared by guest, prover and checker.
+//!
+//! A [`Statement`] says what a proof shows: one struct for each claim, one canonical encoding for
+//! each statement. The zkVM's public values are the 32 bytes of [`Statement::digest`]; the statement
+//! itself travels beside the proof, and the checker holds it against what it expects.
+//!
+//! Builds without std (alloc only): the same code runs in the prover, the checker and the guest.
 #![no_std]
+
 extern crate alloc;
+
+mod claims;
+mod dcap;
+mod encoding;
+mod error;
+#[cfg(feature = "json")]
+mod json;
+mod statement;
+mod transcript;
+
+pub use claims::{Fibonacci, Rsa2048, Sha256, Sort, SortSource};
+pub use dcap::{
+    ADVISORIES_MAX, ADVISORY_BYTES_MAX, Dcap, Measurements, SgxMeasurements, TCB_STATUS_BYTES_MAX,
+    TdxMeasurements, Verdict,
+};
+pub use error::StatementError;
+pub use statement::{ENCODED_BYTES_MAX, Statement};
+pub use transcript::{Direction, PATH_BYTES_MAX, Predicate, TEXT_BYTES_MAX, Transcript};
+
+/// Length of a SHA-256 digest.
+pub const DIGEST_BYTES: usize = 32;
+
+/// Length of an RSA-2048 modulus.
+pub const MODULUS_BYTES: usize = 256;

@@ -1,0 +1,146 @@
+//! The claims that are a few numbers and digests.
+
+use crate::{
+    DIGEST_BYTES, MODULUS_BYTES, StatementError,
+    encoding::{Reader, Writer},
+};
+
+/// `value` is the `n`-th Fibonacci number modulo 2^64, counted from F(0) = 0, F(1) = 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct Fibonacci {
+    /// Which number.
+    pub n: u32,
+    /// The number modulo 2^64.
+    pub value: u64,
+}
+
+impl Fibonacci {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u32(self.n);
+        writer.u64(self.value);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        Ok(Self { n: reader.u32("n")?, value: reader.u64("value")? })
+    }
+}
+
+/// Where the numbers that are sorted come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
+pub enum SortSource {
+    /// The prover gave them; the statement names their SHA-256.
+    Given,
+    /// They are the Fibonacci numbers F(0) to F(count - 1), each modulo 2^32.
+    Fibonacci,
+}
+
+/// `count` numbers of 32 bits whose SHA-256 is `input_sha256` are, in ascending order, the numbers
+/// whose SHA-256 is `sorted_sha256`. A list is hashed as its numbers, four bytes each, little-endian.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct Sort {
+    /// Where the numbers come from.
+    pub source: SortSource,
+    /// How many there are.
+    pub count: u32,
+    /// SHA-256 of the list before it is sorted.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub input_sha256: [u8; DIGEST_BYTES],
+    /// SHA-256 of the sorted list.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub sorted_sha256: [u8; DIGEST_BYTES],
+}
+
+impl Sort {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u8(match self.source {
+            SortSource::Given => 0,
+            SortSource::Fibonacci => 1,
+        });
+        writer.u32(self.count);
+        writer.field(&self.input_sha256);
+        writer.field(&self.sorted_sha256);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        let source = match reader.u8("source")? {
+            0 => SortSource::Given,
+            1 => SortSource::Fibonacci,
+            _ => return Err(StatementError::Value { subject: "source", wanted: "0 or 1" }),
+        };
+        Ok(Self {
+            source,
+            count: reader.u32("count")?,
+            input_sha256: reader.array("input_sha256")?,
+            sorted_sha256: reader.array("sorted_sha256")?,
+        })
+    }
+}
+
+/// The prover knows a message whose SHA-256 is `message_sha256` and a signature of it under the
+/// RSA key (`modulus`, 65537): RSASSA-PKCS1-v1_5 with SHA-256 (RFC 8017 section 8.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct Rsa2048 {
+    /// The modulus, big-endian; odd, and its highest bit is set.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub modulus: [u8; MODULUS_BYTES],
+    /// SHA-256 of the message.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub message_sha256: [u8; DIGEST_BYTES],
+}
+
+impl Rsa2048 {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.field(&self.modulus);
+        writer.field(&self.message_sha256);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        Ok(Self {
+            modulus: reader.array("modulus")?,
+            message_sha256: reader.array("message_sha256")?,
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StatementError> {
+        let odd = self.modulus[MODULUS_BYTES - 1] & 1 == 1;
+        let full = self.modulus[0] & 0x80 != 0;
+        if odd && full {
+            return Ok(());
+        }
+        Err(StatementError::Value { subject: "modulus", wanted: "an odd number of 2,048 bits" })
+    }
+}
+
+/// The prover knows a message of `message_bytes` bytes whose SHA-256 is `message_sha256`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct Sha256 {
+    /// Length of the message.
+    pub message_bytes: u32,
+    /// SHA-256 of the message.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub message_sha256: [u8; DIGEST_BYTES],
+}
+
+impl Sha256 {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u32(self.message_bytes);
+        writer.field(&self.message_sha256);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        Ok(Self {
+            message_bytes: reader.u32("message_bytes")?,
+            message_sha256: reader.array("message_sha256")?,
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! The claim about an Intel SGX or TDX quote.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::{
+    DIGEST_BYTES, StatementError,
+    encoding::{Reader, Writer},
+};
+
+/// Most advisories that apply to a platform at once: Intel's lists have had a dozen.
+pub const ADVISORIES_MAX: usize = 64;
+
+/// Longest name of an advisory: `INTEL-SA-01234` is 14 bytes.
+pub const ADVISORY_BYTES_MAX: usize = 64;
+
+/// Longest TCB status: `OutOfDateConfigurationNeeded` is 28 bytes.
+pub const TCB_STATUS_BYTES_MAX: usize = 64;
+
+/// Which advisory names and TCB statuses are taken: printable ASCII.
+const PRINTABLE: core::ops::RangeInclusive<u8> = 0x21..=0x7e;
+
+/// The project's verifier read a quote and its endorsements and came to this verdict.
+///
+/// Nothing here tells which platform it was: no PPID, no FMSPC, no PCK certificate. There is no
+/// clock inside: the appraisal holds for every instant from `valid_from` to `valid_until`, and the
+/// checker compares these with its own time, and `root_sha256` with the root that it trusts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct Dcap {
+    /// What the verifier said.
+    pub verdict: Verdict,
+    /// SHA-256 of the DER of the root certificate under which everything was verified.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub root_sha256: [u8; DIGEST_BYTES],
+    /// The 64 bytes that the attested program chose.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub report_data: [u8; 64],
+    /// Hashes of the attested program.
+    pub measurements: Measurements,
+    /// Whether the host can read the memory of the attested program.
+    pub debug: bool,
+    /// Intel's status of platform, TDX module and quoting enclave together, in Intel's word.
+    pub tcb_status: String,
+    /// Advisories that apply, ascending, each once. Rare combinations narrow down the platform.
+    pub advisories: Vec<String>,
+    /// Unix seconds at which the last certificate, list or document begins.
+    pub valid_from: u64,
+    /// Unix seconds at which the first certificate, list or document ends.
+    pub valid_until: u64,
+}
+
+/// What the verifier said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
+pub enum Verdict {
+    /// Every signature holds under the root, nothing is revoked; the status is as it says.
+    Accepted,
+    /// A platform or one of its parts is revoked.
+    Revoked,
+}
+
+/// Hashes of the attested program, by the kind of TEE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(tag = "tee", rename_all = "lowercase"))]
+pub enum Measurements {
+    /// An enclave.
+    Sgx(SgxMeasurements),
+    /// A trust domain.
+    Tdx(TdxMeasurements),
+}
+
+/// Who an enclave is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct SgxMeasurements {
+    /// Hash of the enclave.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrenclave: [u8; 32],
+    /// Hash of its signer's key.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrsigner: [u8; 32],
+    /// The signer's number for the product.
+    pub isv_prod_id: u16,
+    /// Its security version.
+    pub isv_svn: u16,
+}
+
+/// Who a trust domain is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(deny_unknown_fields))]
+pub struct TdxMeasurements {
+    /// Hash of the initial memory: the firmware.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrtd: [u8; 48],
+    /// Run-time measurement 0.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub rtmr0: [u8; 48],
+    /// Run-time measurement 1.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub rtmr1: [u8; 48],
+    /// Run-time measurement 2.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub rtmr2: [u8; 48],
+    /// Run-time measurement 3.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub rtmr3: [u8; 48],
+    /// Hash of the TDX module.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrseam: [u8; 48],
+    /// The owner's choice at launch.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrconfigid: [u8; 48],
+    /// The owner.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrowner: [u8; 48],
+    /// The owner's configuration.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub mrownerconfig: [u8; 48],
+}
+
+impl Dcap {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u8(match self.verdict {
+            Verdict::Accepted => 0,
+            Verdict::Revoked => 1,
+        });
+        writer.field(&self.root_sha256);
+        writer.field(&self.report_data);
+        self.measurements.write(writer);
+        writer.bool(self.debug);
+        writer.field(self.tcb_status.as_bytes());
+        let mut advisories = Writer::default();
+        for advisory in &self.advisories {
+            advisories.field(advisory.as_bytes());
+        }
+        writer.field(&advisories.into_bytes());
+        writer.u64(self.valid_from);
+        writer.u64(self.valid_until);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        let verdict = match reader.u8("verdict")? {
+            0 => Verdict::Accepted,
+            1 => Verdict::Revoked,
+            _ => return Err(StatementError::Value { subject: "verdict", wanted: "0 or 1" }),
+        };
+        Ok(Self {
+            verdict,
+            root_sha256: reader.array("root_sha256")?,
+            report_data: reader.array("report_data")?,
+            measurements: Measurements::read(reader)?,
+            debug: reader.bool("debug")?,
+            tcb_status: reader.text("tcb_status", TCB_STATUS_BYTES_MAX)?,
+            advisories: read_advisories(reader)?,
+            valid_from: reader.u64("valid_from")?,
+            valid_until: reader.u64("valid_until")?,
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StatementError> {
+        name("tcb_status", &self.tcb_status, TCB_STATUS_BYTES_MAX)?;
+        if self.advisories.len() > ADVISORIES_MAX {
+            let (limit, got) = (ADVISORIES_MAX, self.advisories.len());
+            return Err(StatementError::TooLong { subject: "advisories", limit, got });
+        }
+        for advisory in &self.advisories {
+            name("advisories", advisory, ADVISORY_BYTES_MAX)?;
+        }
+        if !self.advisories.is_sorted_by(|a, b| a < b) {
+            let wanted = "ascending order, each once";
+            return Err(StatementError::Value { subject: "advisories", wanted });
+        }
+        if self.valid_from > self.valid_until {
+            let wanted = "not before valid_from";
+            return Err(StatementError::Value { subject: "valid_until", wanted });
+        }
+        Ok(())
+    }
+}
+
+impl Measurements {
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Measurements::Sgx(enclave) => {
+                writer.u8(0);
+                writer.field(&enclave.mrenclave);
+                writer.field(&enclave.mrsigner);
+                writer.u16(enclave.isv_prod_id);
+                writer.u16(enclave.isv_svn);
+            }
+            Measurements::Tdx(domain) => {
+                writer.u8(1);
+                for hash in domain.hashes() {
+                    writer.field(hash);
+                }
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
+        match reader.u8("tee")? {
+            0 => Ok(Measurements::Sgx(SgxMeasurements {
+                mrenclave: reader.array("mrenclave")?,
+                mrsigner: reader.array("mrsigner")?,
+                isv_prod_id: reader.u16("isv_prod_id")?,
+                isv_svn: reader.u16("isv_svn")?,
+            })),
+            1 => Ok(Measurements::Tdx(TdxMeasurements {
+                mrtd: reader.array("mrtd")?,
+                rtmr0: reader.array("rtmr0")?,
+                rtmr1: reader.array("rtmr1")?,
+                rtmr2: reader.array("rtmr2")?,
+                rtmr3: reader.array("rtmr3")?,
+                mrseam: reader.array("mrseam")?,
+                mrconfigid: reader.array("mrconfigid")?,
+                mrowner: reader.array("mrowner")?,
+                mrownerconfig: reader.array("mrownerconfig")?,
+            })),
+            _ => Err(StatementError::Value { subject: "tee", wanted: "0 or 1" }),
+        }
+    }
+}
+
+impl TdxMeasurements {
+    fn hashes(&self) -> [&[u8; 48]; 9] {
+        [
+            &self.mrtd,
+            &self.rtmr0,
+            &self.rtmr1,
+            &self.rtmr2,
+            &self.rtmr3,
+            &self.mrseam,
+            &self.mrconfigid,
+            &self.mrowner,
+            &self.mrownerconfig,
+        ]
+    }
+}
+
+fn read_advisories(reader: &mut Reader<'_>) -> Result<Vec<String>, StatementError> {
+    let mut list = Reader::new(reader.field("advisories")?);
+    let mut advisories = Vec::new();
+    while !list.is_at_end() {
+        if advisories.len() == ADVISORIES_MAX {
+            let (limit, got) = (ADVISORIES_MAX, ADVISORIES_MAX + 1);
+            return Err(StatementError::TooLong { subject: "advisories", limit, got });
+        }
+        advisories.push(list.text("advisories", ADVISORY_BYTES_MAX)?);
+    }
+    Ok(advisories)
+}
+
+/// A name of printable characters, one to `limit` of them.
+fn name(subject: &'static str, text: &str, limit: usize) -> Result<(), StatementError> {
+    if text.len() > limit {
+        return Err(StatementError::TooLong { subject, limit, got: text.len() });
+    }
+    if text.is_empty() || !text.bytes().all(|byte| PRINTABLE.contains(&byte)) {
+        return Err(StatementError::Value { subject, wanted: "printable ASCII without spaces" });
+    }
+    Ok(())
+}
