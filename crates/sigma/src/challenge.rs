@@ -1,0 +1,39 @@
+//! Challenges: one hash over everything that both sides know (docs/sigma-proofs.md, "Challenges").
+
+use sha2::{Digest, Sha256};
+
+use crate::SigmaError;
+
+/// Bytes of a challenge: soundness 2^-128.
+pub(crate) const CHALLENGE_LENGTH: usize = 16;
+
+/// Longest context that a proof is bound to: a tag and a few roots fit.
+pub const CONTEXT_LENGTH_MAX: usize = 1024;
+
+/// The first 16 bytes of SHA-256 over the tag and the parts, each after its length.
+pub(crate) fn challenge(tag: &str, parts: &[&[u8]]) -> [u8; CHALLENGE_LENGTH] {
+    let mut hash = Sha256::new();
+    framed(&[tag.as_bytes()], |bytes| hash.update(bytes));
+    framed(parts, |bytes| hash.update(bytes));
+    let mut out = [0; CHALLENGE_LENGTH];
+    out.copy_from_slice(&hash.finalize()[..CHALLENGE_LENGTH]);
+    out
+}
+
+/// Each part after its length in four bytes, most significant first.
+pub(crate) fn framed(parts: &[&[u8]], mut update: impl FnMut(&[u8])) {
+    for part in parts {
+        // No part reaches 4 GiB: proofs, keys and contexts are bounded before.
+        update(&(part.len() as u32).to_be_bytes());
+        update(part);
+    }
+}
+
+pub(crate) fn check_context(context: &[u8]) -> Result<(), SigmaError> {
+    match context.len() {
+        got if got > CONTEXT_LENGTH_MAX => {
+            Err(SigmaError::TooLong { what: "context", max: CONTEXT_LENGTH_MAX, got })
+        }
+        _ => Ok(()),
+    }
+}
