@@ -1,0 +1,38 @@
+//! The notary's evidence as it travels: bytes that are appraised elsewhere.
+
+use crate::codec::{FormatError, Reader, Writer};
+
+/// Longest quote: what Linux's configfs-tsm gives at most.
+pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest claims.
+pub const CLAIMS_BYTES_MAX: usize = 1024;
+
+/// Longest endorsements: as long as a staple on a channel.
+pub const ENDORSEMENTS_BYTES_MAX: usize = 94 * 1024;
+
+/// Evidence over the notary's key, in the form of key binding (`docs/channel.md`): a quote whose
+/// report data is SHA-256 of the claims, which hold SHA-256 of the key's SubjectPublicKeyInfo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotaryEvidence {
+    /// The quote or report.
+    pub quote: Vec<u8>,
+    /// The claims that it covers, encoded.
+    pub claims: Vec<u8>,
+    /// Endorsements, JSON; empty where there are none.
+    pub endorsements: Vec<u8>,
+}
+
+impl NotaryEvidence {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.long(&self.quote).long(&self.claims).long(&self.endorsements);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        Ok(Self {
+            quote: reader.long(QUOTE_BYTES_MAX, "quote")?.to_vec(),
+            claims: reader.long(CLAIMS_BYTES_MAX, "claims")?.to_vec(),
+            endorsements: reader.long(ENDORSEMENTS_BYTES_MAX, "endorsements")?.to_vec(),
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! RFC 3339 times as millionths of a second since 1970.
+
+/// Reads `YYYY-MM-DDTHH:MM:SS`, a fraction of at most six digits that count, and `Z` or an offset.
+///
+/// `None` for everything else, a leap second included: such a string is a string and no date.
+pub fn micros_of_rfc3339(text: &[u8]) -> Option<i64> {
+    let (date, rest) = text.split_at_checked(19)?;
+    let punctuation = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    if punctuation.into_iter().any(|(place, wanted)| date[place] != wanted) {
+        return None;
+    }
+    let (year, month, day) = (number(&date[..4])?, number(&date[5..7])?, number(&date[8..10])?);
+    let (hour, minute, second) =
+        (number(&date[11..13])?, number(&date[14..16])?, number(&date[17..])?);
+    if !(1..=12).contains(&month) || day < 1 || day > month_days(year, month) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (micros, zone) = fraction(rest)?;
+    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second
+        - offset_s(zone)?;
+    Some(seconds * 1_000_000 + micros)
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    let all = digits.iter().all(u8::is_ascii_digit);
+    all.then(|| digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
+}
+
+fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
+    let Some(text) = text.strip_prefix(b".") else { return Some((0, text)) };
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, zone) = text.split_at(length);
+    let (counted, beyond) = digits.split_at(length.min(6));
+    if length == 0 || beyond.iter().any(|digit| *digit != b'0') {
+        return None;
+    }
+    Some((number(counted)? * 10i64.pow(6 - counted.len() as u32), zone))
+}
+
+fn offset_s(zone: &[u8]) -> Option<i64> {
+    let (sign, hour, minute) = match zone {
+        b"Z" => return Some(0),
+        [sign, h1, h2, b':', m1, m2] => (sign, number(&[*h1, *h2])?, number(&[*m1, *m2])?),
+        _ => return None,
+    };
+    let offset = hour * 3_600 + minute * 60;
+    match sign {
+        _ if hour > 23 || minute > 59 => None,
+        b'+' => Some(offset),
+        b'-' => Some(-offset),
+        _ => None,
+    }
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn month_days(year: i64, month: i64) -> i64 {
+    match month {
+        2 => 28 + i64::from(is_leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days of the Gregorian calendar, continued backwards before it was in use.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    const BEFORE_1970: i64 = 719_162;
+    let before = year - 1;
+    let leaps = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
+    let months: i64 = (1..month).map(|month| month_days(year, month)).sum();
+    before * 365 + leaps + months + day - 1 - BEFORE_1970
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_millionths_since_1970() {
+        for (text, wanted) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("1970-01-01T00:00:00.000001Z", 1),
+            ("1969-12-31T23:59:59Z", -1_000_000),
+            ("2026-11-22T10:00:00Z", 1_795_341_600_000_000),
+            ("2026-11-22T12:30:00.5+02:30", 1_795_341_600_500_000),
+            ("2000-02-29T00:00:00.1234560000-00:00", 951_782_400_123_456),
+            ("0000-01-01T00:00:00Z", -62_167_219_200_000_000),
+            ("9999-12-31T23:59:59Z", 253_402_300_799_000_000),
+        ] {
+            assert_eq!(micros_of_rfc3339(text.as_bytes()), Some(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rfc_3339_time_is_none() {
+        for text in [
+            "",
+            "2026-11-22",
+            "2026-11-22T10:00:00",
+            "2026-11-22 10:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-01-00T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:60:00Z",
+            "2016-12-31T23:59:60Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00.0000001Z",
+            "2026-01-01T00:00:00+0100",
+            "2026-01-01T00:00:00+24:00",
+            "2026-01-01t00:00:00z",
+            "2026-01-01T00:00:00Z ",
+            "+026-01-01T00:00:00Z",
+        ] {
+            assert_eq!(micros_of_rfc3339(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One secret of 32 bytes, from which every salt and blinding of one transcript derives.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+/// Length of a seed in bytes.
+pub const SEED_BYTES: usize = 32;
+
+/// Length of a salt in bytes: 128 bits keep a guess of the content from being tried.
+pub const SALT_BYTES: usize = 16;
+
+/// Begins what a salt is the hash of, after the seed.
+const DOMAIN: &[u8; 15] = b"confide salt v1";
+
+/// The secret from which all salts of one transcript derive. Whoever holds it and the statement
+/// can test guesses of every hidden part: it goes to the holder and to nobody else.
+#[derive(Clone)]
+pub struct Seed(Zeroizing<[u8; SEED_BYTES]>);
+
+impl Seed {
+    /// A fresh seed from the system's generator. One seed serves one transcript.
+    pub fn fresh() -> Result<Self, getrandom::Error> {
+        let mut seed = Zeroizing::new([0; SEED_BYTES]);
+        getrandom::fill(&mut seed[..])?;
+        Ok(Self(seed))
+    }
+
+    /// A seed from its bytes: a holder's file, or a test.
+    pub fn from_bytes(bytes: [u8; SEED_BYTES]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The secret itself, for the holder's file.
+    pub fn secret(&self) -> &[u8; SEED_BYTES] {
+        &self.0
+    }
+
+    /// 32 bytes for one purpose and place: SHA-256(seed ‖ domain ‖ purpose ‖ index).
+    ///
+    /// Every such input has 52 bytes, so that extending one never reaches another.
+    pub(crate) fn derive(&self, purpose: Purpose, index: u32) -> [u8; 32] {
+        let mut input = Zeroizing::new([0; SEED_BYTES + DOMAIN.len() + 5]);
+        input[..32].copy_from_slice(&self.0[..]);
+        input[32..47].copy_from_slice(DOMAIN);
+        input[47] = purpose as u8;
+        input[48..].copy_from_slice(&index.to_be_bytes());
+        Sha256::digest(&input[..]).into()
+    }
+
+    /// The salt of one place. Two neighbours share one derivation, half each.
+    pub(crate) fn salt(&self, purpose: Purpose, index: u32) -> [u8; SALT_BYTES] {
+        halves(&self.derive(purpose, index >> 1))[(index & 1) as usize]
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seed").finish_non_exhaustive()
+    }
+}
+
+/// The first and the second half of a derivation.
+pub(crate) fn halves(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
+    let (mut first, mut second) = ([0; SALT_BYTES], [0; SALT_BYTES]);
+    first.copy_from_slice(&derived[..SALT_BYTES]);
+    second.copy_from_slice(&derived[SALT_BYTES..]);
+    [first, second]
+}
+
+/// What a derivation is for. The numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    RequestChunk = 1,
+    ResponseChunk = 2,
+    RequestLength = 3,
+    ResponseLength = 4,
+    FieldValue = 5,
+    FieldFiller = 6,
+    Blinding = 7,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_purpose_and_place_has_a_salt_of_its_own() {
+        let seed = Seed::from_bytes([7; 32]);
+        let mut seen = std::collections::BTreeSet::new();
+        for purpose in [Purpose::RequestChunk, Purpose::ResponseChunk, Purpose::FieldValue] {
+            for index in 0..100 {
+                assert!(seen.insert(seed.salt(purpose, index)));
+            }
+        }
+        assert_ne!(
+            Seed::from_bytes([8; 32]).salt(Purpose::FieldValue, 0),
+            seed.salt(Purpose::FieldValue, 0)
+        );
+    }
+
+    #[test]
+    fn a_seed_does_not_show_itself() {
+        assert_eq!(format!("{:?}", Seed::from_bytes([0xab; 32])), "Seed { .. }");
+    }
+}

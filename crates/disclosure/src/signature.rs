@@ -1,0 +1,119 @@
+//! The notary's key and its signatures: ECDSA on P-256 over SHA-256, r ‖ s, the lower s.
+
+use std::fmt;
+
+use p256::ecdsa::{
+    Signature as Ecdsa, SigningKey, VerifyingKey,
+    signature::{Signer, Verifier},
+};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::statement::NotaryStatement;
+
+/// A public key: 0x04 ‖ x ‖ y.
+pub const PUBLIC_KEY_BYTES: usize = 65;
+
+/// A signature: r ‖ s.
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// DER of a SubjectPublicKeyInfo of a P-256 key up to its 65 bytes (RFC 5480).
+const SPKI_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// r ‖ s.
+pub type Signature = [u8; SIGNATURE_BYTES];
+
+/// The DER SubjectPublicKeyInfo of a notary's key: its SHA-256 stands in the notary's claims.
+pub fn spki(key: &[u8; PUBLIC_KEY_BYTES]) -> Vec<u8> {
+    [&SPKI_PREFIX[..], key].concat()
+}
+
+/// Why a signature is not the notary's over a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// The statement names a key that is no point of P-256.
+    #[error("the notary's key is no point of P-256")]
+    Key,
+    /// r or s is out of range, or s is not the lower one of two.
+    #[error("the notary's signature is not of the wanted form (r and s, the lower s)")]
+    Form,
+    /// The key did not sign these bytes.
+    #[error("the notary's signature is not over this statement")]
+    Wrong,
+    /// The system's random generator failed.
+    #[error("the system gave no random bytes")]
+    Random,
+}
+
+/// A notary's signing key. It is made in memory, never written, and overwritten when dropped.
+pub struct NotaryKey(SigningKey);
+
+impl NotaryKey {
+    /// A fresh key.
+    pub fn generate() -> Result<Self, SignatureError> {
+        let mut secret = Zeroizing::new([0; 32]);
+        loop {
+            getrandom::fill(&mut secret[..]).map_err(|_| SignatureError::Random)?;
+            // All but 2^-32 of all strings are keys.
+            if let Ok(key) = Self::from_secret(&secret) {
+                return Ok(key);
+            }
+        }
+    }
+
+    /// A key from its scalar, for vectors.
+    pub fn from_secret(secret: &[u8; 32]) -> Result<Self, SignatureError> {
+        SigningKey::from_slice(secret).map(Self).map_err(|_| SignatureError::Key)
+    }
+
+    /// The public key, as a statement names it.
+    pub fn public(&self) -> [u8; PUBLIC_KEY_BYTES] {
+        let mut key = [0; PUBLIC_KEY_BYTES];
+        key.copy_from_slice(self.0.verifying_key().to_sec1_point(false).as_bytes());
+        key
+    }
+
+    /// SHA-256 of the DER SubjectPublicKeyInfo: `pubkey-hash` of the notary's claims.
+    pub fn spki_hash(&self) -> [u8; 32] {
+        Sha256::digest(spki(&self.public())).into()
+    }
+
+    /// Signs a statement, which has to name this key.
+    pub fn sign(&self, statement: &NotaryStatement) -> Result<Signature, SignatureError> {
+        if statement.key != self.public() {
+            return Err(SignatureError::Key);
+        }
+        let signature: Ecdsa = self.0.sign(&statement.encode());
+        let mut bytes = [0; SIGNATURE_BYTES];
+        bytes.copy_from_slice(&signature.normalize_s().to_bytes());
+        Ok(bytes)
+    }
+}
+
+impl fmt::Debug for NotaryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotaryKey").finish_non_exhaustive()
+    }
+}
+
+impl NotaryStatement {
+    /// Whether `signature` is that of the key which this statement names, over its encoding.
+    ///
+    /// That the key is a notary's is for its evidence to show.
+    pub fn verify(&self, signature: &Signature) -> Result<(), SignatureError> {
+        let key = VerifyingKey::from_sec1_bytes(&self.key).map_err(|_| SignatureError::Key)?;
+        let signature = Ecdsa::from_slice(signature).map_err(|_| SignatureError::Form)?;
+        if signature.normalize_s() != signature {
+            return Err(SignatureError::Form);
+        }
+        key.verify(&self.encode(), &signature).map_err(|_| SignatureError::Wrong)
+    }
+
+    /// SHA-256 of the SubjectPublicKeyInfo of the key that this statement names.
+    pub fn spki_hash(&self) -> [u8; 32] {
+        Sha256::digest(spki(&self.key)).into()
+    }
+}

@@ -1,0 +1,340 @@
+//! What a notary signs: one session, in one encoding.
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    codec::{FormatError, Reader, Writer},
+    signature::PUBLIC_KEY_BYTES,
+    transcript::Commitment,
+    tree::DEPTH_MAX,
+};
+
+/// Begins an encoded statement, its zero byte included.
+const MAGIC: &[u8] = b"confide/notary-statement/v1\0";
+
+const FORMAT: &str = "a notary's statement, version 1";
+
+/// Longest host name (RFC 1035 section 2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+
+/// Longest encoded statement.
+pub const STATEMENT_BYTES_MAX: usize = 1024;
+
+/// What a notary says of one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotaryStatement {
+    /// The host that was named and whose certificate the notary judged: lower case, an address
+    /// without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
+    pub certificate_chain_hash: [u8; 32],
+    /// TLS version of the session.
+    pub tls: TlsVersion,
+    /// Unix seconds by the notary's clock, which its operator sets.
+    pub time: u64,
+    /// HTTP version of the session.
+    pub http: HttpVersion,
+    /// What became of the request's body.
+    pub request_view: View,
+    /// What became of the response's body.
+    pub response_view: View,
+    /// Bytes from the notary to the host, as they were inside TLS.
+    pub request: Commitment,
+    /// Bytes from the host, as they were inside TLS.
+    pub response: Commitment,
+    /// The fields of both directions.
+    pub fields: FieldsRoot,
+    /// The notary's key, which its evidence binds: 0x04 ‖ x ‖ y.
+    pub key: [u8; PUBLIC_KEY_BYTES],
+}
+
+/// SHA-256 over the certificates in the order of the server's message, each after its length (four
+/// bytes, big-endian).
+pub fn certificate_chain_hash<'a>(chain: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for certificate in chain {
+        hash.update((certificate.len() as u32).to_be_bytes());
+        hash.update(certificate);
+    }
+    hash.finalize().into()
+}
+
+/// TLS versions that a notary speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+}
+
+impl TlsVersion {
+    /// The number of the record layer's registry.
+    pub fn number(self) -> u16 {
+        match self {
+            TlsVersion::V12 => 0x0303,
+            TlsVersion::V13 => 0x0304,
+        }
+    }
+
+    /// `TLS 1.2` or `TLS 1.3`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TlsVersion::V12 => "TLS 1.2",
+            TlsVersion::V13 => "TLS 1.3",
+        }
+    }
+
+    fn read(number: u16) -> Result<Self, FormatError> {
+        [TlsVersion::V12, TlsVersion::V13]
+            .into_iter()
+            .find(|version| version.number() == number)
+            .ok_or(FormatError::Value { subject: "TLS version", got: number.into() })
+    }
+}
+
+/// HTTP versions that a notary speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1: the transcript's bytes are the messages as text.
+    V11 = 1,
+    /// HTTP/2: the transcript's bytes are frames.
+    V2 = 2,
+}
+
+impl HttpVersion {
+    /// `HTTP/1.1` or `HTTP/2`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HttpVersion::V11 => "HTTP/1.1",
+            HttpVersion::V2 => "HTTP/2",
+        }
+    }
+
+    fn read(byte: u8) -> Result<Self, FormatError> {
+        match byte {
+            1 => Ok(HttpVersion::V11),
+            2 => Ok(HttpVersion::V2),
+            got => Err(FormatError::Value { subject: "HTTP version", got: got.into() }),
+        }
+    }
+}
+
+/// How the fields of a body came about. The numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// No body, or one that is neither JSON nor a stream of events: no fields.
+    None = 0,
+    /// The body is one JSON text.
+    Json = 1,
+    /// A stream of events that ended with `[DONE]`, assembled.
+    Events = 2,
+    /// A stream of events that ended without `[DONE]`, assembled from what came.
+    EventsUnfinished = 3,
+    /// It says JSON and is none.
+    NotJson = 16,
+    /// An object names a member twice.
+    DuplicateMember = 17,
+    /// Depth, size, number of fields, length of a path or of a number is beyond its limit.
+    BeyondLimits = 18,
+    /// Events that are not those of a chat or completion.
+    UnknownEvents = 19,
+}
+
+impl View {
+    /// What is said of it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            View::None => "no fields: no JSON",
+            View::Json => "JSON",
+            View::Events => "assembled from a finished stream of events",
+            View::EventsUnfinished => "assembled from a stream of events that was not finished",
+            View::NotJson => "no fields: the body is not valid JSON",
+            View::DuplicateMember => "no fields: the JSON names a member twice",
+            View::BeyondLimits => "no fields: the JSON is beyond the limits",
+            View::UnknownEvents => "no fields: the events are of an unknown kind",
+        }
+    }
+
+    fn read(byte: u8) -> Result<Self, FormatError> {
+        use View::*;
+        [
+            None,
+            Json,
+            Events,
+            EventsUnfinished,
+            NotJson,
+            DuplicateMember,
+            BeyondLimits,
+            UnknownEvents,
+        ]
+        .into_iter()
+        .find(|view| *view as u8 == byte)
+        .ok_or(FormatError::Value { subject: "view of a body", got: byte.into() })
+    }
+}
+
+/// Root over the fields of both directions and as many fillers as make a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldsRoot {
+    /// The tree has 2^depth leaves, which is all that is said of the number of fields.
+    pub depth: u8,
+    /// Root of the tree.
+    pub root: [u8; 32],
+}
+
+/// Fewest leaves of the tree of fields, so that small documents look alike.
+pub(crate) const FIELDS_DEPTH_MIN: u8 = 6;
+
+impl NotaryStatement {
+    /// The one encoding: what is signed.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MAGIC);
+        writer.short(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
+        writer.u16(self.tls.number()).u64(self.time);
+        writer.u8(self.http as u8).u8(self.request_view as u8).u8(self.response_view as u8);
+        self.request.write(&mut writer);
+        self.response.write(&mut writer);
+        writer.u8(self.fields.depth).raw(&self.fields.root).raw(&self.key);
+        writer.finish()
+    }
+
+    /// Reads exactly what [`NotaryStatement::encode`] writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(bytes, MAGIC, FORMAT)?;
+        let statement = Self {
+            host: reader.text(HOST_BYTES_MAX, "host")?.into(),
+            port: reader.u16("port")?,
+            certificate_chain_hash: reader.array("certificate chain hash")?,
+            tls: TlsVersion::read(reader.u16("TLS version")?)?,
+            time: reader.u64("time")?,
+            http: HttpVersion::read(reader.u8("HTTP version")?)?,
+            request_view: View::read(reader.u8("view of a body")?)?,
+            response_view: View::read(reader.u8("view of a body")?)?,
+            request: Commitment::read(&mut reader)?,
+            response: Commitment::read(&mut reader)?,
+            fields: FieldsRoot::read(&mut reader)?,
+            key: reader.array("the notary's key")?,
+        };
+        reader.end(FORMAT)?;
+        statement.check()?;
+        Ok(statement)
+    }
+
+    /// Whether the host is one that [`NotaryStatement::decode`] accepts, for a notary that is about
+    /// to sign.
+    pub fn check(&self) -> Result<(), FormatError> {
+        let inside = (1..=HOST_BYTES_MAX).contains(&self.host.len());
+        let known = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:".contains(&byte)
+        };
+        match inside && self.host.bytes().all(known) {
+            true => Ok(()),
+            false => Err(FormatError::Text { subject: "host" }),
+        }
+    }
+
+    /// SHA-256 of the encoding.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.encode()).into()
+    }
+}
+
+impl FieldsRoot {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let depth = reader.u8("depth of the fields")?;
+        if !(FIELDS_DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
+            let subject = "depth of the fields";
+            return Err(FormatError::Value { subject, got: depth.into() });
+        }
+        Ok(Self { depth, root: reader.array("root of the fields")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NotaryKey, SignatureError};
+
+    pub(crate) fn statement(key: &NotaryKey) -> NotaryStatement {
+        let commitment = Commitment { depth: 10, length: [1; 32], root: [2; 32] };
+        NotaryStatement {
+            host: "api.example.com".into(),
+            port: 443,
+            certificate_chain_hash: certificate_chain_hash([&b"leaf"[..], b"issuer"]),
+            tls: TlsVersion::V13,
+            time: 1_795_341_600,
+            http: HttpVersion::V11,
+            request_view: View::Json,
+            response_view: View::Events,
+            request: commitment,
+            response: Commitment { depth: 4, ..commitment },
+            fields: FieldsRoot { depth: 6, root: [3; 32] },
+            key: key.public(),
+        }
+    }
+
+    #[test]
+    fn a_statement_has_one_encoding_and_no_other_bytes_are_read() {
+        let statement = statement(&NotaryKey::from_secret(&[5; 32]).unwrap());
+        let bytes = statement.encode();
+        assert!(bytes.len() <= STATEMENT_BYTES_MAX);
+        assert_eq!(NotaryStatement::decode(&bytes).as_ref(), Ok(&statement));
+        for length in 0..bytes.len() {
+            assert!(NotaryStatement::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        let more = [&bytes[..], b"\0"].concat();
+        assert!(matches!(NotaryStatement::decode(&more), Err(FormatError::Trailing { .. })));
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 0x20;
+            if let Ok(other) = NotaryStatement::decode(&changed) {
+                assert_ne!(other, statement);
+                assert_eq!(other.encode(), changed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_host_time_root_or_key_is_not_what_was_signed() {
+        let key = NotaryKey::from_secret(&[5; 32]).unwrap();
+        let statement = statement(&key);
+        let signature = key.sign(&statement).unwrap();
+        assert_eq!(statement.verify(&signature), Ok(()));
+        let other = NotaryKey::from_secret(&[6; 32]).unwrap();
+        let changes: [fn(&mut NotaryStatement); 6] = [
+            |s| s.host = "api.example.org".into(),
+            |s| s.port += 1,
+            |s| s.time += 1,
+            |s| s.request.root[0] ^= 1,
+            |s| s.fields.root[31] ^= 1,
+            |s| std::mem::swap(&mut s.request, &mut s.response),
+        ];
+        for change in changes {
+            let mut changed = statement.clone();
+            change(&mut changed);
+            assert_eq!(changed.verify(&signature), Err(SignatureError::Wrong));
+        }
+        let forged = NotaryStatement { key: other.public(), ..statement.clone() };
+        assert_eq!(forged.verify(&signature), Err(SignatureError::Wrong));
+        assert_eq!(other.sign(&statement), Err(SignatureError::Key));
+        let none = NotaryStatement { key: [4; 65], ..statement.clone() };
+        assert_eq!(none.verify(&signature), Err(SignatureError::Key));
+        assert_eq!(statement.verify(&[0; 64]), Err(SignatureError::Form));
+    }
+
+    #[test]
+    fn a_host_in_capitals_with_a_blank_or_without_letters_is_refused() {
+        let key = NotaryKey::from_secret(&[5; 32]).unwrap();
+        for host in ["", "API.example.com", "a b", "a/b", "[::1]", "a\0", &"a".repeat(254)] {
+            let statement = NotaryStatement { host: host.into(), ..statement(&key) };
+            assert!(statement.check().is_err(), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "::1", "xn--bcher-kva.example"] {
+            let statement = NotaryStatement { host: host.into(), ..statement(&key) };
+            assert_eq!(NotaryStatement::decode(&statement.encode()), Ok(statement));
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! One direction of a transcript as salted chunks under one root, and openings of byte ranges.
+
+use std::ops::Range;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::{
+    codec::{FormatError, Reader, Writer},
+    seed::{Purpose, SALT_BYTES, Seed, halves},
+    tree::{self, DEPTH_MAX, Hash, Tree},
+};
+
+/// Bytes in a chunk; what is opened is opened in whole chunks.
+pub const CHUNK_BYTES: usize = 64;
+
+/// Longest direction in bytes.
+pub const TRANSCRIPT_BYTES_MAX: usize = CHUNK_BYTES << DEPTH_MAX;
+
+/// Fewest leaves of a direction: 1 KiB, so that short messages look alike.
+pub const LEAVES_MIN: u32 = 16;
+
+const LEAF_TAG: u8 = 0x00;
+const LENGTH_TAG: u8 = 0x04;
+
+/// Which way bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From the notary to the named host.
+    Request,
+    /// From the named host.
+    Response,
+}
+
+impl Direction {
+    /// The byte that stands for it in a hash.
+    pub fn byte(self) -> u8 {
+        match self {
+            Direction::Request => 1,
+            Direction::Response => 2,
+        }
+    }
+
+    /// `request` or `response`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Direction::Request => "request",
+            Direction::Response => "response",
+        }
+    }
+
+    fn chunk(self) -> Purpose {
+        match self {
+            Direction::Request => Purpose::RequestChunk,
+            Direction::Response => Purpose::ResponseChunk,
+        }
+    }
+
+    fn length(self) -> Purpose {
+        match self {
+            Direction::Request => Purpose::RequestLength,
+            Direction::Response => Purpose::ResponseLength,
+        }
+    }
+}
+
+/// A leaf: SHA-256(0x00 ‖ direction ‖ index ‖ salt ‖ chunk), the index big-endian, four bytes.
+///
+/// A chunk has 64 bytes, the last one of a direction what is left, and those after it none.
+pub fn transcript_leaf(
+    direction: Direction,
+    index: u32,
+    salt: &[u8; SALT_BYTES],
+    chunk: &[u8],
+) -> [u8; 32] {
+    let mut input = [LEAF_TAG; 6 + SALT_BYTES + CHUNK_BYTES];
+    input[1] = direction.byte();
+    input[2..6].copy_from_slice(&index.to_be_bytes());
+    input[6..22].copy_from_slice(salt);
+    let chunk = &chunk[..chunk.len().min(CHUNK_BYTES)];
+    input[22..22 + chunk.len()].copy_from_slice(chunk);
+    Sha256::digest(&input[..22 + chunk.len()]).into()
+}
+
+/// What the notary signs of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commitment {
+    /// The tree has 2^depth leaves: the bucket of the length, and all that is said of it.
+    pub depth: u8,
+    /// Commitment to the true length.
+    pub length: [u8; 32],
+    /// Root of the tree.
+    pub root: [u8; 32],
+}
+
+impl Commitment {
+    /// Bytes that the tree has room for: the length is at most this and, above the least bucket,
+    /// more than half of it.
+    pub fn bucket_bytes(&self) -> u64 {
+        (CHUNK_BYTES as u64) << self.depth
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u8(self.depth).raw(&self.length).raw(&self.root);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let depth = reader.u8("depth of a transcript")?;
+        if !(LEAVES_MIN.ilog2() as u8..=DEPTH_MAX).contains(&depth) {
+            let subject = "depth of a transcript";
+            return Err(FormatError::Value { subject, got: depth.into() });
+        }
+        let length = reader.array("commitment to a length")?;
+        Ok(Self { depth, length, root: reader.array("root of a transcript")? })
+    }
+}
+
+/// Why bytes could not be committed to or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TranscriptError {
+    /// More bytes than the deepest tree holds.
+    #[error("{} is {got} bytes, wanted at most {limit}", .direction.as_str())]
+    TooLong {
+        /// Which way they went.
+        direction: Direction,
+        /// [`TRANSCRIPT_BYTES_MAX`].
+        limit: usize,
+        /// What came.
+        got: usize,
+    },
+    /// A range that is empty, reversed or not within the bytes.
+    #[error("{} has {length} bytes, wanted {start}-{end}", .direction.as_str())]
+    Range {
+        /// Which way the bytes went.
+        direction: Direction,
+        /// How many bytes there are.
+        length: usize,
+        /// First byte that was wanted.
+        start: u64,
+        /// The byte after the last one.
+        end: u64,
+    },
+}
+
+/// A direction with its tree, at the notary or at the holder.
+pub struct CommittedDirection<'a> {
+    direction: Direction,
+    seed: &'a Seed,
+    bytes: &'a [u8],
+    tree: Tree,
+}
+
+impl<'a> CommittedDirection<'a> {
+    /// Commits to `bytes`, under salts from `seed`.
+    pub fn new(
+        seed: &'a Seed,
+        direction: Direction,
+        bytes: &'a [u8],
+    ) -> Result<Self, TranscriptError> {
+        if bytes.len() > TRANSCRIPT_BYTES_MAX {
+            let (limit, got) = (TRANSCRIPT_BYTES_MAX, bytes.len());
+            return Err(TranscriptError::TooLong { direction, limit, got });
+        }
+        let chunks = bytes.len().div_ceil(CHUNK_BYTES);
+        let count = chunks.next_power_of_two().max(LEAVES_MIN as usize);
+        let mut leaves = Vec::with_capacity(count);
+        for pair in 0..count as u32 / 2 {
+            let salts = halves(&seed.derive(direction.chunk(), pair));
+            for (index, salt) in [2 * pair, 2 * pair + 1].into_iter().zip(&salts) {
+                leaves.push(transcript_leaf(direction, index, salt, chunk_of(bytes, index)));
+            }
+        }
+        Ok(Self { direction, seed, bytes, tree: Tree::new(leaves) })
+    }
+
+    /// What is signed.
+    pub fn commitment(&self) -> Commitment {
+        let LengthOpening { length, salt } = self.open_length();
+        Commitment {
+            depth: self.depth(),
+            length: length_commitment(self.direction, self.depth(), &salt, length),
+            root: self.tree.root(),
+        }
+    }
+
+    /// Opens ranges (the end is not in them), rounded outward to whole chunks.
+    pub fn open(&self, ranges: &[Range<u64>]) -> Result<TranscriptOpening, TranscriptError> {
+        let mut indices = std::collections::BTreeSet::new();
+        for range in ranges {
+            let length = self.bytes.len();
+            if range.start >= range.end || range.end > length as u64 {
+                let (start, end) = (range.start, range.end);
+                return Err(TranscriptError::Range {
+                    direction: self.direction,
+                    length,
+                    start,
+                    end,
+                });
+            }
+            let chunk = CHUNK_BYTES as u64;
+            indices.extend((range.start / chunk) as u32..=((range.end - 1) / chunk) as u32);
+        }
+        let indices: Vec<u32> = indices.into_iter().collect();
+        let leaves = indices.iter().map(|index| self.leaf(*index)).collect();
+        let siblings = match indices.as_slice() {
+            [] => Vec::new(),
+            indices => self.tree.siblings(indices),
+        };
+        Ok(TranscriptOpening { leaves, siblings })
+    }
+
+    /// Opens the true length, and nothing of the content.
+    pub fn open_length(&self) -> LengthOpening {
+        let salt = self.seed.salt(self.direction.length(), 0);
+        LengthOpening { length: self.bytes.len() as u64, salt }
+    }
+
+    /// One leaf's salt and chunk with the nodes beside its path, from below: a witness for a
+    /// circuit, which hides them.
+    pub fn witness(&self, index: u32) -> Option<(OpenedLeaf, Vec<[u8; 32]>)> {
+        let inside = (index as usize) < self.tree.leaves();
+        inside.then(|| (self.leaf(index), self.tree.siblings(&[index])))
+    }
+
+    fn leaf(&self, index: u32) -> OpenedLeaf {
+        let salt = self.seed.salt(self.direction.chunk(), index);
+        OpenedLeaf { index, salt, chunk: chunk_of(self.bytes, index).to_vec() }
+    }
+
+    fn depth(&self) -> u8 {
+        self.tree.leaves().ilog2() as u8
+    }
+}
+
+/// A leaf that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedLeaf {
+    /// Its place, from 0.
+    pub index: u32,
+    /// Its salt, which opens this leaf and no other.
+    pub salt: [u8; SALT_BYTES],
+    /// 0 to 64 bytes.
+    pub chunk: Vec<u8>,
+}
+
+/// Leaves of one direction, and the nodes that lead from them to its root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TranscriptOpening {
+    /// In ascending order.
+    pub leaves: Vec<OpenedLeaf>,
+    /// Level by level from below, left to right, without those that the leaves determine.
+    pub siblings: Vec<[u8; 32]>,
+}
+
+/// The true length of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthOpening {
+    /// Bytes.
+    pub length: u64,
+    /// Its salt.
+    pub salt: [u8; SALT_BYTES],
+}
+
+/// Bytes that a third party may rely on, with their place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownBytes {
+    /// Place of the first byte in its direction.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Why an opening does not belong to what was signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningError {
+    /// Leaves and nodes lead to another root.
+    #[error("opened {what} do not lead to the signed root")]
+    Root {
+        /// `request bytes`, `response bytes` or `fields`.
+        what: &'static str,
+    },
+    /// A chunk follows one that was not full.
+    #[error("opened {what} go on after the end of the transcript")]
+    AfterEnd {
+        /// `request bytes` or `response bytes`.
+        what: &'static str,
+    },
+    /// The length is not the one that was signed.
+    #[error("opened length of the {what} is not the signed one")]
+    Length {
+        /// `request` or `response`.
+        what: &'static str,
+    },
+}
+
+impl TranscriptOpening {
+    /// The bytes that this opening shows of `direction` under a signed commitment.
+    pub fn check(
+        &self,
+        direction: Direction,
+        commitment: &Commitment,
+    ) -> Result<Vec<ShownBytes>, OpeningError> {
+        let what = match direction {
+            Direction::Request => "request bytes",
+            Direction::Response => "response bytes",
+        };
+        let hash = |leaf: &OpenedLeaf| {
+            (leaf.index, transcript_leaf(direction, leaf.index, &leaf.salt, &leaf.chunk))
+        };
+        if self.leaves.iter().any(|leaf| leaf.chunk.len() > CHUNK_BYTES) {
+            return Err(OpeningError::Root { what });
+        }
+        let opened: Vec<(u32, Hash)> = self.leaves.iter().map(hash).collect();
+        if tree::root_of(commitment.depth, &opened, &self.siblings) != Some(commitment.root) {
+            return Err(OpeningError::Root { what });
+        }
+        let ended =
+            |pair: &[OpenedLeaf]| pair[0].chunk.len() < CHUNK_BYTES && !pair[1].chunk.is_empty();
+        if self.leaves.windows(2).any(ended) {
+            return Err(OpeningError::AfterEnd { what });
+        }
+        Ok(joined(&self.leaves))
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u32(self.leaves.len() as u32);
+        for OpenedLeaf { index, salt, chunk } in &self.leaves {
+            writer.u32(*index).raw(salt).u8(chunk.len() as u8).raw(chunk);
+        }
+        write_siblings(writer, &self.siblings);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let mut leaves = Vec::new();
+        for _ in 0..reader.count(1 << DEPTH_MAX, "opened leaves")? {
+            let index = reader.u32("index of a leaf")?;
+            let salt = reader.array("salt of a leaf")?;
+            let length = usize::from(reader.u8("length of a chunk")?);
+            if length > CHUNK_BYTES {
+                let subject = "length of a chunk";
+                return Err(FormatError::TooLong { subject, limit: CHUNK_BYTES, got: length });
+            }
+            let chunk = reader.raw(length, "chunk")?.to_vec();
+            leaves.push(OpenedLeaf { index, salt, chunk });
+        }
+        if leaves.windows(2).any(|pair| pair[0].index >= pair[1].index) {
+            return Err(FormatError::Order { subject: "opened leaves" });
+        }
+        Ok(Self { leaves, siblings: read_siblings(reader)? })
+    }
+}
+
+impl LengthOpening {
+    /// The length that this opening shows under a signed commitment.
+    pub fn check(
+        &self,
+        direction: Direction,
+        commitment: &Commitment,
+    ) -> Result<u64, OpeningError> {
+        let got = length_commitment(direction, commitment.depth, &self.salt, self.length);
+        match bool::from(got.ct_eq(&commitment.length)) {
+            true => Ok(self.length),
+            false => Err(OpeningError::Length { what: direction.as_str() }),
+        }
+    }
+}
+
+pub(crate) fn write_siblings(writer: &mut Writer, siblings: &[Hash]) {
+    writer.u32(siblings.len() as u32);
+    for sibling in siblings {
+        writer.raw(sibling);
+    }
+}
+
+pub(crate) fn read_siblings(reader: &mut Reader<'_>) -> Result<Vec<Hash>, FormatError> {
+    let count = reader.count(1 << DEPTH_MAX, "nodes of an opening")?;
+    (0..count).map(|_| reader.array("node of an opening")).collect()
+}
+
+/// SHA-256(0x04 ‖ direction ‖ depth ‖ salt ‖ length), the length big-endian, eight bytes.
+fn length_commitment(
+    direction: Direction,
+    depth: u8,
+    salt: &[u8; SALT_BYTES],
+    length: u64,
+) -> [u8; 32] {
+    Sha256::new()
+        .chain_update([LENGTH_TAG, direction.byte(), depth])
+        .chain_update(salt)
+        .chain_update(length.to_be_bytes())
+        .finalize()
+        .into()
+}
+
+fn chunk_of(bytes: &[u8], index: u32) -> &[u8] {
+    let start = (index as usize * CHUNK_BYTES).min(bytes.len());
+    &bytes[start..(start + CHUNK_BYTES).min(bytes.len())]
+}
+
+/// Neighbouring chunks as one piece.
+fn joined(leaves: &[OpenedLeaf]) -> Vec<ShownBytes> {
+    let mut shown: Vec<ShownBytes> = Vec::new();
+    for leaf in leaves {
+        let start = u64::from(leaf.index) * CHUNK_BYTES as u64;
+        match shown.last_mut() {
+            Some(last) if last.start + last.bytes.len() as u64 == start => {
+                last.bytes.extend_from_slice(&leaf.chunk);
+            }
+            _ => shown.push(ShownBytes { start, bytes: leaf.chunk.clone() }),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+//! A Merkle tree of a power of two leaves, and openings of many leaves that share their path.
+
+use sha2::{Digest, Sha256};
+
+/// Deepest tree: 2^18 leaves of 64 bytes are 16 MiB.
+pub const DEPTH_MAX: u8 = 18;
+
+/// Begins what an inner node is the hash of (RFC 6962 section 2.1), so that no leaf is a node.
+const NODE_TAG: u8 = 0x01;
+
+pub(crate) type Hash = [u8; 32];
+
+/// An inner node: SHA-256(0x01 ‖ left ‖ right).
+pub fn node(left: &Hash, right: &Hash) -> Hash {
+    let mut input = [NODE_TAG; 65];
+    input[1..33].copy_from_slice(left);
+    input[33..].copy_from_slice(right);
+    Sha256::digest(input).into()
+}
+
+/// All levels, the leaves first, the root last.
+pub(crate) struct Tree(Vec<Vec<Hash>>);
+
+impl Tree {
+    /// Over a power of two leaves.
+    pub(crate) fn new(leaves: Vec<Hash>) -> Self {
+        debug_assert!(leaves.len().is_power_of_two());
+        let mut levels = vec![leaves];
+        while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+            let above = level.chunks_exact(2).map(|pair| node(&pair[0], &pair[1])).collect();
+            levels.push(above);
+        }
+        Self(levels)
+    }
+
+    pub(crate) fn leaves(&self) -> usize {
+        self.0.first().map_or(1, Vec::len)
+    }
+
+    pub(crate) fn root(&self) -> Hash {
+        self.0.last().and_then(|level| level.first()).copied().unwrap_or_default()
+    }
+
+    /// The nodes that lead from the leaves at `indices` (ascending, each once) to the root and
+    /// cannot be computed from them: level by level from below, left to right.
+    pub(crate) fn siblings(&self, indices: &[u32]) -> Vec<Hash> {
+        let mut known = indices.to_vec();
+        let mut siblings = Vec::new();
+        for level in &self.0[..self.0.len() - 1] {
+            let mut above = Vec::with_capacity(known.len());
+            let mut place = 0;
+            while let Some(&index) = known.get(place) {
+                let both = index & 1 == 0 && known.get(place + 1) == Some(&(index + 1));
+                if !both {
+                    siblings.push(level[(index ^ 1) as usize]);
+                }
+                above.push(index >> 1);
+                place += 1 + usize::from(both);
+            }
+            known = above;
+        }
+        siblings
+    }
+}
+
+/// The root to which opened leaves lead; `None` where indices, siblings and depth do not fit
+/// together exactly.
+pub(crate) fn root_of(depth: u8, opened: &[(u32, Hash)], siblings: &[Hash]) -> Option<Hash> {
+    let fits = opened.last().is_some_and(|(last, _)| u64::from(*last) < 1 << depth);
+    let ascending = opened.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    if depth > DEPTH_MAX || !fits || !ascending {
+        return None;
+    }
+    let mut known = opened.to_vec();
+    let mut siblings = siblings.iter();
+    for _ in 0..depth {
+        let (mut read, mut write) = (0, 0);
+        while let Some(&(index, hash)) = known.get(read) {
+            let right = known.get(read + 1).filter(|(next, _)| *next == index ^ 1);
+            let above = match right {
+                Some((_, right)) => {
+                    read += 1;
+                    node(&hash, right)
+                }
+                None if index & 1 == 0 => node(&hash, siblings.next()?),
+                None => node(siblings.next()?, &hash),
+            };
+            known[write] = (index >> 1, above);
+            (read, write) = (read + 1, write + 1);
+        }
+        known.truncate(write);
+    }
+    match (known.as_slice(), siblings.next()) {
+        ([(0, root)], None) => Some(*root),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(count: u32) -> Vec<Hash> {
+        (0..count).map(|index| Sha256::digest(index.to_be_bytes()).into()).collect()
+    }
+
+    #[test]
+    fn every_set_of_leaves_of_a_small_tree_leads_to_its_root() {
+        let leaves = leaves(8);
+        let tree = Tree::new(leaves.clone());
+        for set in 1u32..256 {
+            let indices: Vec<u32> = (0..8).filter(|index| set >> index & 1 == 1).collect();
+            let opened: Vec<_> = indices.iter().map(|i| (*i, leaves[*i as usize])).collect();
+            let siblings = tree.siblings(&indices);
+            assert_eq!(root_of(3, &opened, &siblings), Some(tree.root()), "{indices:?}");
+            let mut more = siblings.clone();
+            more.push([0; 32]);
+            assert_eq!(root_of(3, &opened, &more), None);
+            if let Some((_, fewer)) = siblings.split_last() {
+                assert_eq!(root_of(3, &opened, fewer), None);
+            }
+            assert_ne!(root_of(4, &opened, &siblings), Some(tree.root()));
+        }
+    }
+
+    #[test]
+    fn indices_out_of_order_twice_or_outside_lead_nowhere() {
+        let leaves = leaves(8);
+        let tree = Tree::new(leaves.clone());
+        let siblings = tree.siblings(&[1, 4]);
+        let (one, four) = ((1, leaves[1]), (4, leaves[4]));
+        assert!(root_of(3, &[one, four], &siblings).is_some());
+        for wrong in [vec![four, one], vec![one, one], vec![one, (12, leaves[4])], vec![]] {
+            assert_eq!(root_of(3, &wrong, &siblings), None);
+        }
+        assert_ne!(root_of(3, &[(0, leaves[1]), four], &siblings), Some(tree.root()));
+    }
+
+    #[test]
+    fn an_inner_node_is_no_leaf() {
+        let tree = Tree::new(leaves(8));
+        let above = Tree::new(tree.0[1].clone());
+        assert_eq!(above.root(), tree.root());
+        // Of the signed depth only the true leaves lead to the root.
+        let opened = [(0, above.0[0][0])];
+        assert_ne!(root_of(3, &opened, &above.siblings(&[0])), Some(tree.root()));
+    }
+}
