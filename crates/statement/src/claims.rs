@@ -28,18 +28,22 @@ impl Fibonacci {
 }
 
 /// Where the numbers that are sorted come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "json", serde(rename_all = "lowercase", deny_unknown_fields))]
 pub enum SortSource {
-    /// The prover gave them; the statement names their SHA-256.
-    Given,
+    /// The prover gave them.
+    Given {
+        /// SHA-256 of the list as it was given: its numbers, four bytes each, little-endian.
+        #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+        input_sha256: [u8; DIGEST_BYTES],
+    },
     /// They are the Fibonacci numbers F(0) to F(count - 1), each modulo 2^32.
     Fibonacci,
 }
 
-/// `count` numbers of 32 bits whose SHA-256 is `input_sha256` are, in ascending order, the numbers
-/// whose SHA-256 is `sorted_sha256`. A list is hashed as its numbers, four bytes each, little-endian.
+/// Of `count` numbers of 32 bits without sign, put in ascending order, the one at `place` is
+/// `value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
@@ -48,37 +52,45 @@ pub struct Sort {
     pub source: SortSource,
     /// How many there are.
     pub count: u32,
-    /// SHA-256 of the list before it is sorted.
-    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
-    pub input_sha256: [u8; DIGEST_BYTES],
-    /// SHA-256 of the sorted list.
-    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
-    pub sorted_sha256: [u8; DIGEST_BYTES],
+    /// Which of the sorted numbers, from 0.
+    pub place: u32,
+    /// That number.
+    pub value: u32,
 }
 
 impl Sort {
     pub(crate) fn write(&self, writer: &mut Writer) {
-        writer.u8(match self.source {
-            SortSource::Given => 0,
-            SortSource::Fibonacci => 1,
-        });
+        match &self.source {
+            SortSource::Given { input_sha256 } => {
+                writer.u8(0);
+                writer.field(input_sha256);
+            }
+            SortSource::Fibonacci => writer.u8(1),
+        }
         writer.u32(self.count);
-        writer.field(&self.input_sha256);
-        writer.field(&self.sorted_sha256);
+        writer.u32(self.place);
+        writer.u32(self.value);
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
         let source = match reader.u8("source")? {
-            0 => SortSource::Given,
+            0 => SortSource::Given { input_sha256: reader.array("input_sha256")? },
             1 => SortSource::Fibonacci,
             _ => return Err(StatementError::Value { subject: "source", wanted: "0 or 1" }),
         };
         Ok(Self {
             source,
             count: reader.u32("count")?,
-            input_sha256: reader.array("input_sha256")?,
-            sorted_sha256: reader.array("sorted_sha256")?,
+            place: reader.u32("place")?,
+            value: reader.u32("value")?,
         })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StatementError> {
+        if self.place < self.count {
+            return Ok(());
+        }
+        Err(StatementError::Value { subject: "place", wanted: "a place below the count" })
     }
 }
 

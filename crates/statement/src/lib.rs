@@ -25,7 +25,7 @@ pub use dcap::{
 };
 pub use error::StatementError;
 pub use statement::{ENCODED_BYTES_MAX, Statement};
-pub use transcript::{Direction, PATH_BYTES_MAX, Predicate, TEXT_BYTES_MAX, Transcript};
+pub use transcript::{DEPTH_MAX, Direction, PATH_BYTES_MAX, Predicate, TEXT_BYTES_MAX, Transcript};
 
 /// Length of a SHA-256 digest.
 pub const DIGEST_BYTES: usize = 32;

@@ -22,7 +22,7 @@ const DOMAIN: &str = "confide/statement/v1/";
 pub enum Statement {
     /// A number of Fibonacci's sequence.
     Fibonacci(Fibonacci),
-    /// A list of numbers and the same list in order.
+    /// A number at its place in a sorted list.
     Sort(Sort),
     /// An RSA-2048 signature.
     Rsa2048(Rsa2048),
@@ -99,7 +99,8 @@ impl Statement {
     /// The first field that is not.
     pub fn check(&self) -> Result<(), StatementError> {
         match self {
-            Statement::Fibonacci(_) | Statement::Sort(_) | Statement::Sha256(_) => Ok(()),
+            Statement::Fibonacci(_) | Statement::Sha256(_) => Ok(()),
+            Statement::Sort(claim) => claim.check(),
             Statement::Rsa2048(claim) => claim.check(),
             Statement::Transcript(claim) => claim.check(),
             Statement::Dcap(claim) => claim.check(),

@@ -13,8 +13,12 @@ pub const TEXT_BYTES_MAX: usize = 256;
 /// Longest path of a JSON field.
 pub const PATH_BYTES_MAX: usize = 256;
 
+/// Deepest tree under a root: 2^18 leaves of 64 bytes are 16 MiB.
+pub const DEPTH_MAX: u8 = 18;
+
 /// Something under `root` has the property that `predicate` names. Who signed the root is not part
-/// of this: the checker holds `root` against the notary's signed statement.
+/// of this: the checker holds `root` and `depth` against the notary's signed statement, which has
+/// them for the bytes of each direction and for the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
@@ -22,24 +26,27 @@ pub struct Transcript {
     /// The root of the notary's commitment.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub root: [u8; DIGEST_BYTES],
+    /// Levels of the tree under it, as they were signed.
+    pub depth: u8,
     /// What is said of what is under it.
     pub predicate: Predicate,
 }
 
-/// What is said of a leaf that stays hidden.
+/// What is said of something that is not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum Predicate {
-    /// The bytes of one direction contain this text. Where they do, and what is around it, stays
-    /// hidden: the text may be inside a string that says anything.
+    /// `root` is over the bytes of one direction, and they contain this text. Where they do and what
+    /// is around it is not said: the text may be inside a string that means anything.
     Contains {
         /// Who sent the bytes.
         direction: Direction,
         /// The text.
         text: String,
     },
-    /// The JSON field at this path is an integer between these two, both included.
+    /// `root` is over the fields, and the number at this path is an integer between these two, both
+    /// included.
     NumberBetween {
         /// Where the field is, as the disclosure names it.
         path: String,
@@ -55,22 +62,35 @@ pub enum Predicate {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
 pub enum Direction {
-    /// The client's request.
-    Sent,
-    /// The server's answer.
-    Received,
+    /// From the notary to the host.
+    Request,
+    /// From the host.
+    Response,
+}
+
+impl Direction {
+    /// The byte that stands for it, in a statement and in a leaf.
+    pub fn byte(self) -> u8 {
+        match self {
+            Direction::Request => 1,
+            Direction::Response => 2,
+        }
+    }
+
+    /// The direction that the byte stands for.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        [Direction::Request, Direction::Response].into_iter().find(|known| known.byte() == byte)
+    }
 }
 
 impl Transcript {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.field(&self.root);
+        writer.u8(self.depth);
         match &self.predicate {
             Predicate::Contains { direction, text } => {
                 writer.u8(0);
-                writer.u8(match direction {
-                    Direction::Sent => 0,
-                    Direction::Received => 1,
-                });
+                writer.u8(direction.byte());
                 writer.field(text.as_bytes());
             }
             Predicate::NumberBetween { path, least, greatest } => {
@@ -83,17 +103,11 @@ impl Transcript {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
-        let root = reader.array("root")?;
+        let (root, depth) = (reader.array("root")?, reader.u8("depth")?);
         let predicate = match reader.u8("predicate")? {
             0 => Predicate::Contains {
-                direction: match reader.u8("direction")? {
-                    0 => Direction::Sent,
-                    1 => Direction::Received,
-                    _ => {
-                        let subject = "direction";
-                        return Err(StatementError::Value { subject, wanted: "0 or 1" });
-                    }
-                },
+                direction: Direction::from_byte(reader.u8("direction")?)
+                    .ok_or(StatementError::Value { subject: "direction", wanted: "1 or 2" })?,
                 text: reader.text("text", TEXT_BYTES_MAX)?,
             },
             1 => Predicate::NumberBetween {
@@ -103,10 +117,13 @@ impl Transcript {
             },
             _ => return Err(StatementError::Value { subject: "predicate", wanted: "0 or 1" }),
         };
-        Ok(Self { root, predicate })
+        Ok(Self { root, depth, predicate })
     }
 
     pub(crate) fn check(&self) -> Result<(), StatementError> {
+        if self.depth > DEPTH_MAX {
+            return Err(StatementError::Value { subject: "depth", wanted: "at most 18" });
+        }
         match &self.predicate {
             Predicate::Contains { text, .. } => bounded("text", text, TEXT_BYTES_MAX),
             Predicate::NumberBetween { path, least, greatest } => {

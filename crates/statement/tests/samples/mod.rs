@@ -6,11 +6,11 @@ use confide_statement::{
 };
 
 pub(crate) fn samples() -> Vec<Statement> {
-    let contains = Predicate::Contains { direction: Direction::Received, text: "größer".into() };
+    let contains = Predicate::Contains { direction: Direction::Response, text: "größer".into() };
     vec![
         Statement::Fibonacci(Fibonacci { n: 10, value: 55 }),
         Statement::Fibonacci(Fibonacci { n: u32::MAX, value: u64::MAX }),
-        Statement::Sort(sort(SortSource::Given)),
+        Statement::Sort(sort(SortSource::Given { input_sha256: [3; 32] })),
         Statement::Sort(sort(SortSource::Fibonacci)),
         Statement::Rsa2048(Rsa2048 { modulus: [0xc5; 256], message_sha256: [1; 32] }),
         Statement::Sha256(Sha256 { message_bytes: 1024, message_sha256: [2; 32] }),
@@ -24,7 +24,8 @@ pub(crate) fn samples() -> Vec<Statement> {
 /// Statements with one field that is not within its limits, and the name of the field.
 #[allow(dead_code)]
 pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
-    let text = |text: &str| Predicate::Contains { direction: Direction::Sent, text: text.into() };
+    let text =
+        |text: &str| Predicate::Contains { direction: Direction::Request, text: text.into() };
     let rsa = |first, last| {
         let mut modulus = [0xff; 256];
         (modulus[0], modulus[255]) = (first, last);
@@ -32,7 +33,11 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
     };
     let ended = Dcap { valid_until: 1, ..dcap(enclave(), &[]) };
     let nameless = Dcap { tcb_status: String::new(), ..dcap(enclave(), &[]) };
+    let outside = Sort { place: 3000, ..sort(SortSource::Fibonacci) };
+    let deep = Transcript { depth: 19, ..transcript(between(0, 0)) };
     vec![
+        (Statement::Sort(outside), "place"),
+        (Statement::Transcript(deep), "depth"),
         (rsa(0x7f, 0xff), "modulus"),
         (rsa(0xff, 0xfe), "modulus"),
         (Statement::Transcript(transcript(text(""))), "text"),
@@ -47,11 +52,11 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
 }
 
 fn sort(source: SortSource) -> Sort {
-    Sort { source, count: 3000, input_sha256: [3; 32], sorted_sha256: [4; 32] }
+    Sort { source, count: 3000, place: 2999, value: 4 }
 }
 
 fn transcript(predicate: Predicate) -> Transcript {
-    Transcript { root: [5; 32], predicate }
+    Transcript { root: [5; 32], depth: 10, predicate }
 }
 
 fn between(least: i64, greatest: i64) -> Predicate {
