@@ -92,7 +92,9 @@ long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, t
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
-	for suite in verify generate batch collateral nested chat adapters; do \
+	cargo test --locked -p confide-cli --test bench_load -- --ignored
+	for suite in verify generate batch collateral nested chat adapters gateway llm storage cpu memory \
+	  jitter network; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 
 $(VENV)/ready: tests/python/requirements.txt

@@ -72,7 +72,9 @@ def step(command, refused, folder, environment, running):
         last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     print((done.stdout + done.stderr)[-600:])
     wanted = 1 if refused else 0
-    if words[:2] == ["confide", "bench"] and done.returncode == 3:
+    if words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"]) and done.returncode == 3:
+        if not re.search("A/A|^void ", done.stdout + done.stderr, re.M):
+            sys.exit("walk: status 3, but neither an A/A row nor a client-bound load is named")
         print("walk: it ran, and calls its own figures unsteady (status 3)")
         return
     if done.returncode != wanted:

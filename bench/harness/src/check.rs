@@ -88,8 +88,11 @@ impl Check {
     }
 
     /// Everything, for programs.
-    pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    ///
+    /// # Errors
+    /// serde_json's, where a field cannot be JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
     fn of(rows: Vec<CheckedRow>, mut says: Vec<String>, validity: &[&Validity]) -> Self {

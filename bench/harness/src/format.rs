@@ -41,6 +41,28 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     digits(value)
 }
 
+/// The labels of an axis, as [`value`] writes them, with as many more places as keep them apart.
+pub(crate) fn labels(metric: &str, ticks: &[f64]) -> Vec<String> {
+    let short: Vec<String> = ticks.iter().map(|tick| value(metric, *tick)).collect();
+    let biggest = ticks.iter().fold(0.0, |biggest: f64, tick| biggest.max(tick.abs()));
+    let (scale, unit) = match scale_of(metric, biggest) {
+        (scale, "") if metric.ends_with("_bytes") => (scale, "B"),
+        other => other,
+    };
+    let exact = |places: usize| -> Vec<String> {
+        let label = |tick: &f64| format!("{:.places$} {unit}", tick * scale).trim_end().to_owned();
+        ticks.iter().map(label).collect()
+    };
+    let distinct = |labels: &[String]| labels.windows(2).all(|pair| pair[0] != pair[1]);
+    if distinct(&short) {
+        return short;
+    }
+    (0..=PLACES_MAX).map(exact).find(|labels| distinct(labels)).unwrap_or(short)
+}
+
+/// Places of an axis label; closer ticks than that are one value to a reader.
+const PLACES_MAX: usize = 6;
+
 /// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; of fewer than ten blocks `x1.16, no
 /// interval: 8`; of a percentile without a tail none.
 pub(crate) fn cost(row: &Row) -> String {
@@ -341,6 +363,15 @@ fn thousands(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_an_axis_differ_where_its_ticks_do() {
+        assert_eq!(labels("tpot_ms", &[10.0, 12.0]), ["10.0 ms", "12.0 ms"]);
+        let close = labels("tpot_ms", &[125.01, 125.02, 125.03]);
+        assert_eq!(close, ["125.01 ms", "125.02 ms", "125.03 ms"]);
+        assert_eq!(labels("sent_bytes", &[1048576.0, 1048577.0]), ["1048576 B", "1048577 B"]);
+        assert_eq!(labels("requests_per_s", &[2.0, 2.0]), ["2 /s", "2 /s"]);
+    }
 
     #[test]
     fn units_come_from_the_name() {

@@ -89,6 +89,9 @@ pub enum LoadError {
     /// A connection that was to be kept cannot be opened.
     #[error("connection before the run: {0}")]
     Connect(String),
+    /// A thread ended before the run did, so what it took is not known.
+    #[error("client thread {0} died during the run: its figures are not known")]
+    Died(String),
     /// A figure is out of its range.
     #[error("threads: wanted 1 to {THREADS_MAX}, got {got}")]
     Threads {
@@ -167,8 +170,8 @@ pub fn run(
         }
     }
     outcome.events.sort_by_key(|event| event.index);
-    let dispatcher_cpu_s = dispatcher.join().unwrap_or_default();
-    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s);
+    let dispatcher_cpu_s = dispatcher.join().map_err(|_| LoadError::Died("dispatcher".into()))?;
+    outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s)?;
     Ok(outcome)
 }
 
@@ -254,7 +257,7 @@ impl Workers {
         }
     }
 
-    fn figures(self, events: &[Event], dispatcher_cpu_s: f64) -> ClientFigures {
+    fn figures(self, events: &[Event], dispatcher_cpu_s: f64) -> Result<ClientFigures, LoadError> {
         let ends = events.iter().map(|event| event.last_s.unwrap_or(event.dispatched_s));
         let wall_s = ends.fold(0.0, f64::max);
         let mut figures = ClientFigures {
@@ -265,8 +268,8 @@ impl Workers {
         };
         let mut busiest_s = dispatcher_cpu_s;
         let mut delays_s = Vec::new();
-        for thread in self.threads {
-            let worked = thread.join().unwrap_or_default();
+        for (number, thread) in self.threads.into_iter().enumerate() {
+            let worked = thread.join().map_err(|_| LoadError::Died(number.to_string()))?;
             figures.cpu_s += worked.cpu_s;
             busiest_s = busiest_s.max(worked.cpu_s);
             delays_s.extend(worked.delays_s);
@@ -275,7 +278,7 @@ impl Workers {
             figures.busiest_ratio = busiest_s / wall_s;
         }
         figures.loop_delay = Spread::of_seconds("llm.loop-delay", &delays_s);
-        figures
+        Ok(figures)
     }
 }
 

@@ -217,7 +217,8 @@ mod tests {
         let (go_on, wait) = channel();
         let kept = Kept::default();
         let (log, end) = AccessLog::start(Stuck(wait, kept.clone()), || 0);
-        let asked = 2 * QUEUED_MAX;
+        // One batch in the writer's hands and a full queue behind it; the rest has no place.
+        let asked = 3 * QUEUED_MAX;
         for _ in 0..asked {
             log.answered(&Method::GET, "/", StatusCode::OK, Duration::ZERO);
         }

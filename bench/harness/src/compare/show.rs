@@ -50,9 +50,11 @@ impl Comparison {
     }
 
     /// Everything, for programs.
-    pub fn json(&self) -> String {
-        // Numbers, strings and lists: nothing here fails to be JSON.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    ///
+    /// # Errors
+    /// serde_json's, where a field cannot be JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
     pub(crate) fn sides(&self) -> String {

@@ -44,7 +44,7 @@ fn one_record_a_side_is_confounded_and_has_no_interval() {
     let text = comparison.text();
     assert!(text.contains("confounded: machine, no interval"), "{text}");
     assert!(comparison.markdown().contains("| layer | A | B |"));
-    let json: serde_json::Value = serde_json::from_str(&comparison.json()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&comparison.json().unwrap()).unwrap();
     assert_eq!(json["rows"][0]["result"]["result"], "confounded");
 }
 

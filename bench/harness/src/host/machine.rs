@@ -66,9 +66,11 @@ impl Machine {
     }
 
     /// As indented JSON, ending in a newline.
-    pub fn json(&self) -> String {
-        // Strings and numbers only: nothing here fails to be JSON.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    ///
+    /// # Errors
+    /// serde_json's, where a field cannot be JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
     /// What is not there is `unknown` or absent.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Record,
-    format::{digits, value},
+    format::{digits, labels, value},
     plan::cases,
     samples::{Place, Sample, Slice},
     suite::{Bench, Metric},
@@ -150,9 +150,9 @@ fn distribution(out: &mut String, id: &str, metric: &Metric, curves: &[Curve]) {
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         grid_y(out, TOP + TALL * (1.0 - share), &format!("{:.0} %", share * 100.0));
     }
-    for tick in axis.ticks(5) {
-        let x = axis.place(tick, LEFT, WIDTH - RIGHT);
-        grid_x(out, x, TOP + TALL, &value(&metric.name, tick));
+    let ticks = axis.ticks(5);
+    for (tick, label) in ticks.iter().zip(labels(&metric.name, &ticks)) {
+        grid_x(out, axis.place(*tick, LEFT, WIDTH - RIGHT), TOP + TALL, &label);
     }
     for curve in curves.iter().filter(|curve| !curve.values.is_empty()) {
         let _ = write!(
@@ -196,8 +196,9 @@ fn timeline(out: &mut String, id: &str, metric: &Metric, curves: &[Curve], slice
     });
     let described = described.collect::<Vec<_>>().join("; ");
     out.push_str(&open(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 10.0));
-    for tick in axis.ticks(5) {
-        grid_y(out, axis.place(tick, TOP + PLOT, TOP), &value(&metric.name, tick));
+    let ticks = axis.ticks(5);
+    for (tick, label) in ticks.iter().zip(labels(&metric.name, &ticks)) {
+        grid_y(out, axis.place(*tick, TOP + PLOT, TOP), &label);
     }
     let places = usize::from(to - from < 8.0);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {

@@ -12,7 +12,7 @@ use super::{
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
 };
 use crate::{
-    format::{digits, value},
+    format::{digits, labels, value},
     plan::{Case, cases},
     rows::Figure,
     suite::Bench,
@@ -191,8 +191,9 @@ fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<
     let described = described.collect::<Vec<_>>().join("; ");
     let caption = format!("{metric} over {}", words(name));
     out.push_str(&open(id, &caption, &described, TOP + PLOT + 24.0));
-    for tick in ys.ticks(5) {
-        grid_y(out, ys.place(tick, TOP + PLOT, TOP), &value(metric, tick));
+    let ticks = ys.ticks(5);
+    for (tick, label) in ticks.iter().zip(labels(metric, &ticks)) {
+        grid_y(out, ys.place(*tick, TOP + PLOT, TOP), &label);
     }
     for (tick, text) in x_ticks(&xs, name, series) {
         grid_x(out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);

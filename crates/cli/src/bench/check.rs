@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         }
     }
     .map_err(explained)?;
-    let text = if args.json { result.json() } else { result.text() };
+    let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };
     std::io::stdout()
         .write_all(text.as_bytes())
         .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
     }
     let text = match (args.json, args.markdown) {
-        (true, _) => comparison.json(),
+        (true, _) => comparison.json().map_err(CliError::new)?,
         (_, true) => comparison.markdown(),
         _ => comparison.text(),
     };

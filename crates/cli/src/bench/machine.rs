@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let machine = Machine::read(&args.out);
-    let text = if args.json { machine.json() } else { machine.text() };
+    let text = if args.json { machine.json().map_err(CliError::new)? } else { machine.text() };
     write!(std::io::stdout().lock(), "{text}")
         .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
     Ok(ExitCode::SUCCESS)

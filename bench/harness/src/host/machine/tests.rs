@@ -14,13 +14,13 @@ fn this_machine_can_be_read_and_shown() {
     assert!(!machine.kernel.is_empty());
     let text = machine.text();
     assert!(text.contains("Processor and memory") && text.contains("Signs of"), "{text}");
-    let back: Machine = serde_json::from_str(&machine.json()).unwrap();
+    let back: Machine = serde_json::from_str(&machine.json().unwrap()).unwrap();
     assert_eq!(back, machine);
 }
 
 #[test]
 fn nothing_in_it_names_the_machine_or_its_owner() {
-    let text = Machine::read(Path::new(".")).json();
+    let text = Machine::read(Path::new(".")).json().unwrap();
     let root = Root::system();
     let private = [
         "/proc/sys/kernel/hostname",
