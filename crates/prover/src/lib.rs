@@ -4,4 +4,5 @@
 //! stage, so that time, CPU seconds and peak memory of a stage are its own. [`line`] is what the two
 //! programs say to each other.
 
+pub mod file;
 pub mod line;

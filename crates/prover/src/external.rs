@@ -1,0 +1,410 @@
+//! `confide-prover` as the back end: one process for each stage.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use sha2::{Digest as _, Sha256};
+use wait4::Wait4;
+
+use crate::{
+    file::BODY_BYTES_MAX,
+    line::{Description, Digest, Done, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage},
+    stages::{OnProgress, Plan, Prover, ProverError, Ran, Used},
+};
+
+/// Longest input of a guest: the longest is a quote with its endorsements, some tens of KiB.
+pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest output of the native stage: a statement.
+const STATEMENT_BYTES_MAX: usize = 64 * 1024;
+
+/// Most lines of one process: a line a segment and phase, and there are at most some thousands.
+const LINES_MAX: usize = 100_000;
+
+/// So much of what a failed process says to people is kept.
+const STDERR_BYTES_MAX: usize = 4 * 1024;
+
+/// Largest `confide-prover`: a release build has some 30 MB.
+const PROGRAM_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// `describe` computes the commitments of some programs.
+const DESCRIBE_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Everything but proving takes seconds; a busy machine may take many times that.
+const STAGE_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Proving takes minutes to hours; a day without an end is a fault.
+const PROVE_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// So long after SIGTERM a process that does not end is killed.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// `confide-prover`, found at a path.
+pub struct External<'a> {
+    program: PathBuf,
+    work: PathBuf,
+    stop: Stop,
+    progress: &'a OnProgress<'a>,
+}
+
+/// Ends the process that runs, and lets no other start. Clones stop the same work.
+#[derive(Clone, Default)]
+pub struct Stop {
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Default)]
+struct State {
+    asked: bool,
+    running: Option<Pid>,
+}
+
+impl<'a> External<'a> {
+    /// The program at `program`; inputs and proofs pass through files in `work`, a folder that exists
+    /// and that nobody else can read: an input may be a secret.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        work: impl Into<PathBuf>,
+        stop: Stop,
+        progress: &'a OnProgress<'a>,
+    ) -> Self {
+        Self { program: program.into(), work: work.into(), stop, progress }
+    }
+
+    /// SHA-256 of the program's file.
+    ///
+    /// # Errors
+    /// [`ProverError::Missing`] where it cannot be read.
+    pub fn sha256(&self) -> Result<Digest, ProverError> {
+        let missing = |reason: String| ProverError::Missing { path: self.program.clone(), reason };
+        let mut file = fs::File::open(&self.program)
+            .map_err(|error| missing(error.to_string()))?
+            .take(PROGRAM_BYTES_MAX);
+        let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(Digest(hash.finalize().into())),
+                Ok(read) => hash.update(&piece[..read]),
+                Err(error) => return Err(missing(error.to_string())),
+            }
+        }
+    }
+
+    fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, Used), ProverError> {
+        let mut command = Command::new(&self.program);
+        command.arg(stage.name()).args(["--guest", order.guest]);
+        for (option, path) in order.files {
+            command.arg(option).arg(path);
+        }
+        if let Some(mode) = order.mode {
+            command.args(["--mode", mode.name()]);
+        }
+        if let Some(bytes) = order.memory_bytes {
+            command.args(["--memory", &bytes.to_string()]);
+        }
+        let limit = if stage == Stage::Prove { PROVE_DEADLINE } else { STAGE_DEADLINE };
+        match self.run(stage.name(), Some(stage), command, limit)? {
+            (Line::Result(done), used) if done.stage == stage => Ok((done, used)),
+            (Line::Refused(Refusal { why, detail }), _) => {
+                Err(ProverError::Refused { stage, why, detail: clean(&detail) })
+            }
+            _ => Err(ProverError::Protocol {
+                stage: stage.name(),
+                reason: "wanted the result of this stage, got another line".to_string(),
+            }),
+        }
+    }
+
+    /// Runs one process to its end; gives its last line and what it used.
+    fn run(
+        &self,
+        name: &'static str,
+        stage: Option<Stage>,
+        mut command: Command,
+        limit: Duration,
+    ) -> Result<(Line, Used), ProverError> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let floor_bytes = own_peak_bytes();
+        let (mut child, started) = self.stop.spawn(name, &self.program, &mut command)?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let kept = thread::spawn(move || stderr.map(last_words).unwrap_or_default());
+        let watch = Watch::new(self.stop.clone(), limit);
+        let lines = stdout.map_or(Ok(None), |out| self.read_lines(stage, out));
+        if lines.is_err() {
+            // It talks nonsense: whatever else it does is of no use.
+            self.stop.signal(Signal::KILL);
+        }
+        let ended = self.stop.reap(child);
+        let wall = started.elapsed();
+        let late = watch.end();
+        let stderr = kept.join().unwrap_or_default();
+        let protocol = |reason: String| ProverError::Protocol { stage: name, reason };
+        if self.stop.is_asked() {
+            return Err(ProverError::Interrupted { stage: name });
+        }
+        if late {
+            return Err(ProverError::Deadline { stage: name, limit });
+        }
+        let (status, cpu, peak_rss_bytes) = ended.map_err(|error| protocol(error.to_string()))?;
+        let line = lines.map_err(protocol)?;
+        let line = match line {
+            Some(line) if status.code() == Some(status_of(&line)) => line,
+            _ => return Err(ProverError::Ended { stage: name, status, stderr: clean(&stderr) }),
+        };
+        let peak_is_at_most = floor_bytes.is_some_and(|floor| peak_rss_bytes <= floor);
+        Ok((line, Used { wall, cpu, peak_rss_bytes, peak_is_at_most }))
+    }
+
+    /// Reads lines to the end of standard output; the last one is the answer.
+    fn read_lines(&self, stage: Option<Stage>, out: ChildStdout) -> Result<Option<Line>, String> {
+        let mut out = BufReader::new(out);
+        let mut answer = None;
+        for _ in 0..LINES_MAX {
+            let mut text = Vec::new();
+            let read = (&mut out)
+                .take(LINE_LENGTH_MAX as u64 + 1)
+                .read_until(b'\n', &mut text)
+                .map_err(|error| format!("cannot read its output: {error}"))?;
+            if read == 0 {
+                return Ok(answer);
+            }
+            if read > LINE_LENGTH_MAX {
+                return Err(format!("wanted lines of at most {LINE_LENGTH_MAX} bytes, got more"));
+            }
+            if answer.is_some() {
+                return Err("wanted nothing after its answer, got a line".to_string());
+            }
+            match (serde_json::from_slice(&text), stage) {
+                (Ok(Line::Progress(progress)), Some(stage)) => (self.progress)(stage, progress),
+                (Ok(line), _) => answer = Some(line),
+                (Err(error), _) => return Err(format!("wanted a line of JSON, got {error}")),
+            }
+        }
+        Err(format!("wanted at most {LINES_MAX} lines, got more"))
+    }
+
+    fn write(&self, name: &'static str, stage: Stage, bytes: &[u8]) -> Result<Held, ProverError> {
+        let held = Held(self.work.join(name));
+        fs::write(&held.0, bytes).map_err(|error| self.cannot(stage, &held.0, &error))?;
+        Ok(held)
+    }
+
+    fn read(&self, held: &Held, stage: Stage, limit: usize) -> Result<Vec<u8>, ProverError> {
+        let mut bytes = Vec::new();
+        fs::File::open(&held.0)
+            .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
+            .map_err(|error| self.cannot(stage, &held.0, &error))?;
+        if bytes.len() > limit {
+            let reason = format!("wanted an output of at most {limit} bytes, got more");
+            return Err(ProverError::Protocol { stage: stage.name(), reason });
+        }
+        Ok(bytes)
+    }
+
+    fn cannot(&self, stage: Stage, path: &Path, error: &io::Error) -> ProverError {
+        let (stage, path) = (stage.name(), path.to_owned());
+        ProverError::File { stage, path, reason: error.to_string() }
+    }
+}
+
+impl Prover for External<'_> {
+    fn describe(&self) -> Result<Description, ProverError> {
+        let mut command = Command::new(&self.program);
+        command.arg("describe");
+        let protocol = |reason| ProverError::Protocol { stage: "describe", reason };
+        match self.run("describe", None, command, DESCRIBE_DEADLINE)?.0 {
+            Line::Description(description) if description.protocol == PROTOCOL => Ok(description),
+            Line::Description(other) => {
+                Err(protocol(format!("wanted protocol {PROTOCOL}, got {}", other.protocol)))
+            }
+            _ => Err(protocol("wanted a description, got another line".to_string())),
+        }
+    }
+
+    fn native(&self, guest: &str, input: &[u8]) -> Result<Ran<Vec<u8>>, ProverError> {
+        let input = self.write("input", Stage::Native, input)?;
+        let out = Held(self.work.join("statement"));
+        let files = &[("--input", input.0.as_path()), ("--out", &out.0)];
+        let order = Order { guest, files, mode: None, memory_bytes: None };
+        let (done, used) = self.run_stage(Stage::Native, order)?;
+        let output = self.read(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
+        Ok(Ran { done, output, used })
+    }
+
+    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<()>, ProverError> {
+        let input = self.write("input", Stage::Emulate, input)?;
+        let files = &[("--input", input.0.as_path())];
+        let Plan { mode, memory_bytes } = plan;
+        let order = Order { guest, files, mode: Some(mode), memory_bytes };
+        let (done, used) = self.run_stage(Stage::Emulate, order)?;
+        Ok(Ran { done, output: (), used })
+    }
+
+    fn prove(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<Vec<u8>>, ProverError> {
+        let input = self.write("input", Stage::Prove, input)?;
+        let out = Held(self.work.join("proof"));
+        let files = &[("--input", input.0.as_path()), ("--out", &out.0)];
+        let Plan { mode, memory_bytes } = plan;
+        let order = Order { guest, files, mode: Some(mode), memory_bytes };
+        let (done, used) = self.run_stage(Stage::Prove, order)?;
+        let output = self.read(&out, Stage::Prove, BODY_BYTES_MAX)?;
+        Ok(Ran { done, output, used })
+    }
+
+    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<Ran<()>, ProverError> {
+        let proof = self.write("proof", Stage::Check, body)?;
+        let files = &[("--proof", proof.0.as_path())];
+        let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
+        let (done, used) = self.run_stage(Stage::Check, order)?;
+        Ok(Ran { done, output: (), used })
+    }
+}
+
+impl Stop {
+    /// Asks the running process to end, and lets no other start.
+    pub fn stop(&self) {
+        self.locked().asked = true;
+        self.signal(Signal::TERM);
+        self.state.1.notify_all();
+    }
+
+    /// Whether somebody asked.
+    pub fn is_asked(&self) -> bool {
+        self.locked().asked
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under the lock a process that runs is not yet reaped: its number is still its own.
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.locked().running {
+            // It may have ended just now, which is what was wanted.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn spawn(
+        &self,
+        stage: &'static str,
+        program: &Path,
+        command: &mut Command,
+    ) -> Result<(std::process::Child, Instant), ProverError> {
+        let mut state = self.locked();
+        if state.asked {
+            return Err(ProverError::Interrupted { stage });
+        }
+        let started = Instant::now();
+        let child = command.spawn().map_err(|error| ProverError::Missing {
+            path: program.to_owned(),
+            reason: error.to_string(),
+        })?;
+        state.running = Some(Pid::from_child(&child));
+        Ok((child, started))
+    }
+
+    /// Waits for the end, then takes the process's account: status, CPU time, peak memory.
+    fn reap(&self, child: std::process::Child) -> io::Result<(ExitStatus, Duration, u64)> {
+        let pid = Pid::from_child(&child);
+        // Waits without reaping, so that the number stays the child's until the lock is held.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+        let mut state = self.locked();
+        state.running = None;
+        let ended = child.wait4()?;
+        let used = ended.rusage;
+        Ok((ended.status, used.utime + used.stime, used.maxrss))
+    }
+}
+
+/// Kills the process at its deadline, or some seconds after somebody asked it to stop.
+struct Watch {
+    ended: mpsc::Sender<()>,
+    thread: thread::JoinHandle<bool>,
+}
+
+impl Watch {
+    fn new(stop: Stop, limit: Duration) -> Self {
+        let (ended, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let deadline = Instant::now() + limit;
+            let mut late = false;
+            loop {
+                let asked = stop.is_asked();
+                let left = deadline.saturating_duration_since(Instant::now());
+                let wait = if asked || late { STOP_GRACE } else { left.min(STOP_GRACE) };
+                match told.recv_timeout(wait) {
+                    Err(mpsc::RecvTimeoutError::Timeout) if asked || late => {
+                        stop.signal(Signal::KILL);
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                        late = true;
+                        stop.signal(Signal::TERM);
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    _ => return late,
+                }
+            }
+        });
+        Self { ended, thread }
+    }
+
+    /// Whether the deadline passed.
+    fn end(self) -> bool {
+        let _ = self.ended.send(());
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+/// A file that goes when its use ends: inputs may be secret, and proofs are large.
+struct Held(PathBuf);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+struct Order<'a> {
+    guest: &'a str,
+    files: &'a [(&'static str, &'a Path)],
+    mode: Option<Mode>,
+    memory_bytes: Option<u64>,
+}
+
+/// Exit status that belongs to an answer.
+fn status_of(line: &Line) -> i32 {
+    if matches!(line, Line::Refused(_)) { 1 } else { 0 }
+}
+
+/// The end of what a process says to people; read to its end, or it would block.
+fn last_words(mut stderr: ChildStderr) -> String {
+    let (mut kept, mut piece) = (Vec::new(), [0; 1024]);
+    while let Ok(read @ 1..) = stderr.read(&mut piece) {
+        kept.extend_from_slice(&piece[..read]);
+        kept.drain(..kept.len().saturating_sub(STDERR_BYTES_MAX));
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Text of another program, fit for a terminal.
+fn clean(text: &str) -> String {
+    let kept = text.chars().filter(|c| !c.is_control() || *c == '\n');
+    kept.take(STDERR_BYTES_MAX).collect()
+}
+
+/// Peak memory of this process: Linux counts it to a child that it starts.
+fn own_peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,480 @@
+//! Whether a proof file is believed, check by check.
+
+use std::fmt;
+
+use confide_statement::{Statement, StatementError};
+
+use crate::{
+    file::{Header, ProofFile},
+    line::{Description, Digest, Done, Mode, Strength, Why},
+    policy::{Pin, ProofPolicy},
+    stages::{Prover, ProverError, Used},
+};
+
+/// What a checker expects of a proof.
+#[derive(Clone, Debug)]
+pub struct Expected<'a> {
+    /// SHA-256 of the `confide-prover` that will be asked.
+    pub prover_sha256: Digest,
+    /// What is demanded.
+    pub policy: &'a ProofPolicy,
+    /// The statement, where it is known in advance.
+    pub statement: Option<&'a Statement>,
+    /// The program, where it is named in advance.
+    pub program: Option<Digest>,
+}
+
+/// A proof that holds for what was expected. [`judge()`] alone makes one.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    header: Header,
+    statement: Statement,
+    done: Done,
+    used: Used,
+    checks: Vec<Check>,
+}
+
+impl Checked {
+    /// What the file says; each field that a check can tell was compared with the proof.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was proved.
+    pub fn statement(&self) -> &Statement {
+        &self.statement
+    }
+
+    /// What the back end said of the proof.
+    pub fn done(&self) -> &Done {
+        &self.done
+    }
+
+    /// What the back end's check cost.
+    pub fn used(&self) -> Used {
+        self.used
+    }
+
+    /// Every check with its outcome.
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+}
+
+/// A proof that is not believed.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// The first reason.
+    pub reason: Reason,
+    /// The checks up to it, with it.
+    pub checks: Vec<Check>,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Its name, lower case.
+    pub name: &'static str,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was seen.
+    pub detail: String,
+}
+
+/// What came of a check; the third is no yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    Passed,
+    /// It does not.
+    Failed,
+    /// It was not asked for, or nothing was there to compare.
+    NotEvaluated,
+}
+
+impl Outcome {
+    /// Name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NotEvaluated => "not_evaluated",
+        }
+    }
+}
+
+/// Why a proof is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The policy does not say which `confide-prover` may check.
+    #[error("the policy pins no confide-prover: the one found is {got}")]
+    UnpinnedProver {
+        /// SHA-256 of the one that was found.
+        got: Digest,
+    },
+    /// The `confide-prover` at hand is not one that the policy names.
+    #[error("confide-prover is not one that the policy names: got {got}")]
+    AnotherProver {
+        /// SHA-256 of the one that was found.
+        got: Digest,
+    },
+    /// The proof is of another back end, or of another version of it.
+    #[error("proof is of another back end: wanted {wanted}, got {got}")]
+    AnotherBackend {
+        /// The back end at hand.
+        wanted: String,
+        /// The proof's.
+        got: String,
+    },
+    /// The statement in the file is none.
+    #[error("statement of the proof file is malformed: {0}")]
+    MalformedStatement(StatementError),
+    /// The statement is not the one expected, or not of the claim that the file names.
+    #[error("proof is of another statement: wanted {wanted}, got {got}")]
+    AnotherStatement {
+        /// What was expected.
+        wanted: String,
+        /// What the file holds.
+        got: String,
+    },
+    /// The program is not the one expected.
+    #[error("proof is of another program: wanted {wanted} ({by}), got {got}")]
+    AnotherProgram {
+        /// Who wants it.
+        by: &'static str,
+        /// What is wanted.
+        wanted: String,
+        /// What the file or the proof has.
+        got: String,
+    },
+    /// The policy does not take this kind of proof.
+    #[error("mode is not one that the policy takes: got {got}")]
+    Mode {
+        /// The proof's.
+        got: Mode,
+    },
+    /// The parameters are weaker than the policy allows.
+    #[error("parameters are weaker than the policy allows: wanted {wanted}, got {got}")]
+    WeakerParameters {
+        /// What the policy wants.
+        wanted: String,
+        /// What the back end has.
+        got: String,
+    },
+    /// The statement is not what the proof binds.
+    #[error("statement is not what was proved: its digest is {wanted}, the proof binds {got}")]
+    PublicValues {
+        /// Digest of the file's statement.
+        wanted: Digest,
+        /// Public values of the proof.
+        got: Digest,
+    },
+    /// The header says something that the proof does not show.
+    #[error("header says another {field} than the proof shows: wanted {shown}, got {said}")]
+    Header {
+        /// The field.
+        field: &'static str,
+        /// What the proof shows.
+        shown: String,
+        /// What the header says.
+        said: String,
+    },
+    /// The back end refused the proof.
+    #[error("proof does not hold: {why}: {detail}")]
+    Refused {
+        /// Its reason, of the closed list.
+        why: Why,
+        /// What exactly.
+        detail: String,
+    },
+}
+
+impl Reason {
+    /// Name of the reason, for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::UnpinnedProver { .. } => "unpinned_prover",
+            Self::AnotherProver { .. } => "another_prover",
+            Self::AnotherBackend { .. } => "another_backend",
+            Self::MalformedStatement(_) => "malformed_statement",
+            Self::AnotherStatement { .. } => "another_statement",
+            Self::AnotherProgram { .. } => "another_program",
+            Self::Mode { .. } => "mode",
+            Self::WeakerParameters { .. } => "weaker_parameters",
+            Self::PublicValues { .. } => "public_values",
+            Self::Header { .. } => "header",
+            Self::Refused { why, .. } => why.name(),
+        }
+    }
+}
+
+/// Why a proof was not judged.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is not believed.
+    Rejected(Rejected),
+    /// The back end gave no answer.
+    NotJudged(ProverError),
+}
+
+/// Judges a proof by the back end at hand, which is asked only when it is one that the policy takes.
+///
+/// # Errors
+/// [`Verdict`]: the first reason not to believe it, or why nobody could tell.
+pub fn judge(
+    file: &ProofFile,
+    prover: &impl Prover,
+    expected: &Expected<'_>,
+) -> Result<Checked, Verdict> {
+    let mut steps = Steps::default();
+    let checked = steps.all(file, prover, expected);
+    checked.map_err(|verdict| match verdict {
+        Failure::Reason(reason) => {
+            Verdict::Rejected(Rejected { reason: *reason, checks: steps.checks })
+        }
+        Failure::Prover(error) => Verdict::NotJudged(error),
+    })
+}
+
+enum Failure {
+    Reason(Box<Reason>),
+    Prover(ProverError),
+}
+
+impl From<ProverError> for Failure {
+    fn from(error: ProverError) -> Self {
+        Self::Prover(error)
+    }
+}
+
+#[derive(Default)]
+struct Steps {
+    checks: Vec<Check>,
+}
+
+impl Steps {
+    fn all(
+        &mut self,
+        file: &ProofFile,
+        prover: &impl Prover,
+        expected: &Expected<'_>,
+    ) -> Result<Checked, Failure> {
+        let header = &file.header;
+        self.prover(expected)?;
+        let statement = self.statement(header, expected)?;
+        let description = prover.describe()?;
+        self.backend(header, &description)?;
+        self.program(header, &description, expected)?;
+        self.strength(header.mode, description.strength, expected.policy)?;
+        let (done, used) = self.proof(file, prover)?;
+        let shown = done.program_digest;
+        if shown != header.program_digest {
+            let (by, wanted) = ("the proof", shown.to_string());
+            let got = header.program_digest.to_string();
+            self.fail("proof", Reason::AnotherProgram { by, wanted, got })?;
+        }
+        let (wanted, got) = (Digest(statement.digest()), done.public_values);
+        match wanted == got {
+            true => self.pass("public values", got),
+            false => self.fail("public values", Reason::PublicValues { wanted, got })?,
+        }
+        self.header(header, &done, description.strength)?;
+        let header = header.clone();
+        let checks = std::mem::take(&mut self.checks);
+        Ok(Checked { header, statement, done, used, checks })
+    }
+
+    fn prover(&mut self, expected: &Expected<'_>) -> Result<(), Failure> {
+        let got = expected.prover_sha256;
+        match &expected.policy.prover_sha256 {
+            Pin::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
+            Pin::DangerousAny => {
+                self.note("prover", Outcome::NotEvaluated, format!("not pinned: {got}"));
+                Ok(())
+            }
+            Pin::AnyOf(pins) if pins.contains(&got) => {
+                self.pass("prover", got);
+                Ok(())
+            }
+            Pin::AnyOf(_) => self.fail("prover", Reason::AnotherProver { got }),
+        }
+    }
+
+    fn statement(
+        &mut self,
+        header: &Header,
+        expected: &Expected<'_>,
+    ) -> Result<Statement, Failure> {
+        const NAME: &str = "statement";
+        let statement = match Statement::decode(&header.statement) {
+            Ok(statement) => statement,
+            Err(error) => {
+                self.fail(NAME, Reason::MalformedStatement(error.clone()))?;
+                return Err(Failure::Reason(Box::new(Reason::MalformedStatement(error))));
+            }
+        };
+        if statement.claim() != header.claim {
+            let (wanted, got) = (header.claim.clone(), statement.claim().to_string());
+            self.fail(NAME, Reason::AnotherStatement { wanted, got })?;
+        }
+        let digest = Digest(statement.digest());
+        match expected.statement {
+            None => {
+                let detail = format!("none was expected: {} {digest}", statement.claim());
+                self.note(NAME, Outcome::NotEvaluated, detail);
+            }
+            Some(wanted) if *wanted == statement => self.pass(NAME, digest),
+            Some(wanted) => {
+                let wanted = format!("{} {}", wanted.claim(), Digest(wanted.digest()));
+                let got = format!("{} {digest}", statement.claim());
+                self.fail(NAME, Reason::AnotherStatement { wanted, got })?;
+            }
+        }
+        Ok(statement)
+    }
+
+    fn backend(&mut self, header: &Header, description: &Description) -> Result<(), Failure> {
+        let wanted = format!("{} {}", description.backend, description.version);
+        let got = format!("{} {}", header.backend, header.backend_version);
+        if wanted != got {
+            return self.fail("back end", Reason::AnotherBackend { wanted, got });
+        }
+        self.pass("back end", got);
+        Ok(())
+    }
+
+    /// Whoever names a program is asked: the command line, the policy, and `confide-prover` itself.
+    fn program(
+        &mut self,
+        header: &Header,
+        description: &Description,
+        expected: &Expected<'_>,
+    ) -> Result<(), Failure> {
+        let got = header.program_digest;
+        let built: Vec<Digest> = description
+            .programs
+            .iter()
+            .filter(|program| program.claim == header.claim)
+            .map(|program| program.program_digest)
+            .collect();
+        let policy = expected.policy.programs.as_ref();
+        let by_policy = policy.map(|all| all.get(&header.claim).cloned().unwrap_or_default());
+        for (by, allowed) in [
+            ("--program", expected.program.map(|program| vec![program])),
+            ("the policy", by_policy),
+            ("confide-prover", Some(built)),
+        ] {
+            let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&got)) else { continue };
+            let all: Vec<String> = allowed.iter().map(Digest::to_string).collect();
+            let wanted =
+                if all.is_empty() { format!("no {}", header.claim) } else { all.join(" or ") };
+            let got = got.to_string();
+            return self.fail("program", Reason::AnotherProgram { by, wanted, got });
+        }
+        self.pass("program", format!("{} {got}", header.claim));
+        Ok(())
+    }
+
+    fn strength(&mut self, mode: Mode, got: Strength, policy: &ProofPolicy) -> Result<(), Failure> {
+        if !policy.modes.contains(&mode) {
+            return self.fail("mode", Reason::Mode { got: mode });
+        }
+        self.pass("mode", mode);
+        let hiding = |yes| if yes { "zero-knowledge" } else { "no zero-knowledge" };
+        for (wanted, least, bits) in [
+            ("proven bits", policy.proven_bits_min, got.proven_bits),
+            ("conjectured bits", policy.conjectured_bits_min, got.conjectured_bits),
+        ] {
+            if bits < least {
+                let (wanted, got) = (format!("{least} {wanted}"), bits.to_string());
+                return self.fail("parameters", Reason::WeakerParameters { wanted, got });
+            }
+        }
+        if policy.zero_knowledge && !got.zero_knowledge {
+            let (wanted, got) = (hiding(true).to_string(), hiding(false).to_string());
+            return self.fail("parameters", Reason::WeakerParameters { wanted, got });
+        }
+        let Strength { proven_bits, conjectured_bits, zero_knowledge } = got;
+        let bits = format!("{proven_bits} bits proven, {conjectured_bits} conjectured");
+        self.pass("parameters", format!("{bits}, {}", hiding(zero_knowledge)));
+        Ok(())
+    }
+
+    fn proof(
+        &mut self,
+        file: &ProofFile,
+        prover: &impl Prover,
+    ) -> Result<(Done, Used), Failure> {
+        let header = &file.header;
+        match prover.check(&header.claim, header.mode, &file.body) {
+            Ok(ran) => {
+                self.pass("proof", format!("{} bytes", file.body.len()));
+                Ok((ran.done, ran.used))
+            }
+            // A fault of disk or memory says nothing of the proof.
+            Err(ProverError::Refused { why, detail, .. }) if why != Why::Fault => {
+                let reason = Reason::Refused { why, detail };
+                self.fail("proof", reason.clone())?;
+                Err(Failure::Reason(Box::new(reason)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the header says beside what the proof shows. An absent strength or mode is no yes.
+    fn header(&mut self, header: &Header, done: &Done, known: Strength) -> Result<(), Failure> {
+        let shown = done.strength.unwrap_or(Strength {
+            proven_bits: 0,
+            conjectured_bits: 0,
+            zero_knowledge: false,
+        });
+        let said = header.strength;
+        let mode = done.mode.map_or("none", Mode::name);
+        let segments = done.segments.unwrap_or(header.segments);
+        for (field, shown, said) in [
+            ("mode", mode.to_string(), header.mode.to_string()),
+            ("segments", segments.to_string(), header.segments.to_string()),
+            ("proven_bits", shown.proven_bits.to_string(), said.proven_bits.to_string()),
+            (
+                "conjectured_bits",
+                shown.conjectured_bits.to_string(),
+                said.conjectured_bits.to_string(),
+            ),
+            ("zero_knowledge", shown.zero_knowledge.to_string(), said.zero_knowledge.to_string()),
+        ] {
+            if shown != said {
+                return self.fail("header", Reason::Header { field, shown, said });
+            }
+        }
+        // The policy judged what the back end says of itself: the proof must have just that.
+        if shown != known {
+            let wanted = format!("{} proven bits", known.proven_bits);
+            let got = shown.proven_bits.to_string();
+            return self.fail("header", Reason::WeakerParameters { wanted, got });
+        }
+        let unseen = match done.segments {
+            Some(_) => "cycles are the prover's word",
+            None => "cycles and segments are the prover's word",
+        };
+        self.pass("header", unseen);
+        Ok(())
+    }
+
+    fn pass(&mut self, name: &'static str, detail: impl fmt::Display) {
+        self.note(name, Outcome::Passed, detail.to_string());
+    }
+
+    fn fail(&mut self, name: &'static str, reason: Reason) -> Result<(), Failure> {
+        self.note(name, Outcome::Failed, reason.to_string());
+        Err(Failure::Reason(Box::new(reason)))
+    }
+
+    fn note(&mut self, name: &'static str, outcome: Outcome, detail: String) {
+        self.checks.push(Check { name, outcome, detail });
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,166 @@
+//! What a checker demands of a proof, as TOML (`docs/prove.md`, "The policy").
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::line::{Digest, Mode};
+
+/// Longest policy text that is read.
+pub const POLICY_BYTES_MAX: usize = 64 * 1024;
+
+/// Least proven bits where no policy says otherwise: below, an attacker with a data centre is near.
+pub const PROVEN_BITS_DEFAULT: u32 = 80;
+
+/// Reference values and limits for proofs.
+///
+/// The default pins neither `confide-prover` nor a program, takes either mode, and refuses less than
+/// [`PROVEN_BITS_DEFAULT`] proven bits.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProofPolicy {
+    /// SHA-256 of the `confide-prover` that may check.
+    pub prover_sha256: Pin,
+    /// Kinds of proofs that are taken.
+    pub modes: Vec<Mode>,
+    /// Least proven bits.
+    pub proven_bits_min: u32,
+    /// Least conjectured bits.
+    pub conjectured_bits_min: u32,
+    /// Takes zero-knowledge proofs only.
+    pub zero_knowledge: bool,
+    /// Program digests by claim; a claim that is not named here is refused. Absent: those that the
+    /// `confide-prover` at hand was built with.
+    pub programs: Option<BTreeMap<String, Vec<Digest>>>,
+}
+
+/// Which `confide-prover` may check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// A policy has to say, and this one does not.
+    #[default]
+    Absent,
+    /// One of these.
+    AnyOf(Vec<Digest>),
+    /// Whatever is found: its yes is worth what its finder is worth.
+    DangerousAny,
+}
+
+/// Why a text is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// It is beyond [`POLICY_BYTES_MAX`].
+    #[error("policy is too long: wanted at most {POLICY_BYTES_MAX} bytes, got {got}")]
+    TooLong {
+        /// Its length.
+        got: usize,
+    },
+    /// It is no TOML of the wanted shape.
+    #[error("policy is malformed: {reason}")]
+    Toml {
+        /// What the reader of TOML says.
+        reason: String,
+    },
+}
+
+impl ProofPolicy {
+    /// Reads a policy; unknown keys are errors.
+    ///
+    /// # Errors
+    /// Where the text is too long or no policy.
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        if text.len() > POLICY_BYTES_MAX {
+            return Err(PolicyError::TooLong { got: text.len() });
+        }
+        toml::from_str(text).map_err(|error| PolicyError::Toml { reason: error.to_string() })
+    }
+
+    /// What is demanded where nobody wrote a policy: everything of the default, whichever
+    /// `confide-prover` is found.
+    pub fn unwritten() -> Self {
+        Self { prover_sha256: Pin::DangerousAny, ..Self::default() }
+    }
+}
+
+impl Default for ProofPolicy {
+    fn default() -> Self {
+        Self {
+            prover_sha256: Pin::Absent,
+            modes: vec![Mode::App, Mode::Aggregated],
+            proven_bits_min: PROVEN_BITS_DEFAULT,
+            conjectured_bits_min: 0,
+            zero_knowledge: false,
+            programs: None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            One(String),
+            Many(Vec<Digest>),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::One(word) if word == "dangerous_any" => Ok(Self::DangerousAny),
+            Written::One(digest) => {
+                digest.parse().map(|digest| Self::AnyOf(vec![digest])).map_err(de::Error::custom)
+            }
+            Written::Many(digests) => Ok(Self::AnyOf(digests)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_policy_pins_no_prover_and_so_says_nothing() {
+        let policy = ProofPolicy::from_toml("").unwrap();
+        assert_eq!(policy, ProofPolicy::default());
+        assert_eq!(policy.prover_sha256, Pin::Absent);
+    }
+
+    #[test]
+    fn a_whole_policy_is_read() {
+        let (one, two) = ("ab".repeat(32), "cd".repeat(32));
+        let text = format!(
+            "prover_sha256 = [\"{one}\", \"{two}\"]\nmodes = [\"aggregated\"]\n\
+             proven_bits_min = 100\nconjectured_bits_min = 120\nzero_knowledge = true\n\
+             [programs]\nfibonacci = [\"{one}\"]\n"
+        );
+        let policy = ProofPolicy::from_toml(&text).unwrap();
+        assert_eq!(policy.prover_sha256, Pin::AnyOf(vec![Digest([0xab; 32]), Digest([0xcd; 32])]));
+        assert_eq!(policy.modes, [Mode::Aggregated]);
+        assert_eq!((policy.proven_bits_min, policy.conjectured_bits_min), (100, 120));
+        assert!(policy.zero_knowledge);
+        assert_eq!(policy.programs.unwrap()["fibonacci"], [Digest([0xab; 32])]);
+    }
+
+    #[test]
+    fn what_is_misspelled_is_an_error_and_not_a_policy_that_demands_less() {
+        for text in [
+            "proven_bits = 100",
+            "modes = [\"fast\"]",
+            "prover_sha256 = \"any\"",
+            "prover_sha256 = [\"AB\"]",
+            "programs = [\"fibonacci\"]",
+            "zero_knowledge = \"no\"",
+        ] {
+            assert!(ProofPolicy::from_toml(text).is_err(), "{text}");
+        }
+        let long = " ".repeat(POLICY_BYTES_MAX + 1);
+        assert!(matches!(ProofPolicy::from_toml(&long), Err(PolicyError::TooLong { .. })));
+    }
+
+    #[test]
+    fn any_prover_is_spelled_dangerous() {
+        let policy = ProofPolicy::from_toml("prover_sha256 = \"dangerous_any\"").unwrap();
+        assert_eq!(policy.prover_sha256, Pin::DangerousAny);
+        assert_eq!(policy, ProofPolicy::unwritten());
+    }
+}
