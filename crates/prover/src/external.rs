@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -58,7 +58,7 @@ pub struct External<'a> {
 /// Ends the process that runs, and lets no other start. Clones stop the same work.
 #[derive(Clone, Default)]
 pub struct Stop {
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -273,7 +273,6 @@ impl Stop {
     pub fn stop(&self) {
         self.locked().asked = true;
         self.signal(Signal::TERM);
-        self.state.1.notify_all();
     }
 
     /// Whether somebody asked.
@@ -282,7 +281,7 @@ impl Stop {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Under the lock a process that runs is not yet reaped: its number is still its own.

@@ -272,13 +272,13 @@ impl Steps {
         if shown != header.program_digest {
             let (by, wanted) = ("the proof", shown.to_string());
             let got = header.program_digest.to_string();
-            self.fail("proof", Reason::AnotherProgram { by, wanted, got })?;
+            return self.fail("proof", Reason::AnotherProgram { by, wanted, got });
         }
         let (wanted, got) = (Digest(statement.digest()), done.public_values);
-        match wanted == got {
-            true => self.pass("public values", got),
-            false => self.fail("public values", Reason::PublicValues { wanted, got })?,
+        if wanted != got {
+            return self.fail("public values", Reason::PublicValues { wanted, got });
         }
+        self.pass("public values", got);
         self.header(header, &done, description.strength)?;
         let header = header.clone();
         let checks = std::mem::take(&mut self.checks);
@@ -309,14 +309,11 @@ impl Steps {
         const NAME: &str = "statement";
         let statement = match Statement::decode(&header.statement) {
             Ok(statement) => statement,
-            Err(error) => {
-                self.fail(NAME, Reason::MalformedStatement(error.clone()))?;
-                return Err(Failure::Reason(Box::new(Reason::MalformedStatement(error))));
-            }
+            Err(error) => return self.fail(NAME, Reason::MalformedStatement(error)),
         };
         if statement.claim() != header.claim {
             let (wanted, got) = (header.claim.clone(), statement.claim().to_string());
-            self.fail(NAME, Reason::AnotherStatement { wanted, got })?;
+            return self.fail(NAME, Reason::AnotherStatement { wanted, got });
         }
         let digest = Digest(statement.digest());
         match expected.statement {
@@ -328,7 +325,7 @@ impl Steps {
             Some(wanted) => {
                 let wanted = format!("{} {}", wanted.claim(), Digest(wanted.digest()));
                 let got = format!("{} {digest}", statement.claim());
-                self.fail(NAME, Reason::AnotherStatement { wanted, got })?;
+                return self.fail(NAME, Reason::AnotherStatement { wanted, got });
             }
         }
         Ok(statement)
@@ -401,11 +398,7 @@ impl Steps {
         Ok(())
     }
 
-    fn proof(
-        &mut self,
-        file: &ProofFile,
-        prover: &impl Prover,
-    ) -> Result<(Done, Used), Failure> {
+    fn proof(&mut self, file: &ProofFile, prover: &impl Prover) -> Result<(Done, Used), Failure> {
         let header = &file.header;
         match prover.check(&header.claim, header.mode, &file.body) {
             Ok(ran) => {
@@ -414,9 +407,7 @@ impl Steps {
             }
             // A fault of disk or memory says nothing of the proof.
             Err(ProverError::Refused { why, detail, .. }) if why != Why::Fault => {
-                let reason = Reason::Refused { why, detail };
-                self.fail("proof", reason.clone())?;
-                Err(Failure::Reason(Box::new(reason)))
+                self.fail("proof", Reason::Refused { why, detail })
             }
             Err(error) => Err(error.into()),
         }
@@ -465,7 +456,7 @@ impl Steps {
         self.note(name, Outcome::Passed, detail.to_string());
     }
 
-    fn fail(&mut self, name: &'static str, reason: Reason) -> Result<(), Failure> {
+    fn fail<T>(&mut self, name: &'static str, reason: Reason) -> Result<T, Failure> {
         self.note(name, Outcome::Failed, reason.to_string());
         Err(Failure::Reason(Box::new(reason)))
     }

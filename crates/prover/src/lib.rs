@@ -2,7 +2,19 @@
 //!
 //! No zkVM is inside. `confide-prover`, a program of its own, does the work: one process for each
 //! stage, so that time, CPU seconds and peak memory of a stage are its own. [`line`] is what the two
-//! programs say to each other.
+//! programs say to each other, [`External`] runs it, [`judge()`] alone says yes to a proof.
 
-pub mod file;
+mod external;
+mod file;
+mod judge;
 pub mod line;
+mod policy;
+mod stages;
+
+pub use external::{External, INPUT_BYTES_MAX, Stop};
+pub use file::{
+    BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC, ProofFile,
+};
+pub use judge::{Check, Checked, Expected, Outcome, Reason, Rejected, Verdict, judge};
+pub use policy::{POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, Pin, PolicyError, ProofPolicy};
+pub use stages::{OnProgress, Plan, Prover, ProverError, Ran, Used};

@@ -1,0 +1,283 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use confide_statement::Fibonacci;
+
+use super::*;
+use crate::{
+    line::{PROTOCOL, Program, Stage},
+    stages::{Plan, Ran},
+};
+
+#[test]
+fn a_proof_of_what_was_expected_is_believed() {
+    let case = Case::new();
+    let statement = fibonacci(10);
+    let expected =
+        Expected { statement: Some(&statement), program: Some(PROGRAM), ..expected(&case.policy) };
+    let checked = judge(&case.file, &case.back, &expected).unwrap();
+    assert_eq!(checked.statement(), &statement);
+    assert!(checked.checks().iter().all(|check| check.outcome == Outcome::Passed));
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_a_yes() {
+    let case = Case::new();
+    let policy = ProofPolicy::unwritten();
+    let checked = judge(&case.file, &case.back, &expected(&policy)).unwrap();
+    let open = |name| {
+        let mut checks = checked.checks().iter();
+        checks.any(|check| check.name == name && check.outcome == Outcome::NotEvaluated)
+    };
+    assert!(open("prover") && open("statement"));
+}
+
+#[test]
+fn a_prover_that_the_policy_does_not_name_is_never_started() {
+    let mut case = Case::new();
+    case.back.answer = Answer::Panic;
+    case.policy.prover_sha256 = Pin::Absent;
+    assert_eq!(case.refused(), "unpinned_prover");
+    case.policy.prover_sha256 = Pin::AnyOf(vec![Digest([0; 32])]);
+    assert_eq!(case.refused(), "another_prover");
+}
+
+#[test]
+fn another_program_is_refused_whoever_names_it() {
+    let mut case = Case::new();
+    case.policy.programs = Some(BTreeMap::from([("fibonacci".to_string(), vec![OTHER])]));
+    assert_eq!(case.refused(), "another_program");
+    case.policy.programs = Some(BTreeMap::from([("sort".to_string(), vec![PROGRAM])]));
+    assert_eq!(case.refused(), "another_program");
+
+    let case = Case::new();
+    let expected = Expected { program: Some(OTHER), ..expected(&case.policy) };
+    assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_program");
+
+    // A header that names a program which `confide-prover` does not have.
+    let mut case = Case::new();
+    case.file.header.program_digest = OTHER;
+    assert_eq!(case.refused(), "another_program");
+
+    // A proof that is of another program than its header says.
+    let mut case = Case::new();
+    case.back.done.program_digest = OTHER;
+    assert_eq!(case.refused(), "another_program");
+}
+
+#[test]
+fn another_statement_is_refused_and_a_changed_one_as_well() {
+    let case = Case::new();
+    let other = fibonacci(11);
+    let expected = Expected { statement: Some(&other), ..expected(&case.policy) };
+    assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_statement");
+
+    let mut case = Case::new();
+    case.file.header.statement = other.encode();
+    assert_eq!(case.refused(), "public_values");
+    case.file.header.statement.push(0);
+    assert_eq!(case.refused(), "malformed_statement");
+
+    let mut case = Case::new();
+    case.file.header.claim = "sort".to_string();
+    assert_eq!(case.refused(), "another_statement");
+
+    let mut case = Case::new();
+    case.back.done.public_values = OTHER;
+    assert_eq!(case.refused(), "public_values");
+}
+
+#[test]
+fn parameters_and_modes_below_the_policy_are_refused() {
+    let mut case = Case::new();
+    case.policy.proven_bits_min = 101;
+    assert_eq!(case.refused(), "weaker_parameters");
+
+    let mut case = Case::new();
+    case.policy.conjectured_bits_min = 121;
+    assert_eq!(case.refused(), "weaker_parameters");
+
+    let mut case = Case::new();
+    case.policy.zero_knowledge = true;
+    assert_eq!(case.refused(), "weaker_parameters");
+
+    let mut case = Case::new();
+    case.policy.modes = vec![Mode::Aggregated];
+    assert_eq!(case.refused(), "mode");
+
+    // The proof has weaker ones than the back end says of itself; its header agrees with it.
+    let mut case = Case::new();
+    let weak = Strength { proven_bits: 40, ..STRENGTH };
+    case.back.done.strength = Some(weak);
+    case.file.header.strength = weak;
+    assert_eq!(case.refused(), "weaker_parameters");
+}
+
+#[test]
+fn a_header_that_says_more_than_the_proof_shows_is_refused() {
+    let mut case = Case::new();
+    case.file.header.strength.zero_knowledge = true;
+    assert_eq!(case.refused(), "header");
+
+    let mut case = Case::new();
+    case.file.header.strength.proven_bits = 128;
+    assert_eq!(case.refused(), "header");
+
+    let mut case = Case::new();
+    case.file.header.segments = 1;
+    assert_eq!(case.refused(), "header");
+
+    let mut case = Case::new();
+    case.file.header.mode = Mode::Aggregated;
+    assert_eq!(case.refused(), "header");
+
+    // A back end that says nothing of its proof has said no yes.
+    for forget in [|done: &mut Done| done.strength = None, |done: &mut Done| done.mode = None] {
+        let mut case = Case::new();
+        forget(&mut case.back.done);
+        assert_eq!(case.refused(), "header");
+    }
+}
+
+#[test]
+fn another_back_end_or_version_is_refused() {
+    let mut case = Case::new();
+    case.file.header.backend_version = "2.0.1".to_string();
+    assert_eq!(case.refused(), "another_backend");
+}
+
+#[test]
+fn what_the_back_end_refuses_keeps_its_name_and_a_fault_is_no_judgement() {
+    for why in Why::ALL {
+        let mut case = Case::new();
+        case.back.answer = Answer::Refuse(why);
+        let verdict = judge(&case.file, &case.back, &expected(&case.policy)).unwrap_err();
+        match verdict {
+            Verdict::Rejected(rejected) => assert_eq!(rejected.reason.name(), why.name()),
+            Verdict::NotJudged(_) => assert_eq!(why, Why::Fault),
+        }
+    }
+}
+
+const PROGRAM: Digest = Digest([7; 32]);
+const OTHER: Digest = Digest([8; 32]);
+const PROVER: Digest = Digest([9; 32]);
+const STRENGTH: Strength =
+    Strength { proven_bits: 100, conjectured_bits: 120, zero_knowledge: false };
+
+struct Case {
+    file: ProofFile,
+    back: Back,
+    policy: ProofPolicy,
+}
+
+struct Back {
+    done: Done,
+    answer: Answer,
+}
+
+enum Answer {
+    Done,
+    Refuse(Why),
+    Panic,
+}
+
+impl Case {
+    fn new() -> Self {
+        let statement = fibonacci(10);
+        let done = Done {
+            stage: Stage::Check,
+            program_digest: PROGRAM,
+            public_values: Digest(statement.digest()),
+            cycles: None,
+            segments: Some(2),
+            mode: Some(Mode::App),
+            strength: Some(STRENGTH),
+            parts: BTreeMap::new(),
+        };
+        let header = Header {
+            statement: statement.encode(),
+            claim: statement.claim().to_string(),
+            program_digest: PROGRAM,
+            backend: "stand-in".to_string(),
+            backend_version: "1".to_string(),
+            mode: Mode::App,
+            strength: STRENGTH,
+            segments: 2,
+            cycles: 1000,
+        };
+        let policy =
+            ProofPolicy { prover_sha256: Pin::AnyOf(vec![PROVER]), ..ProofPolicy::default() };
+        let file = ProofFile { header, body: vec![1; 10] };
+        Self { file, back: Back { done, answer: Answer::Done }, policy }
+    }
+
+    fn refused(&self) -> &'static str {
+        let expected = expected(&self.policy);
+        name(judge(&self.file, &self.back, &expected))
+    }
+}
+
+fn expected(policy: &ProofPolicy) -> Expected<'_> {
+    Expected { prover_sha256: PROVER, policy, statement: None, program: None }
+}
+
+fn name(judged: Result<Checked, Verdict>) -> &'static str {
+    match judged.unwrap_err() {
+        Verdict::Rejected(rejected) => {
+            let last = rejected.checks.last().unwrap();
+            assert_eq!(last.outcome, Outcome::Failed);
+            rejected.reason.name()
+        }
+        Verdict::NotJudged(error) => panic!("not judged: {error}"),
+    }
+}
+
+fn fibonacci(n: u32) -> Statement {
+    Statement::Fibonacci(Fibonacci { n, value: 55 })
+}
+
+impl Prover for Back {
+    fn describe(&self) -> Result<Description, ProverError> {
+        assert!(!matches!(self.answer, Answer::Panic), "it was started");
+        let program = |claim: &str| Program {
+            claim: claim.to_string(),
+            program_digest: PROGRAM,
+            elf_sha256: Digest([1; 32]),
+        };
+        Ok(Description {
+            protocol: PROTOCOL,
+            backend: "stand-in".to_string(),
+            version: "1".to_string(),
+            programs: vec![program("fibonacci"), program("sort")],
+            modes: vec![Mode::App, Mode::Aggregated],
+            strength: STRENGTH,
+        })
+    }
+
+    fn check(&self, _: &str, _: Mode, _: &[u8]) -> Result<Ran<()>, ProverError> {
+        let used = Used {
+            wall: Duration::from_millis(1),
+            cpu: Duration::from_millis(1),
+            peak_rss_bytes: 1,
+            peak_is_at_most: false,
+        };
+        match self.answer {
+            Answer::Refuse(why) => {
+                Err(ProverError::Refused { stage: Stage::Check, why, detail: String::new() })
+            }
+            _ => Ok(Ran { done: self.done.clone(), output: (), used }),
+        }
+    }
+
+    fn native(&self, _: &str, _: &[u8]) -> Result<Ran<Vec<u8>>, ProverError> {
+        panic!("a checker runs nothing")
+    }
+
+    fn emulate(&self, _: &str, _: &[u8], _: Plan) -> Result<Ran<()>, ProverError> {
+        panic!("a checker runs nothing")
+    }
+
+    fn prove(&self, _: &str, _: &[u8], _: Plan) -> Result<Ran<Vec<u8>>, ProverError> {
+        panic!("a checker proves nothing")
+    }
+}
