@@ -73,7 +73,7 @@ pub struct Rejected {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its name, lower case.
+    /// A fixed name in snake case.
     pub name: &'static str,
     /// What came of it.
     pub outcome: Outcome,
@@ -276,9 +276,9 @@ impl Steps {
         }
         let (wanted, got) = (Digest(statement.digest()), done.public_values);
         if wanted != got {
-            return self.fail("public values", Reason::PublicValues { wanted, got });
+            return self.fail("public_values", Reason::PublicValues { wanted, got });
         }
-        self.pass("public values", got);
+        self.pass("public_values", got);
         self.header(header, &done, description.strength)?;
         let header = header.clone();
         let checks = std::mem::take(&mut self.checks);
@@ -335,9 +335,9 @@ impl Steps {
         let wanted = format!("{} {}", description.backend, description.version);
         let got = format!("{} {}", header.backend, header.backend_version);
         if wanted != got {
-            return self.fail("back end", Reason::AnotherBackend { wanted, got });
+            return self.fail("backend", Reason::AnotherBackend { wanted, got });
         }
-        self.pass("back end", got);
+        self.pass("backend", got);
         Ok(())
     }
 
