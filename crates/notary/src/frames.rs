@@ -1,0 +1,240 @@
+//! What a notary answers: frames, so that an answer streams before its statement is signed.
+//!
+//! A frame is a byte that says its kind, its length as big-endian u32, and its content
+//! (`docs/notary.md`, "The answer").
+
+use crate::{
+    Refusal,
+    limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
+};
+
+/// A statement with its signature and what opens it.
+pub const SIGNED_BYTES_MAX: usize = 64 * 1024;
+
+/// A refusal as JSON.
+const REFUSED_BYTES_MAX: usize = 4 * 1024;
+
+/// Kind and length.
+const PREFIX_BYTES: usize = 5;
+
+/// One frame. After [`Frame::Signed`] or [`Frame::Refused`] there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The head of the answer, as the transcript has it. First, once.
+    Head(Vec<u8>),
+    /// A piece of its body, decoded.
+    Body(Vec<u8>),
+    /// The notary's statement ([`crate::Signed`], encoded). Last.
+    Signed(Vec<u8>),
+    /// There is none, and why. Last.
+    Refused(Refusal),
+}
+
+/// Why frames cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// A kind that has no meaning.
+    #[error("frame has kind {got}, wanted 1 to 4")]
+    Kind {
+        /// What came.
+        got: u8,
+    },
+    /// A frame longer than its kind may be.
+    #[error("frame of kind {kind} is {got} long, wanted at most {wanted}")]
+    TooLong {
+        /// Its kind.
+        kind: u8,
+        /// The limit.
+        wanted: usize,
+        /// What came.
+        got: usize,
+    },
+    /// A refusal that is no refusal.
+    #[error("refusal is not readable")]
+    Refusal,
+    /// A frame after the last one, a body before its head, or a second head.
+    #[error("frame of kind {kind} came out of order")]
+    Order {
+        /// Its kind.
+        kind: u8,
+    },
+    /// The answer ended in the middle, without a statement and without a refusal.
+    #[error("answer ended without a statement")]
+    Ended,
+}
+
+impl Frame {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> Vec<u8> {
+        let refused;
+        let content = match self {
+            Frame::Head(bytes) | Frame::Body(bytes) | Frame::Signed(bytes) => bytes.as_slice(),
+            Frame::Refused(refusal) => {
+                // Text only: nothing in it can fail to serialise.
+                refused = serde_json::to_vec(refusal).unwrap_or_default();
+                &refused
+            }
+        };
+        let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
+        [&[self.kind()][..], &length, content].concat()
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Frame::Head(_) => HEAD,
+            Frame::Body(_) => BODY,
+            Frame::Signed(_) => SIGNED,
+            Frame::Refused(_) => REFUSED,
+        }
+    }
+}
+
+const HEAD: u8 = 1;
+const BODY: u8 = 2;
+const SIGNED: u8 = 3;
+const REFUSED: u8 = 4;
+
+/// Reads frames from pieces of any length, in the one order that an answer has.
+#[derive(Default)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum State {
+    #[default]
+    Begin,
+    Body,
+    End,
+}
+
+impl FrameReader {
+    /// Takes a piece, gives the frames that it completes. What is kept is bounded by one frame.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<Vec<Frame>, FrameError> {
+        let mut frames = Vec::new();
+        while !piece.is_empty() {
+            let missing = PREFIX_BYTES.saturating_sub(self.buffer.len());
+            piece = self.take(piece, missing);
+            let Some((kind, length)) = self.prefix()? else { break };
+            piece = self.take(piece, PREFIX_BYTES + length - self.buffer.len());
+            if self.buffer.len() < PREFIX_BYTES + length {
+                break;
+            }
+            let content = self.buffer.split_off(PREFIX_BYTES);
+            self.buffer.clear();
+            frames.push(self.frame(kind, content)?);
+        }
+        Ok(frames)
+    }
+
+    /// The end of the answer: an error unless the last frame has come.
+    pub fn finish(self) -> Result<(), FrameError> {
+        match self.state {
+            State::End if self.buffer.is_empty() => Ok(()),
+            _ => Err(FrameError::Ended),
+        }
+    }
+
+    fn take<'a>(&mut self, piece: &'a [u8], bytes: usize) -> &'a [u8] {
+        let (taken, rest) = piece.split_at(bytes.min(piece.len()));
+        self.buffer.extend_from_slice(taken);
+        rest
+    }
+
+    /// Kind and length, where they are there; checked before any content is kept.
+    fn prefix(&self) -> Result<Option<(u8, usize)>, FrameError> {
+        let Some((&[kind, a, b, c, d], _)) = self.buffer.split_first_chunk() else {
+            return Ok(None);
+        };
+        let wanted = match kind {
+            HEAD => RESPONSE_HEAD_BYTES_MAX,
+            BODY => FRAME_BYTES_MAX,
+            SIGNED => SIGNED_BYTES_MAX,
+            REFUSED => REFUSED_BYTES_MAX,
+            got => return Err(FrameError::Kind { got }),
+        };
+        let fits = match (self.state, kind) {
+            (State::Begin, HEAD | REFUSED) => true,
+            (State::Body, kind) => kind != HEAD,
+            _ => false,
+        };
+        if !fits {
+            return Err(FrameError::Order { kind });
+        }
+        let got = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        match got > wanted {
+            true => Err(FrameError::TooLong { kind, wanted, got }),
+            false => Ok(Some((kind, got))),
+        }
+    }
+
+    fn frame(&mut self, kind: u8, content: Vec<u8>) -> Result<Frame, FrameError> {
+        self.state = if matches!(kind, HEAD | BODY) { State::Body } else { State::End };
+        match kind {
+            HEAD => Ok(Frame::Head(content)),
+            BODY => Ok(Frame::Body(content)),
+            SIGNED => Ok(Frame::Signed(content)),
+            _ => serde_json::from_slice(&content)
+                .map(Frame::Refused)
+                .map_err(|_| FrameError::Refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        vec![
+            Frame::Head(b"HTTP/1.1 200\r\n\r\n".to_vec()),
+            Frame::Body(vec![7; FRAME_BYTES_MAX]),
+            Frame::Body(Vec::new()),
+            Frame::Signed(vec![1, 2, 3]),
+        ]
+    }
+
+    #[test]
+    fn frames_come_back_whatever_their_pieces() {
+        let bytes: Vec<u8> = frames().iter().flat_map(Frame::encode).collect();
+        for piece in [1, 4, 6, 1000, bytes.len()] {
+            let mut reader = FrameReader::default();
+            let mut got = Vec::new();
+            for piece in bytes.chunks(piece) {
+                got.extend(reader.push(piece).unwrap());
+            }
+            assert_eq!(got, frames());
+            reader.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_refusal_comes_back() {
+        let frame = Frame::Refused(Refusal::new("busy", "all taken"));
+        let mut reader = FrameReader::default();
+        assert_eq!(reader.push(&frame.encode()).unwrap(), [frame.clone()]);
+        assert_eq!(reader.push(&frame.encode()), Err(FrameError::Order { kind: REFUSED }));
+    }
+
+    #[test]
+    fn frames_out_of_order_or_too_long_are_refused() {
+        let read = |frames: &[Frame]| {
+            let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
+            let mut reader = FrameReader::default();
+            reader.push(&bytes).and_then(|_| reader.finish())
+        };
+        let [head, body, _, signed] = frames().try_into().unwrap();
+        assert_eq!(read(&[body.clone()]), Err(FrameError::Order { kind: BODY }));
+        assert_eq!(read(&[signed.clone()]), Err(FrameError::Order { kind: SIGNED }));
+        assert_eq!(read(&[head.clone(), head.clone()]), Err(FrameError::Order { kind: HEAD }));
+        let after = read(&[head.clone(), signed, body.clone()]);
+        assert_eq!(after, Err(FrameError::Order { kind: BODY }));
+        assert_eq!(read(&[head.clone(), body]), Err(FrameError::Ended));
+        let long = Frame::Body(vec![0; FRAME_BYTES_MAX + 1]);
+        assert!(matches!(read(&[head, long]), Err(FrameError::TooLong { .. })));
+        let mut reader = FrameReader::default();
+        assert_eq!(reader.push(&[9; 5]), Err(FrameError::Kind { got: 9 }));
+    }
+}

@@ -1,0 +1,166 @@
+//! Content coding undone, piece by piece, with a bound on what comes out.
+
+use std::io::{self, Write};
+
+use flate2::write::MultiGzDecoder;
+
+/// Undoes the content coding of an answer.
+pub(crate) enum Decoder {
+    /// Nothing was coded.
+    Identity(Sink),
+    /// gzip (RFC 1952), any number of members.
+    Gzip(Box<MultiGzDecoder<Sink>>),
+}
+
+/// Why a body cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    /// More came out than may.
+    TooLong,
+    /// It is no gzip, or it ends early.
+    Malformed,
+}
+
+/// Takes what is decoded and refuses more than its bound, before it is kept.
+pub(crate) struct Sink {
+    bytes: Vec<u8>,
+    left: usize,
+    is_full: bool,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.left.checked_sub(bytes.len()) {
+            None => {
+                self.is_full = true;
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            Some(left) => {
+                self.left = left;
+                self.bytes.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Decoder {
+    /// For the content coding named in an answer; `None` where nobody here undoes it. Nothing
+    /// beyond `bytes_max` ever comes out.
+    pub(crate) fn named(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
+        let sink = Sink { bytes: Vec::new(), left: bytes_max, is_full: false };
+        let Some(coding) = coding else { return Some(Self::Identity(sink)) };
+        match coding.to_ascii_lowercase().as_slice() {
+            b"identity" => Some(Self::Identity(sink)),
+            b"gzip" | b"x-gzip" => Some(Self::Gzip(Box::new(MultiGzDecoder::new(sink)))),
+            _ => None,
+        }
+    }
+
+    /// Takes a piece as it came, gives what it decodes to so far.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let written = match self {
+            Self::Identity(sink) => sink.write_all(piece),
+            Self::Gzip(gzip) => gzip.write_all(piece).and_then(|()| gzip.flush()),
+        };
+        let sink = self.sink();
+        match written {
+            Ok(()) => Ok(std::mem::take(&mut sink.bytes)),
+            Err(_) if sink.is_full => Err(DecodeError::TooLong),
+            Err(_) => Err(DecodeError::Malformed),
+        }
+    }
+
+    /// The end of the body: gives what is left, and refuses a coding that has not ended.
+    pub(crate) fn finish(mut self, was_empty: bool) -> Result<Vec<u8>, DecodeError> {
+        let ended = match &mut self {
+            Self::Gzip(gzip) if !was_empty => gzip.try_finish(),
+            _ => Ok(()),
+        };
+        let sink = self.sink();
+        match ended {
+            Ok(()) => Ok(std::mem::take(&mut sink.bytes)),
+            Err(_) if sink.is_full => Err(DecodeError::TooLong),
+            Err(_) => Err(DecodeError::Malformed),
+        }
+    }
+
+    fn sink(&mut self) -> &mut Sink {
+        match self {
+            Self::Identity(sink) => sink,
+            Self::Gzip(gzip) => gzip.get_mut(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decoded(bytes: &[u8], piece: usize, max: usize) -> Result<Vec<u8>, DecodeError> {
+        let mut decoder = Decoder::named(Some(b"gzip"), max).unwrap();
+        let mut out = Vec::new();
+        for piece in bytes.chunks(piece) {
+            out.extend(decoder.push(piece)?);
+        }
+        out.extend(decoder.finish(bytes.is_empty())?);
+        Ok(out)
+    }
+
+    #[test]
+    fn gzip_comes_out_whatever_its_pieces() {
+        let text = b"data: {\"a\":1}\n\n".repeat(100);
+        for piece in [1, 7, 1000] {
+            assert_eq!(decoded(&gzip(&text), piece, 10_000).unwrap(), text);
+            let two = [gzip(&text), gzip(b"more")].concat();
+            assert_eq!(decoded(&two, piece, 10_000).unwrap(), [&text[..], b"more"].concat());
+        }
+        assert_eq!(decoded(&[], 1, 10), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_bomb_is_cut_at_the_bound() {
+        let bomb = gzip(&vec![0; 8 << 20]);
+        assert!(bomb.len() < 16 * 1024);
+        assert_eq!(decoded(&bomb, 16 * 1024, 64 * 1024), Err(DecodeError::TooLong));
+        assert_eq!(decoded(&bomb, 1, 64 * 1024), Err(DecodeError::TooLong));
+    }
+
+    #[test]
+    fn what_is_no_gzip_or_ends_early_is_refused() {
+        let good = gzip(b"text that is long enough to be cut");
+        assert_eq!(decoded(&good[..good.len() - 1], 3, 100), Err(DecodeError::Malformed));
+        assert_eq!(decoded(&good[..5], 3, 100), Err(DecodeError::Malformed));
+        assert_eq!(decoded(b"plain text", 3, 100), Err(DecodeError::Malformed));
+        let mut wrong = good.clone();
+        let at = wrong.len() - 5;
+        wrong[at] ^= 1;
+        assert_eq!(decoded(&wrong, 1000, 100), Err(DecodeError::Malformed));
+        assert_eq!(
+            decoded(&[&good[..], b"trailing"].concat(), 1000, 100),
+            Err(DecodeError::Malformed)
+        );
+    }
+
+    #[test]
+    fn other_codings_are_known_as_such() {
+        assert!(
+            Decoder::named(None, 1).is_some() && Decoder::named(Some(b"Identity"), 1).is_some()
+        );
+        for other in ["br", "deflate", "zstd", "gzip, gzip", ""] {
+            assert!(Decoder::named(Some(other.as_bytes()), 1).is_none(), "{other}");
+        }
+    }
+}

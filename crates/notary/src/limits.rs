@@ -1,0 +1,100 @@
+//! The limit at every door of the notary, with its reason.
+
+use std::time::Duration;
+
+/// What a client may send as the head of a request to the notary: method, address and fields as
+/// JSON. An address and fields up to their own limits fit.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// A URL, as browsers and servers of today take it.
+pub const URL_BYTES_MAX: usize = 8 * 1024;
+
+/// Fields in a request: a browser sends about twenty.
+pub const REQUEST_FIELDS_MAX: usize = 64;
+
+/// A field's name.
+pub const FIELD_NAME_BYTES_MAX: usize = 128;
+
+/// A field's value: a cookie or a token of some size.
+pub const FIELD_VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Body of a request, whatever a policy says: a transcript is kept in memory until it is signed.
+pub const REQUEST_BYTES_CEILING: usize = 4 * 1024 * 1024;
+
+/// Body of an answer after decoding, whatever a policy says.
+pub const RESPONSE_BYTES_CEILING: usize = 8 * 1024 * 1024;
+
+/// Status line and fields of an answer.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Fields of an answer.
+pub const RESPONSE_FIELDS_MAX: usize = 100;
+
+/// Addresses of a host that are tried before the notary gives up.
+pub const ADDRESSES_MAX: usize = 4;
+
+/// Body bytes in one frame to the client.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+
+/// Lengths, counts and deadlines of a running notary. `Limits::default()` is what the program
+/// uses where a policy says nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections held at once; further ones wait in the kernel's backlog.
+    pub connections: usize,
+    /// TLS handshake and evidence together, on the client's side.
+    pub handshake: Duration,
+    /// From the end of one answer to the next whole request head: a client keeps its verified
+    /// connection between two fetches.
+    pub idle: Duration,
+    /// For a client to send its request's body.
+    pub request: Duration,
+    /// The longest time a client may refuse to read before its exchange is given up.
+    pub write_stall: Duration,
+    /// Exchanges with servers at once. Each holds one transcript in memory.
+    pub exchanges: usize,
+    /// How long a request waits for one of them.
+    pub queue: Duration,
+    /// Looking a name up.
+    pub resolve: Duration,
+    /// TCP to the server, for each address.
+    pub connect: Duration,
+    /// TLS with the server.
+    pub tls: Duration,
+    /// From the request to the head of the answer. An answer that is not streamed starts when its
+    /// last token is made.
+    pub response_start: Duration,
+    /// The longest pause between two pieces of an answer.
+    pub response_pause: Duration,
+    /// The whole exchange with the server.
+    pub exchange: Duration,
+    /// Body of a request.
+    pub request_bytes: usize,
+    /// Body of an answer after decoding.
+    pub response_bytes: usize,
+    /// After the signal to stop: how long running exchanges may take.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            request: Duration::from_secs(30),
+            write_stall: Duration::from_secs(30),
+            exchanges: 32,
+            queue: Duration::from_secs(10),
+            resolve: Duration::from_secs(5),
+            connect: Duration::from_secs(5),
+            tls: Duration::from_secs(10),
+            response_start: Duration::from_secs(120),
+            response_pause: Duration::from_secs(60),
+            exchange: Duration::from_secs(300),
+            request_bytes: 1024 * 1024,
+            response_bytes: 4 * 1024 * 1024,
+            drain: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! What a notary serves: its policy file, and the digest that its evidence binds.
+
+use std::net::IpAddr;
+
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Limits,
+    address::{Block, is_public},
+    limits::{REQUEST_BYTES_CEILING, RESPONSE_BYTES_CEILING},
+    target::host,
+};
+
+/// The longest policy file.
+pub const POLICY_BYTES_MAX: usize = 256 * 1024;
+
+/// Version of the canonical form; it changes whenever the meaning of a field does.
+const FORM_VERSION: u32 = 1;
+
+/// Hosts in a policy: a list that a person has read.
+const HOSTS_MAX: usize = 1024;
+
+/// Blocks of private addresses, and patterns of secret fields.
+const ENTRIES_MAX: usize = 64;
+
+/// What a notary serves, as its operator wrote it.
+#[derive(Clone, Debug)]
+pub struct NotaryPolicy {
+    hosts: Vec<HostRule>,
+    roots: RootsFrom,
+    private_addresses: Vec<Block>,
+    secret_headers: Vec<String>,
+    limits: Limits,
+}
+
+/// Where the roots of the servers' certificates come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootsFrom {
+    /// Those of this machine.
+    System,
+    /// A PEM file, its path as the policy has it.
+    File(String),
+}
+
+/// The roots of the servers' certificates.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// Why a policy cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// It is no TOML of the wanted form.
+    #[error("notary policy is not valid: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// One value cannot be used.
+    #[error("notary policy has no usable `{field}`: wanted {wanted}, got `{got}`")]
+    Value {
+        /// The key.
+        field: &'static str,
+        /// What it has to be.
+        wanted: &'static str,
+        /// What it is.
+        got: String,
+    },
+    /// There is no root certificate.
+    #[error("roots are not usable: {reason}")]
+    Roots {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HostRule {
+    /// Without the `*.` in front.
+    name: String,
+    /// One label stands before the name.
+    is_wildcard: bool,
+    port: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    hosts: Vec<String>,
+    roots: String,
+    #[serde(default)]
+    private_addresses: Vec<String>,
+    #[serde(default)]
+    secret_headers: Vec<String>,
+    #[serde(default)]
+    limits: WrittenLimits,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLimits {
+    request_bytes: Option<usize>,
+    response_bytes: Option<usize>,
+    exchange_s: Option<u64>,
+    exchanges: Option<usize>,
+}
+
+impl NotaryPolicy {
+    /// Reads a policy: see `docs/notary.md`, "The notary's policy".
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        let written: Written = toml::from_str(text)?;
+        count("hosts", written.hosts.len(), HOSTS_MAX)?;
+        count("private_addresses", written.private_addresses.len(), ENTRIES_MAX)?;
+        count("secret_headers", written.secret_headers.len(), ENTRIES_MAX)?;
+        let hosts =
+            written.hosts.iter().map(|text| HostRule::parse(text)).collect::<Result<_, _>>();
+        let blocks = written.private_addresses.iter().map(|text| {
+            text.parse().map_err(|_| PolicyError::Value {
+                field: "private_addresses",
+                wanted: "ADDRESS or ADDRESS/PREFIX",
+                got: text.clone(),
+            })
+        });
+        for pattern in &written.secret_headers {
+            check_pattern(pattern)?;
+        }
+        let roots = match written.roots.as_str() {
+            "system" => RootsFrom::System,
+            path => RootsFrom::File(path.into()),
+        };
+        Ok(Self {
+            hosts: hosts?,
+            roots,
+            private_addresses: blocks.collect::<Result<_, _>>()?,
+            secret_headers: written.secret_headers,
+            limits: written.limits.checked()?,
+        })
+    }
+
+    /// Where the roots come from.
+    pub fn roots(&self) -> &RootsFrom {
+        &self.roots
+    }
+
+    /// Lengths, counts and deadlines.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The same policy under other limits.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Patterns of fields that hold secrets, beside [`crate::SECRET_FIELDS`].
+    pub fn secret_headers(&self) -> &[String] {
+        &self.secret_headers
+    }
+
+    /// Whether this host (in the spelling of [`crate::Target::host`]) and port are served.
+    pub fn serves(&self, host: &str, port: u16) -> bool {
+        self.hosts.iter().any(|rule| rule.port == port && rule.covers(host))
+    }
+
+    /// Whether this address may be dialled: a public one, or one that the policy names.
+    pub fn may_dial(&self, address: IpAddr) -> bool {
+        is_public(address) || self.private_addresses.iter().any(|block| block.contains(address))
+    }
+
+    /// The canonical JSON of the effective configuration: keys sorted, no spaces, lists sorted.
+    pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Vec<u8> {
+        let sorted = |mut list: Vec<String>| {
+            list.sort();
+            list.dedup();
+            list
+        };
+        let canonical = Canonical {
+            binding,
+            confide_notary: FORM_VERSION,
+            hosts: sorted(self.hosts.iter().map(HostRule::shown).collect()),
+            private_addresses: sorted(
+                self.private_addresses.iter().map(Block::to_string).collect(),
+            ),
+            request_bytes: self.limits.request_bytes,
+            response_bytes: self.limits.response_bytes,
+            roots_sha256: hex::encode(roots.digest()),
+            secret_headers: sorted(self.secret_headers.clone()),
+        };
+        // Text and integers only: nothing in it can fail to serialise.
+        serde_json::to_vec(&canonical).unwrap_or_default()
+    }
+
+    /// SHA-256 of the canonical JSON: `config-digest` of the bound claims.
+    pub fn digest(&self, binding: &str, roots: &Roots) -> [u8; 32] {
+        Sha256::digest(self.canonical_json(binding, roots)).into()
+    }
+}
+
+/// Fields in the order of their names: JSON's keys are sorted.
+#[derive(Serialize)]
+struct Canonical<'a> {
+    binding: &'a str,
+    confide_notary: u32,
+    hosts: Vec<String>,
+    private_addresses: Vec<String>,
+    request_bytes: usize,
+    response_bytes: usize,
+    roots_sha256: String,
+    secret_headers: Vec<String>,
+}
+
+impl Roots {
+    /// The roots of this machine, as its operating system keeps them.
+    pub fn system() -> Result<Self, PolicyError> {
+        let found = rustls_native_certs::load_native_certs();
+        let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        Self::of(found.certs, &format!("this machine keeps none{why}"))
+    }
+
+    /// The certificates of a PEM file.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, PolicyError> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let certificates = certificates
+            .map_err(|error| PolicyError::Roots { reason: format!("no PEM: {error}") })?;
+        Self::of(certificates, "the PEM file holds no certificate")
+    }
+
+    /// The certificates, DER.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.certificates
+    }
+
+    /// SHA-256 over the SHA-256 of each certificate, in ascending order.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut digests: Vec<[u8; 32]> =
+            self.certificates.iter().map(|der| Sha256::digest(der).into()).collect();
+        digests.sort_unstable();
+        digests.dedup();
+        Sha256::digest(digests.concat()).into()
+    }
+
+    fn of(certificates: Vec<CertificateDer<'static>>, none: &str) -> Result<Self, PolicyError> {
+        match certificates.is_empty() {
+            true => Err(PolicyError::Roots { reason: none.into() }),
+            false => Ok(Self { certificates }),
+        }
+    }
+}
+
+impl HostRule {
+    /// `HOST`, `HOST:PORT`, `*.HOST` or `*.HOST:PORT`.
+    fn parse(text: &str) -> Result<Self, PolicyError> {
+        let wrong = || PolicyError::Value {
+            field: "hosts",
+            wanted: "HOST, HOST:PORT, or *. before either",
+            got: text.into(),
+        };
+        let (is_wildcard, rest) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        // The brackets of an IPv6 address keep its colons from being a port's.
+        let (written, port) = match rest.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => {
+                let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+                let port = port.parse().ok().filter(|port| digits && *port != 0);
+                (name, port.ok_or_else(wrong)?)
+            }
+            _ => (rest, 443),
+        };
+        let name = host(written).ok_or_else(wrong)?;
+        // A star before an address or a whole top-level domain is not what anybody means.
+        if is_wildcard && (name.parse::<IpAddr>().is_ok() || !name.contains('.')) {
+            return Err(wrong());
+        }
+        Ok(Self { name, is_wildcard, port })
+    }
+
+    fn covers(&self, host: &str) -> bool {
+        match self.is_wildcard {
+            false => host == self.name,
+            true => host
+                .strip_suffix(&self.name)
+                .and_then(|before| before.strip_suffix('.'))
+                .is_some_and(|label| !label.is_empty() && !label.contains('.')),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let star = if self.is_wildcard { "*." } else { "" };
+        match self.name.contains(':') {
+            true => format!("[{}]:{}", self.name, self.port),
+            false => format!("{star}{}:{}", self.name, self.port),
+        }
+    }
+}
+
+impl WrittenLimits {
+    fn checked(self) -> Result<Limits, PolicyError> {
+        let default = Limits::default();
+        let within = |field, wanted, value: usize, max: usize| match value {
+            0 => Err(PolicyError::Value { field, wanted, got: "0".into() }),
+            value if value > max => {
+                Err(PolicyError::Value { field, wanted, got: value.to_string() })
+            }
+            value => Ok(value),
+        };
+        let request = self.request_bytes.unwrap_or(default.request_bytes);
+        let response = self.response_bytes.unwrap_or(default.response_bytes);
+        let exchanges = self.exchanges.unwrap_or(default.exchanges);
+        let seconds = self.exchange_s.unwrap_or(default.exchange.as_secs());
+        let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);
+        let most = "1 to 3600";
+        Ok(Limits {
+            request_bytes: within(
+                "limits.request_bytes",
+                "1 to 4194304",
+                request,
+                REQUEST_BYTES_CEILING,
+            )?,
+            response_bytes: within(
+                "limits.response_bytes",
+                "1 to 8388608",
+                response,
+                RESPONSE_BYTES_CEILING,
+            )?,
+            exchanges: within("limits.exchanges", "1 to 1024", exchanges, 1024)?,
+            exchange: std::time::Duration::from_secs(within(
+                "limits.exchange_s",
+                most,
+                seconds,
+                3600,
+            )? as u64),
+            ..default
+        })
+    }
+}
+
+fn count(field: &'static str, got: usize, max: usize) -> Result<(), PolicyError> {
+    let wanted = "fewer entries";
+    match got > max {
+        true => Err(PolicyError::Value { field, wanted, got: format!("{got} entries") }),
+        false => Ok(()),
+    }
+}
+
+fn check_pattern(pattern: &str) -> Result<(), PolicyError> {
+    let known = |byte: u8| {
+        matches!(byte, b'*' | b'-' | b'_') || byte.is_ascii_lowercase() || byte.is_ascii_digit()
+    };
+    let fits = (1..=64).contains(&pattern.len()) && pattern.bytes().all(known);
+    match fits && pattern.matches('*').count() <= 4 {
+        true => Ok(()),
+        false => Err(PolicyError::Value {
+            field: "secret_headers",
+            wanted: "a name in lower case, with at most four stars",
+            got: pattern.into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Result<NotaryPolicy, PolicyError> {
+        NotaryPolicy::from_toml(text)
+    }
+
+    #[test]
+    fn only_named_hosts_and_ports_are_served() {
+        let policy = policy(
+            "hosts = [\"api.example\", \"localhost:8443\", \"*.models.example\", \"[::1]:8443\"]\n\
+             roots = \"system\"",
+        )
+        .unwrap();
+        assert!(policy.serves("api.example", 443) && !policy.serves("api.example", 8443));
+        assert!(policy.serves("localhost", 8443) && policy.serves("::1", 8443));
+        assert!(policy.serves("a.models.example", 443));
+        for host in ["models.example", "a.b.models.example", "amodels.example", ".models.example"] {
+            assert!(!policy.serves(host, 443), "{host}");
+        }
+        assert!(!policy.may_dial("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn private_addresses_are_dialled_only_where_they_are_named() {
+        let policy = policy(
+            "hosts = []\nroots = \"ca.pem\"\nprivate_addresses = [\"127.0.0.1\", \"10.0.0.0/8\"]",
+        )
+        .unwrap();
+        for named in ["127.0.0.1", "10.9.9.9", "1.1.1.1"] {
+            assert!(policy.may_dial(named.parse().unwrap()), "{named}");
+        }
+        for other in ["127.0.0.2", "192.168.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(!policy.may_dial(other.parse().unwrap()), "{other}");
+        }
+        assert_eq!(policy.roots(), &RootsFrom::File("ca.pem".into()));
+    }
+
+    #[test]
+    fn values_that_mean_nothing_are_refused() {
+        for (key, value) in [
+            ("hosts", "[\"*.com\"]"),
+            ("hosts", "[\"https://h\"]"),
+            ("hosts", "[\"h:0\"]"),
+            ("hosts", "[\"*.127.0.0.1\"]"),
+            ("hosts", "[\"*\"]"),
+            ("private_addresses", "[\"127.0.0.1/33\"]"),
+            ("secret_headers", "[\"X-Upper\"]"),
+            ("secret_headers", "[\"*a*b*c*d*e\"]"),
+        ] {
+            let mut text = format!("roots = \"system\"\n{key} = {value}\n");
+            if key != "hosts" {
+                text.push_str("hosts = []\n");
+            }
+            let refused = policy(&text).unwrap_err();
+            assert!(matches!(refused, PolicyError::Value { .. }), "{text}: {refused}");
+        }
+        let limit = "hosts = []\nroots = \"system\"\n[limits]\nresponse_bytes = 99999999";
+        assert!(matches!(policy(limit), Err(PolicyError::Value { .. })));
+        for text in ["", "hosts = []", "hosts = []\nroots = \"system\"\nhost = 1"] {
+            assert!(matches!(policy(text), Err(PolicyError::Toml(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_digest_is_one_for_one_meaning_and_changes_with_it() {
+        let root = rcgen::generate_simple_self_signed(["a".into()]).unwrap().cert;
+        let roots = Roots::from_pem(root.pem().as_bytes()).unwrap();
+        let digest = |text: &str| policy(text).unwrap().digest("key", &roots);
+        let one = digest("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"");
+        let same = digest("hosts = [\"B.example:443\", \"a.example.\"]\nroots = \"x.pem\"");
+        assert_eq!(one, same);
+        let policy = policy("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"").unwrap();
+        assert_ne!(one, policy.digest("session", &roots));
+        let other = rcgen::generate_simple_self_signed(["b".into()]).unwrap().cert;
+        let other = Roots::from_pem(other.pem().as_bytes()).unwrap();
+        assert_ne!(one, policy.digest("key", &other));
+        assert_ne!(one, digest("hosts = [\"a.example\"]\nroots = \"system\""));
+        assert!(matches!(Roots::from_pem(b""), Err(PolicyError::Roots { .. })));
+    }
+}

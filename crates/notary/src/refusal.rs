@@ -1,0 +1,45 @@
+//! What a notary says when there is no statement.
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+/// The longest text that a refusal holds.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// Why there is no statement. `code` is for programs, `message` for people; neither holds a part
+/// of a request or of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// One of a closed list: `docs/notary.md`, "Refusals".
+    pub code: String,
+    /// Subject, wanted, got.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal; a long text is cut.
+    pub fn new(code: &str, message: impl std::fmt::Display) -> Self {
+        let mut message = message.to_string();
+        if message.len() > MESSAGE_BYTES_MAX {
+            let cut = (0..=MESSAGE_BYTES_MAX).rev().find(|at| message.is_char_boundary(*at));
+            message.truncate(cut.unwrap_or(0));
+        }
+        Self { code: code.into(), message }
+    }
+
+    /// The status of an answer that holds nothing but this.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self.code.as_str() {
+            "host_refused" | "address_refused" => StatusCode::FORBIDDEN,
+            "key_renewed" => StatusCode::CONFLICT,
+            "busy" => StatusCode::SERVICE_UNAVAILABLE,
+            "request_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+            "request_timeout" => StatusCode::REQUEST_TIMEOUT,
+            "not_found" => StatusCode::NOT_FOUND,
+            "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
+            "request_malformed" => StatusCode::BAD_REQUEST,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+}

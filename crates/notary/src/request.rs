@@ -1,0 +1,382 @@
+//! What a client asks of a notary: one request to one host.
+//!
+//! On the wire (`docs/notary.md`, "The request"): the length of the head as big-endian u32, the
+//! head as JSON, then the body. Nothing here is trusted.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
+
+use crate::{
+    Target,
+    fields::may_be_sent,
+    limits::{
+        FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, REQUEST_BYTES_CEILING, REQUEST_FIELDS_MAX,
+        REQUEST_HEAD_BYTES_MAX, URL_BYTES_MAX,
+    },
+};
+
+/// The version of the encoding that is written and read.
+const VERSION: u32 = 1;
+
+/// One request, checked: whatever it holds can be sent as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FetchRequest {
+    method: Method,
+    target: Target,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+    key: [u8; 32],
+}
+
+/// Why bytes or values are no request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A part is longer than its limit.
+    #[error("{part} of the request is {got} long, wanted at most {wanted}")]
+    TooLong {
+        /// Which part.
+        part: &'static str,
+        /// The limit.
+        wanted: usize,
+        /// What came.
+        got: usize,
+    },
+    /// The bytes end before the head does.
+    #[error("request ends early: wanted {wanted} bytes, got {got}")]
+    Truncated {
+        /// What the length says.
+        wanted: usize,
+        /// What came.
+        got: usize,
+    },
+    /// The head is no JSON of the wanted form.
+    #[error("request head is not readable: {reason}")]
+    Malformed {
+        /// What the reader said.
+        reason: String,
+    },
+    /// Another version of the encoding.
+    #[error("request version is {got}, wanted {VERSION}")]
+    Version {
+        /// What came.
+        got: u32,
+    },
+    /// A URL that is not fetched.
+    #[error("URL is not usable: wanted https://HOST[:PORT][/PATH][?QUERY], got {got}")]
+    Url {
+        /// What is wrong with it.
+        got: String,
+    },
+    /// A method that is not sent.
+    #[error("method is not sent: wanted one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
+    Method,
+    /// A field whose name or value cannot be sent as it is.
+    #[error("field {index} is not usable: wanted {wanted}")]
+    Field {
+        /// Its place, from 0.
+        index: usize,
+        /// What a field has to be.
+        wanted: &'static str,
+    },
+    /// A body where the method has none.
+    #[error("{method} has no body: wanted 0 bytes, got {got}")]
+    Body {
+        /// The method.
+        method: Method,
+        /// Bytes of body.
+        got: usize,
+    },
+    /// The key's digest is no digest.
+    #[error("key is not a SHA-256 in lower-case hexadecimal")]
+    Key,
+}
+
+/// The head as it travels.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    version: u32,
+    method: String,
+    url: String,
+    headers: Vec<(String, String)>,
+    key: String,
+}
+
+impl FetchRequest {
+    /// A request that the notary signs with the key whose SHA-256 (of the DER
+    /// SubjectPublicKeyInfo) is `key`. Names of `fields` are in lower case, each at most once.
+    pub fn new(
+        method: &str,
+        url: &str,
+        fields: Vec<(String, String)>,
+        body: Vec<u8>,
+        key: [u8; 32],
+    ) -> Result<Self, RequestError> {
+        let target = Target::parse(url)?;
+        check_fields(&fields)?;
+        limit("body", body.len(), REQUEST_BYTES_CEILING)?;
+        let method = match method {
+            "GET" => Method::GET,
+            "HEAD" => Method::HEAD,
+            "POST" => Method::POST,
+            "PUT" => Method::PUT,
+            "PATCH" => Method::PATCH,
+            "DELETE" => Method::DELETE,
+            "OPTIONS" => Method::OPTIONS,
+            _ => return Err(RequestError::Method),
+        };
+        if !has_body(&method) && !body.is_empty() {
+            return Err(RequestError::Body { method, got: body.len() });
+        }
+        Ok(Self { method, target, fields, body, key })
+    }
+
+    /// Reads a request, and accepts nothing but what can be sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RequestError> {
+        let truncated = |wanted| RequestError::Truncated { wanted, got: bytes.len() };
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(|| truncated(4))?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        limit("head", length, REQUEST_HEAD_BYTES_MAX)?;
+        let (head, body) = rest.split_at_checked(length).ok_or_else(|| truncated(4 + length))?;
+        let head: Head = serde_json::from_slice(head).map_err(|error| {
+            // Where, not what: a parser's text may quote a secret.
+            let (line, column) = (error.line(), error.column());
+            RequestError::Malformed { reason: format!("line {line}, column {column}") }
+        })?;
+        if head.version != VERSION {
+            return Err(RequestError::Version { got: head.version });
+        }
+        let lower = head.key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let mut key = [0; 32];
+        if !lower || hex::decode_to_slice(&head.key, &mut key).is_err() {
+            return Err(RequestError::Key);
+        }
+        Self::new(&head.method, &head.url, head.headers, body.to_vec(), key)
+    }
+
+    /// The bytes that [`FetchRequest::decode`] reads.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = Head {
+            version: VERSION,
+            method: self.method.as_str().into(),
+            url: self.target.to_string(),
+            headers: self.fields.clone(),
+            key: hex::encode(self.key),
+        };
+        // Text and numbers only: nothing in it can fail to serialise.
+        let mut head = serde_json::to_vec(&head).unwrap_or_default();
+        let length = u32::try_from(head.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let bytes = [&length[..], &head, &self.body].concat();
+        head.zeroize();
+        bytes
+    }
+
+    /// The same request, to be signed with another key.
+    pub fn signed_by(mut self, key: [u8; 32]) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Where it goes.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// SHA-256 of the DER SubjectPublicKeyInfo of the key that the client has verified.
+    pub fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    /// All fields in the order in which they are sent: `host`, the client's, then
+    /// `content-length` where a body may follow.
+    pub fn sent_fields(&self) -> Vec<(&str, String)> {
+        let mut fields = vec![("host", self.target.authority())];
+        fields.extend(self.fields.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        if has_body(&self.method) {
+            fields.push(("content-length", self.body.len().to_string()));
+        }
+        fields
+    }
+
+    /// The bytes of the request's direction of the transcript: the message as HTTP/1.1 has it,
+    /// whatever version was spoken (`docs/notary.md`, "The transcript").
+    pub fn transcript(&self) -> Vec<u8> {
+        let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.target.path()).into_bytes();
+        for (name, mut value) in self.sent_fields() {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+            value.zeroize();
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    /// The fields as an HTTP library takes them; values are marked as not to be shown.
+    pub(crate) fn header_map(&self) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in self.sent_fields() {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            // Both were read before: a value that is no field value never gets here.
+            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::try_from(value)) {
+                value.set_sensitive(true);
+                map.append(name, value);
+            }
+        }
+        map
+    }
+}
+
+/// Fields and bodies hold secrets of the client.
+impl Drop for FetchRequest {
+    fn drop(&mut self) {
+        self.body.zeroize();
+        for (_, value) in &mut self.fields {
+            value.zeroize();
+        }
+    }
+}
+
+/// Shows no value and no path: both may be secrets.
+impl std::fmt::Debug for FetchRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FetchRequest")
+            .field("method", &self.method)
+            .field("host", &self.target.host())
+            .field("fields", &self.fields.len())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn has_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+}
+
+fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
+    limit("list of fields", fields.len(), REQUEST_FIELDS_MAX)?;
+    for (index, (name, value)) in fields.iter().enumerate() {
+        let wrong = |wanted| Err(RequestError::Field { index, wanted });
+        limit("name of a field", name.len(), FIELD_NAME_BYTES_MAX)?;
+        limit("value of a field", value.len(), FIELD_VALUE_BYTES_MAX)?;
+        let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        if !is_lower || HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return wrong("a name of RFC 9110 section 5.1, in lower case");
+        }
+        if !may_be_sent(name) {
+            return wrong("one that speaks of the message and not of its framing or its host");
+        }
+        if value != value.trim() || !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+            return wrong("a value of visible ASCII, no space at its ends");
+        }
+        if fields[..index].iter().any(|(other, _)| other == name) {
+            return wrong("each name once");
+        }
+    }
+    Ok(())
+}
+
+fn limit(part: &'static str, got: usize, wanted: usize) -> Result<(), RequestError> {
+    if got > wanted { Err(RequestError::TooLong { part, wanted, got }) } else { Ok(()) }
+}
+
+/// A head holds one URL and its fields beside JSON's marks.
+const _: () = assert!(URL_BYTES_MAX + FIELD_VALUE_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&str, &str)]) -> Result<FetchRequest, RequestError> {
+        let own = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        FetchRequest::new("POST", "https://h:8443/v1?q", own, b"{}".to_vec(), [7; 32])
+    }
+
+    #[test]
+    fn a_request_comes_back_as_it_was() {
+        let sent = request(&[("authorization", "Bearer s"), ("accept", "*/*")]).unwrap();
+        assert_eq!(FetchRequest::decode(&sent.encode()), Ok(sent.clone()));
+        assert_eq!(
+            String::from_utf8(sent.transcript()).unwrap(),
+            "POST /v1?q HTTP/1.1\r\nhost: h:8443\r\nauthorization: Bearer s\r\naccept: */*\r\n\
+             content-length: 2\r\n\r\n{}"
+        );
+        assert!(!format!("{sent:?}").contains("Bearer"));
+    }
+
+    #[test]
+    fn fields_that_would_make_another_message_are_refused() {
+        for (name, value) in [
+            ("host", "other"),
+            ("content-length", "3"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "close"),
+            ("Accept", "*/*"),
+            ("a b", "x"),
+            ("", "x"),
+            (":authority", "other"),
+            ("x", "a\r\nhost: other"),
+            ("x", "a\nb"),
+            ("x", "a\0b"),
+            ("x", " a"),
+            ("x", "caf\u{e9}"),
+        ] {
+            let refused = request(&[(name, value)]).unwrap_err();
+            assert!(matches!(refused, RequestError::Field { index: 0, .. }), "{name}: {refused}");
+        }
+        let twice = request(&[("a", "1"), ("a", "2")]).unwrap_err();
+        assert!(matches!(twice, RequestError::Field { index: 1, .. }));
+    }
+
+    #[test]
+    fn methods_and_lengths_have_bounds() {
+        let new = |method: &str, body: usize| {
+            FetchRequest::new(method, "https://h/", Vec::new(), vec![0; body], [0; 32])
+        };
+        for method in ["CONNECT", "TRACE", "get", "", "GET /x"] {
+            assert_eq!(new(method, 0), Err(RequestError::Method), "{method}");
+        }
+        assert!(matches!(new("GET", 1), Err(RequestError::Body { got: 1, .. })));
+        assert!(matches!(new("PUT", REQUEST_BYTES_CEILING + 1), Err(RequestError::TooLong { .. })));
+        let many = (0..=REQUEST_FIELDS_MAX).map(|n| (format!("x-{n}"), String::new())).collect();
+        let many = FetchRequest::new("GET", "https://h/", many, Vec::new(), [0; 32]);
+        assert!(matches!(many, Err(RequestError::TooLong { part: "list of fields", .. })));
+    }
+
+    #[test]
+    fn bytes_that_are_no_request_are_refused() {
+        let good = request(&[]).unwrap().encode();
+        let head = |json: &str| [&(json.len() as u32).to_be_bytes()[..], json.as_bytes()].concat();
+        let decode = |bytes: &[u8]| FetchRequest::decode(bytes).unwrap_err();
+        assert!(matches!(decode(&good[..3]), RequestError::Truncated { .. }));
+        assert!(matches!(decode(&good[..20]), RequestError::Truncated { .. }));
+        assert!(matches!(decode(&[0xff; 8]), RequestError::TooLong { .. }));
+        assert!(matches!(decode(&head("{}")), RequestError::Malformed { .. }));
+        let key = "0".repeat(64);
+        let of = |version: u32, more: &str, key: &str| {
+            head(&format!(
+                r#"{{"version":{version},"method":"GET","url":"https://h/","headers":[],"key":"{key}"{more}}}"#
+            ))
+        };
+        assert!(FetchRequest::decode(&of(1, "", &key)).is_ok());
+        assert!(matches!(decode(&of(2, "", &key)), RequestError::Version { got: 2 }));
+        assert!(matches!(decode(&of(1, ",\"x\":1", &key)), RequestError::Malformed { .. }));
+        assert!(matches!(decode(&of(1, ",\"key\":\"\"", &key)), RequestError::Malformed { .. }));
+        assert_eq!(decode(&of(1, "", "00")), RequestError::Key);
+        assert_eq!(decode(&of(1, "", &"A".repeat(64))), RequestError::Key);
+    }
+}

@@ -1,0 +1,23 @@
+#![no_main]
+
+use confide_notary::{FetchRequest, FrameReader, NotaryPolicy};
+use libfuzzer_sys::fuzz_target;
+
+// What a client sends to a notary, what a notary answers, and its policy file.
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(request) = FetchRequest::decode(bytes) {
+        let again = FetchRequest::decode(&request.encode()).expect("what is written is read");
+        assert_eq!(again, request);
+        // One request line, its fields, one empty line: no value makes a second message.
+        let transcript = request.transcript();
+        let head = &transcript[..transcript.len() - request.body().len()];
+        let lines = head.windows(2).filter(|pair| pair == b"\r\n").count();
+        assert_eq!(lines, request.sent_fields().len() + 2);
+        assert!(head.ends_with(b"\r\n\r\n") && !head.contains(&0));
+    }
+    let mut frames = FrameReader::default();
+    let _ = frames.push(bytes).and_then(|_| frames.finish());
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = NotaryPolicy::from_toml(text);
+    }
+});
