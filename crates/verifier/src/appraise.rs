@@ -194,6 +194,7 @@ impl Case<'_> {
                 root_crl: self.grounds.root_crl,
                 pck_crl: self.grounds.pck_crl,
             }),
+            valid_from: platform.life.from,
             valid_until: platform.life.until,
         }
     }

@@ -34,7 +34,11 @@ pub struct Endorsements {
 impl Endorsements {
     /// Reads `QuoteCollateralV3` JSON.
     pub fn parse(collateral_json: &[u8]) -> Result<Self, ParseError> {
-        let collateral = Collateral::parse(collateral_json)?;
+        Self::from_collateral(Collateral::parse(collateral_json)?)
+    }
+
+    /// Reads the documents of a collateral that came without JSON around it.
+    pub fn from_collateral(collateral: Collateral) -> Result<Self, ParseError> {
         let decode = |subject, text: &str| pem::decode_chain(subject, text.as_bytes());
         let same = collateral.qe_identity_issuer_chain == collateral.tcb_info_issuer_chain;
         Ok(Self {
@@ -54,6 +58,12 @@ impl Endorsements {
             },
             collateral,
         })
+    }
+
+    /// The DER of the root that they come with, trusted or not: the last certificate under which
+    /// TCB info was signed.
+    pub fn root_der(&self) -> Option<&[u8]> {
+        self.tcb_chain.last().map(Vec::as_slice)
     }
 
     /// Verifies what does not depend on a quote: root, root CRL, TCB signer, TCB info, QE identity.

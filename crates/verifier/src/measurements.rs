@@ -32,6 +32,7 @@ pub(crate) fn of(quote: &Quote<'_>) -> Measurements {
             mrsigner: *report.mr_signer(),
             isv_prod_id: report.isv_prod_id(),
             isv_svn: report.isv_svn(),
+            config_id: *report.config_id(),
         }),
         Body::Tdx(report) => Measurements::Tdx(Box::new(TdMeasurements {
             mrtd: *report.mr_td(),

@@ -135,6 +135,9 @@ pub struct PlatformClaims {
     pub measurements: Measurements,
     /// What only this vendor's endorsements say.
     pub endorsed: Endorsed,
+    /// Unix seconds at which the last certificate, list or document begins; at every instant from
+    /// here to `valid_until` the signatures, lists and documents say the same.
+    pub valid_from: u64,
     /// Unix seconds at which the first certificate, list or document ends.
     pub valid_until: u64,
 }
@@ -254,6 +257,8 @@ pub struct EnclaveMeasurements {
     pub isv_prod_id: u16,
     /// Security version, from the signer.
     pub isv_svn: u16,
+    /// Configuration identifier given at launch.
+    pub config_id: [u8; 64],
 }
 
 impl PlatformClaims {

@@ -103,6 +103,11 @@ impl Roots {
         Self(vec![Sha256::digest(der).into()])
     }
 
+    /// One root, given as the SHA-256 of its DER.
+    pub fn from_sha256(sha256: [u8; 32]) -> Self {
+        Self(vec![sha256])
+    }
+
     /// Names such as `intel-production`, or `sha256:` and 64 hexadecimal digits.
     pub fn from_names(names: &[String]) -> Result<Self, String> {
         if names.is_empty() || names.len() > ROOTS_MAX {

@@ -289,6 +289,7 @@ impl Case<'_> {
                 vmpl: report.vmpl(),
                 crl: key.crl,
             })),
+            valid_from: key.life.from,
             valid_until: key.life.until,
         }
     }
