@@ -16,19 +16,27 @@ pub const ADVISORY_BYTES_MAX: usize = 64;
 /// Longest TCB status: `OutOfDateConfigurationNeeded` is 28 bytes.
 pub const TCB_STATUS_BYTES_MAX: usize = 64;
 
+/// Intel's word for a platform that misses nothing.
+const UP_TO_DATE: &str = "UpToDate";
+
 /// Which advisory names and TCB statuses are taken: printable ASCII.
 const PRINTABLE: core::ops::RangeInclusive<u8> = 0x21..=0x7e;
 
 /// The project's verifier read a quote and its endorsements and came to this verdict.
 ///
-/// Nothing here tells which platform it was: no PPID, no FMSPC, no PCK certificate. There is no
-/// clock inside: the appraisal holds for every instant from `valid_from` to `valid_until`, and the
-/// checker compares these with its own time, and `root_sha256` with the root that it trusts.
+/// Evidence that is refused whatever the policy has no statement. Nothing here names the platform:
+/// no PPID, FMSPC, PCK certificate or serial number, no security versions, not the hash of the TDX
+/// module, no key and nothing of the quoting enclave. What remains narrows it down where it is
+/// rare: advisories, and instants to the second, which the prover may cut at both ends.
+///
+/// There is no clock inside: the appraisal is the same at every instant from `valid_from` to
+/// `valid_until`. The checker holds these against its own time, and `root_sha256` against the root
+/// that it trusts, for a prover may bring a root of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
 pub struct Dcap {
-    /// What the verifier said.
+    /// What the verifier said of it.
     pub verdict: Verdict,
     /// SHA-256 of the DER of the root certificate under which everything was verified.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
@@ -44,9 +52,16 @@ pub struct Dcap {
     pub tcb_status: String,
     /// Advisories that apply, ascending, each once. Rare combinations narrow down the platform.
     pub advisories: Vec<String>,
-    /// Unix seconds at which the last certificate, list or document begins.
+    /// Number of the TCB recovery that the endorsements belong to; the lower of TCB info's and QE
+    /// identity's.
+    pub tcb_evaluation_data_number: u32,
+    /// Unix seconds at which the root's revocation list was issued.
+    pub root_crl_issued: u64,
+    /// Unix seconds at which the revocation list of the platform or processor CA was issued.
+    pub pck_crl_issued: u64,
+    /// Unix seconds at which the last certificate, list or document begins, or later.
     pub valid_from: u64,
-    /// Unix seconds at which the first certificate, list or document ends.
+    /// Unix seconds at which the first certificate, list or document ends, or earlier.
     pub valid_until: u64,
 }
 
@@ -55,10 +70,12 @@ pub struct Dcap {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
 pub enum Verdict {
-    /// Every signature holds under the root, nothing is revoked; the status is as it says.
+    /// Its default policy says yes, but for the root: the platform is `UpToDate`, no advisory
+    /// applies, and the host cannot read the memory.
     Accepted,
-    /// A platform or one of its parts is revoked.
-    Revoked,
+    /// Every signature holds and nothing is revoked, but only a policy that names the status, the
+    /// advisories or debug says yes.
+    Conditional,
 }
 
 /// Hashes of the attested program, by the kind of TEE.
@@ -87,6 +104,9 @@ pub struct SgxMeasurements {
     pub isv_prod_id: u16,
     /// Its security version.
     pub isv_svn: u16,
+    /// Configuration identifier given at launch.
+    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
+    pub config_id: [u8; 64],
 }
 
 /// Who a trust domain is.
@@ -109,9 +129,6 @@ pub struct TdxMeasurements {
     /// Run-time measurement 3.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub rtmr3: [u8; 48],
-    /// Hash of the TDX module.
-    #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
-    pub mrseam: [u8; 48],
     /// The owner's choice at launch.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrconfigid: [u8; 48],
@@ -127,7 +144,7 @@ impl Dcap {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.u8(match self.verdict {
             Verdict::Accepted => 0,
-            Verdict::Revoked => 1,
+            Verdict::Conditional => 1,
         });
         writer.field(&self.root_sha256);
         writer.field(&self.report_data);
@@ -139,6 +156,9 @@ impl Dcap {
             advisories.field(advisory.as_bytes());
         }
         writer.field(&advisories.into_bytes());
+        writer.u32(self.tcb_evaluation_data_number);
+        writer.u64(self.root_crl_issued);
+        writer.u64(self.pck_crl_issued);
         writer.u64(self.valid_from);
         writer.u64(self.valid_until);
     }
@@ -146,7 +166,7 @@ impl Dcap {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
         let verdict = match reader.u8("verdict")? {
             0 => Verdict::Accepted,
-            1 => Verdict::Revoked,
+            1 => Verdict::Conditional,
             _ => return Err(StatementError::Value { subject: "verdict", wanted: "0 or 1" }),
         };
         Ok(Self {
@@ -157,6 +177,9 @@ impl Dcap {
             debug: reader.bool("debug")?,
             tcb_status: reader.text("tcb_status", TCB_STATUS_BYTES_MAX)?,
             advisories: read_advisories(reader)?,
+            tcb_evaluation_data_number: reader.u32("tcb_evaluation_data_number")?,
+            root_crl_issued: reader.u64("root_crl_issued")?,
+            pck_crl_issued: reader.u64("pck_crl_issued")?,
             valid_from: reader.u64("valid_from")?,
             valid_until: reader.u64("valid_until")?,
         })
@@ -175,6 +198,11 @@ impl Dcap {
             let wanted = "ascending order, each once";
             return Err(StatementError::Value { subject: "advisories", wanted });
         }
+        let is_good = self.tcb_status == UP_TO_DATE && self.advisories.is_empty() && !self.debug;
+        if is_good != (self.verdict == Verdict::Accepted) {
+            let wanted = "accepted where the status is UpToDate, without advisories and debug";
+            return Err(StatementError::Value { subject: "verdict", wanted });
+        }
         if self.valid_from > self.valid_until {
             let wanted = "not before valid_from";
             return Err(StatementError::Value { subject: "valid_until", wanted });
@@ -192,6 +220,7 @@ impl Measurements {
                 writer.field(&enclave.mrsigner);
                 writer.u16(enclave.isv_prod_id);
                 writer.u16(enclave.isv_svn);
+                writer.field(&enclave.config_id);
             }
             Measurements::Tdx(domain) => {
                 writer.u8(1);
@@ -209,6 +238,7 @@ impl Measurements {
                 mrsigner: reader.array("mrsigner")?,
                 isv_prod_id: reader.u16("isv_prod_id")?,
                 isv_svn: reader.u16("isv_svn")?,
+                config_id: reader.array("config_id")?,
             })),
             1 => Ok(Measurements::Tdx(TdxMeasurements {
                 mrtd: reader.array("mrtd")?,
@@ -216,7 +246,6 @@ impl Measurements {
                 rtmr1: reader.array("rtmr1")?,
                 rtmr2: reader.array("rtmr2")?,
                 rtmr3: reader.array("rtmr3")?,
-                mrseam: reader.array("mrseam")?,
                 mrconfigid: reader.array("mrconfigid")?,
                 mrowner: reader.array("mrowner")?,
                 mrownerconfig: reader.array("mrownerconfig")?,
@@ -227,14 +256,13 @@ impl Measurements {
 }
 
 impl TdxMeasurements {
-    fn hashes(&self) -> [&[u8; 48]; 9] {
+    fn hashes(&self) -> [&[u8; 48]; 8] {
         [
             &self.mrtd,
             &self.rtmr0,
             &self.rtmr1,
             &self.rtmr2,
             &self.rtmr3,
-            &self.mrseam,
             &self.mrconfigid,
             &self.mrowner,
             &self.mrownerconfig,

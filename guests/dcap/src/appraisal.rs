@@ -4,9 +4,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use confide_evidence::tcb_info::TcbStatus;
-use confide_statement::{
-    Dcap, Measurements, SgxMeasurements, Statement, TdxMeasurements, Verdict,
-};
+use confide_statement::{Dcap, Measurements, SgxMeasurements, Statement, TdxMeasurements, Verdict};
 use confide_verifier::{
     Appraised, Crypto, Endorsements, Evidence, Expect, Policy, Roots, TdMeasurements, UnixTime,
     appraise,

@@ -32,6 +32,8 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
         Statement::Rsa2048(Rsa2048 { modulus, message_sha256: [0; 32] })
     };
     let ended = Dcap { valid_until: 1, ..dcap(enclave(), &[]) };
+    let debug = Dcap { debug: true, ..dcap(enclave(), &[]) };
+    let stern = Dcap { verdict: Verdict::Conditional, ..dcap(enclave(), &[]) };
     let nameless = Dcap { tcb_status: String::new(), ..dcap(enclave(), &[]) };
     let outside = Sort { place: 3000, ..sort(SortSource::Fibonacci) };
     let deep = Transcript { depth: 19, ..transcript(between(0, 0)) };
@@ -48,6 +50,8 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
         (Statement::Dcap(dcap(enclave(), &["with space"])), "advisories"),
         (Statement::Dcap(ended), "valid_until"),
         (Statement::Dcap(nameless), "tcb_status"),
+        (Statement::Dcap(debug), "verdict"),
+        (Statement::Dcap(stern), "verdict"),
     ]
 }
 
@@ -65,13 +69,16 @@ fn between(least: i64, greatest: i64) -> Predicate {
 
 fn dcap(measurements: Measurements, advisories: &[&str]) -> Dcap {
     Dcap {
-        verdict: Verdict::Accepted,
+        verdict: if advisories.is_empty() { Verdict::Accepted } else { Verdict::Conditional },
         root_sha256: [6; 32],
         report_data: [7; 64],
         measurements,
         debug: false,
         tcb_status: "UpToDate".into(),
         advisories: advisories.iter().map(|advisory| (*advisory).into()).collect(),
+        tcb_evaluation_data_number: 19,
+        root_crl_issued: 1_600_000_000,
+        pck_crl_issued: 1_650_000_000,
         valid_from: 1_700_000_000,
         valid_until: 1_800_000_000,
     }
@@ -83,6 +90,7 @@ fn enclave() -> Measurements {
         mrsigner: [9; 32],
         isv_prod_id: 1,
         isv_svn: 2,
+        config_id: [10; 64],
     })
 }
 
@@ -93,7 +101,6 @@ fn trust_domain() -> Measurements {
         rtmr1: [12; 48],
         rtmr2: [13; 48],
         rtmr3: [14; 48],
-        mrseam: [15; 48],
         mrconfigid: [16; 48],
         mrowner: [17; 48],
         mrownerconfig: [18; 48],
