@@ -7,26 +7,54 @@
 //!
 //! Pure: no clock, no network, no file. Time is a value in the statement.
 
+mod claim;
 mod codec;
+mod disclose;
+mod disclosure;
+mod events;
 mod evidence;
 mod field;
+mod fields;
+mod json;
+mod message;
 mod moment;
+mod name;
 mod number;
 mod seed;
+mod session;
 mod signature;
 mod statement;
 mod transcript;
 mod tree;
 
+pub use claim::{
+    Claim, Comparison, FieldSecret, LeafSecret, PROOF_BYTES_MAX, TEXT_BYTES_MAX, TextProofs,
+    TreePlace,
+};
 pub use codec::FormatError;
+pub use disclose::DiscloseError;
+pub use disclosure::{
+    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, Proven, Refused, ShownField,
+    Verified,
+};
+pub use events::{Assembled, EVENTS_MAX, EventsError, assemble};
 pub use evidence::{CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NotaryEvidence, QUOTE_BYTES_MAX};
 pub use field::{Field, Kind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
+pub use fields::{
+    AMOUNTS_MAX, CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal,
+    TooManyFields,
+};
+pub use json::{JSON_DEPTH_MAX, JSON_VALUES_MAX, Json, JsonError};
+pub use message::{HEADERS_MAX, Message, MessageError, Start};
 pub use moment::micros_of_rfc3339;
+pub use name::{Amount, NameError, Prove, Show};
 pub use number::{Number, NumberError, amount_of_number};
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
-pub use signature::{
-    NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki,
+pub use session::{
+    HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, Notarised, Session, SessionFacts,
+    notarise,
 };
+pub use signature::{NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki};
 pub use statement::{
     FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, TlsVersion, View,
     certificate_chain_hash,

@@ -24,6 +24,25 @@ pub fn micros_of_rfc3339(text: &[u8]) -> Option<i64> {
     Some(seconds * 1_000_000 + micros)
 }
 
+/// Writes a time in UTC, with six decimals where it has any.
+pub(crate) fn rfc3339_of_micros(micros: i64) -> String {
+    let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Never after the year that is looked for.
+    let years = days.div_euclid(if days < 0 { 365 } else { 366 });
+    let (mut year, mut month) = (1970 + years, 1);
+    while days_since_1970(year + 1, 1, 1) <= days {
+        year += 1;
+    }
+    while month < 12 && days_since_1970(year, month + 1, 1) <= days {
+        month += 1;
+    }
+    let day = days - days_since_1970(year, month, 1) + 1;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:06}") };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 fn number(digits: &[u8]) -> Option<i64> {
     let all = digits.iter().all(u8::is_ascii_digit);
     all.then(|| digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))

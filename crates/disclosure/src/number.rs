@@ -4,7 +4,7 @@
 //! integer beyond 2^64 keeps all its digits.
 
 /// Longest token of a number in bytes.
-pub const TOKEN_BYTES_MAX: usize = 128;
+const TOKEN_BYTES_MAX: usize = 128;
 
 /// Largest exponent that is read, either way.
 const EXPONENT_MAX: i64 = 9_999;
@@ -131,6 +131,15 @@ pub fn amount_of_number(token: &[u8]) -> Option<u64> {
 pub(crate) fn amount_of_micros(micros: i64) -> Option<u64> {
     let inside = micros.unsigned_abs() < AMOUNT_MAX;
     inside.then(|| AMOUNT_ZERO.wrapping_add_signed(micros))
+}
+
+/// The canonical number that a committed integer stands for.
+pub(crate) fn number_of_amount(amount: u64) -> String {
+    let micros = amount.wrapping_sub(AMOUNT_ZERO) as i64;
+    let digits = micros.unsigned_abs().to_string();
+    let token = format!("{}{digits}e-{FRACTION_DIGITS}", if micros < 0 { "-" } else { "" });
+    // Digits and an exponent are always a number.
+    Number::parse(token.as_bytes()).map_or(token, |number| number.canonical())
 }
 
 fn digits_of(text: &[u8]) -> (&[u8], &[u8]) {

@@ -1,0 +1,318 @@
+//! A disclosure: what a holder shows and proves, and what a third party then knows.
+
+use confide_sigma::SigmaError;
+
+use crate::{
+    claim::{Claim, Comparison, TextProofs, TreePlace, bytes_context, field_context},
+    codec::{FormatError, Reader, Writer},
+    evidence::NotaryEvidence,
+    field::Kind,
+    fields::{FieldsOpening, OpenedField, OpenedValue},
+    signature::{Signature, SignatureError},
+    statement::{NotaryStatement, STATEMENT_BYTES_MAX},
+    transcript::{Direction, LengthOpening, OpeningError, ShownBytes, TranscriptOpening},
+};
+
+/// Begins a disclosure.
+pub const DISCLOSURE_MAGIC: &[u8] = b"confide disclosure v1\n";
+
+const FORMAT: &str = "a disclosure, version 1";
+
+/// Longest disclosure.
+pub const DISCLOSURE_BYTES_MAX: usize = 96 << 20;
+
+/// Most claims of a disclosure: each takes milliseconds to check.
+pub const CLAIMS_MAX: usize = 64;
+
+/// Openings and proofs beside the statement that they belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disclosure {
+    /// What the notary signed.
+    pub statement: NotaryStatement,
+    /// Its signature.
+    pub signature: Signature,
+    /// Evidence over the notary's key.
+    pub evidence: NotaryEvidence,
+    /// Opened bytes of request and response.
+    pub bytes: [Option<TranscriptOpening>; 2],
+    /// Opened lengths of request and response.
+    pub lengths: [Option<LengthOpening>; 2],
+    /// Opened fields.
+    pub fields: Option<FieldsOpening>,
+    /// What is proven.
+    pub claims: Vec<Claim>,
+}
+
+const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
+
+/// Why a disclosure is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The statement is not the notary's.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// Something opened is not what was signed.
+    #[error(transparent)]
+    Opening(#[from] OpeningError),
+    /// A claim names a field that is not opened, or has no number or text to speak of.
+    #[error("claim {claim} names no field that it can speak of")]
+    Subject {
+        /// Its place, from 0.
+        claim: usize,
+    },
+    /// A proof does not hold.
+    #[error("proof of claim {claim} does not hold: {reason}")]
+    Proof {
+        /// Its place, from 0.
+        claim: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A proof cannot be checked by this program.
+    #[error("proof of claim {claim} needs circuits, which this program was built without")]
+    NoCircuits {
+        /// Its place, from 0.
+        claim: usize,
+    },
+    /// Nothing is shown and nothing proven.
+    #[error("disclosure shows and proves nothing")]
+    Empty,
+}
+
+/// What a third party may rely on, if it believes the notary. Only [`Disclosure::verify`] makes
+/// one.
+#[derive(Clone, Debug)]
+pub struct Verified(Known);
+
+#[derive(Clone, Debug)]
+struct Known {
+    statement: NotaryStatement,
+    fields: Vec<ShownField>,
+    bytes: Vec<(Direction, ShownBytes)>,
+    lengths: Vec<(Direction, u64)>,
+    claims: Vec<Proven>,
+}
+
+/// A field that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownField {
+    /// Its path.
+    pub path: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its canonical value.
+    pub value: Vec<u8>,
+}
+
+/// Something proven of a value that is not shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proven {
+    /// A number or date compares.
+    Compare {
+        /// Its path.
+        path: String,
+        /// Number, or string for a date.
+        kind: Kind,
+        /// How.
+        comparison: Comparison,
+    },
+    /// A string contains a text.
+    FieldContains {
+        /// Its path.
+        path: String,
+        /// The text.
+        text: String,
+    },
+    /// The bytes of a direction contain a text, within one chunk.
+    BytesContain {
+        /// Which way they went.
+        direction: Direction,
+        /// The text.
+        text: String,
+    },
+}
+
+impl Verified {
+    /// What the notary signed.
+    pub fn statement(&self) -> &NotaryStatement {
+        &self.0.statement
+    }
+
+    /// Fields with their values.
+    pub fn fields(&self) -> &[ShownField] {
+        &self.0.fields
+    }
+
+    /// Bytes with their places.
+    pub fn bytes(&self) -> &[(Direction, ShownBytes)] {
+        &self.0.bytes
+    }
+
+    /// True lengths.
+    pub fn lengths(&self) -> &[(Direction, u64)] {
+        &self.0.lengths
+    }
+
+    /// What is proven of hidden values.
+    pub fn claims(&self) -> &[Proven] {
+        &self.0.claims
+    }
+}
+
+impl Disclosure {
+    /// The one encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(DISCLOSURE_MAGIC);
+        writer.long(&self.statement.encode()).raw(&self.signature);
+        self.evidence.write(&mut writer);
+        for (bytes, length) in self.bytes.iter().zip(&self.lengths) {
+            writer.u8(bytes.is_some().into());
+            if let Some(bytes) = bytes {
+                bytes.write(&mut writer);
+            }
+            writer.u8(length.is_some().into());
+            if let Some(LengthOpening { length, salt }) = length {
+                writer.u64(*length).raw(salt);
+            }
+        }
+        writer.u8(self.fields.is_some().into());
+        if let Some(fields) = &self.fields {
+            fields.write(&mut writer);
+        }
+        writer.u32(self.claims.len() as u32);
+        self.claims.iter().for_each(|claim| claim.write(&mut writer));
+        writer.finish()
+    }
+
+    /// Reads exactly what [`Disclosure::encode`] writes.
+    pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(file, DISCLOSURE_MAGIC, FORMAT)?;
+        let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
+        let mut disclosure = Self {
+            statement: NotaryStatement::decode(statement)?,
+            signature: reader.array("signature")?,
+            evidence: NotaryEvidence::read(&mut reader)?,
+            bytes: [None, None],
+            lengths: [None, None],
+            fields: None,
+            claims: Vec::new(),
+        };
+        let both = disclosure.bytes.iter_mut().zip(&mut disclosure.lengths);
+        for (bytes, opened) in both {
+            if reader.present("opened bytes")? {
+                *bytes = Some(TranscriptOpening::read(&mut reader)?);
+            }
+            if reader.present("opened length")? {
+                let length = reader.u64("length of a transcript")?;
+                *opened = Some(LengthOpening { length, salt: reader.array("salt of a length")? });
+            }
+        }
+        if reader.present("opened fields")? {
+            disclosure.fields = Some(FieldsOpening::read(&mut reader)?);
+        }
+        for _ in 0..reader.count(CLAIMS_MAX, "claims")? {
+            disclosure.claims.push(Claim::read(&mut reader)?);
+        }
+        reader.end(FORMAT)?;
+        Ok(disclosure)
+    }
+
+    /// Checks signature, openings and proofs. Whether the key that signed is a notary's, its
+    /// evidence says, which is appraised elsewhere.
+    pub fn verify(&self, texts: Option<&dyn TextProofs>) -> Result<Verified, Refused> {
+        self.statement.verify(&self.signature)?;
+        let mut known = Known {
+            statement: self.statement.clone(),
+            fields: Vec::new(),
+            bytes: Vec::new(),
+            lengths: Vec::new(),
+            claims: Vec::new(),
+        };
+        let signed = [&self.statement.request, &self.statement.response];
+        for (place, direction) in DIRECTIONS.into_iter().enumerate() {
+            if let Some(opening) = &self.bytes[place] {
+                let shown = opening.check(direction, signed[place])?;
+                known.bytes.extend(shown.into_iter().map(|piece| (direction, piece)));
+            }
+            if let Some(opening) = &self.lengths[place] {
+                known.lengths.push((direction, opening.check(direction, signed[place])?));
+            }
+        }
+        if let Some(opening) = &self.fields {
+            opening.check(&self.statement.fields)?;
+            known.fields.extend(opening.fields.iter().filter_map(shown));
+        }
+        let digest = self.statement.digest();
+        for (place, claim) in self.claims.iter().enumerate() {
+            known.claims.push(self.proven(place, claim, &digest, texts)?);
+        }
+        let nothing = known.fields.is_empty()
+            && known.bytes.is_empty()
+            && known.lengths.is_empty()
+            && known.claims.is_empty();
+        if nothing { Err(Refused::Empty) } else { Ok(Verified(known)) }
+    }
+
+    fn proven(
+        &self,
+        claim: usize,
+        what: &Claim,
+        digest: &[u8; 32],
+        texts: Option<&dyn TextProofs>,
+    ) -> Result<Proven, Refused> {
+        let failed = |reason: String| Refused::Proof { claim, reason };
+        let sigma = |error: SigmaError| failed(error.to_string());
+        let subject = Refused::Subject { claim };
+        match what {
+            Claim::Compare { field, comparison, proof } => {
+                let field = self.opened(*field).ok_or_else(|| subject.clone())?;
+                let commitment = field.commitment.as_ref().ok_or(subject)?;
+                let context = field_context(digest, &field.leaf());
+                comparison.verify(&context, commitment, proof).map_err(sigma)?;
+                let (path, kind) = (field.path.clone(), field.kind);
+                Ok(Proven::Compare { path, kind, comparison: *comparison })
+            }
+            Claim::FieldContains { field, text, proof } => {
+                let field = self.opened(*field).ok_or_else(|| subject.clone())?;
+                let (Kind::String, OpenedValue::Hidden { digest: value }) =
+                    (field.kind, &field.value)
+                else {
+                    return Err(subject);
+                };
+                let texts = texts.ok_or(Refused::NoCircuits { claim })?;
+                let context = field_context(digest, &field.leaf());
+                texts.verify_field(&context, value, text, proof).map_err(failed)?;
+                Ok(Proven::FieldContains { path: field.path.clone(), text: text.clone() })
+            }
+            Claim::BytesContain { direction, text, proof } => {
+                let texts = texts.ok_or(Refused::NoCircuits { claim })?;
+                let signed = match direction {
+                    Direction::Request => &self.statement.request,
+                    Direction::Response => &self.statement.response,
+                };
+                let (depth, root) = (signed.depth, &signed.root);
+                let place = TreePlace { direction: *direction, depth, root };
+                let context = bytes_context(digest, *direction);
+                texts.verify_bytes(&context, place, text, proof).map_err(failed)?;
+                Ok(Proven::BytesContain { direction: *direction, text: text.clone() })
+            }
+        }
+    }
+
+    fn opened(&self, place: u32) -> Option<&OpenedField> {
+        self.fields.as_ref()?.fields.get(place as usize)
+    }
+}
+
+fn shown(field: &OpenedField) -> Option<ShownField> {
+    match &field.value {
+        OpenedValue::Hidden { .. } => None,
+        OpenedValue::Shown { value, .. } => {
+            Some(ShownField { path: field.path.clone(), kind: field.kind, value: value.clone() })
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "disclosure_tests.rs"]
+mod tests;

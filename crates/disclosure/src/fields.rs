@@ -1,0 +1,352 @@
+//! All fields of a session under one root, and openings of some of them.
+
+use confide_sigma::{Blinding, Commitment as AmountCommitment};
+
+use crate::{
+    codec::{FormatError, Reader, Writer},
+    field::{Field, Kind, PATH_BYTES_MAX, VALUE_BYTES_MAX, field_leaf, value_digest},
+    seed::{Purpose, SALT_BYTES, Seed},
+    statement::{FIELDS_DEPTH_MIN, FieldsRoot},
+    transcript::{OpeningError, read_siblings, write_siblings},
+    tree::{self, DEPTH_MAX, Hash, Tree},
+};
+
+/// Most numbers and dates of a session that are committed to, in the order of the fields: one
+/// commitment takes some tens of microseconds.
+pub const AMOUNTS_MAX: usize = 256;
+
+/// Most fields of a session.
+pub const FIELDS_MAX: usize = 1 << 16;
+
+/// Most fields of one opening.
+const OPENED_MAX: usize = FIELDS_MAX;
+
+/// Fields with their tree, at the notary or at the holder.
+///
+/// The leaves are the fields' digests and as many fillers as make a power of two, in ascending
+/// order. Digests are random to whoever does not know the salt, so places say nothing of paths,
+/// and fillers nothing of how many fields there are.
+pub struct CommittedFields<'a> {
+    seed: &'a Seed,
+    fields: &'a [Field],
+    commitments: Vec<Option<[u8; 32]>>,
+    /// The place in the tree of each field.
+    places: Vec<u32>,
+    tree: Tree,
+}
+
+/// Too many fields for one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("session has {got} fields, wanted at most {limit}")]
+pub struct TooManyFields {
+    /// [`FIELDS_MAX`].
+    pub limit: usize,
+    /// How many there are.
+    pub got: usize,
+}
+
+impl<'a> CommittedFields<'a> {
+    /// Commits to `fields`, in this order, under salts and blindings from `seed`.
+    pub fn new(seed: &'a Seed, fields: &'a [Field]) -> Result<Self, TooManyFields> {
+        if fields.len() > FIELDS_MAX {
+            return Err(TooManyFields { limit: FIELDS_MAX, got: fields.len() });
+        }
+        let commitments = commitments(seed, fields);
+        let count = fields.len().next_power_of_two().max(1 << FIELDS_DEPTH_MIN);
+        let mut leaves: Vec<(Hash, usize)> = Vec::with_capacity(count);
+        for (index, (field, commitment)) in fields.iter().zip(&commitments).enumerate() {
+            let salt = seed.salt(Purpose::FieldValue, index as u32);
+            let digest = value_digest(&salt, &field.value);
+            let leaf = field_leaf(&field.path, field.kind, &digest, commitment.as_ref());
+            leaves.push((leaf, index));
+        }
+        for filler in fields.len()..count {
+            leaves.push((seed.derive(Purpose::FieldFiller, filler as u32), filler));
+        }
+        leaves.sort_unstable();
+        let mut places = vec![0; fields.len()];
+        for (place, (_, index)) in leaves.iter().enumerate() {
+            if let Some(slot) = places.get_mut(*index) {
+                *slot = place as u32;
+            }
+        }
+        let tree = Tree::new(leaves.into_iter().map(|(leaf, _)| leaf).collect());
+        Ok(Self { seed, fields, commitments, places, tree })
+    }
+
+    /// What is signed.
+    pub fn root(&self) -> FieldsRoot {
+        FieldsRoot { depth: self.tree.leaves().ilog2() as u8, root: self.tree.root() }
+    }
+
+    /// Opens fields by their index: with their value, or with their path only.
+    pub fn open(&self, mut wanted: Vec<(usize, Reveal)>) -> FieldsOpening {
+        wanted.retain(|(index, _)| *index < self.fields.len());
+        wanted.sort_by_key(|(index, reveal)| (self.places[*index], *reveal));
+        // A value that is shown needs not be hidden as well: `Value` sorts first.
+        wanted.dedup_by_key(|(index, _)| *index);
+        let places: Vec<u32> = wanted.iter().map(|(index, _)| self.places[*index]).collect();
+        let siblings = if places.is_empty() { vec![] } else { self.tree.siblings(&places) };
+        let opened = wanted.into_iter().map(|(index, reveal)| self.opened(index, reveal));
+        FieldsOpening { fields: opened.collect(), siblings }
+    }
+
+    /// The secret behind the commitment to a field's number or date, where it has one.
+    pub fn amount(&self, index: usize) -> Option<(u64, Blinding)> {
+        self.commitments.get(index).copied().flatten()?;
+        Some((self.fields.get(index)?.amount()?, blinding(self.seed, index)))
+    }
+
+    fn opened(&self, index: usize, reveal: Reveal) -> OpenedField {
+        let Field { path, kind, value } = &self.fields[index];
+        let salt = self.seed.salt(Purpose::FieldValue, index as u32);
+        OpenedField {
+            place: self.places[index],
+            path: path.clone(),
+            kind: *kind,
+            commitment: self.commitments[index],
+            value: match reveal {
+                Reveal::Value => OpenedValue::Shown { salt, value: value.clone() },
+                Reveal::PathOnly => OpenedValue::Hidden { digest: value_digest(&salt, value) },
+            },
+        }
+    }
+}
+
+fn commitments(seed: &Seed, fields: &[Field]) -> Vec<Option<[u8; 32]>> {
+    let mut left = AMOUNTS_MAX;
+    let commit = |(index, field): (usize, &Field)| {
+        let amount = field.amount().filter(|_| left > 0)?;
+        left -= 1;
+        Some(AmountCommitment::new(amount, &blinding(seed, index)).to_bytes())
+    };
+    fields.iter().enumerate().map(commit).collect()
+}
+
+fn blinding(seed: &Seed, index: usize) -> Blinding {
+    Blinding::from_seed(&seed.derive(Purpose::Blinding, index as u32))
+}
+
+/// How much of a field is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reveal {
+    /// Path, kind and value.
+    Value,
+    /// Path and kind: something is proven of the value.
+    PathOnly,
+}
+
+/// A field of an opening.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OpenedField {
+    /// Its place in the tree, which is random.
+    pub place: u32,
+    /// Its path.
+    pub path: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Commitment to its number or date, where there is one.
+    pub commitment: Option<[u8; 32]>,
+    /// Its value, or what stands for it.
+    pub value: OpenedValue,
+}
+
+/// A value, or what stands for it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum OpenedValue {
+    /// Everybody may know it.
+    Shown {
+        /// Its salt.
+        salt: [u8; SALT_BYTES],
+        /// Its canonical value.
+        value: Vec<u8>,
+    },
+    /// SHA-256(0x03 ‖ salt ‖ value).
+    Hidden {
+        /// That hash.
+        digest: [u8; 32],
+    },
+}
+
+impl OpenedField {
+    pub(crate) fn leaf(&self) -> Hash {
+        let digest = match &self.value {
+            OpenedValue::Shown { salt, value } => value_digest(salt, value),
+            OpenedValue::Hidden { digest } => *digest,
+        };
+        field_leaf(&self.path, self.kind, &digest, self.commitment.as_ref())
+    }
+}
+
+impl std::fmt::Debug for OpenedField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenedField").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Fields, and the nodes that lead from them to the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldsOpening {
+    /// In ascending order of their places.
+    pub fields: Vec<OpenedField>,
+    /// As in [`crate::TranscriptOpening`].
+    pub siblings: Vec<[u8; 32]>,
+}
+
+impl FieldsOpening {
+    /// Whether these fields are under a signed root.
+    pub fn check(&self, signed: &FieldsRoot) -> Result<(), OpeningError> {
+        let opened: Vec<(u32, Hash)> =
+            self.fields.iter().map(|field| (field.place, field.leaf())).collect();
+        match tree::root_of(signed.depth, &opened, &self.siblings) == Some(signed.root) {
+            true => Ok(()),
+            false => Err(OpeningError::Root { what: "fields" }),
+        }
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u32(self.fields.len() as u32);
+        for field in &self.fields {
+            writer.u32(field.place).u8(field.kind as u8).short(field.path.as_bytes());
+            match &field.commitment {
+                None => writer.u8(0),
+                Some(commitment) => writer.u8(1).raw(commitment),
+            };
+            match &field.value {
+                OpenedValue::Hidden { digest } => writer.u8(0).raw(digest),
+                OpenedValue::Shown { salt, value } => writer.u8(1).raw(salt).long(value),
+            };
+        }
+        write_siblings(writer, &self.siblings);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let mut fields = Vec::new();
+        for _ in 0..reader.count(OPENED_MAX.min(1 << DEPTH_MAX), "opened fields")? {
+            fields.push(read_field(reader)?);
+        }
+        if fields.windows(2).any(|pair: &[OpenedField]| pair[0].place >= pair[1].place) {
+            return Err(FormatError::Order { subject: "opened fields" });
+        }
+        Ok(Self { fields, siblings: read_siblings(reader)? })
+    }
+}
+
+fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
+    let place = reader.u32("place of a field")?;
+    let (path, kind) = read_name(reader)?;
+    let commitment = match reader.present("commitment to a number")? {
+        true => Some(reader.array("commitment to a number")?),
+        false => None,
+    };
+    let value = match reader.present("value of a field")? {
+        false => OpenedValue::Hidden { digest: reader.array("digest of a value")? },
+        true => {
+            let salt = reader.array("salt of a value")?;
+            let value = reader.long(VALUE_BYTES_MAX, "value of a field")?.to_vec();
+            check_value(kind, &value)?;
+            OpenedValue::Shown { salt, value }
+        }
+    };
+    Ok(OpenedField { place, path, kind, commitment, value })
+}
+
+/// Kind and path.
+pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, Kind), FormatError> {
+    let byte = reader.u8("kind of a field")?;
+    let kind = Kind::from_byte(byte)
+        .ok_or(FormatError::Value { subject: "kind of a field", got: byte.into() })?;
+    Ok((reader.text(PATH_BYTES_MAX, "path of a field")?.into(), kind))
+}
+
+/// Text is UTF-8, so that whoever shows it need not guess.
+pub(crate) fn check_value(kind: Kind, value: &[u8]) -> Result<(), FormatError> {
+    let text = !matches!(kind, Kind::Octets | Kind::Object);
+    match text && std::str::from_utf8(value).is_err() {
+        true => Err(FormatError::Text { subject: "value of a field" }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(path: &str, kind: Kind, value: &str) -> Field {
+        Field { path: path.into(), kind, value: value.into() }
+    }
+
+    fn fields() -> Vec<Field> {
+        vec![
+            field("request./model", Kind::String, "m"),
+            field("response./balance", Kind::Number, "5"),
+            field("response./note", Kind::String, "\"balance\":100"),
+            field("response./at", Kind::String, "2026-11-22T10:00:00Z"),
+        ]
+    }
+
+    #[test]
+    fn opened_fields_are_under_the_root_and_hidden_ones_show_their_path_only() {
+        let (seed, fields) = (Seed::from_bytes([1; 32]), fields());
+        let committed = CommittedFields::new(&seed, &fields).unwrap();
+        let wanted = vec![(2, Reveal::Value), (1, Reveal::PathOnly), (2, Reveal::PathOnly)];
+        let opening = committed.open(wanted);
+        assert_eq!(opening.fields.len(), 2);
+        opening.check(&committed.root()).unwrap();
+        let mut writer = Writer::default();
+        opening.write(&mut writer);
+        let bytes = writer.finish();
+        assert!(!bytes.windows(5).any(|window| window == b"model"));
+        let mut reader = Reader::new(&bytes, b"", "").unwrap();
+        assert_eq!(FieldsOpening::read(&mut reader), Ok(opening));
+        // Fillers make the number of fields unknown.
+        assert_eq!(committed.root().depth, FIELDS_DEPTH_MIN);
+    }
+
+    #[test]
+    fn an_edited_value_path_kind_commitment_or_place_is_not_under_the_root() {
+        let (seed, fields) = (Seed::from_bytes([1; 32]), fields());
+        let committed = CommittedFields::new(&seed, &fields).unwrap();
+        let good = committed.open(vec![(1, Reveal::Value), (2, Reveal::Value)]);
+        let place = good.fields.iter().position(|field| field.path.ends_with("balance")).unwrap();
+        let changes: [fn(&mut OpenedField); 6] = [
+            |f| f.value = OpenedValue::Shown { salt: [0; 16], value: b"5".to_vec() },
+            |f| {
+                if let OpenedValue::Shown { value, .. } = &mut f.value {
+                    *value = b"100".to_vec();
+                }
+            },
+            |f| f.path = "response./total".into(),
+            |f| f.kind = Kind::String,
+            |f| f.commitment = None,
+            |f| f.place ^= 1,
+        ];
+        for change in changes {
+            let mut changed = good.clone();
+            change(&mut changed.fields[place]);
+            assert!(changed.check(&committed.root()).is_err());
+        }
+        // A string that reads like a field, posing as one: its bytes are right, its path is not.
+        let mut posing = committed.open(vec![(2, Reveal::Value)]);
+        posing.fields[0].path = "response./balance".into();
+        assert!(posing.check(&committed.root()).is_err());
+        assert!(FieldsOpening::default().check(&committed.root()).is_err());
+    }
+
+    #[test]
+    fn numbers_and_dates_are_committed_up_to_a_limit() {
+        let seed = Seed::from_bytes([1; 32]);
+        let few = fields();
+        let committed = CommittedFields::new(&seed, &few).unwrap();
+        assert!(committed.amount(0).is_none() && committed.amount(2).is_none());
+        for index in [1, 3] {
+            let (amount, blinding) = committed.amount(index).unwrap();
+            let commitment = committed.commitments[index].unwrap();
+            assert_eq!(AmountCommitment::new(amount, &blinding).to_bytes(), commitment);
+        }
+        let many = vec![field("response./n", Kind::Number, "1"); AMOUNTS_MAX + 1];
+        let committed = CommittedFields::new(&seed, &many).unwrap();
+        assert!(committed.amount(AMOUNTS_MAX - 1).is_some());
+        assert!(committed.amount(AMOUNTS_MAX).is_none());
+    }
+}

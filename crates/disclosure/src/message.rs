@@ -1,0 +1,317 @@
+//! A parsed HTTP message and the fields that it has.
+
+use crate::{
+    events::{EventsError, assemble},
+    field::{Field, Kind, PATH_BYTES_MAX},
+    json::{Json, JsonError},
+    statement::View,
+    transcript::Direction,
+};
+
+/// Most header fields of a message.
+pub const HEADERS_MAX: usize = 256;
+
+/// A message as the notary parsed it: content and transfer codings are gone.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The first line, or the fields that stand for it in HTTP/2.
+    pub start: Start,
+    /// Names in lower case with their values, in the order in which they came.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body, decoded.
+    pub body: Vec<u8>,
+}
+
+/// What a message begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Of a request.
+    Request {
+        /// `GET`, `POST`, …
+        method: String,
+        /// Path and query.
+        target: String,
+    },
+    /// Of a response.
+    Response {
+        /// 100 to 999.
+        status: u16,
+    },
+}
+
+/// Why a message has no fields at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Too many header fields.
+    #[error("message has {got} header fields, wanted at most {limit}")]
+    Headers {
+        /// [`HEADERS_MAX`].
+        limit: usize,
+        /// How many came.
+        got: usize,
+    },
+    /// A header's name is too long or not in lower case.
+    #[error("message has a header field whose name is not a short token in lower case")]
+    HeaderName,
+}
+
+impl Message {
+    /// The direction in which such a message goes.
+    pub fn direction(&self) -> Direction {
+        match self.start {
+            Start::Request { .. } => Direction::Request,
+            Start::Response { .. } => Direction::Response,
+        }
+    }
+
+    /// The fields of head and body, and what became of the body.
+    ///
+    /// A body that cannot be read strictly has no fields; the head has some all the same.
+    pub fn fields(&self) -> Result<(Vec<Field>, View), MessageError> {
+        let mut fields = self.head()?;
+        let view = match self.body_fields() {
+            Ok((body, view)) => {
+                fields.extend(body);
+                view
+            }
+            Err(view) => view,
+        };
+        Ok((fields, view))
+    }
+
+    fn head(&self) -> Result<Vec<Field>, MessageError> {
+        let direction = self.direction().as_str();
+        let part = |name: &str, kind, value: &[u8]| Field {
+            path: format!("{direction}.{name}"),
+            kind,
+            value: value.to_vec(),
+        };
+        let mut fields = match &self.start {
+            Start::Request { method, target } => vec![
+                part("method", Kind::String, method.as_bytes()),
+                part("target", Kind::String, target.as_bytes()),
+            ],
+            Start::Response { status } => {
+                vec![part("status", Kind::Number, status.to_string().as_bytes())]
+            }
+        };
+        if self.headers.len() > HEADERS_MAX {
+            let (limit, got) = (HEADERS_MAX, self.headers.len());
+            return Err(MessageError::Headers { limit, got });
+        }
+        for (place, (name, value)) in self.headers.iter().enumerate() {
+            if !is_header_name(name) {
+                return Err(MessageError::HeaderName);
+            }
+            let same = |(other, _): &&(String, Vec<u8>)| other == name;
+            let (before, all) = (
+                self.headers[..place].iter().filter(same).count(),
+                self.headers.iter().filter(same).count(),
+            );
+            let path = match all {
+                1 => format!("header:{name}"),
+                _ => format!("header:{name}[{before}]"),
+            };
+            let kind = match std::str::from_utf8(value) {
+                Ok(_) => Kind::String,
+                Err(_) => Kind::Octets,
+            };
+            fields.push(part(&path, kind, value));
+        }
+        Ok(fields)
+    }
+
+    fn body_fields(&self) -> Result<(Vec<Field>, View), View> {
+        if self.body.is_empty() {
+            return Err(View::None);
+        }
+        let (json, view) = match self.media_type().as_deref() {
+            Some("text/event-stream") => {
+                let assembled = assemble(&self.body).map_err(|error| match error {
+                    EventsError::Json { source, .. } => view_of(source),
+                    EventsError::Encoding => View::NotJson,
+                    EventsError::Unknown { .. } => View::UnknownEvents,
+                    EventsError::Limit { .. } => View::BeyondLimits,
+                })?;
+                let finished = assembled.finished;
+                (assembled.json, if finished { View::Events } else { View::EventsUnfinished })
+            }
+            Some(media) if media == "application/json" || media.ends_with("+json") => {
+                (Json::parse(&self.body).map_err(view_of)?, View::Json)
+            }
+            _ => return Err(View::None),
+        };
+        fields_of(self.direction().as_str(), &json).map(|fields| (fields, view))
+    }
+
+    /// The media type without its parameters, where there is one `content-type`.
+    fn media_type(&self) -> Option<String> {
+        let mut types = self.headers.iter().filter(|(name, _)| name == "content-type");
+        let (Some((_, value)), None) = (types.next(), types.next()) else { return None };
+        let text = std::str::from_utf8(value).ok()?;
+        Some(text.split(';').next()?.trim().to_ascii_lowercase())
+    }
+}
+
+fn is_header_name(name: &str) -> bool {
+    let token = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    };
+    (1..=256).contains(&name.len()) && name.bytes().all(token)
+}
+
+fn view_of(error: JsonError) -> View {
+    match error {
+        JsonError::Grammar { .. } => View::NotJson,
+        JsonError::Duplicate { .. } => View::DuplicateMember,
+        JsonError::Depth { .. } | JsonError::Values { .. } | JsonError::Number { .. } => {
+            View::BeyondLimits
+        }
+    }
+}
+
+/// Every value of a document, containers before what is in them.
+pub(crate) fn fields_of(direction: &str, json: &Json) -> Result<Vec<Field>, View> {
+    let mut fields = Vec::new();
+    walk(&mut format!("{direction}."), json, &mut fields)?;
+    Ok(fields)
+}
+
+fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), View> {
+    // An assembled stream may hold more values than one text.
+    if path.len() > PATH_BYTES_MAX || fields.len() == crate::JSON_VALUES_MAX {
+        return Err(View::BeyondLimits);
+    }
+    let (kind, value) = match json {
+        Json::Null => (Kind::Null, Vec::new()),
+        Json::Bool(value) => (Kind::Bool, value.to_string().into()),
+        Json::Number(text) => (Kind::Number, text.as_bytes().to_vec()),
+        Json::String(text) => (Kind::String, text.as_bytes().to_vec()),
+        Json::Array(elements) => (Kind::Array, elements.len().to_string().into()),
+        Json::Object(members) => (Kind::Object, names_of(members)),
+    };
+    fields.push(Field { path: path.clone(), kind, value });
+    let length = path.len();
+    let mut below = |name: &str, value: &Json| {
+        path.push('/');
+        path.push_str(name);
+        let walked = walk(path, value, fields);
+        path.truncate(length);
+        walked
+    };
+    match json {
+        Json::Array(elements) => {
+            let mut elements = elements.iter().enumerate();
+            elements.try_for_each(|(index, value)| below(&index.to_string(), value))
+        }
+        Json::Object(members) => {
+            let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+            members.iter().try_for_each(|(name, value)| below(&escaped(name), value))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn names_of(members: &[(String, Json)]) -> Vec<u8> {
+    let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let framed = |name: &str| [&(name.len() as u32).to_be_bytes()[..], name.as_bytes()].concat();
+    names.into_iter().flat_map(framed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(media: &str, body: &str) -> Message {
+        Message {
+            start: Start::Response { status: 200 },
+            headers: vec![
+                ("content-type".into(), media.into()),
+                ("set-cookie".into(), b"a=1".to_vec()),
+                ("set-cookie".into(), b"b=2".to_vec()),
+                ("x-raw".into(), vec![0xff]),
+            ],
+            body: body.as_bytes().to_vec(),
+        }
+    }
+
+    fn value(fields: &[Field], path: &str) -> (Kind, Vec<u8>) {
+        let mut found = fields.iter().filter(|field| field.path == path);
+        let field = found.next().unwrap_or_else(|| panic!("{path} is no field"));
+        assert!(found.next().is_none(), "{path} is there twice");
+        (field.kind, field.value.clone())
+    }
+
+    #[test]
+    fn head_and_body_have_fields_with_one_path_each() {
+        let body = r#"{"a/b":{"c~d":[1e2,-0,"x",null,true,[],{}]},"":1}"#;
+        let (fields, view) = response("Application/JSON; charset=utf-8", body).fields().unwrap();
+        assert_eq!(view, View::Json);
+        for (path, kind, wanted) in [
+            ("response.status", Kind::Number, &b"200"[..]),
+            ("response.header:set-cookie[1]", Kind::String, b"b=2"),
+            ("response.header:x-raw", Kind::Octets, b"\xff"),
+            ("response./a~1b/c~0d", Kind::Array, b"7"),
+            ("response./a~1b/c~0d/0", Kind::Number, b"100"),
+            ("response./a~1b/c~0d/1", Kind::Number, b"0"),
+            ("response./a~1b/c~0d/3", Kind::Null, b""),
+            ("response./a~1b/c~0d/4", Kind::Bool, b"true"),
+            ("response./a~1b/c~0d/6", Kind::Object, b""),
+            ("response./", Kind::Number, b"1"),
+            ("response.", Kind::Object, b"\0\0\0\0\0\0\0\x03a/b"),
+        ] {
+            assert_eq!(value(&fields, path), (kind, wanted.to_vec()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_string_that_holds_json_is_a_string_and_no_field() {
+        let body = r#"{"content":"{\"balance\":100}","balance":5,"note":"\"balance\":100"}"#;
+        let (fields, _) = response("application/json", body).fields().unwrap();
+        assert_eq!(value(&fields, "response./balance"), (Kind::Number, b"5".to_vec()));
+        assert!(!fields.iter().any(|field| field.path.contains("content/balance")));
+        let balances = fields.iter().filter(|field| field.value == b"100").count();
+        assert_eq!(balances, 0);
+    }
+
+    #[test]
+    fn keys_that_look_like_paths_do_not_alias() {
+        let body = r#"{"a":{"b":1},"a/b":2,"a~1b":3,"a~b":4}"#;
+        let (fields, _) = response("application/json", body).fields().unwrap();
+        for (path, wanted) in [("a/b", "1"), ("a~1b", "2"), ("a~01b", "3"), ("a~0b", "4")] {
+            let path = format!("response./{path}");
+            assert_eq!(value(&fields, &path).1, wanted.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_read_says_why_and_has_no_fields() {
+        let long = format!("{{\"{}\":1}}", "k".repeat(PATH_BYTES_MAX));
+        for (media, body, wanted) in [
+            ("application/json", "", View::None),
+            ("text/plain", "{}", View::None),
+            ("application/json", "{", View::NotJson),
+            ("application/problem+json", r#"{"a":1,"\u0061":2}"#, View::DuplicateMember),
+            ("application/json", &long, View::BeyondLimits),
+            ("text/event-stream", "data: {}\n\n", View::UnknownEvents),
+            ("text/event-stream", "data: {\"a\":1,\"a\":1}\n\n", View::DuplicateMember),
+        ] {
+            let (fields, view) = response(media, body).fields().unwrap();
+            assert_eq!(view, wanted, "{body}");
+            assert!(fields.iter().all(|field| !field.path.contains('/')));
+        }
+    }
+
+    #[test]
+    fn a_header_name_of_other_characters_is_refused() {
+        for name in ["", "Accept", "a b", "a[0]", "a:b", "é"] {
+            let mut message = response("text/plain", "");
+            message.headers.push((name.into(), vec![]));
+            assert_eq!(message.fields().unwrap_err(), MessageError::HeaderName, "{name}");
+        }
+        let mut message = response("text/plain", "");
+        message.headers = vec![("a".into(), vec![]); HEADERS_MAX + 1];
+        assert!(matches!(message.fields(), Err(MessageError::Headers { .. })));
+    }
+}

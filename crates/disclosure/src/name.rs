@@ -1,0 +1,269 @@
+//! How a person names what is to be shown or proven.
+
+use std::{fmt, ops::Range};
+
+use crate::{
+    Direction,
+    claim::Comparison,
+    moment::{micros_of_rfc3339, rfc3339_of_micros},
+    number::{AMOUNT_ZERO, amount_of_micros, amount_of_number, number_of_amount},
+};
+
+/// What `--show` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// A field, and everything below it where it is an array or an object.
+    Field(String),
+    /// Bytes of a direction, the end not included.
+    Bytes(Direction, Range<u64>),
+    /// The true length of a direction.
+    Length(Direction),
+}
+
+/// What `--prove` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prove {
+    /// A field's number or date compares with a constant.
+    Compare {
+        /// The field.
+        path: String,
+        /// With what.
+        comparison: Comparison,
+    },
+    /// A field's string contains a text.
+    FieldContains {
+        /// The field.
+        path: String,
+        /// The text.
+        text: String,
+    },
+    /// Some chunk of a direction contains a text.
+    BytesContain {
+        /// Which way.
+        direction: Direction,
+        /// The text.
+        text: String,
+    },
+}
+
+/// Why a text names nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No field, range or length has such a name.
+    #[error("{text:?} names nothing: wanted request or response, a dot and one of {wanted}")]
+    Name {
+        /// What came.
+        text: String,
+        /// What may stand after the dot.
+        wanted: &'static str,
+    },
+    /// A predicate without an operator.
+    #[error("{text:?} is no predicate: wanted NAME and one of <=, >=, ==, between, contains")]
+    Operator {
+        /// What came.
+        text: String,
+    },
+    /// A constant that is neither number nor date, or beyond what is committed to.
+    #[error("{text:?} is no constant: wanted a number below 4.6e12 with six decimals, or a date")]
+    Constant {
+        /// What came.
+        text: String,
+    },
+    /// A text that is not in quotation marks as JSON writes them.
+    #[error("{text:?} is no text: wanted a JSON string")]
+    Text {
+        /// What came.
+        text: String,
+    },
+}
+
+const WANTED: &str =
+    "/POINTER, header:NAME, status, method, target, bytes:FIRST-END, length";
+
+impl Show {
+    /// `response./choices/0/message/content`, `request.header:accept`, `response.bytes:100-200`,
+    /// `response.length`.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let wrong = || NameError::Name { text: text.into(), wanted: WANTED };
+        let (direction, part) = split(text).ok_or_else(wrong)?;
+        match part.strip_prefix("bytes:") {
+            Some(range) => {
+                let (start, end) = range.split_once('-').ok_or_else(wrong)?;
+                let (start, end) = (place(start).ok_or_else(wrong)?, place(end).ok_or_else(wrong)?);
+                match start < end {
+                    true => Ok(Show::Bytes(direction, start..end)),
+                    false => Err(wrong()),
+                }
+            }
+            None if part == "length" => Ok(Show::Length(direction)),
+            None if is_field(part) => Ok(Show::Field(text.into())),
+            None => Err(wrong()),
+        }
+    }
+}
+
+impl Prove {
+    /// `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
+    /// `response./text contains "…"`, `response.bytes contains "…"`.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let operators = [" <= ", " >= ", " == ", " between ", " contains "];
+        let found = operators
+            .into_iter()
+            .filter_map(|operator| text.find(operator).map(|place| (place, operator)))
+            .min();
+        let (place, operator) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
+        let (name, constant) = (&text[..place], text[place + operator.len()..].trim());
+        let name = name.trim();
+        let wrong = || NameError::Name { text: name.into(), wanted: WANTED };
+        let (direction, part) = split(name).ok_or_else(wrong)?;
+        if operator == " contains " {
+            let text = quoted(constant)?;
+            return match part {
+                "bytes" => Ok(Prove::BytesContain { direction, text }),
+                part if is_field(part) => Ok(Prove::FieldContains { path: name.into(), text }),
+                _ => Err(wrong()),
+            };
+        }
+        if !is_field(part) {
+            return Err(wrong());
+        }
+        let comparison = match operator {
+            " <= " => Comparison::AtMost(amount(constant)?),
+            " >= " => Comparison::AtLeast(amount(constant)?),
+            " == " => Comparison::Exactly(amount(constant)?),
+            _ => {
+                let wrong = || NameError::Constant { text: constant.into() };
+                let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
+                let (low, high) = (amount(low.trim())?, amount(high.trim())?);
+                match low <= high {
+                    true => Comparison::Between(low, high),
+                    false => return Err(wrong()),
+                }
+            }
+        };
+        Ok(Prove::Compare { path: name.into(), comparison })
+    }
+}
+
+/// A committed integer as a person writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// As a number.
+    Number(u64),
+    /// As a date.
+    Date(u64),
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Amount::Number(amount) => f.write_str(&number_of_amount(amount)),
+            Amount::Date(amount) => {
+                f.write_str(&rfc3339_of_micros(amount.wrapping_sub(AMOUNT_ZERO) as i64))
+            }
+        }
+    }
+}
+
+fn split(text: &str) -> Option<(Direction, &str)> {
+    let (direction, part) = text.split_once('.')?;
+    match direction {
+        "request" => Some((Direction::Request, part)),
+        "response" => Some((Direction::Response, part)),
+        _ => None,
+    }
+}
+
+fn is_field(part: &str) -> bool {
+    let header = part.strip_prefix("header:").is_some_and(|name| !name.is_empty());
+    part.is_empty() || part.starts_with('/') || header
+        || matches!(part, "status" | "method" | "target")
+}
+
+fn place(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+fn amount(text: &str) -> Result<u64, NameError> {
+    let date = || micros_of_rfc3339(text.as_bytes()).and_then(amount_of_micros);
+    amount_of_number(text.as_bytes())
+        .or_else(date)
+        .ok_or_else(|| NameError::Constant { text: text.into() })
+}
+
+fn quoted(text: &str) -> Result<String, NameError> {
+    match crate::Json::parse(text.as_bytes()) {
+        Ok(crate::Json::String(text)) if !text.is_empty() => Ok(text),
+        _ => Err(NameError::Text { text: text.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_strictly() {
+        let field = |text: &str| Ok(Show::Field(text.into()));
+        for text in [
+            "response./choices/0/message/content",
+            "request.header:authorization",
+            "response.status",
+            "response.",
+            "response./a b.c",
+        ] {
+            assert_eq!(Show::parse(text), field(text));
+        }
+        let bytes = Show::Bytes(Direction::Response, 100..200);
+        assert_eq!(Show::parse("response.bytes:100-200"), Ok(bytes));
+        assert_eq!(Show::parse("request.length"), Ok(Show::Length(Direction::Request)));
+        for wrong in [
+            "", "response", "answer./a", "response.a", "response.bytes:", "response.bytes:2-2",
+            "response.bytes:+1-2", "response.bytes:1-", "response.header:", "Response./a",
+            "response.bytes:1-99999999999999999999",
+        ] {
+            assert!(Show::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn predicates_are_read_strictly() {
+        let compare = |path: &str, comparison| Ok(Prove::Compare { path: path.into(), comparison });
+        let million = |value: u64| AMOUNT_ZERO + value * 1_000_000;
+        let tokens = "response./usage/total_tokens";
+        for (text, comparison) in [
+            ("<= 4096", Comparison::AtMost(million(4096))),
+            (">= 1e2", Comparison::AtLeast(million(100))),
+            ("== -1.5", Comparison::Exactly(AMOUNT_ZERO - 1_500_000)),
+            ("between 1 and 2", Comparison::Between(million(1), million(2))),
+            (
+                "between 1970-01-01T00:00:01Z and 1970-01-01T00:00:02Z",
+                Comparison::Between(million(1), million(2)),
+            ),
+        ] {
+            assert_eq!(Prove::parse(&format!("{tokens} {text}")), compare(tokens, comparison));
+        }
+        let contains = Prove::parse(r#"response.bytes contains "a <= \"b\"""#);
+        let (direction, text) = (Direction::Response, "a <= \"b\"".to_string());
+        assert_eq!(contains, Ok(Prove::BytesContain { direction, text }));
+        for wrong in [
+            "response./a", "response./a < 1", "response./a <= x", "response./a <= 1e99",
+            "response./a between 2 and 1", "response./a between 1", "response./a contains b",
+            "response./a contains \"\"", "response.bytes <= 1", "a <= 1", "response.length <= 4",
+        ] {
+            assert!(Prove::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_shown_as_they_were_written() {
+        for (text, wanted) in [("4096", "4096"), ("-1.5", "-1.5"), ("0", "0"), ("1e-6", "0.000001")]
+        {
+            assert_eq!(Amount::Number(amount(text).unwrap()).to_string(), wanted);
+        }
+        for date in ["2026-11-22T10:00:00Z", "1969-12-31T23:59:59.500000Z", "2000-02-29T00:00:00Z"] {
+            assert_eq!(Amount::Date(amount(date).unwrap()).to_string(), date);
+        }
+    }
+}
