@@ -13,7 +13,6 @@ use crate::{
     name::{Prove, Show},
     seed::Purpose,
     session::{HolderError, Notarised},
-    statement::HttpVersion,
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
 };
 
@@ -127,7 +126,8 @@ impl Notarised {
             claims: Vec::new(),
         };
         if !wanted.is_empty() {
-            disclosure.fields = Some(committed.open(wanted.iter().map(|(a, b)| (*a, *b)).collect()));
+            disclosure.fields =
+                Some(committed.open(wanted.iter().map(|(a, b)| (*a, *b)).collect()));
         }
         for (place, direction) in [Direction::Request, Direction::Response].into_iter().enumerate()
         {
@@ -193,11 +193,7 @@ impl Notarised {
             if !secret || named || value.is_empty() {
                 continue;
             }
-            let holds = |range: &&Range<u64>| match self.statement.http {
-                // Header fields are compressed there: where one lies cannot be seen.
-                HttpVersion::V2 => true,
-                HttpVersion::V11 => overlaps(bytes, &whole_chunks(range), value),
-            };
+            let holds = |range: &&Range<u64>| overlaps(bytes, &whole_chunks(range), value);
             if let Some(range) = ranges.iter().find(holds) {
                 let Range { start, end } = whole_chunks(range);
                 return Err(DiscloseError::Secret { direction, start, end, path: path.clone() });

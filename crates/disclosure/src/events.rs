@@ -151,8 +151,8 @@ struct Call {
 
 impl Answer {
     fn add(&mut self, event: usize, data: &str) -> Result<(), EventsError> {
-        let chunk = Json::parse(data.as_bytes())
-            .map_err(|source| EventsError::Json { event, source })?;
+        let chunk =
+            Json::parse(data.as_bytes()).map_err(|source| EventsError::Json { event, source })?;
         let unknown = |what| EventsError::Unknown { event, what };
         let Json::Object(members) = chunk else { return Err(unknown("it is no object")) };
         for (name, value) in members {

@@ -120,8 +120,11 @@ impl Reader<'_> {
             Some(b'"') => self.string().map(Json::String),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
-                let words =
-                    [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))];
+                let words = [
+                    ("null", Json::Null),
+                    ("true", Json::Bool(true)),
+                    ("false", Json::Bool(false)),
+                ];
                 let rest = &self.text[self.place..];
                 let found = words.into_iter().find(|(word, _)| rest.starts_with(word));
                 let (word, value) = found.ok_or_else(|| self.wrong())?;
@@ -277,8 +280,15 @@ mod tests {
     #[test]
     fn what_serde_json_reads_is_read_alike() {
         for text in [
-            "null", " true ", "[]", "{}", "[1, 2.5, -300, \"x\"]", "\"\\u00e9\\ud83d\\ude00\\n\\/\"",
-            "{\"a\": {\"b\": [null, {\"c\": \"\"}]}, \"\": 0}", "\t[ [ ] , { } ]\r\n", "\"é\u{7f}\"",
+            "null",
+            " true ",
+            "[]",
+            "{}",
+            "[1, 2.5, -300, \"x\"]",
+            "\"\\u00e9\\ud83d\\ude00\\n\\/\"",
+            "{\"a\": {\"b\": [null, {\"c\": \"\"}]}, \"\": 0}",
+            "\t[ [ ] , { } ]\r\n",
+            "\"é\u{7f}\"",
         ] {
             let wanted: serde_json::Value = serde_json::from_str(text).unwrap();
             assert_eq!(as_serde(&Json::parse(text.as_bytes()).unwrap()), wanted, "{text}");
@@ -288,9 +298,35 @@ mod tests {
     #[test]
     fn what_is_no_json_is_refused() {
         for text in [
-            "", " ", "nul", "True", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":1,}", "{a:1}", "{'a':1}",
-            "\"", "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\n\"",
-            "\"\0\"", "1 2", "[1]x", "01", "1.", "/**/1", "\u{feff}1", "[", "{", "{\"a\":", "NaN",
+            "",
+            " ",
+            "nul",
+            "True",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{'a':1}",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\ud800\"",
+            "\"\\ud800\\u0041\"",
+            "\"\\udc00\"",
+            "\"\n\"",
+            "\"\0\"",
+            "1 2",
+            "[1]x",
+            "01",
+            "1.",
+            "/**/1",
+            "\u{feff}1",
+            "[",
+            "{",
+            "{\"a\":",
+            "NaN",
             "\"\\u+123\"",
         ] {
             let refused = Json::parse(text.as_bytes());

@@ -54,7 +54,9 @@ pub use session::{
     HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, Notarised, Session, SessionFacts,
     notarise,
 };
-pub use signature::{NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki};
+pub use signature::{
+    NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki,
+};
 pub use statement::{
     FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, TlsVersion, View,
     certificate_chain_hash,

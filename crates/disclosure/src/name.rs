@@ -77,8 +77,7 @@ pub enum NameError {
     },
 }
 
-const WANTED: &str =
-    "/POINTER, header:NAME, status, method, target, bytes:FIRST-END, length";
+const WANTED: &str = "/POINTER, header:NAME, status, method, target, bytes:FIRST-END, length";
 
 impl Show {
     /// `response./choices/0/message/content`, `request.header:accept`, `response.bytes:100-200`,
@@ -176,7 +175,9 @@ fn split(text: &str) -> Option<(Direction, &str)> {
 
 fn is_field(part: &str) -> bool {
     let header = part.strip_prefix("header:").is_some_and(|name| !name.is_empty());
-    part.is_empty() || part.starts_with('/') || header
+    part.is_empty()
+        || part.starts_with('/')
+        || header
         || matches!(part, "status" | "method" | "target")
 }
 
@@ -219,8 +220,16 @@ mod tests {
         assert_eq!(Show::parse("response.bytes:100-200"), Ok(bytes));
         assert_eq!(Show::parse("request.length"), Ok(Show::Length(Direction::Request)));
         for wrong in [
-            "", "response", "answer./a", "response.a", "response.bytes:", "response.bytes:2-2",
-            "response.bytes:+1-2", "response.bytes:1-", "response.header:", "Response./a",
+            "",
+            "response",
+            "answer./a",
+            "response.a",
+            "response.bytes:",
+            "response.bytes:2-2",
+            "response.bytes:+1-2",
+            "response.bytes:1-",
+            "response.header:",
+            "Response./a",
             "response.bytes:1-99999999999999999999",
         ] {
             assert!(Show::parse(wrong).is_err(), "{wrong}");
@@ -248,9 +257,17 @@ mod tests {
         let (direction, text) = (Direction::Response, "a <= \"b\"".to_string());
         assert_eq!(contains, Ok(Prove::BytesContain { direction, text }));
         for wrong in [
-            "response./a", "response./a < 1", "response./a <= x", "response./a <= 1e99",
-            "response./a between 2 and 1", "response./a between 1", "response./a contains b",
-            "response./a contains \"\"", "response.bytes <= 1", "a <= 1", "response.length <= 4",
+            "response./a",
+            "response./a < 1",
+            "response./a <= x",
+            "response./a <= 1e99",
+            "response./a between 2 and 1",
+            "response./a between 1",
+            "response./a contains b",
+            "response./a contains \"\"",
+            "response.bytes <= 1",
+            "a <= 1",
+            "response.length <= 4",
         ] {
             assert!(Prove::parse(wrong).is_err(), "{wrong}");
         }
@@ -262,7 +279,8 @@ mod tests {
         {
             assert_eq!(Amount::Number(amount(text).unwrap()).to_string(), wanted);
         }
-        for date in ["2026-11-22T10:00:00Z", "1969-12-31T23:59:59.500000Z", "2000-02-29T00:00:00Z"] {
+        for date in ["2026-11-22T10:00:00Z", "1969-12-31T23:59:59.500000Z", "2000-02-29T00:00:00Z"]
+        {
             assert_eq!(Amount::Date(amount(date).unwrap()).to_string(), date);
         }
     }

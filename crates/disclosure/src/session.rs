@@ -39,12 +39,13 @@ pub struct SessionFacts {
     pub http: HttpVersion,
 }
 
-/// A session's bytes as they were inside TLS, and the messages that were parsed from them.
+/// A session's transcript (`docs/notary.md`, "The transcript"), and the messages that were parsed
+/// from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a> {
-    /// Bytes to the host.
+    /// The request as text.
     pub sent: &'a [u8],
-    /// Bytes from the host.
+    /// The response as text, its body decoded.
     pub received: &'a [u8],
     /// What was sent, parsed.
     pub request: &'a Message,
@@ -82,9 +83,9 @@ pub struct Notarised {
     pub evidence: NotaryEvidence,
     /// From which every salt and blinding derives.
     pub seed: Seed,
-    /// Bytes to the host.
+    /// The request as text.
     pub sent: Vec<u8>,
-    /// Bytes from the host.
+    /// The response as text, its body decoded.
     pub received: Vec<u8>,
     /// The fields of both messages, in the order in which they were committed to.
     pub fields: Vec<Field>,

@@ -40,9 +40,9 @@ pub struct NotaryStatement {
     pub request_view: View,
     /// What became of the response's body.
     pub response_view: View,
-    /// Bytes from the notary to the host, as they were inside TLS.
+    /// The request as text (`docs/notary.md`, "The transcript").
     pub request: Commitment,
-    /// Bytes from the host, as they were inside TLS.
+    /// The response as text, its body decoded.
     pub response: Commitment,
     /// The fields of both directions.
     pub fields: FieldsRoot,
@@ -98,9 +98,9 @@ impl TlsVersion {
 /// HTTP versions that a notary speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/1.1: the transcript's bytes are the messages as text.
+    /// HTTP/1.1
     V11 = 1,
-    /// HTTP/2: the transcript's bytes are frames.
+    /// HTTP/2
     V2 = 2,
 }
 
