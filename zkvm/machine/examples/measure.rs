@@ -1,0 +1,91 @@
+//! Runs, proves and checks one program, and prints what the memory model is fitted to: weight of
+//! each segment, seconds of each part, peak of resident memory.
+//!
+//! ```text
+//! measure ELF LOG_HEIGHT EXTENSIONS INPUT_HEX LIMIT_MIB [prove|aggregate]
+//! ```
+//!
+//! `EXTENSIONS` is a comma-separated list of `sha2`, `int256`, `p256`, or `none`.
+
+use std::{error::Error, time::Instant};
+
+use confide_zkvm_machine::{
+    Blueprint, Keys, Machine, Program, Step, aggregate, check_aggregated, check_app,
+};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [elf, height, extensions, input, limit, rest @ ..] = arguments.as_slice() else {
+        return Err("usage: measure ELF LOG_HEIGHT EXTENSIONS INPUT_HEX LIMIT_MIB".into());
+    };
+    let has = |name: &str| extensions.split(',').any(|given| given == name);
+    let blueprint = Blueprint {
+        name: "measured",
+        log_height: height.parse()?,
+        sha2: has("sha2"),
+        int256: has("int256"),
+        p256: has("p256"),
+    };
+    let input = from_hex(input)?;
+    let mut clock = Clock(Instant::now());
+    let program = Program::load(&std::fs::read(elf)?, blueprint)?;
+    let machine = Machine::new(&program)?;
+    clock.lap("machine");
+    let plan = machine.plan(&input, limit.parse::<u64>()? << 20)?;
+    clock.lap("plan");
+    println!("cycles {} public values {:02x?}", plan.cycles, plan.public_values);
+    for load in &plan.loads {
+        println!("{load:?} model {} MiB", load.bytes() >> 20);
+    }
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let prover = machine.prover()?;
+    let commitment = prover.commitment();
+    clock.lap("commit");
+    let cycles = plan.cycles;
+    let start = Instant::now();
+    let proof = prover.prove(plan, &input, &mut |step: Step| println!("{step:?} {}", peak()))?;
+    println!("kHz {:.1}", cycles as f64 / start.elapsed().as_secs_f64() / 1e3);
+    clock.lap("prove");
+    let body = proof.encode()?;
+    println!("bytes {}", body.len());
+    let keys = Keys::derive(blueprint)?;
+    println!("keys {} bytes, bits {} {}", keys.encode()?.len(), keys.bits(false), keys.bits(true));
+    clock.lap("keys");
+    println!("{:?}", check_app(&body, &keys, blueprint, &commitment));
+    clock.lap("check");
+    if rest[0] == "aggregate" {
+        let body = aggregate(proof, &mut |step: Step| println!("{step:?} {}", peak()))?;
+        clock.lap("aggregate");
+        println!("bytes {}", body.len());
+        println!("{:?}", check_aggregated(&body, &keys, blueprint, &commitment));
+        clock.lap("check");
+    }
+    Ok(())
+}
+
+struct Clock(Instant);
+
+impl Clock {
+    fn lap(&mut self, name: &str) {
+        println!("{name} {:.3} s, {}", self.0.elapsed().as_secs_f64(), peak());
+        self.0 = Instant::now();
+    }
+}
+
+/// Peak of resident memory so far.
+fn peak() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?").replace('\t', " ")
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+    (0..text.len())
+        .step_by(2)
+        .map(|at| Ok(u8::from_str_radix(text.get(at..at + 2).ok_or("odd")?, 16)?))
+        .collect()
+}

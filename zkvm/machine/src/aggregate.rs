@@ -1,0 +1,173 @@
+//! From the proofs of segments to one proof of constant size: a tree of proofs of checks.
+
+use std::sync::Arc;
+
+use openvm_continuations::{
+    circuit::inner::ProofsType,
+    prover::{ChildVkKind, InnerCpuProver},
+};
+use openvm_recursion_circuit::system::check_param_compatibility;
+use openvm_stark_backend::{keygen::types::MultiStarkVerifyingKey, proof::Proof};
+use openvm_stark_sdk::config::{
+    internal_params_with_100_bits_security, leaf_params_with_100_bits_security,
+};
+
+use crate::{
+    AppProof, Engine, Fault, SC, Step,
+    keys::{Lineage, bits_of},
+    wire::Body,
+};
+
+/// Proofs that one node of the tree checks. Both are part of the keys.
+const LEAF_CHILDREN: usize = 4;
+const INTERNAL_CHILDREN: usize = 3;
+
+/// Provers of the layers of the tree.
+pub(crate) struct Aggregator {
+    leaf: InnerCpuProver<LEAF_CHILDREN>,
+    internal_for_leaf: InnerCpuProver<INTERNAL_CHILDREN>,
+    internal_recursive: InnerCpuProver<INTERNAL_CHILDREN>,
+}
+
+/// Aggregates the proofs of all segments of a run into one of constant size, and gives its body.
+///
+/// # Errors
+///
+/// [`Fault::Backend`].
+pub fn aggregate(proof: AppProof, step: &mut dyn FnMut(Step)) -> Result<Vec<u8>, Fault> {
+    let AppProof { body, key } = proof;
+    let aggregator = Aggregator::new(Arc::new(key));
+    let joined = aggregator.join(body.proofs, step)?;
+    Body { aggregated: true, proofs: vec![joined], ..body }
+        .encode()
+        .map_err(|e| Fault::Backend(e.to_string()))
+}
+
+impl Aggregator {
+    pub fn new(app: Arc<MultiStarkVerifyingKey<SC>>) -> Self {
+        let leaf_params = leaf_params_with_100_bits_security();
+        let internal_params = internal_params_with_100_bits_security();
+        check_param_compatibility(&app.inner.params, &leaf_params, &internal_params);
+        let leaf = InnerCpuProver::new::<Engine>(app, leaf_params, false, None);
+        let internal_for_leaf = InnerCpuProver::new::<Engine>(
+            leaf.get_vk(),
+            internal_params.clone(),
+            false,
+            None,
+        );
+        let internal_recursive = InnerCpuProver::new::<Engine>(
+            internal_for_leaf.get_vk(),
+            internal_params,
+            true,
+            None,
+        );
+        Self { leaf, internal_for_leaf, internal_recursive }
+    }
+
+    pub fn key(&self) -> MultiStarkVerifyingKey<SC> {
+        self.internal_recursive.get_vk().as_ref().clone()
+    }
+
+    pub fn lineage(&self) -> Lineage {
+        Lineage {
+            app: self.leaf.get_vk_commit(false),
+            leaf: self.internal_for_leaf.get_vk_commit(false),
+            internal_for_leaf: self.internal_recursive.get_vk_commit(false),
+            internal_recursive: self.internal_recursive.get_vk_commit(true),
+        }
+    }
+
+    /// The least proven bits of the three layers.
+    pub fn bits(&self) -> u32 {
+        let keys = [
+            self.leaf.get_vk(),
+            self.internal_for_leaf.get_vk(),
+            self.internal_recursive.get_vk(),
+        ];
+        keys.iter().map(|key| bits_of(key)).min().unwrap_or(0)
+    }
+
+    /// Joins layer by layer, and once more at the end, which makes the proof smaller.
+    fn join(
+        &self,
+        segments: Vec<Proof<SC>>,
+        step: &mut dyn FnMut(Step),
+    ) -> Result<Proof<SC>, Fault> {
+        let mut tally = Tally { done: 0, of: joins(segments.len()), step };
+        let mut proofs = tally.layer(&segments, LEAF_CHILDREN, |children| {
+            self.leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::App)
+        })?;
+        drop(segments);
+        proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| {
+            self.internal_for_leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
+        })?;
+        proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| {
+            self.internal_recursive.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
+        })?;
+        while proofs.len() > 1 {
+            proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| self.again(children))?;
+        }
+        (tally.step)(Step::Wrap);
+        self.again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
+    }
+
+    fn again(&self, children: &[Proof<SC>]) -> eyre::Result<Proof<SC>> {
+        self.internal_recursive.agg_prove::<Engine>(
+            children,
+            ChildVkKind::RecursiveSelf,
+            ProofsType::Vm,
+            None,
+        )
+    }
+}
+
+struct Tally<'a> {
+    done: u32,
+    of: u32,
+    step: &'a mut dyn FnMut(Step),
+}
+
+impl Tally<'_> {
+    fn layer(
+        &mut self,
+        proofs: &[Proof<SC>],
+        children: usize,
+        prove: impl Fn(&[Proof<SC>]) -> eyre::Result<Proof<SC>>,
+    ) -> Result<Vec<Proof<SC>>, Fault> {
+        let mut joined = Vec::new();
+        for group in proofs.chunks(children) {
+            (self.step)(Step::Aggregate { done: self.done, of: self.of });
+            joined.push(prove(group).map_err(|e| Fault::Backend(e.to_string()))?);
+            self.done += 1;
+        }
+        Ok(joined)
+    }
+}
+
+/// How many joins a run of so many segments takes, without the last one.
+fn joins(segments: usize) -> u32 {
+    let mut layer = segments.div_ceil(LEAF_CHILDREN);
+    let mut joins = layer;
+    for _ in 0..2 {
+        layer = layer.div_ceil(INTERNAL_CHILDREN);
+        joins += layer;
+    }
+    while layer > 1 {
+        layer = layer.div_ceil(INTERNAL_CHILDREN);
+        joins += layer;
+    }
+    joins as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joins;
+
+    #[test]
+    fn joins_are_counted_layer_by_layer() {
+        assert_eq!(joins(1), 3);
+        assert_eq!(joins(4), 3);
+        assert_eq!(joins(5), 2 + 1 + 1);
+        assert_eq!(joins(40), 10 + 4 + 2 + 1);
+    }
+}

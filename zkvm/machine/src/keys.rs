@@ -1,0 +1,128 @@
+//! Keys that check: one file for each machine, made once and committed.
+
+use std::sync::Arc;
+
+use openvm_circuit::{
+    arch::VmCircuitConfig,
+    system::memory::dimensions::MemoryDimensions,
+};
+use openvm_stark_backend::{
+    StarkEngine,
+    keygen::types::{MultiStarkProvingKey, MultiStarkVerifyingKey},
+    soundness::SoundnessCalculator,
+};
+use openvm_verify_stark_host::pvs::VkCommit;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    BACKEND, Blueprint, Engine, F, Fault, SC, VERSION, aggregate::Aggregator,
+    program::to_bytes,
+};
+
+/// What checks the proofs of one machine.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Keys {
+    /// Key of one segment's proof.
+    pub(crate) app: MultiStarkVerifyingKey<SC>,
+    /// Key of an aggregated proof.
+    pub(crate) aggregated: MultiStarkVerifyingKey<SC>,
+    /// Commitments to the keys below the aggregated one, which the proof itself must show.
+    pub(crate) lineage: Lineage,
+    /// Bits of one segment's proof, by the back end's own accounting (`SoundnessCalculator`).
+    pub(crate) app_bits: u32,
+    /// The least of these over all layers of an aggregated proof.
+    pub(crate) aggregated_bits: u32,
+}
+
+/// Commitments to the keys of the layers of an aggregated proof.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Lineage {
+    pub app: VkCommit<F>,
+    pub leaf: VkCommit<F>,
+    pub internal_for_leaf: VkCommit<F>,
+    pub internal_recursive: VkCommit<F>,
+}
+
+/// Keys that do not read.
+#[derive(Debug, thiserror::Error)]
+#[error("keys do not read: {0}")]
+pub struct KeysError(String);
+
+impl Keys {
+    /// Derives the keys of a machine. Takes seconds: checks read them from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Backend`].
+    pub fn derive(blueprint: Blueprint) -> Result<Self, Fault> {
+        let app = app_key(blueprint)?.get_vk();
+        let aggregator = Aggregator::new(Arc::new(app.clone()));
+        let bits = aggregator.bits();
+        let app_bits = bits_of(&app);
+        Ok(Self {
+            aggregated: aggregator.key(),
+            lineage: aggregator.lineage(),
+            aggregated_bits: bits.min(app_bits),
+            app_bits,
+            app,
+        })
+    }
+
+    /// The file's bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`KeysError`] if the key does not serialise.
+    pub fn encode(&self) -> Result<Vec<u8>, KeysError> {
+        bitcode::serialize(self).map_err(|e| KeysError(e.to_string()))
+    }
+
+    /// Reads the file's bytes. They must come from a trusted place: whoever chooses the keys chooses the proofs.
+    ///
+    /// # Errors
+    ///
+    /// [`KeysError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, KeysError> {
+        bitcode::deserialize(bytes).map_err(|e| KeysError(e.to_string()))
+    }
+
+    /// SHA-256 that names the machine: back end, version, and its key's own hash, which binds instructions,
+    /// constraints and parameters.
+    pub fn machine(&self) -> [u8; 32] {
+        machine_digest(&self.app)
+    }
+
+    /// Proven bits of a proof.
+    pub fn bits(&self, aggregated: bool) -> u32 {
+        if aggregated { self.aggregated_bits } else { self.app_bits }
+    }
+}
+
+pub(crate) fn machine_digest(app: &MultiStarkVerifyingKey<SC>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in ["confide/openvm/machine/v1", BACKEND, VERSION] {
+        hash.update((part.len() as u32).to_le_bytes());
+        hash.update(part);
+    }
+    hash.update(to_bytes(&app.pre_hash));
+    hash.finalize().into()
+}
+
+pub(crate) fn app_key(blueprint: Blueprint) -> Result<MultiStarkProvingKey<SC>, Fault> {
+    let engine: Engine = Engine::new(blueprint.params());
+    let airs = VmCircuitConfig::<SC>::create_airs(&blueprint.config())
+        .map_err(|e| Fault::Backend(e.to_string()))?;
+    Ok(airs.keygen(engine.config()))
+}
+
+/// Proven bits of round-by-round soundness, rounded down.
+pub(crate) fn bits_of(key: &MultiStarkVerifyingKey<SC>) -> u32 {
+    SoundnessCalculator::calculate_from_vk(key).total_bits.floor() as u32
+}
+
+pub(crate) fn memory_dimensions(blueprint: Blueprint) -> MemoryDimensions {
+    let config = blueprint.config();
+    let system: &openvm_circuit::arch::SystemConfig = config.as_ref();
+    system.memory_config.memory_dimensions()
+}

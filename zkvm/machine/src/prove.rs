@@ -1,0 +1,253 @@
+//! A machine that runs and proves one program.
+
+use std::sync::Arc;
+
+use openvm_circuit::{
+    arch::{
+        PreflightExecutionOutput, Streams, VirtualMachine, VmInstance,
+        execution_mode::Segment, hasher::poseidon2::vm_poseidon2_hasher,
+        instructions::exe::VmExe,
+    },
+    system::{
+        memory::merkle::public_values::extract_public_values,
+        program::trace::compute_exe_commit_from_mem_config,
+    },
+};
+use openvm_stark_backend::{
+    StarkEngine,
+    keygen::types::MultiStarkVerifyingKey,
+    p3_field::PrimeCharacteristicRing,
+    prover::DeviceDataTransporter,
+};
+
+use crate::{
+    Blueprint, Commitment, Engine, F, Fault, Load, PUBLIC_VALUES_BYTES, Program, SC, Step,
+    config::MachineBuilder,
+    keys::{app_key, machine_digest},
+    program::to_bytes,
+    size::Tables,
+    wire::{Body, PublicValues},
+};
+
+/// Tries to find segments that fit; each runs the program once more.
+const PLANS_MAX: u32 = 24;
+
+/// A machine with a program in it.
+pub struct Machine {
+    blueprint: Blueprint,
+    vm: VirtualMachine<Engine, MachineBuilder>,
+    exe: Arc<VmExe<F>>,
+    key: MultiStarkVerifyingKey<SC>,
+    tables: Tables,
+}
+
+/// A run, cut into segments.
+pub struct Plan {
+    /// Instructions that the program took, as the executor counts them.
+    pub cycles: u64,
+    /// What it revealed.
+    pub public_values: [u8; PUBLIC_VALUES_BYTES],
+    /// Weight of each segment.
+    pub loads: Vec<Load>,
+    segments: Vec<Segment>,
+}
+
+impl Machine {
+    /// Builds the machine of a program: keys of its tables.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Backend`].
+    pub fn new(program: &Program) -> Result<Self, Fault> {
+        let blueprint = program.blueprint;
+        let key = app_key(blueprint)?;
+        let engine: Engine = Engine::new(blueprint.params());
+        let on_device = engine.device().transport_pk_to_device(&key);
+        let tables = Tables {
+            widths: key.per_air.iter().map(|t| t.vk.params.width.total_width() as u64).collect(),
+            interactions: key
+                .per_air
+                .iter()
+                .map(|t| t.vk.symbolic_constraints.interactions.len() as u64)
+                .collect(),
+        };
+        let vm = VirtualMachine::new(engine, MachineBuilder, blueprint.config(), on_device)
+            .map_err(|e| Fault::Backend(e.to_string()))?;
+        Ok(Self { blueprint, vm, exe: program.exe.clone(), key: key.get_vk(), tables })
+    }
+
+    /// Runs the program and cuts the run into as few segments as `memory` bytes allow.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Exit`] and [`Fault::Stopped`] where the program refuses its input, [`Fault::Memory`] where no cut
+    /// is small enough.
+    pub fn plan(&self, input: &[u8], memory: u64) -> Result<Plan, Fault> {
+        let mut limit = memory;
+        let mut least = u64::MAX;
+        for _ in 0..PLANS_MAX {
+            let plan = self.plan_within(input, limit)?;
+            let needed = plan.loads.iter().map(Load::bytes).max().unwrap_or(0);
+            if needed <= memory {
+                return Ok(plan);
+            }
+            if plan.segments.len() > 1 && needed >= least && limit < memory / 16 {
+                break;
+            }
+            least = least.min(needed);
+            limit = limit / 5 * 4;
+        }
+        Err(Fault::Memory { needed: least, given: memory })
+    }
+
+    /// A plan with the back end's own limit, whose bytes are those of a graphics card.
+    fn plan_within(&self, input: &[u8], limit: u64) -> Result<Plan, Fault> {
+        let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit as usize);
+        let runner = self
+            .vm
+            .metered_interpreter(&self.exe)
+            .map_err(|e| Fault::Load(e.to_string()))?;
+        let (segments, state) = runner.execute_metered(streams(input), meter)?;
+        let revealed = extract_public_values(PUBLIC_VALUES_BYTES, &state.memory.memory);
+        let mut public_values = [0; PUBLIC_VALUES_BYTES];
+        public_values.copy_from_slice(&revealed);
+        Ok(Plan {
+            cycles: segments.iter().map(|segment| segment.num_insns).sum(),
+            public_values,
+            loads: segments.iter().map(|segment| self.tables.load(segment)).collect(),
+            segments,
+        })
+    }
+
+    /// Digest of the machine, as [`crate::Keys::machine`].
+    pub fn digest(&self) -> [u8; 32] {
+        machine_digest(&self.key)
+    }
+
+    /// Commits to the program, after which it can be proved.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Backend`].
+    pub fn prover(self) -> Result<Prover, Fault> {
+        let Self { blueprint, vm, exe, key, tables: _ } = self;
+        let table = vm.commit_program_on_device(&exe.program);
+        let instance =
+            VmInstance::new(vm, exe, table).map_err(|e| Fault::Backend(e.to_string()))?;
+        Ok(Prover { blueprint, instance, key })
+    }
+}
+
+/// A machine that proves.
+pub struct Prover {
+    blueprint: Blueprint,
+    instance: VmInstance<Engine, MachineBuilder>,
+    key: MultiStarkVerifyingKey<SC>,
+}
+
+/// Proofs of all segments of a run.
+pub struct AppProof {
+    pub(crate) body: Body,
+    pub(crate) key: MultiStarkVerifyingKey<SC>,
+}
+
+impl AppProof {
+    /// The proof's bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Backend`] where a length does not fit.
+    pub fn encode(&self) -> Result<Vec<u8>, Fault> {
+        self.body.encode().map_err(|e| Fault::Backend(e.to_string()))
+    }
+}
+
+impl Prover {
+    /// What a checker must know of the program.
+    pub fn commitment(&self) -> Commitment {
+        let instructions = *self.instance.program_commitment();
+        let executable = compute_exe_commit_from_mem_config(
+            &instructions,
+            self.instance.exe(),
+            &self.system().memory_config,
+        );
+        Commitment { instructions: to_bytes(&instructions), executable: to_bytes(&executable) }
+    }
+
+    /// Proves a run segment by segment; the memory of each is given back before the next.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Backend`], and what [`Machine::plan`] would have said of the input.
+    pub fn prove(
+        mut self,
+        plan: Plan,
+        input: &[u8],
+        step: &mut dyn FnMut(Step),
+    ) -> Result<AppProof, Fault> {
+        let commitment = self.commitment();
+        let of = plan.segments.len() as u32;
+        let mut proofs = Vec::with_capacity(plan.segments.len());
+        self.instance.reset_state(streams(input));
+        for (done, segment) in (0..).zip(plan.segments) {
+            step(Step::Segment { done, of });
+            proofs.push(self.prove_segment(&segment)?);
+        }
+        step(Step::Segment { done: of, of });
+        let public_values = self.public_values()?;
+        let machine = machine_digest(&self.key);
+        let executable = commitment.executable;
+        let body = Body { aggregated: false, machine, executable, proofs, public_values };
+        Ok(AppProof { body, key: self.key })
+    }
+
+    fn prove_segment(
+        &mut self,
+        segment: &Segment,
+    ) -> Result<openvm_stark_backend::proof::Proof<SC>, Fault> {
+        let backend = |text: String| Fault::Backend(text);
+        let state =
+            self.instance.state_mut().take().ok_or(backend("no state to go on from".into()))?;
+        let vm = &mut self.instance.vm;
+        vm.transport_init_memory_to_device(&state.memory);
+        let PreflightExecutionOutput { system_records, record_arenas, to_state } = vm
+            .execute_preflight(
+                &mut self.instance.interpreter,
+                state,
+                Some(segment.num_insns),
+                &segment.trace_heights,
+            )?;
+        *self.instance.state_mut() = Some(to_state);
+        let vm = &mut self.instance.vm;
+        let tables = vm
+            .generate_proving_ctx(system_records, record_arenas)
+            .map_err(|e| backend(e.to_string()))?;
+        vm.engine.prove(vm.pk(), tables).map_err(|e| backend(e.to_string()))
+    }
+
+    fn public_values(&self) -> Result<PublicValues, Fault> {
+        let missing = || Fault::Backend("no memory after the run".into());
+        let state = self.instance.state().as_ref().ok_or_else(missing)?;
+        let top = self.instance.vm.memory_top_tree().ok_or_else(missing)?;
+        Ok(PublicValues::compute(
+            self.system().memory_config.memory_dimensions(),
+            PUBLIC_VALUES_BYTES,
+            &vm_poseidon2_hasher(),
+            &state.memory.memory,
+            top,
+        ))
+    }
+
+    fn system(&self) -> &openvm_circuit::arch::SystemConfig {
+        self.instance.vm.config().as_ref()
+    }
+
+    /// The blueprint that it was built from.
+    pub fn blueprint(&self) -> Blueprint {
+        self.blueprint
+    }
+}
+
+fn streams(input: &[u8]) -> Streams<F> {
+    Streams::new(vec![input.iter().map(|byte| F::from_u8(*byte)).collect::<Vec<F>>()])
+}
