@@ -8,13 +8,16 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/confide
 DEBUG := $(TARGET)/debug/confide
 VENV := .venv
+# The zkVM's workspace: where a target folder is given, both use it.
+ZKVM_TARGET := $(abspath $(or $(CARGO_TARGET_DIR),zkvm/target))
+PROVER := $(ZKVM_TARGET)/release/confide-prover
 OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build test style unit no-std vectors python peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std vectors python peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -25,6 +28,19 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl
+
+prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cores, once)
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo build --release --locked
+	@for folder in $(TARGET)/release $(TARGET)/debug; do mkdir -p $$folder; \
+	  [ $(PROVER) -ef $$folder/confide-prover ] || cp $(PROVER) $$folder/confide-prover; done
+
+zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
+	cd zkvm && cargo fmt --all --check
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked
+
+zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
+	$(PROVER) keys --elf guests/elf --out zkvm/keys
+	$(MAKE) prover
 
 test: style unit no-std vectors python peft seal statistics go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"

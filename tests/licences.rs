@@ -55,11 +55,18 @@ fn copyleft_is_refused() {
     assert!(permits("MIT/Apache-2.0"));
 }
 
-/// Every package of the lock file, as `cargo metadata` describes it.
+/// The workspaces of which a program is built that people run: ours, and the prover's.
+const WORKSPACES: &[&str] = &["", "zkvm"];
+
+/// Every package of the lock files, as `cargo metadata` describes it.
 fn packages() -> Vec<Value> {
+    WORKSPACES.iter().flat_map(|folder| packages_of(folder)).collect()
+}
+
+fn packages_of(folder: &str) -> Vec<Value> {
     let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(checkout())
+        .current_dir(checkout().join(folder))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

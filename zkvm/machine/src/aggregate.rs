@@ -49,18 +49,10 @@ impl Aggregator {
         let internal_params = internal_params_with_100_bits_security();
         check_param_compatibility(&app.inner.params, &leaf_params, &internal_params);
         let leaf = InnerCpuProver::new::<Engine>(app, leaf_params, false, None);
-        let internal_for_leaf = InnerCpuProver::new::<Engine>(
-            leaf.get_vk(),
-            internal_params.clone(),
-            false,
-            None,
-        );
-        let internal_recursive = InnerCpuProver::new::<Engine>(
-            internal_for_leaf.get_vk(),
-            internal_params,
-            true,
-            None,
-        );
+        let internal_for_leaf =
+            InnerCpuProver::new::<Engine>(leaf.get_vk(), internal_params.clone(), false, None);
+        let internal_recursive =
+            InnerCpuProver::new::<Engine>(internal_for_leaf.get_vk(), internal_params, true, None);
         Self { leaf, internal_for_leaf, internal_recursive }
     }
 
@@ -79,11 +71,8 @@ impl Aggregator {
 
     /// The least proven bits of the three layers.
     pub fn bits(&self) -> u32 {
-        let keys = [
-            self.leaf.get_vk(),
-            self.internal_for_leaf.get_vk(),
-            self.internal_recursive.get_vk(),
-        ];
+        let keys =
+            [self.leaf.get_vk(), self.internal_for_leaf.get_vk(), self.internal_recursive.get_vk()];
         keys.iter().map(|key| bits_of(key)).min().unwrap_or(0)
     }
 
@@ -157,17 +146,4 @@ fn joins(segments: usize) -> u32 {
         joins += layer;
     }
     joins as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::joins;
-
-    #[test]
-    fn joins_are_counted_layer_by_layer() {
-        assert_eq!(joins(1), 3);
-        assert_eq!(joins(4), 3);
-        assert_eq!(joins(5), 2 + 1 + 1);
-        assert_eq!(joins(40), 10 + 4 + 2 + 1);
-    }
 }

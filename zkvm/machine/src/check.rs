@@ -1,15 +1,15 @@
 //! Checking. What the back end's own functions leave open is closed here: which program it is, that
 //! the segments are all there, and that public values are bytes.
 
-use openvm_circuit::{
-    arch::{
-        PROGRAM_AIR_ID, PROGRAM_CACHED_TRACE_INDEX, VmVerificationError,
-        hasher::poseidon2::vm_poseidon2_hasher, verify_segments,
-    },
+use openvm_circuit::arch::{
+    PROGRAM_AIR_ID, PROGRAM_CACHED_TRACE_INDEX, VmVerificationError,
+    hasher::poseidon2::vm_poseidon2_hasher, verify_segments,
 };
 use openvm_stark_backend::{StarkEngine, p3_field::PrimeField32, proof::Proof};
 use openvm_verify_stark_host::{
-    VmStarkProof, error::VerifyStarkError, verify_vm_stark_proof_decoded,
+    VmStarkProof,
+    error::VerifyStarkError,
+    verify_vm_stark_proof_decoded,
     vk::{VerificationBaseline, VmStarkVerifyingKey},
 };
 

@@ -127,12 +127,8 @@ impl InitFileGenerator for MachineConfig {}
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MachineBuilder;
 
-type Complex<E> = VmChipComplex<
-    SC,
-    MatrixRecordArena<F>,
-    <E as StarkEngine>::PB,
-    SystemChipInventory<SC>,
->;
+type Complex<E> =
+    VmChipComplex<SC, MatrixRecordArena<F>, <E as StarkEngine>::PB, SystemChipInventory<SC>>;
 
 impl<E> VmBuilder<E> for MachineBuilder
 where

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use openvm_circuit::{
-    arch::VmCircuitConfig,
-    system::memory::dimensions::MemoryDimensions,
-};
+use openvm_circuit::{arch::VmCircuitConfig, system::memory::dimensions::MemoryDimensions};
 use openvm_stark_backend::{
     StarkEngine,
     keygen::types::{MultiStarkProvingKey, MultiStarkVerifyingKey},
@@ -16,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    BACKEND, Blueprint, Engine, F, Fault, SC, VERSION, aggregate::Aggregator,
-    program::to_bytes,
+    BACKEND, Blueprint, Engine, F, Fault, SC, VERSION, aggregate::Aggregator, program::to_bytes,
 };
 
 /// What checks the proofs of one machine.

@@ -15,13 +15,13 @@ mod wire;
 
 pub use aggregate::aggregate;
 pub use check::{Checked, check_aggregated, check_app};
-pub use wire::declared;
 pub use config::Blueprint;
 pub use error::{Fault, Rejection};
 pub use keys::{Keys, KeysError};
 pub use program::{Commitment, Program};
 pub use prove::{AppProof, Machine, Plan, Prover};
 pub use size::{Load, MEMORY_DEFAULT, MEMORY_LEAST};
+pub use wire::{BODY_BYTES_MAX, declared};
 
 /// Name of the back end.
 pub const BACKEND: &str = "openvm";

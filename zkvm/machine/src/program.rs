@@ -22,8 +22,8 @@ impl Program {
     /// [`Fault::Load`] where it is no RISC-V program or has instructions that the machine lacks.
     pub fn load(elf: &[u8], blueprint: Blueprint) -> Result<Self, Fault> {
         let elf = Elf::decode(elf, MEM_SIZE as u32).map_err(|e| Fault::Load(e.to_string()))?;
-        let exe = VmExe::from_elf(elf, blueprint.transpiler())
-            .map_err(|e| Fault::Load(e.to_string()))?;
+        let exe =
+            VmExe::from_elf(elf, blueprint.transpiler()).map_err(|e| Fault::Load(e.to_string()))?;
         Ok(Self { blueprint, exe: Arc::new(exe) })
     }
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use openvm_circuit::{
     arch::{
-        PreflightExecutionOutput, Streams, VirtualMachine, VmInstance,
-        execution_mode::Segment, hasher::poseidon2::vm_poseidon2_hasher,
-        instructions::exe::VmExe,
+        PreflightExecutionOutput, Streams, VirtualMachine, VmInstance, execution_mode::Segment,
+        hasher::poseidon2::vm_poseidon2_hasher, instructions::exe::VmExe,
     },
     system::{
         memory::merkle::public_values::extract_public_values,
@@ -14,14 +13,12 @@ use openvm_circuit::{
     },
 };
 use openvm_stark_backend::{
-    StarkEngine,
-    keygen::types::MultiStarkVerifyingKey,
-    p3_field::PrimeCharacteristicRing,
+    StarkEngine, keygen::types::MultiStarkVerifyingKey, p3_field::PrimeCharacteristicRing,
     prover::DeviceDataTransporter,
 };
 
 use crate::{
-    Blueprint, Commitment, Engine, F, Fault, Load, PUBLIC_VALUES_BYTES, Program, SC, Step,
+    Commitment, Engine, F, Fault, Load, PUBLIC_VALUES_BYTES, Program, SC, Step,
     config::MachineBuilder,
     keys::{app_key, machine_digest},
     program::to_bytes,
@@ -34,7 +31,6 @@ const PLANS_MAX: u32 = 24;
 
 /// A machine with a program in it.
 pub struct Machine {
-    blueprint: Blueprint,
     vm: VirtualMachine<Engine, MachineBuilder>,
     exe: Arc<VmExe<F>>,
     key: MultiStarkVerifyingKey<SC>,
@@ -73,7 +69,7 @@ impl Machine {
         };
         let vm = VirtualMachine::new(engine, MachineBuilder, blueprint.config(), on_device)
             .map_err(|e| Fault::Backend(e.to_string()))?;
-        Ok(Self { blueprint, vm, exe: program.exe.clone(), key: key.get_vk(), tables })
+        Ok(Self { vm, exe: program.exe.clone(), key: key.get_vk(), tables })
     }
 
     /// Runs the program and cuts the run into as few segments as `memory` bytes allow.
@@ -103,10 +99,8 @@ impl Machine {
     /// A plan with the back end's own limit, whose bytes are those of a graphics card.
     fn plan_within(&self, input: &[u8], limit: u64) -> Result<Plan, Fault> {
         let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit as usize);
-        let runner = self
-            .vm
-            .metered_interpreter(&self.exe)
-            .map_err(|e| Fault::Load(e.to_string()))?;
+        let runner =
+            self.vm.metered_interpreter(&self.exe).map_err(|e| Fault::Load(e.to_string()))?;
         let (segments, state) = runner.execute_metered(streams(input), meter)?;
         let revealed = extract_public_values(PUBLIC_VALUES_BYTES, &state.memory.memory);
         let mut public_values = [0; PUBLIC_VALUES_BYTES];
@@ -119,28 +113,22 @@ impl Machine {
         })
     }
 
-    /// Digest of the machine, as [`crate::Keys::machine`].
-    pub fn digest(&self) -> [u8; 32] {
-        machine_digest(&self.key)
-    }
-
     /// Commits to the program, after which it can be proved.
     ///
     /// # Errors
     ///
     /// [`Fault::Backend`].
     pub fn prover(self) -> Result<Prover, Fault> {
-        let Self { blueprint, vm, exe, key, tables: _ } = self;
+        let Self { vm, exe, key, tables: _ } = self;
         let table = vm.commit_program_on_device(&exe.program);
         let instance =
             VmInstance::new(vm, exe, table).map_err(|e| Fault::Backend(e.to_string()))?;
-        Ok(Prover { blueprint, instance, key })
+        Ok(Prover { instance, key })
     }
 }
 
 /// A machine that proves.
 pub struct Prover {
-    blueprint: Blueprint,
     instance: VmInstance<Engine, MachineBuilder>,
     key: MultiStarkVerifyingKey<SC>,
 }
@@ -242,9 +230,9 @@ impl Prover {
         self.instance.vm.config().as_ref()
     }
 
-    /// The blueprint that it was built from.
-    pub fn blueprint(&self) -> Blueprint {
-        self.blueprint
+    /// Digest of the machine, as [`crate::Keys::machine`].
+    pub fn machine(&self) -> [u8; 32] {
+        machine_digest(&self.key)
     }
 }
 

@@ -1,0 +1,97 @@
+//! Lines on standard output.
+
+use std::{io::Write as _, time::Instant};
+
+use confide_prover::line::{Line, Phase, Progress, Refusal, Why};
+use confide_zkvm_machine::{Fault, Rejection, Step};
+
+/// Longest detail of a refusal: it is for people, and holds nothing of the input.
+const DETAIL_BYTES_MAX: usize = 300;
+
+/// A stage that ends in a refusal.
+pub struct Refused(pub Refusal);
+
+impl Refused {
+    /// A refusal by name.
+    pub fn new(why: Why, detail: impl ToString) -> Self {
+        let mut detail = detail.to_string();
+        let mut end = DETAIL_BYTES_MAX.min(detail.len());
+        while !detail.is_char_boundary(end) {
+            end -= 1;
+        }
+        detail.truncate(end);
+        Self(Refusal { why, detail })
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        let why = match fault {
+            Fault::Exit(_) | Fault::Stopped(_) => Why::ClaimRefused,
+            Fault::Memory { .. } => Why::Memory,
+            Fault::Load(_) | Fault::Backend(_) => Why::Fault,
+        };
+        Self::new(why, fault)
+    }
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        let why = match rejection {
+            Rejection::Malformed(_) => Why::MalformedProof,
+            Rejection::Parameters => Why::Parameters,
+            Rejection::AnotherProgram => Why::AnotherProgram,
+            Rejection::Segments(_) => Why::Segments,
+            Rejection::PublicValues => Why::PublicValues,
+            Rejection::Unsound(_) => Why::Unsound,
+        };
+        Self::new(why, rejection)
+    }
+}
+
+/// Prints one line. A reader that is gone is no reason to go on.
+pub fn print(line: &Line) {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(line.to_text().as_bytes()).and_then(|()| out.flush());
+    if written.is_err() {
+        std::process::exit(2);
+    }
+}
+
+/// Prints how far the work is.
+pub fn progress(phase: Phase, done: u32, of: Option<u32>) {
+    print(&Line::Progress(Progress { phase, done, of }));
+}
+
+/// Prints a step of a machine.
+pub fn step(step: Step) {
+    match step {
+        Step::Segment { done, of } => progress(Phase::Segment, done, Some(of)),
+        Step::Aggregate { done, of } => progress(Phase::Aggregate, done, Some(of)),
+        Step::Wrap => progress(Phase::Wrap, 0, Some(1)),
+    }
+}
+
+/// Wall clock of the parts of a stage.
+pub struct Parts {
+    last: Instant,
+    parts: std::collections::BTreeMap<String, f64>,
+}
+
+impl Parts {
+    /// Starts the first part.
+    pub fn start() -> Self {
+        Self { last: Instant::now(), parts: Default::default() }
+    }
+
+    /// Ends a part and starts the next.
+    pub fn end(&mut self, name: &str) {
+        self.parts.insert(name.to_string(), self.last.elapsed().as_secs_f64());
+        self.last = Instant::now();
+    }
+
+    /// All parts, in seconds.
+    pub fn seconds(self) -> std::collections::BTreeMap<String, f64> {
+        self.parts
+    }
+}

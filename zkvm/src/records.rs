@@ -1,0 +1,82 @@
+//! What checks: keys of the machines and commitments of the programs, built in.
+//!
+//! They are data, made by `confide-prover keys` and committed under `zkvm/keys`; a test makes them
+//! anew and compares.
+
+use confide_prover::line::{Digest, Why};
+use confide_zkvm_machine::{Commitment, Keys};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::{answer::Refused, guests::Guest};
+
+/// File of the commitments of all programs.
+pub const PROGRAMS: &str = "programs.json";
+const PROGRAMS_TEXT: &str = include_str!("../keys/programs.json");
+
+/// What is known of a program beside its ELF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Name of guest and claim.
+    pub claim: String,
+    /// Name of the machine.
+    pub machine: String,
+    /// SHA-256 of the ELF.
+    pub elf_sha256: Digest,
+    /// Commitment to the instructions.
+    pub instructions: Digest,
+    /// Commitment to instructions, first memory and entry point.
+    pub executable: Digest,
+    /// The program's name everywhere else: see [`program_digest`].
+    pub program_digest: Digest,
+}
+
+impl Record {
+    /// The record of a guest.
+    ///
+    /// # Errors
+    ///
+    /// A fault where it is missing or of another ELF than the one built in.
+    pub fn of(guest: &Guest) -> Result<Self, Refused> {
+        let records = Self::read(PROGRAMS_TEXT)?;
+        let record = records.into_iter().find(|record| record.claim == guest.name);
+        let sha256 = Digest(Sha256::digest(guest.elf).into());
+        match record {
+            Some(record) if record.elf_sha256 == sha256 => Ok(record),
+            _ => Err(Refused::new(Why::Fault, "keys are not of this program: make zkvm-keys")),
+        }
+    }
+
+    /// All records of a file.
+    ///
+    /// # Errors
+    ///
+    /// A fault where it does not read.
+    pub fn read(text: &str) -> Result<Vec<Self>, Refused> {
+        serde_json::from_str(text).map_err(|e| Refused::new(Why::Fault, e))
+    }
+
+    /// What the checker wants to know.
+    pub fn commitment(&self) -> Commitment {
+        Commitment { instructions: self.instructions.0, executable: self.executable.0 }
+    }
+}
+
+/// The keys of a guest's machine.
+///
+/// # Errors
+///
+/// A fault where they do not read.
+pub fn keys(guest: &Guest) -> Result<Keys, Refused> {
+    Keys::decode(guest.keys).map_err(|e| Refused::new(Why::Fault, e))
+}
+
+/// SHA-256 over a tag, the machine (back end, version, instructions, parameters) and the executable.
+pub fn program_digest(machine: &[u8; 32], commitment: &Commitment) -> Digest {
+    let mut hash = Sha256::new();
+    hash.update(b"confide/openvm/program/v1");
+    hash.update(machine);
+    hash.update(commitment.executable);
+    Digest(hash.finalize().into())
+}

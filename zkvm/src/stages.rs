@@ -1,0 +1,231 @@
+//! The four stages.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    path::Path,
+};
+
+use confide_prover::line::{
+    Description, Digest, Done, Line, Mode, PROTOCOL, Phase, Stage, Strength, Why,
+};
+use confide_zkvm_machine::{
+    BACKEND, BODY_BYTES_MAX, Keys, Machine, Plan, Program, Rejection, VERSION, aggregate,
+    check_aggregated, check_app, declared,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    answer::{Parts, Refused, progress, step},
+    arguments::Work,
+    guests::{GUESTS, Guest},
+    records::{self, Record},
+};
+
+/// Longest input of a guest. The longest that a claim takes, a quote with its endorsements, has
+/// some 100 KiB.
+const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// What the back end is.
+///
+/// # Errors
+///
+/// A fault where the keys that are built in do not read.
+pub fn describe() -> Result<Line, Refused> {
+    let mut programs = Vec::new();
+    let mut proven_bits = u32::MAX;
+    for guest in GUESTS {
+        let record = Record::of(guest)?;
+        let keys = records::keys(guest)?;
+        proven_bits = proven_bits.min(keys.bits(false)).min(keys.bits(true));
+        programs.push(confide_prover::line::Program {
+            claim: record.claim,
+            program_digest: record.program_digest,
+            elf_sha256: record.elf_sha256,
+        });
+    }
+    Ok(Line::Description(Description {
+        protocol: PROTOCOL,
+        backend: BACKEND.to_string(),
+        version: VERSION.to_string(),
+        programs,
+        modes: vec![Mode::App, Mode::Aggregated],
+        strength: strength(proven_bits),
+    }))
+}
+
+/// The program as it is, outside the zkVM.
+///
+/// # Errors
+///
+/// A refusal by name.
+pub fn native(work: &Work) -> Result<Line, Refused> {
+    let mut parts = Parts::start();
+    let guest = Guest::named(&work.guest)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
+    let record = Record::of(guest)?;
+    parts.end("set_up_s");
+    let statement = (guest.native)(&input)?;
+    parts.end("execute_s");
+    write(&work.out, &statement)?;
+    Ok(Line::Result(Done {
+        stage: Stage::Native,
+        program_digest: record.program_digest,
+        public_values: Digest(Sha256::digest(&statement).into()),
+        cycles: None,
+        segments: None,
+        mode: None,
+        strength: None,
+        parts: parts.seconds(),
+    }))
+}
+
+/// The program in the executor.
+///
+/// # Errors
+///
+/// A refusal by name.
+pub fn emulate(work: &Work) -> Result<Line, Refused> {
+    let mut parts = Parts::start();
+    let (_, record, _, plan) = run(work, &mut parts)?;
+    Ok(Line::Result(Done {
+        stage: Stage::Emulate,
+        program_digest: record.program_digest,
+        public_values: Digest(plan.public_values),
+        cycles: Some(plan.cycles),
+        segments: Some(plan.loads.len() as u32),
+        mode: None,
+        strength: None,
+        parts: parts.seconds(),
+    }))
+}
+
+/// The program in the executor, then proved.
+///
+/// # Errors
+///
+/// A refusal by name.
+pub fn prove(work: &Work) -> Result<Line, Refused> {
+    let mut parts = Parts::start();
+    let (guest, record, machine, plan) = run(work, &mut parts)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
+    let (cycles, segments) = (plan.cycles, plan.loads.len() as u32);
+    let public_values = Digest(plan.public_values);
+    let prover = machine.prover()?;
+    if prover.commitment() != record.commitment() {
+        return Err(Refused::new(Why::Fault, "keys are not of this program: make zkvm-keys"));
+    }
+    parts.end("commit_s");
+    let proof = prover.prove(plan, &input, &mut step)?;
+    parts.end("prove_s");
+    let body = match work.mode {
+        Mode::App => proof.encode()?,
+        Mode::Aggregated => {
+            let body = aggregate(proof, &mut step)?;
+            parts.end("aggregate_s");
+            body
+        }
+    };
+    write(&work.out, &body)?;
+    let bits = records::keys(guest)?.bits(work.mode == Mode::Aggregated);
+    Ok(Line::Result(Done {
+        stage: Stage::Prove,
+        program_digest: record.program_digest,
+        public_values,
+        cycles: Some(cycles),
+        segments: Some(segments),
+        mode: Some(work.mode),
+        strength: Some(strength(bits)),
+        parts: parts.seconds(),
+    }))
+}
+
+/// A proof, checked with the keys that are built in.
+///
+/// # Errors
+///
+/// A refusal by name: the proof does not hold.
+pub fn check(work: &Work) -> Result<Line, Refused> {
+    let mut parts = Parts::start();
+    let guest = Guest::named(&work.guest)?;
+    let body = read(&work.proof, BODY_BYTES_MAX, Why::MalformedProof)?;
+    let record = Record::of(guest)?;
+    let keys = records::keys(guest)?;
+    parts.end("set_up_s");
+    let aggregated = work.mode == Mode::Aggregated;
+    let check = if aggregated { check_aggregated } else { check_app };
+    let checked = check(&body, &keys, guest.blueprint, &record.commitment())
+        .map_err(|rejection| name(rejection, &body, &keys))?;
+    parts.end("check_s");
+    Ok(Line::Result(Done {
+        stage: Stage::Check,
+        program_digest: record.program_digest,
+        public_values: Digest(checked.public_values),
+        cycles: None,
+        segments: checked.segments,
+        mode: Some(work.mode),
+        strength: Some(strength(keys.bits(aggregated))),
+        parts: parts.seconds(),
+    }))
+}
+
+/// A proof that names another machine is of another program if that is one of ours; else its
+/// parameters are not ours.
+fn name(rejection: Rejection, body: &[u8], keys: &Keys) -> Refused {
+    if rejection != Rejection::Parameters {
+        return rejection.into();
+    }
+    let Some((machine, executable)) = declared(body) else { return rejection.into() };
+    let ours = GUESTS.iter().filter_map(|guest| Record::of(guest).ok());
+    let known = ours.map(|record| record.executable.0).any(|ours| ours == executable);
+    if known && machine != keys.machine() {
+        return Rejection::AnotherProgram.into();
+    }
+    rejection.into()
+}
+
+type Run = (&'static Guest, Record, Machine, Plan);
+
+fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
+    let guest = Guest::named(&work.guest)?;
+    let record = Record::of(guest)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
+    progress(Phase::SetUp, 0, Some(1));
+    let program = Program::load(guest.elf, guest.blueprint)?;
+    let machine = Machine::new(&program)?;
+    parts.end("set_up_s");
+    progress(Phase::Execute, 0, Some(1));
+    let plan = machine.plan(&input, work.memory)?;
+    parts.end("execute_s");
+    Ok((guest, record, machine, plan))
+}
+
+/// The back end proves what it claims: its parameters lie within proven bounds, so nothing more is
+/// conjectured. Its proofs are succinct, not zero-knowledge.
+fn strength(proven_bits: u32) -> Strength {
+    Strength { proven_bits, conjectured_bits: proven_bits, zero_knowledge: false }
+}
+
+fn read(path: &Path, most: usize, why: Why) -> Result<Vec<u8>, Refused> {
+    let file = fs::File::open(path).map_err(|e| Refused::new(Why::Fault, e))?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| Refused::new(Why::Fault, e))?;
+    if bytes.len() > most {
+        return Err(Refused::new(why, format!("file is too long: at most {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file under another name and renames it: what stands under `path` is whole.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    let part = std::path::PathBuf::from(part);
+    let written = fs::File::create(&part)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&part, path));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&part);
+        Refused::new(Why::Fault, e)
+    })
+}
