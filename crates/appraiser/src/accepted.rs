@@ -61,7 +61,12 @@ impl Accepted {
 }
 
 /// The claims that have a meaning here: an attested end does not word its own guarantee.
-const CLAIMS_KNOWN: [&str; 2] = ["operator is outside the TEE", "gateway only"];
+const CLAIMS_KNOWN: [&str; 3] = [
+    "operator is outside the TEE",
+    "gateway only",
+    // A notary's: it opens TLS to other hosts for its clients.
+    "the notary sees the plaintext, its operator does not",
+];
 
 fn believed(claim: Option<&str>) -> &'static str {
     let Some(claim) = claim else { return "none (no claims)" };

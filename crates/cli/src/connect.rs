@@ -128,7 +128,7 @@ async fn serve(
 fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-    let policy = policy(args)?;
+    let policy = policy_with_root(&args.policy, args.root.as_deref())?;
     let appraiser = match args.service.start(&policy.roots)? {
         Some(source) => PolicyAppraiser::with_source(policy, source, process::unix_now),
         None => stapled_or_own(args, policy)?,
@@ -156,9 +156,10 @@ fn stapled_or_own(args: &Args, policy: Policy) -> Result<PolicyAppraiser, CliErr
     })
 }
 
-fn policy(args: &Args) -> Result<Policy, CliError> {
-    let mut policy = read_policy(&args.policy)?;
-    if let Some(path) = &args.root {
+/// A policy from its file, and one root more where one is given.
+pub(crate) fn policy_with_root(policy: &Path, root: Option<&Path>) -> Result<Policy, CliError> {
+    let mut policy = read_policy(policy)?;
+    if let Some(path) = root {
         let der = read_file(path, ROOT_BYTES_MAX)?;
         Certificate::parse("root certificate", &der).map_err(|error| {
             CliError::new(format!("{}: {error}", path.display()))

@@ -16,6 +16,7 @@ mod head;
 mod meter;
 #[cfg(feature = "native")]
 mod model;
+mod notary;
 mod policy;
 mod process;
 mod serve;
@@ -54,6 +55,8 @@ enum Command {
     /// Make models locally, from a seed.
     #[cfg(feature = "native")]
     Model(model::Args),
+    /// Fetch through a program in a TEE that signs what it saw.
+    Notary(notary::Args),
     /// Write a policy to start with, or say in words what one checks.
     Policy(policy::Args),
     /// Serve a model over OpenAI's routes.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => gateway::run(args),
         #[cfg(feature = "native")]
         Command::Model(args) => model::run(args),
+        Command::Notary(args) => notary::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Serve(args) => serve::run(args),
         #[cfg(feature = "native")]

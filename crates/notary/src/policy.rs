@@ -22,7 +22,7 @@ const FORM_VERSION: u32 = 1;
 /// Hosts in a policy: a list that a person has read.
 const HOSTS_MAX: usize = 1024;
 
-/// Blocks of private addresses, and patterns of secret fields.
+/// Blocks of private addresses.
 const ENTRIES_MAX: usize = 64;
 
 /// What a notary serves, as its operator wrote it.
@@ -31,7 +31,6 @@ pub struct NotaryPolicy {
     hosts: Vec<HostRule>,
     roots: RootsFrom,
     private_addresses: Vec<Block>,
-    secret_headers: Vec<String>,
     limits: Limits,
 }
 
@@ -92,8 +91,6 @@ struct Written {
     #[serde(default)]
     private_addresses: Vec<String>,
     #[serde(default)]
-    secret_headers: Vec<String>,
-    #[serde(default)]
     limits: WrittenLimits,
 }
 
@@ -112,7 +109,6 @@ impl NotaryPolicy {
         let written: Written = toml::from_str(text)?;
         count("hosts", written.hosts.len(), HOSTS_MAX)?;
         count("private_addresses", written.private_addresses.len(), ENTRIES_MAX)?;
-        count("secret_headers", written.secret_headers.len(), ENTRIES_MAX)?;
         let hosts =
             written.hosts.iter().map(|text| HostRule::parse(text)).collect::<Result<_, _>>();
         let blocks = written.private_addresses.iter().map(|text| {
@@ -122,9 +118,6 @@ impl NotaryPolicy {
                 got: text.clone(),
             })
         });
-        for pattern in &written.secret_headers {
-            check_pattern(pattern)?;
-        }
         let roots = match written.roots.as_str() {
             "system" => RootsFrom::System,
             path => RootsFrom::File(path.into()),
@@ -133,7 +126,6 @@ impl NotaryPolicy {
             hosts: hosts?,
             roots,
             private_addresses: blocks.collect::<Result<_, _>>()?,
-            secret_headers: written.secret_headers,
             limits: written.limits.checked()?,
         })
     }
@@ -154,9 +146,9 @@ impl NotaryPolicy {
         self
     }
 
-    /// Patterns of fields that hold secrets, beside [`crate::SECRET_FIELDS`].
-    pub fn secret_headers(&self) -> &[String] {
-        &self.secret_headers
+    /// The hosts that are served, each with its port.
+    pub fn hosts(&self) -> Vec<String> {
+        self.hosts.iter().map(HostRule::shown).collect()
     }
 
     /// Whether this host (in the spelling of [`crate::Target::host`]) and port are served.
@@ -179,14 +171,13 @@ impl NotaryPolicy {
         let canonical = Canonical {
             binding,
             confide_notary: FORM_VERSION,
-            hosts: sorted(self.hosts.iter().map(HostRule::shown).collect()),
+            hosts: sorted(self.hosts()),
             private_addresses: sorted(
                 self.private_addresses.iter().map(Block::to_string).collect(),
             ),
             request_bytes: self.limits.request_bytes,
             response_bytes: self.limits.response_bytes,
             roots_sha256: hex::encode(roots.digest()),
-            secret_headers: sorted(self.secret_headers.clone()),
         };
         // Text and integers only: nothing in it can fail to serialise.
         serde_json::to_vec(&canonical).unwrap_or_default()
@@ -208,7 +199,6 @@ struct Canonical<'a> {
     request_bytes: usize,
     response_bytes: usize,
     roots_sha256: String,
-    secret_headers: Vec<String>,
 }
 
 impl Roots {
@@ -346,21 +336,6 @@ fn count(field: &'static str, got: usize, max: usize) -> Result<(), PolicyError>
     }
 }
 
-fn check_pattern(pattern: &str) -> Result<(), PolicyError> {
-    let known = |byte: u8| {
-        matches!(byte, b'*' | b'-' | b'_') || byte.is_ascii_lowercase() || byte.is_ascii_digit()
-    };
-    let fits = (1..=64).contains(&pattern.len()) && pattern.bytes().all(known);
-    match fits && pattern.matches('*').count() <= 4 {
-        true => Ok(()),
-        false => Err(PolicyError::Value {
-            field: "secret_headers",
-            wanted: "a name in lower case, with at most four stars",
-            got: pattern.into(),
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,8 +384,6 @@ mod tests {
             ("hosts", "[\"*.127.0.0.1\"]"),
             ("hosts", "[\"*\"]"),
             ("private_addresses", "[\"127.0.0.1/33\"]"),
-            ("secret_headers", "[\"X-Upper\"]"),
-            ("secret_headers", "[\"*a*b*c*d*e\"]"),
         ] {
             let mut text = format!("roots = \"system\"\n{key} = {value}\n");
             if key != "hosts" {

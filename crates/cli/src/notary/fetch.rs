@@ -1,0 +1,221 @@
+//! `confide notary fetch`: one request through a verified notary, and what it signed kept.
+
+use std::{
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+    time::Instant,
+};
+
+use clap::ValueEnum;
+use confide_channel::Binding;
+use confide_disclosure::Notarised;
+use confide_notary::{FetchRequest, limits::REQUEST_BYTES_CEILING};
+use serde_json::json;
+
+use super::{
+    holder_file::NewFile,
+    serve::CLOCK,
+    verified::{BoundKey, NotaryArgs, STATUS_REFUSED, Verified},
+};
+use crate::{
+    error::{CliError, read_file},
+    process,
+};
+
+/// A file of request fields.
+const HEADER_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Clocks that differ by more are worth a word.
+const CLOCK_DIFFERENCE_S: u64 = 120;
+
+/// Sent unless the caller names them.
+const DEFAULT_FIELDS: [(&str, &str); 3] =
+    [("accept", "*/*"), ("accept-encoding", "gzip"), ("user-agent", "confide")];
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to fetch: https://HOST[:PORT][/PATH][?QUERY]
+    #[arg(value_name = "URL")]
+    url: String,
+    #[command(flatten)]
+    notary: NotaryArgs,
+    /// A field of the request, `name: value`; may be given several times
+    #[arg(long, value_name = "FIELD")]
+    header: Vec<String>,
+    /// Fields of the request, one a line: keeps secrets out of the list of processes
+    #[arg(long, value_name = "FILE")]
+    header_file: Option<PathBuf>,
+    /// The body of the request; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// The method; GET, and POST with --data
+    #[arg(long, value_name = "METHOD")]
+    method: Option<String>,
+    /// Write the body of the answer to standard output as it comes. It is not signed before its
+    /// end
+    #[arg(long)]
+    print: bool,
+    /// The holder's file. It holds everything, secrets too: `confide disclose` makes from it what
+    /// others may see
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BindingName {
+    /// Evidence in the certificate, over the TLS key
+    Key,
+    /// Evidence after the handshake, over this very session
+    Session,
+}
+
+impl From<BindingName> for Binding {
+    fn from(name: BindingName) -> Self {
+        match name {
+            BindingName::Key => Binding::Key,
+            BindingName::Session => Binding::Session,
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let request = request(&args)?;
+    // What cannot be kept is found out before anything is asked.
+    let out = NewFile::beside(&args.out)?;
+    process::run_to_end(async {
+        let stop = pin!(process::asked_to_stop());
+        tokio::select! {
+            biased;
+            () = stop => Err(CliError::new("interrupted: nothing was saved")),
+            done = fetch(&args, request, out) => done,
+        }
+    })?
+}
+
+async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitCode, CliError> {
+    let began = Instant::now();
+    let mut notary = Verified::open(&args.notary).await?;
+    let connect_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let began = Instant::now();
+    let (request, received) = notary.fetch(request, |piece| printed(args.print, piece)).await?;
+    let key = notary.key();
+    let notarised = received.check(&request, key.bound.clone(), key.validity).map_err(|error| {
+        CliError::new(format!("what was signed is refused: {error}"))
+            .hint("nothing was saved")
+            .status(STATUS_REFUSED)
+    })?;
+    let fetch_ms = began.elapsed().as_secs_f64() * 1000.0;
+    out.save(&notarised)?;
+    warn_of_clock(notarised.statement.time);
+    let summary = summary(args, key, &notarised, [connect_ms, fetch_ms]);
+    match args.print {
+        false => println!("{summary}"),
+        true => eprintln!("{summary}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn printed(wanted: bool, piece: &[u8]) -> Result<(), CliError> {
+    if !wanted {
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(piece)
+        .and_then(|()| out.flush())
+        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
+}
+
+fn request(args: &Args) -> Result<FetchRequest, CliError> {
+    let body = match &args.data {
+        None => Vec::new(),
+        Some(path) if path == Path::new("-") => {
+            let mut body = Vec::new();
+            let limit = REQUEST_BYTES_CEILING as u64 + 1;
+            let read = std::io::stdin().lock().take(limit).read_to_end(&mut body);
+            read.map_err(|error| CliError::new(format!("cannot read standard input: {error}")))?;
+            body
+        }
+        Some(path) => read_file(path, REQUEST_BYTES_CEILING as u64)?,
+    };
+    let method = args.method.as_deref().unwrap_or(match args.data {
+        Some(_) => "POST",
+        None => "GET",
+    });
+    let fields = fields(args)?;
+    // The key is named when it was verified.
+    FetchRequest::new(method, &args.url, fields, body, [0; 32])
+        .map_err(|error| CliError::new(error).hint("docs/notary.md says what a request may hold"))
+}
+
+fn fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
+    let mut lines = args.header.clone();
+    if let Some(path) = &args.header_file {
+        let shown = path.display();
+        let text = String::from_utf8(read_file(path, HEADER_FILE_BYTES_MAX)?)
+            .map_err(|_| CliError::new(format!("{shown} is not text: wanted fields in UTF-8")))?;
+        lines.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+    }
+    let mut fields = Vec::new();
+    for line in &lines {
+        // The line itself may be a secret: it is not repeated.
+        let (name, value) = line.split_once(':').ok_or_else(|| {
+            CliError::new("a field has no colon").hint("for instance --header 'accept: */*'")
+        })?;
+        fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let json = args.data.as_ref().map(|_| ("content-type", "application/json"));
+    for (name, value) in DEFAULT_FIELDS.into_iter().chain(json) {
+        if !fields.iter().any(|(known, _)| known == name) {
+            fields.push((name.into(), value.into()));
+        }
+    }
+    Ok(fields)
+}
+
+fn warn_of_clock(time: u64) {
+    let differs = time.abs_diff(process::unix_now());
+    if differs > CLOCK_DIFFERENCE_S {
+        tracing::warn!(differs_s = differs, "the notary's clock is not that of this machine");
+    }
+}
+
+fn summary(
+    args: &Args,
+    key: &BoundKey,
+    notarised: &Notarised,
+    [connect_ms, fetch_ms]: [f64; 2],
+) -> serde_json::Value {
+    let statement = &notarised.statement;
+    let verdict = key.appraised.verdict().to_json();
+    json!({
+        "saved": args.out.display().to_string(),
+        "host": statement.host,
+        "port": statement.port,
+        "status": status(notarised),
+        "http": statement.http.as_str(),
+        "tls": statement.tls.as_str(),
+        "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
+        "time": statement.time,
+        "time_from": CLOCK,
+        "request_fields_from": statement.request_view.as_str(),
+        "response_fields_from": statement.response_view.as_str(),
+        "request_bytes": notarised.sent.len(),
+        "response_bytes": notarised.received.len(),
+        "guarantee": key.appraised.guarantee(),
+        "claimed_guarantee": key.appraised.claimed_guarantee(),
+        "simulated": key.appraised.is_simulated(),
+        "scope": verdict["scope"],
+        "root": verdict["root"],
+        "config_digest": verdict["claims"]["config_digest"],
+        "connect_ms": connect_ms,
+        "fetch_ms": fetch_ms,
+    })
+}
+
+fn status(notarised: &Notarised) -> Option<u16> {
+    let field = notarised.fields.iter().find(|field| field.path == "response.status")?;
+    std::str::from_utf8(&field.value).ok()?.parse().ok()
+}

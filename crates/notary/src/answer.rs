@@ -1,0 +1,112 @@
+//! The body of an answer as it comes from a server that may be hostile.
+
+use bytes::Bytes;
+use confide_disclosure::HttpVersion;
+use confide_forward::end_is_marked;
+use http::{
+    HeaderMap, Method, Response,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use crate::{
+    ExchangeError, Target,
+    gunzip::{DecodeError, Decoder},
+    limits::Limits,
+    upstream::in_time,
+};
+
+/// A body on its way: decoded, counted, never longer than its bound.
+pub(crate) struct AnswerBody<'a> {
+    incoming: Incoming,
+    decoder: Option<Decoder>,
+    was_empty: bool,
+    limits: Limits,
+    target: &'a Target,
+    until: Instant,
+}
+
+impl<'a> AnswerBody<'a> {
+    /// Refuses an answer whose end is not marked or whose coding nobody undoes.
+    pub(crate) fn new(
+        response: Response<Incoming>,
+        http: HttpVersion,
+        method: &Method,
+        target: &'a Target,
+        limits: Limits,
+        until: Instant,
+    ) -> Result<Self, ExchangeError> {
+        let host = || target.host().to_owned();
+        if !is_framed(&response, http, method) {
+            return Err(ExchangeError::Unframed { host: host() });
+        }
+        let decoder = coding(response.headers())
+            .and_then(|coding| Decoder::named(coding, limits.response_bytes))
+            .ok_or_else(|| ExchangeError::Coding { host: host() })?;
+        let incoming = response.into_body();
+        Ok(Self { incoming, decoder: Some(decoder), was_empty: true, limits, target, until })
+    }
+
+    /// The next piece, decoded; `None` at the end. A piece may be empty.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
+        let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
+        let Some(piece) = self.piece().await? else {
+            let rest = decoder.finish(self.was_empty).map_err(|error| self.fault(error))?;
+            return Ok(Some(rest));
+        };
+        self.was_empty &= piece.is_empty();
+        let decoded = decoder.push(&piece).map_err(|error| self.fault(error))?;
+        self.decoder = Some(decoder);
+        Ok(Some(decoded))
+    }
+
+    /// Trailers are passed over: no statement speaks of them.
+    async fn piece(&mut self) -> Result<Option<Bytes>, ExchangeError> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let deadline = self.limits.response_pause.min(left);
+            let frame =
+                in_time(self.target, "go on with its answer", deadline, self.incoming.frame());
+            let Some(frame) = frame.await? else { return Ok(None) };
+            let host = || self.target.host().to_owned();
+            let frame = frame.map_err(|source| ExchangeError::Http { host: host(), source })?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    fn fault(&self, error: DecodeError) -> ExchangeError {
+        let host = self.target.host().to_owned();
+        match error {
+            DecodeError::Malformed => ExchangeError::Gzip { host },
+            DecodeError::TooLong => {
+                ExchangeError::TooLong { host, wanted: self.limits.response_bytes }
+            }
+        }
+    }
+}
+
+/// With HTTP/2 every message has an end of its own. With HTTP/1.1 there has to be one length, or
+/// chunks, and not both: two readers would see two answers (RFC 9112 section 6.3).
+fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
+    let headers = response.headers();
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    let both = lengths > 0 && headers.contains_key(TRANSFER_ENCODING);
+    match http {
+        HttpVersion::V2 => !response.status().is_informational(),
+        HttpVersion::V11 => lengths <= 1 && !both && end_is_marked(response, method),
+    }
+}
+
+/// The one content coding; `None` where several are named.
+fn coding(headers: &HeaderMap) -> Option<Option<&[u8]>> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Some(None),
+        (Some(only), None) => Some(Some(only.as_bytes())),
+        _ => None,
+    }
+}

@@ -1,0 +1,220 @@
+//! Why there is no statement, by the party at fault.
+
+use std::{io, time::Duration};
+
+use confide_channel::ChannelError;
+
+use crate::{PolicyError, Refusal, RequestError};
+
+/// Why a notary cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotaryError {
+    /// The attested channel could not be made.
+    #[error("channel cannot be opened: {0}")]
+    Channel(#[from] ChannelError),
+    /// The policy, or its roots.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The signing key has no evidence.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// TLS to servers cannot be set up.
+    #[error("TLS to servers cannot be set up: {0}")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Why there is no signing key that evidence binds.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The attester failed.
+    #[error("signing key has no evidence: {reason}")]
+    Attester {
+        /// What it said.
+        reason: String,
+    },
+    /// The evidence is longer than anybody reads.
+    #[error(
+        "evidence over the signing key is unusable: wanted a {part} of 1 to {wanted} bytes, got {got}"
+    )]
+    Length {
+        /// Quote or endorsements.
+        part: &'static str,
+        /// The limit.
+        wanted: usize,
+        /// What the attester gave.
+        got: usize,
+    },
+    /// The claims over it cannot be written.
+    #[error("claims over the signing key are unusable: {reason}")]
+    Claims {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// No randomness, or the task that made the key broke.
+    #[error("signing key could not be made: {reason}")]
+    Made {
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// Why one exchange gave no statement.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The client's request cannot be sent.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// A request longer than the policy allows.
+    #[error("request body is too long: wanted at most {wanted} bytes")]
+    RequestTooLarge {
+        /// The limit.
+        wanted: usize,
+    },
+    /// The request did not come in time.
+    #[error("request did not come within {deadline:?}")]
+    RequestTimeout {
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// The host is not on the list.
+    #[error("host {host} with port {port} is not on this notary's list")]
+    Host {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The client has verified another key than the one that would sign.
+    #[error("signing key is another one by now: ask for its evidence again")]
+    KeyRenewed,
+    /// Every place is taken.
+    #[error("no exchange became free within {deadline:?}: wanted one of {exchanges}")]
+    Busy {
+        /// The limit.
+        exchanges: usize,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// The name leads nowhere.
+    #[error("{host} was not found: {reason}")]
+    Resolve {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// The name leads to addresses that are not dialled. Which they are stays here: they may tell
+    /// of the notary's own network.
+    #[error("{host} has no public address, and this notary's policy names none of those it has")]
+    Address {
+        /// The host.
+        host: String,
+    },
+    /// No TCP connection came about.
+    #[error("{host} cannot be reached: {source}")]
+    Dial {
+        /// The host.
+        host: String,
+        /// What the system said of the last address.
+        source: io::Error,
+    },
+    /// The server's certificate is not believed, or TLS failed.
+    #[error("TLS with {host} failed: {source}")]
+    Tls {
+        /// The host.
+        host: String,
+        /// What TLS says.
+        source: rustls::Error,
+    },
+    /// The server broke off, or does not speak HTTP.
+    #[error("{host} gave no whole answer: {source}")]
+    Http {
+        /// The host.
+        host: String,
+        /// What the reader says.
+        source: hyper::Error,
+    },
+    /// The server was silent for too long.
+    #[error("{host} did not {what} within {deadline:?}")]
+    Slow {
+        /// The host.
+        host: String,
+        /// What was waited for.
+        what: &'static str,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// The end of the answer could not be told from the death of its sender.
+    #[error("answer of {host} has no marked end: wanted one content-length, or chunks")]
+    Unframed {
+        /// The host.
+        host: String,
+    },
+    /// A content coding that nobody here undoes.
+    #[error("answer of {host} is coded: wanted gzip or nothing")]
+    Coding {
+        /// The host.
+        host: String,
+    },
+    /// gzip that is none.
+    #[error("answer of {host} says gzip and is none, or ends early")]
+    Gzip {
+        /// The host.
+        host: String,
+    },
+    /// More than the policy allows, after decoding.
+    #[error("answer of {host} is too long: wanted at most {wanted} bytes")]
+    TooLong {
+        /// The host.
+        host: String,
+        /// The limit.
+        wanted: usize,
+    },
+    /// There is no key to sign with.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The transcript cannot be committed to.
+    #[error("transcript cannot be signed: {reason}")]
+    Commit {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl ExchangeError {
+    /// The name that programs know.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Request(RequestError::TooLong { .. }) | Self::RequestTooLarge { .. } => {
+                "request_too_large"
+            }
+            Self::Request(_) => "request_malformed",
+            Self::RequestTimeout { .. } => "request_timeout",
+            Self::Host { .. } => "host_refused",
+            Self::KeyRenewed => "key_renewed",
+            Self::Busy { .. } => "busy",
+            Self::Resolve { .. } => "host_not_found",
+            Self::Address { .. } => "address_refused",
+            Self::Dial { .. } => "host_unreachable",
+            Self::Tls { source, .. } => match source {
+                rustls::Error::InvalidCertificate(_) => "certificate_refused",
+                _ => "tls_failed",
+            },
+            Self::Http { .. } => "answer_broken",
+            Self::Slow { .. } => "host_timeout",
+            Self::Unframed { .. } => "answer_unframed",
+            Self::Coding { .. } | Self::Gzip { .. } => "answer_coding",
+            Self::TooLong { .. } => "answer_too_large",
+            Self::Key(_) => "no_evidence",
+            Self::Commit { .. } => "not_signed",
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal::new(self.code(), self)
+    }
+}

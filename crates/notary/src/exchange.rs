@@ -1,0 +1,176 @@
+//! One request, from what the client asked to the signed statement.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use confide_disclosure::{NotaryEvidence, Seed, SessionFacts, notarise};
+use http_body_util::channel::{Channel, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    ExchangeError, FetchRequest, Frame, NotaryPolicy, Signed,
+    answer::AnswerBody,
+    head,
+    key::{BoundKey, Keys},
+    limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
+    transcript::Transcript,
+    upstream::{Answer, Session, Upstream},
+};
+
+/// Frames that wait for a client that reads slowly.
+const FRAMES_WAITING: usize = 8;
+
+/// Transcripts beyond this are committed to on a thread of their own: about a millisecond.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What every exchange of a notary shares.
+pub(crate) struct Exchanges {
+    pub(crate) clock: fn() -> u64,
+    pub(crate) keys: Keys,
+    pub(crate) policy: Arc<NotaryPolicy>,
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) upstream: Upstream,
+}
+
+/// Frames as they come.
+pub(crate) type Frames = Channel<Bytes>;
+
+impl Exchanges {
+    /// Fetches, and gives frames as soon as the head of the answer is there. Whatever fails
+    /// before that is the error; whatever fails later is the last frame.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        request: FetchRequest,
+    ) -> Result<Frames, ExchangeError> {
+        let limits = self.policy.limits();
+        let target = request.target();
+        if !self.policy.serves(target.host(), target.port()) {
+            let (host, port) = (target.host().into(), target.port());
+            return Err(ExchangeError::Host { host, port });
+        }
+        if request.body().len() > limits.request_bytes {
+            return Err(ExchangeError::RequestTooLarge { wanted: limits.request_bytes });
+        }
+        // Before anything leaves: the client sends its secrets to the key that it has verified.
+        if self.keys.usable().await?.spki_hash != *request.key() {
+            return Err(ExchangeError::KeyRenewed);
+        }
+        let slot = self.slot().await?;
+        let answer = self.upstream.send(&request).await?;
+        let host = || target.host().to_owned();
+        let wanted = RESPONSE_HEAD_BYTES_MAX;
+        let head = head::write(&answer.response, answer.session.http)
+            .ok_or_else(|| ExchangeError::TooLong { host: host(), wanted })?;
+        let (mut frames, body) = Channel::new(FRAMES_WAITING);
+        let this = self.clone();
+        tokio::spawn(async move {
+            let last = match this.relay(&request, answer, head, &mut frames).await {
+                Ok(None) => return tracing::debug!("the client went away"),
+                Ok(Some(signed)) => Frame::Signed(signed.encode()),
+                Err(error) => {
+                    tracing::info!(code = error.code(), "an exchange gave no statement");
+                    Frame::Refused(error.refusal())
+                }
+            };
+            drop(slot);
+            let _ = frames.send_data(last.encode().into()).await;
+        });
+        Ok(body)
+    }
+
+    async fn slot(&self) -> Result<OwnedSemaphorePermit, ExchangeError> {
+        let limits = self.policy.limits();
+        let (exchanges, deadline) = (limits.exchanges, limits.queue);
+        match tokio::time::timeout(deadline, self.slots.clone().acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            _ => Err(ExchangeError::Busy { exchanges, deadline }),
+        }
+    }
+
+    /// Passes the answer on and keeps it; `None` where the client went away.
+    async fn relay(
+        &self,
+        request: &FetchRequest,
+        answer: Answer,
+        head: Vec<u8>,
+        frames: &mut Sender<Bytes>,
+    ) -> Result<Option<Signed>, ExchangeError> {
+        let (target, limits) = (request.target(), self.policy.limits());
+        let Answer { session, response, until, driver: _driver } = answer;
+        let mut body =
+            AnswerBody::new(response, session.http, request.method(), target, limits, until)?;
+        if frames.send_data(Frame::Head(head.clone()).encode().into()).await.is_err() {
+            return Ok(None);
+        }
+        let mut received = Vec::new();
+        while let Some(piece) = body.next().await? {
+            received.extend_from_slice(&piece);
+            for part in piece.chunks(FRAME_BYTES_MAX) {
+                let frame = Frame::Body(part.to_vec()).encode();
+                if frames.send_data(frame.into()).await.is_err() {
+                    return Ok(None);
+                }
+            }
+        }
+        drop(body);
+        let key = self.keys.usable().await?;
+        // The client has verified this one and no other.
+        if key.spki_hash != *request.key() {
+            return Err(ExchangeError::KeyRenewed);
+        }
+        let seen = Seen { request: request.clone(), session, head, body: received };
+        self.sign(seen, key).await.map(Some)
+    }
+
+    async fn sign(&self, seen: Seen, key: Arc<BoundKey>) -> Result<Signed, ExchangeError> {
+        let time = (self.clock)();
+        match seen.request.body().len() + seen.body.len() {
+            0..=INLINE_BYTES_MAX => seen.sign(&key, time),
+            _ => tokio::task::spawn_blocking(move || seen.sign(&key, time))
+                .await
+                .unwrap_or_else(|error| Err(not_signed(&error))),
+        }
+    }
+}
+
+/// Both directions, whole.
+struct Seen {
+    request: FetchRequest,
+    session: Session,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Seen {
+    fn sign(self, key: &BoundKey, time: u64) -> Result<Signed, ExchangeError> {
+        // Between the check and this second the claims may have ended: nothing is signed then.
+        if !key.holds(time) {
+            return Err(ExchangeError::KeyRenewed);
+        }
+        let seed = Seed::fresh().map_err(|error| not_signed(&error))?;
+        let Self { request, session, head, body } = self;
+        let transcript =
+            Transcript::new(&request, &head, &body).map_err(|error| not_signed(&error))?;
+        let facts = SessionFacts {
+            host: request.target().host().into(),
+            port: request.target().port(),
+            certificate_chain_hash: session.certificate_chain_hash,
+            tls: session.tls,
+            time,
+            http: session.http,
+        };
+        // The client has the evidence already.
+        let evidence = NotaryEvidence::default();
+        let notarised = notarise(&key.key, seed, facts, transcript.session(), evidence)
+            .map_err(|error| not_signed(&error))?;
+        Ok(Signed {
+            seed: notarised.seed.clone(),
+            statement: notarised.statement.encode(),
+            signature: notarised.signature,
+        })
+    }
+}
+
+fn not_signed(error: &impl std::fmt::Display) -> ExchangeError {
+    ExchangeError::Commit { reason: error.to_string() }
+}

@@ -1,0 +1,137 @@
+//! The head of an answer as text, written by the notary and read by both ends alike.
+
+use confide_disclosure::HttpVersion;
+use http::Response;
+
+use crate::limits::RESPONSE_HEAD_BYTES_MAX;
+
+/// The bytes are no head of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("head of the answer is not readable: wanted {wanted}")]
+pub struct HeadError {
+    /// What was wanted.
+    pub wanted: &'static str,
+}
+
+/// The head as HTTP/1.1 has it, whatever version was spoken: a status line without a reason, the
+/// fields in the order in which they came, an empty line. `None` where it is too long.
+pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<u8>> {
+    let status = response.status().as_u16();
+    let mut bytes = format!("{} {status}\r\n", http.as_str()).into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"\r\n");
+    (bytes.len() <= RESPONSE_HEAD_BYTES_MAX).then_some(bytes)
+}
+
+/// What a head says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerHead {
+    /// The version that was spoken.
+    pub http: HttpVersion,
+    /// 100 to 999.
+    pub status: u16,
+    /// Names in lower case with their values, in the order in which they came.
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+impl AnswerHead {
+    /// Reads what the notary writes, and nothing else.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HeadError> {
+        let wrong = |wanted| HeadError { wanted };
+        let ended = bytes.strip_suffix(b"\r\n\r\n");
+        let text = ended.ok_or(wrong("an empty line at its end"))?;
+        let mut lines = Lines(Some(text));
+        let (http, status) = status(lines.next().unwrap_or_default())
+            .ok_or(wrong("HTTP/1.1 or HTTP/2 and a status of three digits"))?;
+        let mut fields = Vec::new();
+        for line in lines {
+            let at = line.windows(2).position(|pair| pair == b": ");
+            let (name, value) = line.split_at(at.ok_or(wrong("a colon and a space"))?);
+            let (name, value) = (std::str::from_utf8(name).unwrap_or_default(), &value[2..]);
+            let is_name = http::HeaderName::from_bytes(name.as_bytes())
+                .is_ok_and(|known| known.as_str() == name);
+            if !is_name || http::HeaderValue::from_bytes(value).is_err() {
+                return Err(wrong("a name in lower case and a value of RFC 9110 section 5.5"));
+            }
+            fields.push((name.to_owned(), value.to_vec()));
+        }
+        Ok(Self { http, status, fields })
+    }
+}
+
+fn status(line: &[u8]) -> Option<(HttpVersion, u16)> {
+    let (http, digits) = match line.strip_prefix(b"HTTP/1.1 ") {
+        Some(digits) => (HttpVersion::V11, digits),
+        None => (HttpVersion::V2, line.strip_prefix(b"HTTP/2 ")?),
+    };
+    let digits: [u8; 3] = digits.try_into().ok()?;
+    let plain = digits[0] != b'0' && digits.iter().all(u8::is_ascii_digit);
+    let value = digits.iter().fold(0, |value, digit| value * 10 + u16::from(digit - b'0'));
+    plain.then_some((http, value))
+}
+
+/// Lines that end in CR LF; a lone one of the two is part of a line.
+struct Lines<'a>(Option<&'a [u8]>);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.0.take()?;
+        match rest.windows(2).position(|pair| pair == b"\r\n") {
+            None => Some(rest),
+            Some(at) => {
+                self.0 = Some(&rest[at + 2..]);
+                Some(&rest[..at])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_is_written() {
+        let response = Response::builder()
+            .status(404)
+            .header("content-type", "text/plain")
+            .header("x-raw", http::HeaderValue::from_bytes(b"a: \xff").unwrap())
+            .header("x-empty", "")
+            .body(())
+            .unwrap();
+        let bytes = write(&response, HttpVersion::V2).unwrap();
+        assert!(bytes.starts_with(b"HTTP/2 404\r\ncontent-type: text/plain\r\n"));
+        let head = AnswerHead::parse(&bytes).unwrap();
+        assert_eq!((head.http, head.status), (HttpVersion::V2, 404));
+        assert_eq!(head.fields[1], ("x-raw".into(), b"a: \xff".to_vec()));
+        assert_eq!(head.fields[2], ("x-empty".into(), Vec::new()));
+        let bare = AnswerHead::parse(b"HTTP/1.1 200\r\n\r\n").unwrap();
+        assert!(bare.fields.is_empty());
+    }
+
+    #[test]
+    fn other_bytes_are_no_head() {
+        for bytes in [
+            &b""[..],
+            b"HTTP/1.1 200\r\n",
+            b"HTTP/1.0 200\r\n\r\n",
+            b"HTTP/1.1 20\r\n\r\n",
+            b"HTTP/1.1 099\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 200\r\nName: v\r\n\r\n",
+            b"HTTP/1.1 200\r\nname:v\r\n\r\n",
+            b"HTTP/1.1 200\r\nname: a\nb\r\n\r\n",
+            b"HTTP/1.1 200\r\nname: v\r\n\r\n\r\n",
+            b"HTTP/1.1 200\r\nname: v\r\n\r\nbody",
+        ] {
+            assert!(AnswerHead::parse(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The key that signs statements, and the evidence that binds it.
+//!
+//! It is not the key of the TLS channel: that one signs handshakes, this one statements, and
+//! neither ever signs the other's kind of message. It has evidence of its own, in the form of key
+//! binding (`docs/channel.md`), which a third party judges without having seen any connection.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use confide_disclosure::{
+    ENDORSEMENTS_BYTES_MAX, NotaryEvidence, NotaryKey, PUBLIC_KEY_BYTES, QUOTE_BYTES_MAX,
+};
+use confide_evidence::{Attest, binder::key_report_data, claims::Claims};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::KeyError;
+
+/// How far in the past a key's validity begins, for verifiers whose clock is behind; at most a
+/// quarter of it.
+const CLOCK_SKEW_S: u64 = 60;
+
+/// After a failed renewal the attester is left alone for this long.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What keys are made from.
+#[derive(Clone)]
+pub(crate) struct KeyOptions {
+    pub(crate) attester: Arc<dyn Attest>,
+    pub(crate) clock: fn() -> u64,
+    pub(crate) config_digest: [u8; 32],
+    pub(crate) guarantee: String,
+    pub(crate) validity: Duration,
+}
+
+/// One key and the evidence over it. A renewal makes both anew: a key never outlives its claims.
+pub(crate) struct BoundKey {
+    pub(crate) key: NotaryKey,
+    pub(crate) public: [u8; PUBLIC_KEY_BYTES],
+    pub(crate) spki_hash: [u8; 32],
+    pub(crate) evidence: NotaryEvidence,
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+}
+
+/// The key that is used now, and its renewal when two thirds of its validity are over.
+#[derive(Clone)]
+pub(crate) struct Keys(Arc<Inner>);
+
+struct Inner {
+    options: KeyOptions,
+    current: RwLock<Arc<BoundKey>>,
+    failed: RwLock<Option<(Instant, KeyError)>>,
+    renewing: Arc<Mutex<()>>,
+}
+
+impl BoundKey {
+    /// Makes a key and asks the attester: blocks for as long as that takes.
+    fn make(options: &KeyOptions) -> Result<Self, KeyError> {
+        let key = NotaryKey::generate().map_err(|error| made(&error))?;
+        let span = options.validity.as_secs();
+        let not_before = (options.clock)().saturating_sub(CLOCK_SKEW_S.min(span / 4));
+        let claims = Claims {
+            config_digest: options.config_digest,
+            gpu_evidence_hash: None,
+            guarantee: options.guarantee.clone(),
+            nonce: None,
+            not_after: not_before.saturating_add(span),
+            not_before,
+            pubkey_hash: key.spki_hash(),
+        };
+        claims.check().map_err(|error| KeyError::Claims { reason: error.to_string() })?;
+        let not_after = claims.not_after;
+        let claims = claims.encode();
+        let quote = options.attester.attest(&key_report_data(&claims));
+        let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
+        within("quote", &quote, 1, QUOTE_BYTES_MAX)?;
+        // After the quote: some devices give the endorsements beside it.
+        let endorsements = options.attester.collateral().unwrap_or_default();
+        within("set of endorsements", &endorsements, 0, ENDORSEMENTS_BYTES_MAX)?;
+        let (public, spki_hash) = (key.public(), key.spki_hash());
+        let evidence = NotaryEvidence { quote, claims, endorsements };
+        Ok(Self { key, public, spki_hash, evidence, not_before, not_after })
+    }
+
+    /// Whether the claims hold at `now`.
+    pub(crate) fn holds(&self, now: u64) -> bool {
+        (self.not_before..=self.not_after).contains(&now)
+    }
+
+    /// The last third of its validity has begun, or the clock was set back before it.
+    fn is_due(&self, now: u64) -> bool {
+        let third = self.not_after.saturating_sub(self.not_before) / 3;
+        !self.holds(now) || now > self.not_after - third
+    }
+}
+
+impl Keys {
+    /// Makes the first key, on the calling thread.
+    pub(crate) fn new(options: KeyOptions) -> Result<Self, KeyError> {
+        let current = RwLock::new(Arc::new(BoundKey::make(&options)?));
+        let (failed, renewing) = (RwLock::new(None), Arc::new(Mutex::new(())));
+        Ok(Self(Arc::new(Inner { options, current, failed, renewing })))
+    }
+
+    /// A key whose claims hold now. A renewal that is due runs in the background.
+    pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
+        let now = (self.0.options.clock)();
+        let current = self.served();
+        if !current.is_due(now) {
+            return Ok(current);
+        }
+        if current.holds(now) {
+            if let Ok(turn) = self.0.renewing.clone().try_lock_owned()
+                && self.failed_just_now().is_none()
+            {
+                let this = self.clone();
+                tokio::task::spawn_blocking(move || this.renew(turn));
+            }
+            return Ok(current);
+        }
+        let turn = self.0.renewing.clone().lock_owned().await;
+        let current = self.served();
+        if current.holds(now) {
+            return Ok(current);
+        }
+        if let Some(error) = self.failed_just_now() {
+            return Err(error);
+        }
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || this.renew(turn)).await.map_err(|error| made(&error))?
+    }
+
+    fn served(&self) -> Arc<BoundKey> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn failed_just_now(&self) -> Option<KeyError> {
+        let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY).map(|(_, error)| error.clone())
+    }
+
+    /// Blocks while the attester works; `_turn` is given back at the end.
+    fn renew(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<BoundKey>, KeyError> {
+        let make = || BoundKey::make(&self.0.options);
+        // The attester is not ours. Its panic leaves nothing half made here.
+        let made = catch_unwind(AssertUnwindSafe(make))
+            .unwrap_or_else(|_| Err(KeyError::Made { reason: "the attester broke".into() }));
+        let failed = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        if let Some((_, error)) = &failed {
+            tracing::warn!(%error, "the signing key could not be renewed; it is used until it ends");
+        }
+        *self.0.failed.write().unwrap_or_else(PoisonError::into_inner) = failed;
+        let made = Arc::new(made?);
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
+        Ok(made)
+    }
+}
+
+fn within(part: &'static str, bytes: &[u8], least: usize, wanted: usize) -> Result<(), KeyError> {
+    match bytes.len() {
+        got if (least..=wanted).contains(&got) => Ok(()),
+        got => Err(KeyError::Length { part, wanted, got }),
+    }
+}
+
+fn made(error: &impl std::fmt::Display) -> KeyError {
+    KeyError::Made { reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use confide_evidence::{AttestError, ReportData};
+
+    use super::*;
+
+    static NOW: AtomicU64 = AtomicU64::new(1_800_000_000);
+
+    fn clock() -> u64 {
+        NOW.load(Ordering::SeqCst)
+    }
+
+    #[derive(Default)]
+    struct Device {
+        fails: AtomicBool,
+        quotes: AtomicU64,
+    }
+
+    impl Attest for Device {
+        fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
+            self.quotes.fetch_add(1, Ordering::SeqCst);
+            match self.fails.load(Ordering::SeqCst) {
+                true => Err(AttestError::Device { device: "d".into(), reason: "no".into() }),
+                false => Ok(report_data.0.to_vec()),
+            }
+        }
+
+        fn collateral(&self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn simulated(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_is_bound_renewed_in_time_and_never_used_after_its_claims() {
+        let device = Arc::new(Device::default());
+        let keys = Keys::new(KeyOptions {
+            attester: device.clone(),
+            clock,
+            config_digest: [7; 32],
+            guarantee: "g".into(),
+            validity: Duration::from_secs(3600),
+        })
+        .unwrap();
+        let first = keys.usable().await.unwrap();
+        assert_eq!(first.evidence.quote, key_report_data(&first.evidence.claims).0);
+        let claims = Claims::decode(&first.evidence.claims).unwrap();
+        assert_eq!((claims.pubkey_hash, claims.config_digest), (first.spki_hash, [7; 32]));
+        // Due: used on, while the next one is made.
+        NOW.fetch_add(2400, Ordering::SeqCst);
+        assert_eq!(keys.usable().await.unwrap().spki_hash, first.spki_hash);
+        drop(keys.0.renewing.lock().await);
+        let second = keys.usable().await.unwrap();
+        assert_ne!(second.spki_hash, first.spki_hash);
+        // Ended, and the device gives nothing: refused, and not asked again at once.
+        device.fails.store(true, Ordering::SeqCst);
+        NOW.fetch_add(4000, Ordering::SeqCst);
+        let asked = device.quotes.load(Ordering::SeqCst);
+        for _ in 0..3 {
+            assert!(matches!(keys.usable().await, Err(KeyError::Attester { .. })));
+        }
+        assert_eq!(device.quotes.load(Ordering::SeqCst), asked + 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! The notary as one thing: policy, channel, signing key, exchanges.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use confide_channel::{Binding, Server, ServerOptions};
+use confide_evidence::Attest;
+use tokio::{net::TcpListener, sync::Semaphore};
+
+use crate::{
+    Drained, NotaryError, NotaryPolicy, Roots,
+    exchange::Exchanges,
+    key::{KeyOptions, Keys},
+    serve::{self, Shared},
+    upstream::Upstream,
+};
+
+/// What the evidence claims: who sees what is sent to a notary.
+pub const GUARANTEE: &str = "the notary sees the plaintext, its operator does not";
+
+/// What a notary is made from.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How evidence is tied to connections: `Key` or `Session`.
+    pub binding: Binding,
+    /// How long keys with evidence may serve before new ones take their place.
+    pub key_validity: Duration,
+    /// Names and addresses in the certificate of the channel.
+    pub names: Vec<String>,
+    /// Whom it serves; its digest is in the bound claims.
+    pub policy: NotaryPolicy,
+    /// The roots of the servers' certificates.
+    pub roots: Roots,
+}
+
+/// Opens TLS to named hosts for clients that have verified its evidence, and signs what it saw.
+pub struct Notary {
+    config_digest: [u8; 32],
+    shared: Arc<Shared>,
+    simulated: bool,
+}
+
+impl Notary {
+    /// Makes the keys and the evidence for them, so this may take a device's time.
+    ///
+    /// `clock` gives Unix seconds; it judges the servers' certificates and stands in statements.
+    pub fn new(
+        options: Options,
+        attester: Arc<dyn Attest>,
+        clock: fn() -> u64,
+    ) -> Result<Self, NotaryError> {
+        let Options { binding, key_validity, names, policy, roots } = options;
+        let limits = policy.limits();
+        let simulated = attester.simulated();
+        let config_digest = policy.digest(binding.name(), &roots);
+        let description = description(&policy, binding, &roots, simulated);
+        let keys = Keys::new(KeyOptions {
+            attester: attester.clone(),
+            clock,
+            config_digest,
+            guarantee: GUARANTEE.into(),
+            validity: key_validity,
+        })?;
+        let channel = Server::new(
+            ServerOptions {
+                binding,
+                config_digest,
+                guarantee: GUARANTEE.into(),
+                key_validity,
+                deadline: limits.handshake,
+                names,
+            },
+            Some(attester),
+            clock,
+        )?;
+        let policy = Arc::new(policy);
+        let upstream = Upstream::new(policy.clone(), &roots, clock).map_err(NotaryError::Tls)?;
+        let slots = Arc::new(Semaphore::new(limits.exchanges));
+        let exchanges = Arc::new(Exchanges { clock, keys, policy, slots, upstream });
+        let description = description.into();
+        let shared = Arc::new(Shared { channel, description, exchanges, limits });
+        Ok(Self { config_digest, shared, simulated })
+    }
+
+    /// SHA-256 of the effective configuration: `config-digest` of the bound claims.
+    pub fn config_digest(&self) -> [u8; 32] {
+        self.config_digest
+    }
+
+    /// Whether the evidence is made by software that only imitates a TEE.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
+    /// Serves until `stop` resolves, then lets running exchanges end within the drain deadline.
+    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
+        serve::serve(listener, self.shared, stop).await
+    }
+}
+
+/// The configuration and its digest, one JSON object. `simulated` is shown and not digested.
+fn description(policy: &NotaryPolicy, binding: Binding, roots: &Roots, simulated: bool) -> Vec<u8> {
+    let digest = hex::encode(policy.digest(binding.name(), roots));
+    let mut json = format!(
+        "{{\"claimed_guarantee\":\"{GUARANTEE}\",\"simulated\":{simulated},\
+         \"config_digest\":\"{digest}\",\"configuration\":"
+    )
+    .into_bytes();
+    json.extend_from_slice(&policy.canonical_json(binding.name(), roots));
+    json.push(b'}');
+    json
+}

@@ -1,0 +1,220 @@
+//! Accepts attested connections, answers the notary's three routes, drains when asked to stop.
+
+use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use confide_channel::Server;
+use confide_forward::StallGuard;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    ExchangeError, FetchRequest, KeyEvidence, Refusal,
+    exchange::{Exchanges, Frames},
+    limits::{Limits, REQUEST_HEAD_BYTES_MAX},
+};
+
+/// Where a notary shows its configuration and digest, so that anyone can recompute it.
+pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
+
+/// Where the evidence over the signing key is.
+pub const KEY_PATH: &str = "/v1/key";
+
+/// Where requests go.
+pub const FETCH_PATH: &str = "/v1/fetch";
+
+/// The media type of requests and answers.
+pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
+
+/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Head of a client's HTTP request: three fields are wanted.
+const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How the end went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every running exchange was finished.
+    Completely,
+    /// The deadline came first; this many connections were cut.
+    Cut(usize),
+}
+
+/// What connections share.
+pub(crate) struct Shared {
+    pub(crate) channel: Server,
+    pub(crate) description: Bytes,
+    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) limits: Limits,
+}
+
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    stop: impl Future<Output = ()>,
+) -> Drained {
+    let slots = Arc::new(Semaphore::new(shared.limits.connections));
+    let (closing, _) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            // In this order, so that no stream of connections keeps the signal from being seen.
+            biased;
+            () = &mut stop => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = accept(&listener, &slots) => {
+                let Some((stream, slot)) = accepted else { continue };
+                let (shared, closing) = (shared.clone(), closing.subscribe());
+                connections.spawn(async move {
+                    connection(stream, shared, closing).await;
+                    drop(slot);
+                });
+            }
+        }
+    }
+    drop(listener);
+    let _ = closing.send(true);
+    drain(connections, shared.limits.drain).await
+}
+
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = slots.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, slot)),
+        Err(error) => {
+            tracing::warn!(%error, "no connection could be accepted");
+            tokio::time::sleep(ACCEPT_RETRY).await;
+            None
+        }
+    }
+}
+
+async fn drain(mut connections: JoinSet<()>, deadline: Duration) -> Drained {
+    let finished = async { while connections.join_next().await.is_some() {} };
+    match timeout(deadline, finished).await {
+        Ok(()) => Drained::Completely,
+        Err(_) => {
+            let cut = connections.len();
+            connections.shutdown().await;
+            Drained::Cut(cut)
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: watch::Receiver<bool>) {
+    // A frame may be a small write: without this each would wait for an acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let opened = tokio::select! {
+        opened = shared.channel.accept(stream) => opened,
+        _ = closing.changed() => return,
+    };
+    let stream = match opened {
+        Ok(accepted) => StallGuard::new(accepted.stream, shared.limits.write_stall),
+        Err(refusal) => return tracing::info!(%refusal, "connection refused"),
+    };
+    let limits = shared.limits;
+    let service = service_fn(|request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+    });
+    let mut http = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle)
+            .max_header_size(HTTP_HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            ended = http.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended early");
+                }
+                return;
+            }
+            _ = closing.changed(), if !stopping => {
+                stopping = true;
+                http.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+type Body = Either<Full<Bytes>, Frames>;
+
+async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
+    let route = (request.method().clone(), request.uri().path().to_owned());
+    match (&route.0, route.1.as_str()) {
+        (&Method::GET, WELL_KNOWN_PATH) => {
+            whole(StatusCode::OK, "application/json", shared.description.clone())
+        }
+        (&Method::GET, KEY_PATH) => match shared.exchanges.keys.usable().await {
+            Ok(key) => {
+                let bound = KeyEvidence { key: key.public, evidence: key.evidence.clone() };
+                whole(StatusCode::OK, MEDIA_TYPE, bound.encode().into())
+            }
+            Err(error) => refused(&ExchangeError::Key(error).refusal()),
+        },
+        (&Method::POST, FETCH_PATH) => match fetch(shared, request).await {
+            Ok(frames) => of(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
+            Err(error) => {
+                tracing::info!(code = error.code(), "a request was refused");
+                refused(&error.refusal())
+            }
+        },
+        (_, WELL_KNOWN_PATH | KEY_PATH | FETCH_PATH) => {
+            refused(&Refusal::new("method_not_allowed", "wanted GET, or POST of a request"))
+        }
+        _ => {
+            let wanted = format!("wanted {FETCH_PATH}, {KEY_PATH} or {WELL_KNOWN_PATH}");
+            refused(&Refusal::new("not_found", wanted))
+        }
+    }
+}
+
+async fn fetch(shared: &Shared, request: Request<Incoming>) -> Result<Frames, ExchangeError> {
+    let Limits { request: deadline, request_bytes: wanted, .. } = shared.limits;
+    let body = Limited::new(request.into_body(), 4 + REQUEST_HEAD_BYTES_MAX + wanted);
+    let bytes = timeout(deadline, body.collect())
+        .await
+        .map_err(|_| ExchangeError::RequestTimeout { deadline })?
+        // Too long, or its sender went away and reads no answer.
+        .map_err(|_| ExchangeError::RequestTooLarge { wanted })?
+        .to_bytes();
+    shared.exchanges.run(FetchRequest::decode(&bytes)?).await
+}
+
+fn refused(refusal: &Refusal) -> Response<Body> {
+    let json = serde_json::to_vec(refusal).unwrap_or_default();
+    whole(refusal.status(), "application/json", json.into())
+}
+
+fn whole(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<Body> {
+    of(status, media, Either::Left(Full::new(bytes)))
+}
+
+fn of(status: StatusCode, media: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
