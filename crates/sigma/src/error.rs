@@ -10,6 +10,15 @@ pub enum SigmaError {
     /// The proof says something that is not so, or was made for another statement or context.
     #[error("proof does not hold for this statement and context")]
     Refused,
+    /// The proof names another key than the one to check it with.
+    #[error("proof was made for another key")]
+    OtherKey,
+    /// The proof names the digest of another message.
+    #[error("proof was made for another message")]
+    OtherMessage,
+    /// The proof names another context.
+    #[error("proof was made for another context")]
+    OtherContext,
     /// The bytes are no proof of this format.
     #[error("{what} is malformed")]
     Malformed {

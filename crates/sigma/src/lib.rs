@@ -1,6 +1,8 @@
 //! Proofs that need no circuit and no set-up: that one holds a signature, or that a committed
 //! number lies in a range or equals another, and nothing more.
 //!
+//! - [`SignatureProof`]: its maker knows a signature under a [`PublicKey`] over a message; the
+//!   signature stays hidden. RSA of 2048 to 4096 bits with e = 65537, ECDSA on P-256 and P-384.
 //! - [`Commitment`] and [`Blinding`]: a number fixed and hidden; [`prove_range`] and
 //!   [`verify_range`] over it, [`prove_equal`], [`prove_relation`] between several.
 //!
@@ -9,17 +11,28 @@
 //! hashed and sent is written down in docs/sigma-proofs.md, for a second implementation.
 
 mod challenge;
+mod ecdsa;
 mod error;
+mod hash;
+mod key;
 mod linear;
+mod padding;
 mod pedersen;
 mod random;
 mod range;
+mod rsa;
+mod signature;
+#[cfg(test)]
+mod vectors;
 
 pub use challenge::CONTEXT_LENGTH_MAX;
 pub use error::SigmaError;
+pub use hash::Hash;
+pub use key::{KEY_FILE_LENGTH_MAX, PublicKey};
 pub use linear::{
     RELATION_PROOF_LENGTH, Relation, TERMS_MAX, prove_equal, prove_relation, verify_equal,
     verify_relation,
 };
 pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, biased, unbiased};
 pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
+pub use signature::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC, Scheme, SignatureProof};

@@ -1,0 +1,250 @@
+//! Knowledge of an ECDSA signature: the half s of (r, s), for a published point R.
+//!
+//! A signature verifies exactly when s·R = e·G + r·Q, where e is the digest's number and r is R's
+//! x coordinate modulo the order. R is published, and Schnorr's protocol to the base R shows that
+//! s is known: T = k·R, challenge c, response z = k + c·s, check T = z·R − c·(e·G + r·Q). The
+//! signature stays hidden; the key does not, and one signature's proofs all show the same R.
+
+use std::ops::Neg;
+
+use der::{Decode, Reader, SliceReader, asn1::UintRef};
+use p256::elliptic_curve::{
+    AffinePoint, CurveArithmetic, FieldBytes, FieldBytesSize, Group, ProjectivePoint, PublicKey,
+    Scalar,
+    ff::{Field, PrimeField},
+    ops::{LinearCombination, Reduce},
+    point::AffineCoordinates,
+    sec1::{FromSec1Point, ModulusSize, ToSec1Point},
+};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::{
+    SigmaError,
+    challenge::{CHALLENGE_LENGTH, challenge},
+    random::Stream,
+};
+
+const TAG: &str = "confide/sigma/v1/ecdsa";
+
+/// What is proved: half of a signature over a digest is known.
+pub(crate) struct Statement<'a> {
+    /// The encoded claim, hashed before everything else.
+    pub(crate) claim: Vec<u8>,
+    /// The digest of the message.
+    pub(crate) digest: &'a [u8],
+    /// What the caller binds the proof to.
+    pub(crate) context: &'a [u8],
+}
+
+pub(crate) fn not_on_curve(what: &'static str) -> SigmaError {
+    SigmaError::NotOnCurve { what }
+}
+
+/// Bytes of a proof: R, the challenge, the response.
+pub(crate) fn proof_length(scalar: usize) -> usize {
+    1 + scalar + CHALLENGE_LENGTH + scalar
+}
+
+/// Proves knowledge of s; the signature is DER, or r and s one after the other.
+pub(crate) fn prove<C>(
+    key: &PublicKey<C>,
+    statement: &Statement<'_>,
+    signature: &[u8],
+    stream: &mut Stream,
+) -> Result<Vec<u8>, SigmaError>
+where
+    C: CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    let (r, s) = read_signature::<C>(signature).ok_or(SigmaError::SignatureInvalid)?;
+    let target = target(key, statement.digest, &r);
+    let inverse: Option<Scalar<C>> = s.invert().into();
+    let inverse = Zeroizing::new(inverse.ok_or(SigmaError::SignatureInvalid)?);
+    let point = target * *inverse;
+    // The neutral element has the x coordinate 0, which is no r.
+    if x_of::<C>(&point.into()) != r {
+        return Err(SigmaError::SignatureInvalid);
+    }
+    let nonce = nonce::<C>(stream);
+    let commitment = (point * *nonce).into();
+    let challenge = hash(key, statement, &point.into(), &commitment);
+    let response = *nonce + short::<C>(&challenge) * *s;
+    let mut proof = compressed::<C>(&point.into());
+    proof.extend(challenge);
+    proof.extend_from_slice(response.to_repr().as_ref());
+    verify(key, statement, &proof).map_err(|_| SigmaError::SelfCheck)?;
+    Ok(proof)
+}
+
+/// Checks a proof.
+pub(crate) fn verify<C>(
+    key: &PublicKey<C>,
+    statement: &Statement<'_>,
+    proof: &[u8],
+) -> Result<(), SigmaError>
+where
+    C: CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    let malformed = || SigmaError::Malformed { what: "proof" };
+    let size = FieldBytes::<C>::default().len();
+    if proof.len() != proof_length(size) {
+        return Err(malformed());
+    }
+    let (point, rest) = proof.split_at(1 + size);
+    let (claimed, response) = rest.split_first_chunk().ok_or_else(malformed)?;
+    let point = AffinePoint::<C>::from_sec1_bytes(point).map_err(|_| not_on_curve("R"))?;
+    let response = read_scalar::<C>(response).ok_or_else(malformed)?;
+    let r = x_of::<C>(&point);
+    let target = target(key, statement.digest, &r);
+    let pair = [(ProjectivePoint::<C>::from(point), response), (target, short::<C>(claimed).neg())];
+    let commitment = ProjectivePoint::<C>::lincomb_vartime(&pair);
+    // r = 0 is no signature; a neutral target is one that s = 0 would satisfy.
+    let degenerate = r.is_zero() | target.is_identity() | commitment.is_identity();
+    if degenerate.into() {
+        return Err(SigmaError::Refused);
+    }
+    match hash(key, statement, &point, &commitment.into()).ct_eq(claimed).into() {
+        true => Ok(()),
+        false => Err(SigmaError::Refused),
+    }
+}
+
+/// e·G + r·Q: what s·R has to be.
+fn target<C: CurveArithmetic>(
+    key: &PublicKey<C>,
+    digest: &[u8],
+    r: &Scalar<C>,
+) -> ProjectivePoint<C> {
+    let pair =
+        [(ProjectivePoint::<C>::generator(), number::<C>(digest)), (key.to_projective(), *r)];
+    ProjectivePoint::<C>::lincomb_vartime(&pair)
+}
+
+/// The digest's leftmost bits, as many as the order has (FIPS 186-5, section 6.4.2), modulo it.
+fn number<C: CurveArithmetic>(digest: &[u8]) -> Scalar<C> {
+    let mut bytes = FieldBytes::<C>::default();
+    let taken = digest.len().min(bytes.len());
+    let start = bytes.len() - taken;
+    bytes[start..].copy_from_slice(&digest[..taken]);
+    Scalar::<C>::reduce(&bytes)
+}
+
+fn x_of<C: CurveArithmetic>(point: &AffinePoint<C>) -> Scalar<C> {
+    Scalar::<C>::reduce(&point.x())
+}
+
+fn hash<C>(
+    key: &PublicKey<C>,
+    statement: &Statement<'_>,
+    point: &AffinePoint<C>,
+    commitment: &AffinePoint<C>,
+) -> [u8; CHALLENGE_LENGTH]
+where
+    C: CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    let key = key.as_affine().to_sec1_point(false);
+    let points = [compressed::<C>(point), compressed::<C>(commitment)];
+    let Statement { claim, context, .. } = statement;
+    challenge(TAG, &[claim, key.as_bytes(), context, &points[0], &points[1]])
+}
+
+fn compressed<C>(point: &AffinePoint<C>) -> Vec<u8>
+where
+    C: CurveArithmetic,
+    AffinePoint<C>: ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    point.to_sec1_point(true).as_bytes().to_vec()
+}
+
+/// A challenge as a scalar: its 16 bytes, most significant first.
+fn short<C: CurveArithmetic>(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar<C> {
+    Scalar::<C>::from_u128(u128::from_be_bytes(*challenge))
+}
+
+/// A uniform scalar other than zero.
+fn nonce<C: CurveArithmetic>(stream: &mut Stream) -> Zeroizing<Scalar<C>> {
+    let mut bytes = Zeroizing::new(vec![0; FieldBytes::<C>::default().len()]);
+    loop {
+        stream.fill(&mut bytes);
+        match read_scalar::<C>(&bytes) {
+            Some(scalar) if !bool::from(scalar.is_zero()) => return Zeroizing::new(scalar),
+            _ => {}
+        }
+    }
+}
+
+/// A scalar below the order.
+fn read_scalar<C: CurveArithmetic>(bytes: &[u8]) -> Option<Scalar<C>> {
+    let mut repr = FieldBytes::<C>::default();
+    if bytes.len() != repr.len() {
+        return None;
+    }
+    repr.copy_from_slice(bytes);
+    Scalar::<C>::from_repr(repr).into()
+}
+
+type Halves<C> = (Scalar<C>, Zeroizing<Scalar<C>>);
+
+fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
+    let size = FieldBytes::<C>::default().len();
+    let (r, s) = match read_der(signature) {
+        Some((r, s)) => (padded(r, size)?, padded(s, size)?),
+        None if signature.len() == 2 * size => {
+            let (r, s) = signature.split_at(size);
+            (padded(r, size)?, padded(s, size)?)
+        }
+        None => return None,
+    };
+    Some((read_scalar::<C>(&r)?, Zeroizing::new(read_scalar::<C>(&s)?)))
+}
+
+/// `SEQUENCE { r INTEGER, s INTEGER }` (RFC 3279, section 2.2.3).
+fn read_der(signature: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = SliceReader::new(signature).ok()?;
+    let pair = reader.sequence(|reader| {
+        Ok::<_, der::Error>((UintRef::decode(reader)?, UintRef::decode(reader)?))
+    });
+    let (r, s) = pair.ok()?;
+    reader.finish().ok()?;
+    Some((r.as_bytes(), s.as_bytes()))
+}
+
+fn padded(number: &[u8], size: usize) -> Option<Zeroizing<Vec<u8>>> {
+    let mut out = Zeroizing::new(vec![0; size]);
+    out[size.checked_sub(number.len())?..].copy_from_slice(number);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use p256::NistP256;
+
+    use super::*;
+    use crate::{
+        PublicKey as Key,
+        key::Kind,
+        vectors::{bytes, read_all},
+    };
+
+    #[test]
+    fn a_simulator_without_the_signature_makes_accepting_transcripts() {
+        let (_, vector) =
+            read_all().into_iter().find(|(name, _)| name == "ecdsa-p256-sha256").unwrap();
+        let key = Key::from_spki(&bytes(&vector["key"])).unwrap();
+        let Kind::P256(key) = key.kind else { panic!("a P-256 key") };
+        // A point R, challenge and response first; T from them: no half s is used.
+        let point = ProjectivePoint::<NistP256>::generator() * Scalar::<NistP256>::from(77_u64);
+        let target = target(&key, &[3; 32], &x_of::<NistP256>(&point.into()));
+        let (c, z) = (short::<NistP256>(&[5; 16]), Scalar::<NistP256>::from(123_u64));
+        let commitment = point * z - target * c;
+        assert_eq!(point * z, commitment + target * c);
+        assert!(!bool::from(commitment.is_identity()));
+    }
+}

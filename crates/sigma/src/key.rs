@@ -1,0 +1,128 @@
+//! Public keys, out of a certificate, a `SubjectPublicKeyInfo` or a JWK that the caller has judged.
+//!
+//! Nothing here judges a certificate: no chain, no name, no time, no revocation. It reads the key.
+
+mod encoded;
+mod jwk;
+
+use std::fmt;
+
+use p256::elliptic_curve::sec1::ToSec1Point;
+use sha2::{Digest, Sha256};
+
+use crate::{SigmaError, ecdsa, rsa::RsaKey};
+
+/// Longest key file that is read: a certificate chain has to be cut before.
+pub const KEY_FILE_LENGTH_MAX: usize = 64 * 1024;
+
+/// A key that signatures can be proved for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    pub(crate) kind: Kind,
+    id: [u8; 32],
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rsa(Box<RsaKey>),
+    P256(p256::PublicKey),
+    P384(p384::PublicKey),
+}
+
+impl PublicKey {
+    /// The key of an X.509 certificate, DER or PEM; of several in one file, the first.
+    ///
+    /// # Errors
+    ///
+    /// [`SigmaError::Malformed`] for what is no certificate; the rest as for
+    /// [`from_spki`](Self::from_spki).
+    pub fn from_certificate(bytes: &[u8]) -> Result<Self, SigmaError> {
+        encoded::from_certificate(bytes)
+    }
+
+    /// The key of a `SubjectPublicKeyInfo` (RFC 5280), DER or PEM (`PUBLIC KEY`).
+    ///
+    /// # Errors
+    ///
+    /// [`SigmaError::Unsupported`] for another algorithm or curve, and for RSA-PSS parameters,
+    /// [`SigmaError::Exponent`], [`SigmaError::ModulusLength`] and [`SigmaError::ModulusEven`] for
+    /// an RSA key outside what is proved, [`SigmaError::NotOnCurve`] for a point that is none.
+    pub fn from_spki(bytes: &[u8]) -> Result<Self, SigmaError> {
+        encoded::from_spki(bytes)
+    }
+
+    /// The key of a JWK (RFC 7517, RFC 7518 section 6), JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_spki`](Self::from_spki); a private key is refused as [`SigmaError::Unsupported`].
+    pub fn from_jwk(bytes: &[u8]) -> Result<Self, SigmaError> {
+        jwk::from_jwk(bytes)
+    }
+
+    /// An RSA key from its modulus and exponent, most significant byte first.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_spki`](Self::from_spki).
+    pub fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
+        Ok(Self::new(Kind::Rsa(Box::new(RsaKey::new(modulus, exponent)?))))
+    }
+
+    pub(crate) fn new(kind: Kind) -> Self {
+        let id = Sha256::digest(encoded::spki(&kind)).into();
+        Self { kind, id }
+    }
+
+    /// SHA-256 of the key's DER `SubjectPublicKeyInfo`; for RSA under `rsaEncryption`.
+    pub fn id(&self) -> [u8; 32] {
+        self.id
+    }
+
+    /// What it is, for people: `RSA-2048`, `P-256` or `P-384`.
+    pub fn name(&self) -> String {
+        match &self.kind {
+            Kind::Rsa(key) => format!("RSA-{}", key.bits()),
+            Kind::P256(_) => "P-256".to_string(),
+            Kind::P384(_) => "P-384".to_string(),
+        }
+    }
+
+    /// Bytes of a signature as it stands on its own (RFC 8017; RFC 7518 section 3.4).
+    pub fn signature_length(&self) -> usize {
+        match &self.kind {
+            Kind::Rsa(key) => key.length(),
+            Kind::P256(_) => 64,
+            Kind::P384(_) => 96,
+        }
+    }
+
+    fn on_p256(point: &[u8]) -> Result<Self, SigmaError> {
+        let key = p256::PublicKey::from_sec1_bytes(point);
+        Ok(Self::new(Kind::P256(key.map_err(|_| ecdsa::not_on_curve("public key"))?)))
+    }
+
+    fn on_p384(point: &[u8]) -> Result<Self, SigmaError> {
+        let key = p384::PublicKey::from_sec1_bytes(point);
+        Ok(Self::new(Kind::P384(key.map_err(|_| ecdsa::not_on_curve("public key"))?)))
+    }
+}
+
+impl Kind {
+    /// The uncompressed point of an elliptic-curve key.
+    fn point(&self) -> Vec<u8> {
+        match self {
+            Self::Rsa(_) => Vec::new(),
+            Self::P256(key) => key.to_sec1_point(false).as_bytes().to_vec(),
+            Self::P384(key) => key.to_sec1_point(false).as_bytes().to_vec(),
+        }
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({} ", self.name())?;
+        self.id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,50 @@
+//! Keys in JSON.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Deserialize;
+
+use super::{KEY_FILE_LENGTH_MAX, PublicKey, encoded::unsupported};
+use crate::SigmaError;
+
+/// The members that make a key; others (`alg`, `kid`, `use`) are the caller's to judge.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    d: Option<serde::de::IgnoredAny>,
+}
+
+pub(super) fn from_jwk(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
+    if bytes.len() > KEY_FILE_LENGTH_MAX {
+        let max = KEY_FILE_LENGTH_MAX;
+        return Err(SigmaError::TooLong { what: "JWK", max, got: bytes.len() });
+    }
+    let malformed = || SigmaError::Malformed { what: "JWK" };
+    let jwk: Jwk = serde_json::from_slice(bytes).map_err(|_| malformed())?;
+    if jwk.d.is_some() {
+        return Err(unsupported("JWK", "a private key: give the public one"));
+    }
+    let field = |value: &Option<String>| {
+        let text = value.as_ref().ok_or_else(malformed)?;
+        URL_SAFE_NO_PAD.decode(text).map_err(|_| malformed())
+    };
+    let point = |length: usize| {
+        let (x, y) = (field(&jwk.x)?, field(&jwk.y)?);
+        match x.len() == length && y.len() == length {
+            true => Ok([&[4], x.as_slice(), &y].concat()),
+            false => Err(malformed()),
+        }
+    };
+    match (jwk.kty.as_str(), jwk.crv.as_deref()) {
+        ("RSA", _) => PublicKey::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
+        ("EC", Some("P-256")) => PublicKey::on_p256(&point(32)?),
+        ("EC", Some("P-384")) => PublicKey::on_p384(&point(48)?),
+        ("EC", Some(curve)) => Err(unsupported("curve", curve)),
+        ("EC", None) => Err(malformed()),
+        (kind, _) => Err(unsupported("key type", kind)),
+    }
+}

@@ -1,0 +1,185 @@
+//! Arithmetic modulo N: crypto-bigint's Montgomery products, which take the same time for all
+//! values. Exponents are public everywhere, so their digits may choose what is multiplied.
+
+use crypto_bigint::{
+    Uint,
+    modular::{FixedMontyForm, FixedMontyParams},
+};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::{EXPONENT, ROUNDS};
+use crate::random::Stream;
+
+type Residue<const L: usize> = FixedMontyForm<L>;
+
+/// Digits of an exponent e − c, two bits each: e has 17 bits.
+const DIGITS: usize = 9;
+
+/// The residues modulo one N.
+pub(super) struct Group<'a, const L: usize> {
+    params: &'a FixedMontyParams<L>,
+    length: usize,
+}
+
+impl<'a, const L: usize> Group<'a, L> {
+    pub(super) fn new(params: &'a FixedMontyParams<L>, length: usize) -> Self {
+        Self { params, length }
+    }
+
+    /// A public residue, or `None` where the bytes are zero, too many, or not below N.
+    pub(super) fn read(&self, bytes: &[u8]) -> Option<Residue<L>> {
+        Some(Residue::new(&self.below(bytes)?, self.params))
+    }
+
+    /// A residue that is wiped after use.
+    pub(super) fn read_secret(&self, bytes: &[u8]) -> Option<Zeroizing<Residue<L>>> {
+        let number = Zeroizing::new(self.below(bytes)?);
+        Some(Zeroizing::new(Residue::new(&number, self.params)))
+    }
+
+    pub(super) fn encode(&self, residue: &Residue<L>) -> Vec<u8> {
+        bytes(&residue.retrieve(), self.length)
+    }
+
+    pub(super) fn recover(&self, signature: &[u8]) -> Option<Vec<u8>> {
+        let signature = self.read_secret(signature)?;
+        Some(self.encode(&power(&signature)))
+    }
+
+    /// Whether s^e = EM.
+    pub(super) fn is_root(&self, signature: &Residue<L>, em: &Residue<L>) -> bool {
+        power(signature).as_montgomery() == em.as_montgomery()
+    }
+
+    /// Uniform residues, one per round. A uniform residue is uniform in Montgomery form too, so
+    /// what is drawn is taken for that form. What is not below N is drawn again; that tells
+    /// nothing about what is kept.
+    pub(super) fn nonces(&self, stream: &mut Stream) -> Zeroizing<Vec<Residue<L>>> {
+        let mut buffer = Zeroizing::new(vec![0; self.length]);
+        let spare = 8 * self.length - self.params.modulus().bits() as usize;
+        let mut draw = || {
+            loop {
+                stream.fill(&mut buffer);
+                buffer[0] &= 0xff >> spare;
+                if let Some(number) = self.below(&buffer) {
+                    return Residue::from_montgomery(number, self.params);
+                }
+            }
+        };
+        Zeroizing::new((0..ROUNDS).map(|_| draw()).collect())
+    }
+
+    /// (r·EM)^e of each nonce.
+    pub(super) fn commitments(&self, nonces: &[Residue<L>], em: &Residue<L>) -> Vec<Residue<L>> {
+        nonces.iter().map(|r| power(&Zeroizing::new(r.mul(em)))).collect()
+    }
+
+    /// r·s^(e − c) of each round, from a table of s, s², s³, each raised to every 4^j.
+    pub(super) fn responses(
+        &self,
+        nonces: &[Residue<L>],
+        signature: &Residue<L>,
+        challenges: &[u16; ROUNDS],
+    ) -> Vec<Residue<L>> {
+        let mut table = Zeroizing::new(Vec::with_capacity(DIGITS));
+        let mut base = Zeroizing::new(*signature);
+        for _ in 0..DIGITS {
+            let square = base.square();
+            table.push([*base, square, square.mul(&base)]);
+            *base = square.square();
+        }
+        let respond = |(r, c): (&Residue<L>, &u16)| {
+            let exponent = EXPONENT - u32::from(*c);
+            let mut product = *r;
+            for (j, powers) in table.iter().enumerate() {
+                match exponent >> (2 * j) & 3 {
+                    0 => {}
+                    digit => product = product.mul(&powers[digit as usize - 1]),
+                }
+            }
+            product
+        };
+        nonces.iter().zip(challenges).map(respond).collect()
+    }
+
+    /// The equations of all rounds in one product: a fault in any single value breaks it.
+    pub(super) fn product_holds(
+        &self,
+        responses: &[Residue<L>],
+        commitments: &[Residue<L>],
+        em: &Residue<L>,
+        challenges: &[u16; ROUNDS],
+    ) -> bool {
+        let product = |factors: &[Residue<L>]| {
+            factors[1..].iter().fold(factors[0], |product, factor| product.mul(factor))
+        };
+        let sum: u32 = challenges.iter().map(|c| u32::from(*c)).sum();
+        let right = power(&product(responses)).mul(&em.pow_vartime(&Uint::<1>::from(sum)));
+        product(commitments).as_montgomery() == right.as_montgomery()
+    }
+
+    /// EM^0 to EM^15.
+    pub(super) fn small_powers(&self, em: &Residue<L>) -> [Residue<L>; 16] {
+        let mut powers = [Residue::one(self.params); 16];
+        for i in 1..16 {
+            powers[i] = powers[i - 1].mul(em);
+        }
+        powers
+    }
+
+    /// z^e·EM^c with the squarings shared, or `None` where z is no residue.
+    pub(super) fn recompute(
+        &self,
+        response: &[u8],
+        challenge: u16,
+        powers: &[Residue<L>; 16],
+    ) -> Option<Uint<L>> {
+        let number = self.below(response)?;
+        let mut product = Residue::new(&number, self.params);
+        for digit in [challenge >> 12, challenge >> 8 & 15, challenge >> 4 & 15, challenge & 15] {
+            product = product.square_repeat_vartime(4);
+            if digit != 0 {
+                product = product.mul(&powers[usize::from(digit)]);
+            }
+        }
+        // By the plain number instead of its Montgomery form: the product comes out plain.
+        let plain = Residue::from_montgomery(number, self.params);
+        Some(product.mul(&plain).to_montgomery())
+    }
+
+    /// A number above zero and below N.
+    fn below(&self, bytes: &[u8]) -> Option<Uint<L>> {
+        if bytes.len() != self.length {
+            return None;
+        }
+        let number = number(bytes);
+        let inside = number < *self.params.modulus().as_ref() && number != Uint::ZERO;
+        inside.then_some(number)
+    }
+}
+
+/// base^65537.
+fn power<const L: usize>(base: &Residue<L>) -> Residue<L> {
+    base.square_repeat_vartime(16).mul(base)
+}
+
+/// A number from at most 8·L bytes, most significant first.
+pub(super) fn number<const L: usize>(bytes: &[u8]) -> Uint<L> {
+    let mut words = [0; L];
+    for (word, chunk) in words.iter_mut().zip(bytes.rchunks(8)) {
+        *word = chunk.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+    }
+    let number = Uint::from_words(words);
+    words.zeroize();
+    number
+}
+
+/// The lowest `length` bytes of a number, most significant first.
+pub(super) fn bytes<const L: usize>(number: &Uint<L>, length: usize) -> Vec<u8> {
+    let mut out = vec![0; length];
+    for (chunk, word) in out.rchunks_mut(8).zip(number.to_words()) {
+        let word = word.to_be_bytes();
+        chunk.copy_from_slice(&word[8 - chunk.len()..]);
+    }
+    out
+}

@@ -1,0 +1,94 @@
+//! The bytes of a signature proof, in and out.
+
+use super::{Scheme, SignatureProof};
+use crate::{CONTEXT_LENGTH_MAX, Hash, SigmaError};
+
+/// The first bytes of every signature proof.
+pub const SIGNATURE_PROOF_MAGIC: &[u8] = b"confide sigma v1\n";
+
+/// Longest body: the challenges and eight responses modulo 4096 bits.
+const BODY_LENGTH_MAX: usize = 16 + 8 * 512;
+
+/// Longest salt: what a modulus of 4096 bits leaves beside a digest of 32 bytes.
+const SALT_LENGTH_MAX: usize = 512 - 32 - 2;
+
+/// Longest proof that is read.
+pub const SIGNATURE_PROOF_LENGTH_MAX: usize = SIGNATURE_PROOF_MAGIC.len()
+    + 2
+    + 32
+    + 64
+    + 2
+    + SALT_LENGTH_MAX
+    + 2
+    + CONTEXT_LENGTH_MAX
+    + BODY_LENGTH_MAX;
+
+impl SignatureProof {
+    /// The proof as a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let context = (self.context.len() as u16).to_be_bytes();
+        [SIGNATURE_PROOF_MAGIC, &self.claim(), &context, &self.context, &self.body].concat()
+    }
+
+    /// Reads a file. That it can be read says nothing about whether the proof holds.
+    ///
+    /// # Errors
+    ///
+    /// [`SigmaError::Malformed`], [`SigmaError::TooLong`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SigmaError> {
+        if bytes.len() > SIGNATURE_PROOF_LENGTH_MAX {
+            let max = SIGNATURE_PROOF_LENGTH_MAX;
+            return Err(SigmaError::TooLong { what: "signature proof", max, got: bytes.len() });
+        }
+        read(bytes).ok_or(SigmaError::Malformed { what: "signature proof" })
+    }
+
+    /// What is claimed, as it is written and hashed.
+    pub(super) fn claim(&self) -> Vec<u8> {
+        let scheme = match &self.scheme {
+            Scheme::Pkcs1 => 1,
+            Scheme::Pss { .. } => 2,
+            Scheme::Ecdsa => 3,
+        };
+        let mut out = vec![scheme, self.hash.code()];
+        out.extend(self.key_id);
+        out.extend(&self.digest);
+        if let Scheme::Pss { salt } = &self.scheme {
+            out.extend((salt.len() as u16).to_be_bytes());
+            out.extend(salt);
+        }
+        out
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<SignatureProof> {
+    let mut rest = bytes.strip_prefix(SIGNATURE_PROOF_MAGIC)?;
+    let [scheme, hash] = *array(&mut rest)?;
+    let hash = Hash::from_code(hash)?;
+    let key_id = *array(&mut rest)?;
+    let digest = take(&mut rest, hash.length())?.to_vec();
+    let scheme = match scheme {
+        1 => Scheme::Pkcs1,
+        2 => Scheme::Pss { salt: counted(&mut rest, SALT_LENGTH_MAX)?.to_vec() },
+        3 => Scheme::Ecdsa,
+        _ => return None,
+    };
+    let context = counted(&mut rest, CONTEXT_LENGTH_MAX)?.to_vec();
+    let body = (rest.len() <= BODY_LENGTH_MAX).then(|| rest.to_vec())?;
+    Some(SignatureProof { scheme, hash, key_id, digest, context, body })
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(count)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn array<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    take(rest, N)?.try_into().ok()
+}
+
+fn counted<'a>(rest: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
+    let count = usize::from(u16::from_be_bytes(*array(rest)?));
+    (count <= max).then(|| take(rest, count))?
+}
