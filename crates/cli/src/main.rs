@@ -19,6 +19,7 @@ mod model;
 mod notary;
 mod policy;
 mod process;
+mod prove;
 mod serve;
 #[cfg(feature = "native")]
 mod split;
@@ -59,6 +60,8 @@ enum Command {
     Notary(notary::Args),
     /// Write a policy to start with, or say in words what one checks.
     Policy(policy::Args),
+    /// Prove a run of a program, in four stages.
+    Prove(prove::Args),
     /// Serve a model over OpenAI's routes.
     Serve(serve::Args),
     /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
@@ -66,7 +69,7 @@ enum Command {
     Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
     Tunnel(tunnel::Args),
-    /// Check a quote against endorsements and a policy.
+    /// Check a quote, other evidence or a proof.
     Verify(verify::Args),
 }
 
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Model(args) => model::run(args),
         Command::Notary(args) => notary::run(args),
         Command::Policy(args) => policy::run(args),
+        Command::Prove(args) => prove::run(args),
         Command::Serve(args) => serve::run(args),
         #[cfg(feature = "native")]
         Command::Split(args) => split::run(args),

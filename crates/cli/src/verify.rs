@@ -1,7 +1,8 @@
-//! `confide verify`: whether evidence is believed, check by check.
+//! `confide verify`: whether evidence or a proof is believed, check by check.
 
 mod evidence;
 mod gpu;
+mod proof;
 mod serve;
 
 use std::{
@@ -47,6 +48,8 @@ enum What {
     Quote(QuoteArgs),
     /// Check evidence of a kind that its bytes tell.
     Evidence(evidence::EvidenceArgs),
+    /// Check a proof that `confide prove` wrote.
+    Proof(proof::ProofArgs),
     /// Appraise over HTTP, and sign the results.
     Serve(serve::Args),
 }
@@ -86,6 +89,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let args = match args.what {
         What::Quote(args) => args,
         What::Evidence(args) => return evidence::run(args),
+        What::Proof(args) => return proof::run(&args),
         What::Serve(args) => return serve::run(args),
     };
     let judged = judge(&args);

@@ -1,0 +1,189 @@
+//! Proofs of the zkVM, through `confide-prover`.
+
+use std::{fmt::Write as _, path::Path, process::ExitCode};
+
+use confide_prover::{
+    Check, Checked, Expected, External, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy,
+    ProverError, Rejected, Verdict, judge,
+};
+use confide_statement::Statement;
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{REJECTED, read},
+    Answered, ProofArgs, Unjudged, dcap,
+};
+use crate::prove::{
+    prover::{self, Shown, WorkFolder},
+    shown, size,
+};
+
+/// Longest statement that is expected, JSON.
+const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
+
+pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudged> {
+    let file = ProofFile::decode(bytes)
+        .map_err(|error| Unjudged::new("malformed_file", error.to_string()))?;
+    let policy = policy(args.policy.as_deref())?;
+    let statement = args.statement.as_deref().map(statement).transpose()?;
+    let beyond = dcap::Beyond::read(args)?;
+    let program = prover::find(args.prover.as_deref())
+        .map_err(|error| Unjudged { name: "prover_missing", error })?;
+    let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
+    let progress = Shown::new();
+    let told = |stage, step| progress.show(stage, step);
+    let back = External::new(program, work.path(), stop, &told);
+    let prover_sha256 = back.sha256().map_err(unjudged)?;
+    let expected = Expected {
+        prover_sha256,
+        policy: &policy,
+        statement: statement.as_ref(),
+        program: args.program,
+    };
+    let judged = judge(&file, &back, &expected);
+    progress.end();
+    match judged {
+        Ok(checked) => Ok(accepted(&checked, beyond, &file, args)),
+        Err(Verdict::Rejected(rejected)) => Ok(rejected_by(&rejected, &file, args)),
+        Err(Verdict::NotJudged(error)) => Err(unjudged(error)),
+    }
+}
+
+fn unjudged(error: ProverError) -> Unjudged {
+    let name = match &error {
+        ProverError::Missing { .. } => "prover_missing",
+        ProverError::Interrupted { .. } => "interrupted",
+        _ => "prover_failed",
+    };
+    Unjudged { name, error: prover::explained(&error) }
+}
+
+fn policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
+    const HINT: &str = "docs/prove.md lists every key of a proof policy";
+    let Some(path) = path else { return Ok(ProofPolicy::unwritten()) };
+    let wrong = |reason: String| {
+        Unjudged::new("malformed_policy", format!("{}: {reason}", path.display())).hint(HINT)
+    };
+    let bytes = read(path, POLICY_BYTES_MAX as u64)?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".to_string()))?;
+    ProofPolicy::from_toml(&text).map_err(|error| wrong(error.to_string()))
+}
+
+fn statement(path: &Path) -> Result<Statement, Unjudged> {
+    let bytes = read(path, STATEMENT_BYTES_MAX)?;
+    Statement::from_json(&bytes).map_err(|error| {
+        Unjudged::new("malformed_statement_file", format!("{}: {error}", path.display()))
+            .hint("`confide prove … --json` and `confide verify proof … --json` print statements")
+    })
+}
+
+/// The back end's yes, and what this program itself compares with what it knows of the world.
+fn accepted(
+    checked: &Checked,
+    beyond: dcap::Beyond,
+    file: &ProofFile,
+    args: &ProofArgs,
+) -> Answered {
+    let mut checks = checked.checks().to_vec();
+    let refused = match checked.statement() {
+        Statement::Dcap(claim) => beyond.compare(claim, &mut checks).err(),
+        _ => beyond.of_no_quote(&mut checks).err(),
+    };
+    match refused {
+        Some(refused) => {
+            let (name, detail) = (refused.name, refused.detail);
+            no(&checks, name, &detail, Some(checked.statement()), file, args)
+        }
+        None => yes(checked, &checks, file, args),
+    }
+}
+
+fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) -> Answered {
+    let (statement, header) = (checked.statement(), checked.header());
+    let used = checked.used();
+    if args.json {
+        let mut object = shown::facts_json(statement, header);
+        object.insert("outcome".into(), "accepted".into());
+        object.insert("reason".into(), Value::Null);
+        object.insert("proof_bytes".into(), file.body.len().into());
+        object.insert("check".into(), shown::stage_json(checked.done(), used));
+        object.insert("checks".into(), checks_json(checks));
+        return (format!("{}\n", Value::Object(object)), ExitCode::SUCCESS);
+    }
+    let mut text = table(checks);
+    text.push_str(&shown::facts(statement, header));
+    let _ = writeln!(
+        text,
+        "{:<19}{} bytes, checked in {:.1} ms of {} CPU, {} at most",
+        "proof",
+        file.body.len(),
+        used.wall.as_secs_f64() * 1e3,
+        format_args!("{:.1} ms", used.cpu.as_secs_f64() * 1e3),
+        size::shown(used.peak_rss_bytes)
+    );
+    let _ = writeln!(text, "{:<19}{:<15}{}", "accepted", "yes", worth(checks));
+    (text, ExitCode::SUCCESS)
+}
+
+/// What the yes rests on beside the proof.
+fn worth(checks: &[Check]) -> String {
+    let open = |name| {
+        let mut open = checks.iter().filter(|check| check.outcome == Outcome::NotEvaluated);
+        open.any(|check| check.name == name)
+    };
+    let mut worth = vec!["the program ran to its end and said this statement"];
+    if open("statement") {
+        worth.push("whether it is the one you want was not checked: read it, or give --statement");
+    }
+    if open("prover") {
+        worth.push("confide-prover was not pinned: a policy does");
+    }
+    worth.join("; ")
+}
+
+fn rejected_by(rejected: &Rejected, file: &ProofFile, args: &ProofArgs) -> Answered {
+    let reason = &rejected.reason;
+    no(&rejected.checks, reason.name(), &reason.to_string(), None, file, args)
+}
+
+/// A no. Nothing of the header is shown as if it were true.
+fn no(
+    checks: &[Check],
+    name: &str,
+    detail: &str,
+    proved: Option<&Statement>,
+    file: &ProofFile,
+    args: &ProofArgs,
+) -> Answered {
+    if args.json {
+        let mut object = match proved {
+            Some(statement) => shown::facts_json(statement, &file.header),
+            None => Map::new(),
+        };
+        object.insert("outcome".into(), "rejected".into());
+        object.insert("reason".into(), name.into());
+        object.insert("detail".into(), detail.into());
+        object.insert("checks".into(), checks_json(checks));
+        return (format!("{}\n", Value::Object(object)), REJECTED.into());
+    }
+    let mut text = table(checks);
+    let _ = writeln!(text, "{:<19}{:<15}{name}: {detail}", "accepted", "no");
+    (text, REJECTED.into())
+}
+
+fn table(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for Check { name, outcome, detail } in checks {
+        let (name, outcome) = (name.replace('_', " "), outcome.as_str().replace('_', " "));
+        let _ = writeln!(text, "{name:<19}{outcome:<15}{detail}");
+    }
+    text
+}
+
+fn checks_json(checks: &[Check]) -> Value {
+    let line = |check: &Check| {
+        let Check { name, outcome, detail } = check;
+        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail })
+    };
+    checks.iter().map(line).collect()
+}
