@@ -1,0 +1,141 @@
+//! What a circuit is to spartan2: hidden part first, then the public values that bind it.
+
+use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use ff::Field;
+use spartan2::traits::circuit::SpartanCircuit;
+
+use crate::{
+    Curve, Scalar,
+    word::{Sum, unnamed},
+};
+
+/// A statement with its hidden part, or only the shape of both.
+pub(crate) trait Claim: Clone + Send + Sync {
+    /// Holds the hidden part, and returns what [`Claim::bind`] needs of it.
+    fn hold<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError>;
+
+    /// The public values, each below 2^32.
+    fn public(&self) -> Vec<u64>;
+
+    /// Binds what is held to the public values.
+    fn bind<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        held: &[AllocatedNum<Scalar>],
+        public: &[Variable],
+    ) -> Result<(), SynthesisError>;
+}
+
+/// A claim made in a context: 32 bytes that the proof holds for and for no others.
+#[derive(Clone)]
+pub(crate) struct InContext<C> {
+    pub(crate) claim: C,
+    pub(crate) context: [u8; 32],
+}
+
+impl<C: Claim> InContext<C> {
+    pub(crate) fn public(&self) -> Vec<u64> {
+        let mut public = self.claim.public();
+        public.extend(words_of(&self.context));
+        public
+    }
+}
+
+impl<C: Claim> SpartanCircuit<Curve> for InContext<C> {
+    fn public_values(&self) -> Result<Vec<Scalar>, SynthesisError> {
+        Ok(self.public().into_iter().map(Scalar::from).collect())
+    }
+
+    fn shared<CS: ConstraintSystem<Scalar>>(
+        &self,
+        _: &mut CS,
+    ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
+        Ok(Vec::new())
+    }
+
+    fn precommitted<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        _: &[AllocatedNum<Scalar>],
+    ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
+        self.claim.hold(cs)
+    }
+
+    fn num_challenges(&self) -> usize {
+        0
+    }
+
+    // The zero-knowledge prover forgets public values made before this point.
+    fn synthesize<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        _: &[AllocatedNum<Scalar>],
+        held: &[AllocatedNum<Scalar>],
+        _: Option<&[Scalar]>,
+    ) -> Result<(), SynthesisError> {
+        let values = self.public();
+        let public = values
+            .iter()
+            .map(|value| cs.alloc_input(unnamed, || Ok(Scalar::from(*value))))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (public, context) = public.split_at(public.len() - 8);
+        self.claim.bind(cs, held, public)?;
+        // The transcript binds the context; a copy makes it a part of the constraints too.
+        for (variable, value) in context.iter().zip(&values[public.len()..]) {
+            let copy = number(cs, Some(*value))?;
+            equal(cs, &copy, *variable);
+        }
+        Ok(())
+    }
+}
+
+/// A variable that is `sum` modulo 2^32, which a public value is to equal: since that is below
+/// 2^32, so is this.
+pub(crate) fn word_to_publish<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    sum: &Sum,
+) -> Result<AllocatedNum<Scalar>, SynthesisError> {
+    let carry = sum.carry(cs)?;
+    let number = number(cs, sum.value.map(|value| value & u64::from(u32::MAX)))?;
+    let one = CS::one();
+    cs.enforce(
+        unnamed,
+        |form| carry.subtract_from(sum.add_to(form, one)) - number.get_variable(),
+        |form| form + one,
+        |form| form,
+    );
+    Ok(number)
+}
+
+/// A variable that can be handed from the hidden part to the binding.
+pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    value: Option<u64>,
+) -> Result<AllocatedNum<Scalar>, SynthesisError> {
+    AllocatedNum::alloc(cs.namespace(unnamed), || {
+        value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing)
+    })
+}
+
+pub(crate) fn equal<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    held: &AllocatedNum<Scalar>,
+    public: Variable,
+) {
+    cs.enforce(
+        unnamed,
+        |form| form + held.get_variable() - public,
+        |form| form + (Scalar::ONE, CS::one()),
+        |form| form,
+    );
+}
+
+/// Eight words, big-endian.
+pub(crate) fn words_of(digest: &[u8; 32]) -> [u64; 8] {
+    std::array::from_fn(|word| {
+        digest[4 * word..4 * word + 4].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    })
+}

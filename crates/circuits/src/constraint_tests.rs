@@ -1,0 +1,306 @@
+//! The constraints themselves, without the back end: true for what is true, and for nothing else.
+
+use std::sync::Arc;
+
+use ff::Field;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::{
+    Scalar,
+    circuit::{Claim, InContext},
+    contains::{ContainsClaim, LeafPath},
+    hash::HashClaim,
+    padding::blocks_of,
+    rows::{Place, Rows},
+};
+
+const CONTEXT: [u8; 32] = *b"a context of exactly 32 bytes...";
+
+fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn message(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|place| (place * 167 + 91) as u8 | 1).collect()
+}
+
+fn hash(room: usize, message: &[u8]) -> InContext<HashClaim> {
+    let digest = digest_of(message);
+    let message = Some(Arc::new(Zeroizing::new(message.to_vec())));
+    InContext { claim: HashClaim { room, message, digest }, context: CONTEXT }
+}
+
+fn node(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+    digest_of(&[&[1], &left[..], right].concat())
+}
+
+/// A leaf under a root of 2^depth leaves, looked into at `at`.
+fn contains(
+    depth: u8,
+    index: u32,
+    chunk: &[u8],
+    at: u32,
+    needle: &[u8],
+) -> InContext<ContainsClaim> {
+    let salt = [0xa5; 16];
+    let mut root = digest_of(&[&[0, 2], &index.to_be_bytes()[..], &salt, chunk].concat());
+    let siblings: Vec<[u8; 32]> = (0..depth).map(|level| digest_of(&[level])).collect();
+    for (level, sibling) in siblings.iter().enumerate() {
+        root = match index >> level & 1 {
+            0 => node(&root, sibling),
+            _ => node(sibling, &root),
+        };
+    }
+    let leaf = Some(Arc::new(LeafPath { index, salt, chunk: chunk.to_vec(), siblings, at }));
+    let claim = ContainsClaim { depth, leaf, direction: 2, root, needle: needle.to_vec() };
+    InContext { claim, context: CONTEXT }
+}
+
+fn rows<C: Claim>(circuit: &InContext<C>) -> Rows {
+    Rows::of(circuit).expect("a witness was given")
+}
+
+fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
+    rows(circuit).hold()
+}
+
+/// What a value is changed into: the other bit, its neighbours, and values that no honest witness
+/// has.
+fn others(value: Scalar) -> impl Iterator<Item = Scalar> {
+    let far = Scalar::from(0x1234_5678_9abc_def1).square();
+    let candidates = [
+        Scalar::ONE - value,
+        value + Scalar::ONE,
+        value - Scalar::ONE,
+        -value,
+        value + Scalar::from(1 << 32),
+        Scalar::ZERO,
+        Scalar::from(2),
+        far,
+    ];
+    candidates.into_iter().filter(move |other| *other != value)
+}
+
+/// Changes each of `places` alone into each of its other values; returns those that still hold.
+fn changes_that_hold(rows: &mut Rows, places: impl Iterator<Item = Place>) -> Vec<Place> {
+    let mut wrong = Vec::new();
+    for place in places {
+        let value = *rows.at(place);
+        if others(value).any(|other| rows.hold_with(place, other)) {
+            wrong.push(place);
+        }
+    }
+    wrong
+}
+
+fn every_place(rows: &Rows) -> impl Iterator<Item = Place> + use<> {
+    // The first public value is the one.
+    let public = (1..rows.public.len()).map(Place::Public);
+    public.chain((0..rows.hidden.len()).map(Place::Hidden))
+}
+
+#[test]
+fn digests_of_every_length_are_the_library_s() {
+    for room in [0, 1, 54, 55, 56, 62, 63, 64, 65, 119, 130] {
+        let lengths = if room < 70 { 0..=room } else { room - 70..=room };
+        for length in lengths.step_by(if room < 70 { 9 } else { 23 }) {
+            assert!(holds(&hash(room, &message(length))), "{length} of {room}");
+        }
+        assert!(holds(&hash(room, &message(room))), "{room} of {room}");
+    }
+}
+
+#[test]
+fn another_digest_context_or_message_does_not_hold() {
+    let circuit = hash(55, &message(31));
+    for bit in 0..256 {
+        let mut other = circuit.clone();
+        other.claim.digest[bit / 8] ^= 1 << (bit % 8);
+        assert!(!holds(&other), "bit {bit} of the digest");
+    }
+    let mut other = circuit.clone();
+    let mut text = message(31);
+    text[7] ^= 1;
+    other.claim.message = Some(Arc::new(Zeroizing::new(text)));
+    assert!(!holds(&other));
+    // As many zero bytes as the padding has are another message.
+    let mut text = message(31);
+    text.push(0);
+    other.claim.message = Some(Arc::new(Zeroizing::new(text)));
+    assert!(!holds(&other));
+}
+
+#[test]
+fn no_value_of_a_hash_can_be_changed() {
+    let circuit = hash(55, &message(31));
+    let mut rows = rows(&circuit);
+    assert!(rows.hold());
+    let places = every_place(&rows);
+    assert_eq!(changes_that_hold(&mut rows, places), []);
+    assert_eq!(rows.loose(), Vec::<usize>::new());
+}
+
+#[test]
+fn no_value_of_two_chained_blocks_can_be_changed() {
+    // In the first block, across both, and ending so that the length needs a block of its own.
+    for length in [3, 56, 64, 119] {
+        let mut rows = rows(&hash(119, &message(length)));
+        assert!(rows.hold());
+        let places = every_place(&rows);
+        assert_eq!(changes_that_hold(&mut rows, places), [], "{length} bytes");
+        assert_eq!(rows.loose(), Vec::<usize>::new(), "{length} bytes");
+    }
+}
+
+#[test]
+fn no_value_of_a_leaf_and_one_level_can_be_changed() {
+    for (index, length, at) in [(0, 64, 9), (1, 20, 3), (1, 64, 0), (0, 33, 14), (0, 34, 0)] {
+        let chunk = message(length);
+        let needle = &chunk[at..at + 6];
+        let mut rows = rows(&contains(1, index, &chunk, at as u32, needle));
+        assert!(rows.hold(), "leaf {index} of {length} bytes at {at}");
+        let places = every_place(&rows);
+        assert_eq!(changes_that_hold(&mut rows, places), []);
+        assert_eq!(rows.loose(), Vec::<usize>::new());
+    }
+}
+
+#[test]
+fn samples_of_the_largest_circuits_cannot_be_changed() {
+    let large = message(1024);
+    let chunk = message(64);
+    let mut hashed = rows(&hash(1024, &large[..700]));
+    let mut contained = rows(&contains(10, 677, &chunk, 40, &chunk[40..]));
+    for rows in [&mut hashed, &mut contained] {
+        assert!(rows.hold());
+        assert_eq!(rows.loose(), Vec::<usize>::new());
+        let places: Vec<Place> = every_place(rows).step_by(97).collect();
+        assert_eq!(changes_that_hold(rows, places.into_iter()), []);
+    }
+}
+
+#[test]
+fn words_cannot_trade_bits_for_carries() {
+    // A pair of changes that a sum of bits alone would not see: one bit up, a lower one twice.
+    let mut rows = rows(&hash(55, &message(31)));
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..5_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let first = (state >> 33) as usize % rows.hidden.len();
+        let second = (first + 1 + (state >> 20) as usize % 40) % rows.hidden.len();
+        let (one, two) = (rows.hidden[first], rows.hidden[second]);
+        rows.hidden[first] = Scalar::ONE - one;
+        let held = rows.hold_with(Place::Hidden(second), Scalar::ONE - two)
+            && rows.hold_with(Place::Hidden(first), Scalar::ONE - one)
+            && {
+                rows.hidden[second] = Scalar::ONE - two;
+                let hold = rows.hold();
+                rows.hidden[second] = two;
+                hold
+            };
+        rows.hidden[first] = one;
+        assert!(!held, "{first} and {second}");
+    }
+}
+
+#[test]
+fn the_end_of_a_message_cannot_be_moved() {
+    // All places inside, one place fewer, one more, the end in the other block.
+    let circuit = hash(119, &message(60));
+    let honest = rows(&circuit);
+    for length in (0..119).filter(|length| *length != 60) {
+        let mut rows = rows(&circuit);
+        // The places come first in the witness.
+        for place in 0..119 {
+            rows.hidden[place] = Scalar::from(u64::from(place < length));
+        }
+        assert!(!rows.hold(), "{length}");
+        rows.hidden.copy_from_slice(&honest.hidden);
+        assert!(rows.hold());
+    }
+}
+
+#[test]
+fn what_a_leaf_contains_is_found_at_its_place_only() {
+    let chunk = message(50);
+    for at in 0..44 {
+        let needle = chunk[at..at + 6].to_vec();
+        assert!(holds(&contains(1, 1, &chunk, at as u32, &needle)), "{at}");
+        assert!(!holds(&contains(1, 1, &chunk, at as u32 + 1, &needle)), "{at}");
+        assert!(!holds(&contains(1, 1, &chunk, (at as u32 + 63) % 64, &needle)), "{at}");
+    }
+    assert!(holds(&contains(1, 1, &chunk, 0, &chunk)));
+    assert!(holds(&contains(1, 1, &chunk, 49, &chunk[49..])));
+}
+
+#[test]
+fn neither_padding_nor_what_lies_after_the_chunk_can_be_found() {
+    let chunk = message(30);
+    // The byte of the padding, the zeros after it, the length.
+    for (at, needle) in [(30, &[0x80][..]), (31, &[0]), (29, &[chunk[29], 0x80]), (63, &[0])] {
+        assert!(!holds(&contains(1, 0, &chunk, at, needle)), "{at}");
+    }
+    // What a place after the last is filled with: as a byte it is none.
+    let full = message(64);
+    assert!(!holds(&contains(1, 0, &full, 63, &[full[63], 0])));
+    let empty = contains(1, 0, &[], 0, &[0]);
+    assert!(!holds(&empty));
+}
+
+#[test]
+fn another_path_direction_or_leaf_does_not_hold() {
+    let chunk = message(64);
+    let circuit = contains(4, 9, &chunk, 5, &chunk[5..12]);
+    assert!(holds(&circuit));
+    let change = |change: &dyn Fn(&mut LeafPath)| {
+        let mut other = circuit.clone();
+        let leaf = other.claim.leaf.take().expect("given");
+        let mut leaf = LeafPath {
+            index: leaf.index,
+            salt: leaf.salt,
+            chunk: leaf.chunk.clone(),
+            siblings: leaf.siblings.clone(),
+            at: leaf.at,
+        };
+        change(&mut leaf);
+        other.claim.leaf = Some(Arc::new(leaf));
+        holds(&other)
+    };
+    assert!(change(&|_| ()));
+    assert!(!change(&|leaf| leaf.index = 8));
+    assert!(!change(&|leaf| leaf.index = 9 + 16));
+    assert!(!change(&|leaf| leaf.salt[15] ^= 1));
+    assert!(!change(&|leaf| leaf.chunk[63] ^= 1));
+    assert!(!change(&|leaf| leaf.chunk.truncate(63)));
+    for level in 0..4 {
+        assert!(!change(&|leaf| leaf.siblings[level][31] ^= 1), "{level}");
+    }
+    let mut other = circuit.clone();
+    other.claim.direction = 1;
+    assert!(!holds(&other));
+    other = circuit.clone();
+    other.claim.root[0] ^= 0x80;
+    assert!(!holds(&other));
+}
+
+#[test]
+fn sizes_are_as_written_down() {
+    // docs/circuits.md. A change here changes every key.
+    let one = rows(&hash(55, &message(3)));
+    let two = rows(&hash(119, &message(3)));
+    let largest = rows(&hash(1024, &message(1024)));
+    let chunk = message(64);
+    let deepest = rows(&contains(10, 5, &chunk, 0, &chunk));
+    for (name, rows) in [("1", &one), ("2", &two), ("17", &largest), ("contains", &deepest)] {
+        println!(
+            "{name}: {} rows, {} hidden, {} nonzeros",
+            rows.count(),
+            rows.hidden.len(),
+            rows.nonzeros()
+        );
+    }
+    assert_eq!(blocks_of(1024), 17);
+    assert!(largest.count() < 1 << 19 && largest.hidden.len() < 1 << 19);
+    assert!(deepest.count() < 1 << 19 && deepest.hidden.len() < 1 << 19);
+}

@@ -1,0 +1,47 @@
+//! SHA-256 of hidden bytes is a public digest.
+
+use std::sync::Arc;
+
+use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use zeroize::Zeroizing;
+
+use crate::{
+    Scalar,
+    circuit::{Claim, equal, word_to_publish, words_of},
+    padding::hash_hidden,
+};
+
+/// The claim, for messages of up to `room` bytes.
+#[derive(Clone)]
+pub(crate) struct HashClaim {
+    pub(crate) room: usize,
+    pub(crate) message: Option<Arc<Zeroizing<Vec<u8>>>>,
+    pub(crate) digest: [u8; 32],
+}
+
+impl Claim for HashClaim {
+    fn hold<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
+        let message = self.message.as_ref().map(|message| message.as_slice());
+        let hashed = hash_hidden(cs, &[], self.room, message)?;
+        hashed.digest.iter().map(|word| word_to_publish(cs, word)).collect()
+    }
+
+    fn public(&self) -> Vec<u64> {
+        words_of(&self.digest).to_vec()
+    }
+
+    fn bind<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        held: &[AllocatedNum<Scalar>],
+        public: &[Variable],
+    ) -> Result<(), SynthesisError> {
+        for (held, public) in held.iter().zip(public) {
+            equal(cs, held, *public);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Keys of a circuit: derived, never read. The set-up is transparent and deterministic.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use spartan2::{
+    spartan_zk::SpartanZkSNARK,
+    traits::snark::{DigestHelperTrait, R1CSSNARKTrait},
+};
+
+use crate::{
+    Circuit, Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, layout::Sizes,
+};
+
+/// The proof system. Its name is where "zero-knowledge: yes" comes from.
+pub(crate) type BackEnd = SpartanZkSNARK<Curve>;
+type ProverKey = <BackEnd as R1CSSNARKTrait<Curve>>::ProverKey;
+type VerifierKey = <BackEnd as R1CSSNARKTrait<Curve>>::VerifierKey;
+
+/// Circuits whose keys a process keeps: a pair takes hundreds of megabytes.
+const KEPT: usize = 2;
+
+/// Keys of one circuit. Both sides derive the same ones.
+pub struct Keys {
+    pub(crate) circuit: Circuit,
+    pub(crate) prover: ProverKey,
+    pub(crate) verifier: VerifierKey,
+    pub(crate) digest: [u8; 32],
+    pub(crate) sizes: Sizes,
+    constraints: usize,
+}
+
+impl Keys {
+    /// Derives the keys of `circuit`: its constraints, generators hashed from a label, a digest.
+    pub fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
+        let claim = AnyClaim::shape(circuit)?;
+        let empty = InContext { claim, context: [0; 32] };
+        let (prover, verifier) = BackEnd::setup(empty).map_err(back_end)?;
+        let digest = verifier.digest().map_err(back_end)?;
+        let [constraints, _, _, _, padded, _, precommitted, rest, ..] = prover.sizes();
+        let sizes = Sizes { constraints: padded, precommitted, rest };
+        Ok(Self { circuit, prover, verifier, digest, sizes, constraints })
+    }
+
+    /// The keys of `circuit`, derived at most once while the process keeps them.
+    pub fn of(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
+        let mut kept = kept().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = kept.iter().position(|keys| keys.circuit == circuit) {
+            let keys = kept.remove(place);
+            kept.push(Arc::clone(&keys));
+            return Ok(keys);
+        }
+        // Under the lock, so that two callers do not derive the same keys side by side.
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        let keys = Arc::new(Self::derive(circuit)?);
+        kept.push(Arc::clone(&keys));
+        Ok(keys)
+    }
+
+    /// SHA-256 over generators and constraints: what a proof names as its key.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// Constraints, before they are padded to a power of two.
+    pub fn constraints(&self) -> usize {
+        self.constraints
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("circuit", &self.circuit).finish_non_exhaustive()
+    }
+}
+
+fn kept() -> &'static Mutex<Vec<Arc<Keys>>> {
+    static KEPT_KEYS: OnceLock<Mutex<Vec<Arc<Keys>>>> = OnceLock::new();
+    KEPT_KEYS.get_or_init(Mutex::default)
+}
+
+pub(crate) fn back_end(error: spartan2::errors::SpartanError) -> CircuitError {
+    CircuitError::BackEnd(error.to_string())
+}

@@ -1,0 +1,84 @@
+//! The bytes of a proof: a header, which can be read alone, and a body of fixed length.
+
+use crate::{Circuit, error::CircuitError};
+
+/// Begins every proof of this crate.
+const MAGIC: &[u8; 24] = b"confide circuit proof v1";
+
+/// Magic, circuit, security, key, length of the body.
+const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
+
+/// Longest proof that is read. The largest circuit's has about 92,000 bytes.
+pub const PROOF_BYTES_MOST: usize = 128 * 1024;
+
+/// What a proof's security rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Security {
+    /// Bits under the assumption that discrete logarithms of the curve T256 are hard and that
+    /// the hash is a random oracle. Nothing is proven without them.
+    pub conjectured_bits: u16,
+    /// Whether the proof shows nothing but the statement.
+    pub zero_knowledge: bool,
+}
+
+impl std::fmt::Display for Security {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hides = if self.zero_knowledge { "zero-knowledge" } else { "not zero-knowledge" };
+        write!(f, "{} conjectured bits, {hides}", self.conjectured_bits)
+    }
+}
+
+/// What a proof says of itself. A checker derives it all and compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The circuit.
+    pub circuit: Circuit,
+    /// Its security.
+    pub security: Security,
+    /// Digest of the key that checks it.
+    pub key: [u8; 32],
+}
+
+impl Header {
+    pub(crate) fn write(&self, body: &[u8]) -> Vec<u8> {
+        let mut proof = Vec::with_capacity(HEADER_BYTES + body.len());
+        proof.extend_from_slice(MAGIC);
+        proof.extend_from_slice(&self.circuit.code());
+        proof.extend_from_slice(&self.security.conjectured_bits.to_be_bytes());
+        proof.push(self.security.zero_knowledge.into());
+        proof.extend_from_slice(&self.key);
+        proof.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        proof.extend_from_slice(body);
+        proof
+    }
+
+    /// Reads a header, and returns the body after it.
+    pub fn read(proof: &[u8]) -> Result<(Self, &[u8]), CircuitError> {
+        if proof.len() > PROOF_BYTES_MOST {
+            let (subject, least, most) = ("proof", HEADER_BYTES, PROOF_BYTES_MOST);
+            return Err(CircuitError::Length { subject, least, most, got: proof.len() });
+        }
+        let rest = proof.strip_prefix(MAGIC).ok_or(CircuitError::Magic)?;
+        let (fields, body) = rest
+            .split_first_chunk::<{ HEADER_BYTES - MAGIC.len() }>()
+            .ok_or(CircuitError::Size { wanted: HEADER_BYTES, got: proof.len() })?;
+        let [kind, size, bits_high, bits_low, hides, key @ .., l0, l1, l2, l3] = fields;
+        let zero_knowledge = match hides {
+            0 => false,
+            1 => true,
+            got => {
+                return Err(CircuitError::Header { field: "zero-knowledge", got: (*got).into() });
+            }
+        };
+        let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
+        if length != body.len() {
+            return Err(CircuitError::Size { wanted: length, got: body.len() });
+        }
+        let circuit = Circuit::from_code([*kind, *size])?;
+        let conjectured_bits = u16::from_be_bytes([*bits_high, *bits_low]);
+        let mut digest = [0; 32];
+        digest.copy_from_slice(key);
+        let security = Security { conjectured_bits, zero_knowledge };
+        Ok((Self { circuit, security, key: digest }, body))
+    }
+}

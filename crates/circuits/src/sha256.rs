@@ -1,0 +1,149 @@
+//! SHA-256 over words of a circuit (FIPS 180-4 section 6.2).
+//!
+//! A compression of hidden words costs about 17,500 constraints: 128 a round for the two parities,
+//! the choice and the majority, 71 for the two new words, 99 for a word of the schedule.
+
+use bellpepper_core::{ConstraintSystem, SynthesisError};
+
+use crate::{
+    Scalar,
+    word::{Byte, Sum, Word, choice, majority, parity},
+};
+
+/// Bytes in a block.
+pub(crate) const BLOCK_BYTES: usize = 64;
+
+pub(crate) type Block = [Word; 16];
+
+/// The eight words of a chaining value; the fourth and the eighth need no bits.
+pub(crate) struct Chain {
+    bits: [Word; 6],
+    fourth: Sum,
+    eighth: Sum,
+}
+
+impl Chain {
+    /// What the first block starts from.
+    pub(crate) fn start() -> Self {
+        let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::known(START[place]));
+        let sum = |place: usize| Sum::known(START[place].into());
+        Self { bits, fourth: sum(3), eighth: sum(7) }
+    }
+
+    /// The eight words, each at most a few bits above 32.
+    pub(crate) fn sums(&self) -> [Sum; 8] {
+        let [a, b, c, e, f, g] = self.bits.each_ref().map(Sum::of);
+        [a, b, c, self.fourth.clone(), e, f, g, self.eighth.clone()]
+    }
+
+    /// From what a compression gave.
+    pub(crate) fn of<CS: ConstraintSystem<Scalar>>(
+        cs: &mut CS,
+        sums: &[Sum; 8],
+    ) -> Result<Self, SynthesisError> {
+        let mut bits = [Word::known(0); 6];
+        for (word, place) in bits.iter_mut().zip([0, 1, 2, 4, 5, 6]) {
+            *word = sums[place].reduced(cs)?;
+        }
+        Ok(Self { bits, fourth: sums[3].clone(), eighth: sums[7].clone() })
+    }
+}
+
+/// One block: the eight words of the next chaining value as sums modulo 2^32.
+pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    chain: &Chain,
+    block: &Block,
+) -> Result<[Sum; 8], SynthesisError> {
+    let schedule = schedule(cs, block)?;
+    let [mut a, mut b, mut c, mut e, mut f, mut g] = chain.bits;
+    let mut d = chain.fourth.clone();
+    let mut d_word = None;
+    let mut h = chain.eighth.clone();
+    for (round, word) in schedule.iter().enumerate() {
+        let large_one = parity(cs, [&e.rotated(6), &e.rotated(11), &e.rotated(25)])?;
+        let chosen = choice(cs, [&e, &f, &g])?;
+        let first = h.and(word).plus(&large_one).plus(&chosen);
+        let first = first.and(&Sum::known(ROUND[round].into()));
+        let large_zero = parity(cs, [&a.rotated(2), &a.rotated(13), &a.rotated(22)])?;
+        let most = majority(cs, [&a, &b, &c])?;
+        if round == 63 {
+            let [b0, b1, b2, b4, b5, b6] = chain.bits.each_ref();
+            return Ok([
+                first.clone().plus(&large_zero).plus(&most).plus(b0),
+                Sum::of(&a).plus(b1),
+                Sum::of(&b).plus(b2),
+                Sum::of(&c).and(&chain.fourth),
+                first.and(&d).plus(b4),
+                Sum::of(&e).plus(b5),
+                Sum::of(&f).plus(b6),
+                Sum::of(&g).and(&chain.eighth),
+            ]);
+        }
+        let new_e = first.clone().and(&d).reduced(cs)?;
+        let new_a = match &d_word {
+            // a' = e' - d + ..., which has a bit of carry less than the sum from the start.
+            Some(d) => Sum::of(&new_e).minus(d),
+            None => first,
+        };
+        let new_a = new_a.plus(&large_zero).plus(&most).reduced(cs)?;
+        (h, g, f, e) = (Sum::of(&g), f, e, new_e);
+        (d_word, d, c, b, a) = (Some(c), Sum::of(&c), b, a, new_a);
+    }
+    Err(SynthesisError::Unsatisfiable)
+}
+
+/// The 64 words of a block's schedule; the last two are only added, so they stay sums.
+fn schedule<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    block: &Block,
+) -> Result<Vec<Sum>, SynthesisError> {
+    let mut words = block.to_vec();
+    let mut sums: Vec<Sum> = block.iter().map(Sum::of).collect();
+    for place in 16..64 {
+        let (two, fifteen) = (words[place - 2], words[place - 15]);
+        let small_one = parity(cs, [&two.rotated(17), &two.rotated(19), &two.shifted(10)])?;
+        let small_zero =
+            parity(cs, [&fifteen.rotated(7), &fifteen.rotated(18), &fifteen.shifted(3)])?;
+        let sum = Sum::of(&small_one).plus(&words[place - 7]).plus(&small_zero);
+        let sum = sum.plus(&words[place - 16]);
+        if place < 62 {
+            let word = sum.reduced(cs)?;
+            words.push(word);
+            sums.push(Sum::of(&word));
+        } else {
+            sums.push(sum);
+        }
+    }
+    Ok(sums)
+}
+
+/// A block from its 64 bytes.
+pub(crate) fn block_of(bytes: &[Byte]) -> Option<Block> {
+    let mut block = [Word::known(0); 16];
+    if bytes.len() != BLOCK_BYTES {
+        return None;
+    }
+    for (word, bytes) in block.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = Word::of_bytes(bytes.try_into().ok()?);
+    }
+    Some(block)
+}
+
+/// First 32 bits of the fractional parts of the square roots of the first eight primes.
+const START: [u32; 8] = [
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+];
+
+/// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
+#[rustfmt::skip]
+const ROUND: [u32; 64] = [
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+];

@@ -1,0 +1,392 @@
+//! Bits, words of 32 bits and sums of words: few constraints, each variable pinned by one.
+//!
+//! A constraint is a product of two linear forms that equals a third, over a field of 256 bits.
+//! Where three bits add to x, one constraint each gives their parity and their majority:
+//! `x·(2 + 2s - x) = 3s` and `x·(4m - x + 1) = 6m`. Both are linear in the new bit, and its
+//! coefficient (3 - 2x; 6 - 4x) is never zero, so the new bit is the right one and needs no
+//! constraint of its own to be a bit.
+
+use bellpepper_core::{ConstraintSystem, LinearCombination, SynthesisError, Variable};
+use ff::Field;
+
+use crate::Scalar;
+
+pub(crate) type Form = LinearCombination<Scalar>;
+
+/// No name: spartan2 throws names away.
+pub(crate) fn unnamed() -> &'static str {
+    ""
+}
+
+/// A bit known to everyone, or one that the witness holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bit {
+    Known(bool),
+    Held(Variable),
+}
+
+impl Bit {
+    /// A bit of the witness, with the constraint that it is one.
+    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+        cs: &mut CS,
+        value: Option<bool>,
+    ) -> Result<Self, SynthesisError> {
+        let variable = hold(cs, value.map(u64::from))?;
+        let one = CS::one();
+        cs.enforce(unnamed, |form| form + variable, |form| form + one - variable, |form| form);
+        Ok(Self::Held(variable))
+    }
+
+    pub(crate) fn add_to(self, form: Form, one: Variable, times: Scalar) -> Form {
+        match self {
+            Self::Known(false) => form,
+            Self::Known(true) => form + (times, one),
+            Self::Held(variable) => form + (times, variable),
+        }
+    }
+}
+
+/// A variable of the witness; whoever calls constrains it.
+pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    value: Option<u64>,
+) -> Result<Variable, SynthesisError> {
+    cs.alloc(unnamed, || value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing))
+}
+
+/// A byte, the highest bit first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Byte {
+    pub(crate) bits: [Bit; 8],
+    pub(crate) value: Option<u8>,
+}
+
+impl Byte {
+    pub(crate) fn known(value: u8) -> Self {
+        let bits = std::array::from_fn(|place| Bit::Known(value >> (7 - place) & 1 == 1));
+        Self { bits, value: Some(value) }
+    }
+
+    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+        cs: &mut CS,
+        value: Option<u8>,
+    ) -> Result<Self, SynthesisError> {
+        let mut bits = [Bit::Known(false); 8];
+        for (place, bit) in bits.iter_mut().enumerate() {
+            *bit = Bit::hold(cs, value.map(|value| value >> (7 - place) & 1 == 1))?;
+        }
+        Ok(Self { bits, value })
+    }
+
+    pub(crate) fn add_to(&self, mut form: Form, one: Variable, times: u64) -> Form {
+        for (place, bit) in self.bits.iter().enumerate() {
+            form = bit.add_to(form, one, Scalar::from(times << (7 - place)));
+        }
+        form
+    }
+}
+
+/// A word of 32 bits, the lowest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    bits: [Bit; 32],
+    /// `None` where only the shape is made.
+    pub(crate) value: Option<u32>,
+}
+
+impl Word {
+    pub(crate) fn known(value: u32) -> Self {
+        let bits = std::array::from_fn(|place| Bit::Known(value >> place & 1 == 1));
+        Self { bits, value: Some(value) }
+    }
+
+    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+        cs: &mut CS,
+        value: Option<u32>,
+    ) -> Result<Self, SynthesisError> {
+        let mut bits = [Bit::Known(false); 32];
+        for (place, bit) in bits.iter_mut().enumerate() {
+            *bit = Bit::hold(cs, bit_of(value, place))?;
+        }
+        Ok(Self { bits, value })
+    }
+
+    /// A word below 2^count.
+    pub(crate) fn hold_low<CS: ConstraintSystem<Scalar>>(
+        cs: &mut CS,
+        value: Option<u32>,
+        count: usize,
+    ) -> Result<Self, SynthesisError> {
+        let mut bits = [Bit::Known(false); 32];
+        for (place, bit) in bits.iter_mut().enumerate().take(count) {
+            *bit = Bit::hold(cs, bit_of(value, place))?;
+        }
+        Ok(Self { bits, value })
+    }
+
+    /// The bit that counts 2^place.
+    pub(crate) fn bit(&self, place: usize) -> Bit {
+        self.bits[place]
+    }
+
+    /// Big-endian, as SHA-256 reads its blocks.
+    pub(crate) fn of_bytes(bytes: &[Byte; 4]) -> Self {
+        let bits = std::array::from_fn(|place| bytes[3 - place / 8].bits[7 - place % 8]);
+        let value = |byte: usize| bytes[byte].value;
+        let all = (|| Some([value(0)?, value(1)?, value(2)?, value(3)?]))();
+        Self { bits, value: all.map(u32::from_be_bytes) }
+    }
+
+    /// The four bytes, the highest first.
+    pub(crate) fn bytes(&self) -> [Byte; 4] {
+        std::array::from_fn(|byte| Byte {
+            bits: std::array::from_fn(|place| self.bits[31 - 8 * byte - place]),
+            value: self.value.map(|value| value.to_be_bytes()[byte]),
+        })
+    }
+
+    pub(crate) fn rotated(&self, right: usize) -> Self {
+        let bits = std::array::from_fn(|place| self.bits[(place + right) % 32]);
+        Self { bits, value: self.value.map(|value| value.rotate_right(right as u32)) }
+    }
+
+    pub(crate) fn shifted(&self, right: usize) -> Self {
+        let bit = |place: usize| self.bits.get(place + right).copied();
+        let bits = std::array::from_fn(|place| bit(place).unwrap_or(Bit::Known(false)));
+        Self { bits, value: self.value.map(|value| value >> right) }
+    }
+
+    pub(crate) fn add_to(&self, mut form: Form, one: Variable, times: Scalar) -> Form {
+        let mut weight = times;
+        for bit in self.bits {
+            form = bit.add_to(form, one, weight);
+            weight = weight.double();
+        }
+        form
+    }
+
+    fn is_known(&self) -> bool {
+        self.bits.iter().all(|bit| matches!(bit, Bit::Known(_)))
+    }
+}
+
+/// Parity of three words, bit by bit: one constraint a bit.
+pub(crate) fn parity<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    words: [&Word; 3],
+) -> Result<Word, SynthesisError> {
+    let numbers = ThreeToOne { new_in_second: 2, constant: 2, new_in_third: 3 };
+    three_to_one(cs, words, |[a, b, c]| a ^ b ^ c, numbers)
+}
+
+/// Majority of three words, bit by bit: one constraint a bit.
+pub(crate) fn majority<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    words: [&Word; 3],
+) -> Result<Word, SynthesisError> {
+    let numbers = ThreeToOne { new_in_second: 4, constant: 1, new_in_third: 6 };
+    three_to_one(cs, words, |[a, b, c]| (a & b) ^ (a & c) ^ (b & c), numbers)
+}
+
+/// `then` where the chooser is one, else `other`, bit by bit: one constraint a bit.
+pub(crate) fn choice<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    [chooser, then, other]: [&Word; 3],
+) -> Result<Word, SynthesisError> {
+    let one = CS::one();
+    let truth = |[a, b, c]: [u32; 3]| (a & b) ^ (!a & c);
+    map_bits(cs, [chooser, then, other], truth, |cs, [chooser, then, other], new| {
+        cs.enforce(
+            unnamed,
+            |form| chooser.add_to(form, one, Scalar::ONE),
+            |form| other.add_to(then.add_to(form, one, Scalar::ONE), one, -Scalar::ONE),
+            |form| other.add_to(form + new, one, -Scalar::ONE),
+        );
+    })
+}
+
+/// The numbers of `x·(constant + new_in_second·new - x) = new_in_third·new`.
+struct ThreeToOne {
+    new_in_second: u64,
+    constant: u64,
+    new_in_third: u64,
+}
+
+fn three_to_one<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    words: [&Word; 3],
+    truth: fn([u32; 3]) -> u32,
+    numbers: ThreeToOne,
+) -> Result<Word, SynthesisError> {
+    let one = CS::one();
+    let number = |number: u64| Scalar::from(number);
+    map_bits(cs, words, truth, |cs, bits, new| {
+        let sum = |form: Form, times: Scalar| {
+            bits.iter().fold(form, |form, bit| bit.add_to(form, one, times))
+        };
+        let second = |form: Form| {
+            let form = form + (number(numbers.new_in_second), new);
+            sum(form + (number(numbers.constant), one), -Scalar::ONE)
+        };
+        let third = |form: Form| form + (number(numbers.new_in_third), new);
+        cs.enforce(unnamed, |form| sum(form, Scalar::ONE), second, third);
+    })
+}
+
+/// A new word by the truth table of a bit, each bit constrained by `constrain` unless it follows
+/// from known ones.
+fn map_bits<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    words: [&Word; 3],
+    truth: fn([u32; 3]) -> u32,
+    constrain: impl Fn(&mut CS, [Bit; 3], Variable),
+) -> Result<Word, SynthesisError> {
+    let value = all(words).map(truth);
+    let mut bits = [Bit::Known(false); 32];
+    for (place, bit) in bits.iter_mut().enumerate() {
+        let from = words.map(|word| word.bits[place]);
+        *bit = if let [Bit::Known(a), Bit::Known(b), Bit::Known(c)] = from {
+            Bit::Known(truth([a, b, c].map(u32::from)) & 1 == 1)
+        } else {
+            let new = hold(cs, bit_of(value, place).map(u64::from))?;
+            constrain(cs, from, new);
+            Bit::Held(new)
+        };
+    }
+    Ok(Word { bits, value })
+}
+
+/// A sum of words, not yet reduced to 32 bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Sum {
+    plus: Vec<Word>,
+    minus: Vec<Word>,
+    numbers: Vec<Variable>,
+    constant: u64,
+    /// `None` where only the shape is made.
+    pub(crate) value: Option<u64>,
+    /// The largest value that it can have.
+    max: u64,
+}
+
+impl Sum {
+    pub(crate) fn known(constant: u64) -> Self {
+        let (value, max) = (Some(constant), constant);
+        Self { plus: vec![], minus: vec![], numbers: vec![], constant, value, max }
+    }
+
+    pub(crate) fn of(word: &Word) -> Self {
+        Self::known(0).plus(word)
+    }
+
+    /// Adds a word.
+    pub(crate) fn plus(mut self, word: &Word) -> Self {
+        self.value = self.value.zip(word.value).map(|(sum, word)| sum + u64::from(word));
+        if let Some(known) = word.value.filter(|_| word.is_known()) {
+            self.constant += u64::from(known);
+            self.max += u64::from(known);
+        } else {
+            self.plus.push(*word);
+            self.max += u64::from(u32::MAX);
+        }
+        self
+    }
+
+    /// Adds 2^32 less a word, which is to subtract it from what reduces to 32 bits.
+    pub(crate) fn minus(mut self, word: &Word) -> Self {
+        const WRAP: u64 = 1 << 32;
+        self.value = self.value.zip(word.value).map(|(sum, word)| sum + WRAP - u64::from(word));
+        self.minus.push(*word);
+        self.constant += WRAP;
+        self.max += WRAP;
+        self
+    }
+
+    /// Adds another sum.
+    pub(crate) fn and(mut self, other: &Sum) -> Self {
+        self.plus.extend_from_slice(&other.plus);
+        self.minus.extend_from_slice(&other.minus);
+        self.numbers.extend_from_slice(&other.numbers);
+        self.constant += other.constant;
+        self.max += other.max;
+        self.value = self.value.zip(other.value).map(|(sum, other)| sum + other);
+        self
+    }
+
+    /// Adds a variable that can be at most `max`.
+    pub(crate) fn number(mut self, variable: Variable, value: Option<u64>, max: u64) -> Self {
+        self.numbers.push(variable);
+        self.max += max;
+        self.value = self.value.zip(value).map(|(sum, value)| sum + value);
+        self
+    }
+
+    /// The largest value that it can have.
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
+    pub(crate) fn add_to(&self, mut form: Form, one: Variable) -> Form {
+        form = form + (Scalar::from(self.constant), one);
+        for word in &self.plus {
+            form = word.add_to(form, one, Scalar::ONE);
+        }
+        for word in &self.minus {
+            form = word.add_to(form, one, -Scalar::ONE);
+        }
+        self.numbers.iter().fold(form, |form, number| form + *number)
+    }
+
+    /// The word that the sum is modulo 2^32: its bits, the carry's, and one constraint.
+    pub(crate) fn reduced<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Word, SynthesisError> {
+        if self.plus.is_empty() && self.minus.is_empty() && self.numbers.is_empty() {
+            return Ok(Word::known(self.constant as u32));
+        }
+        let word = Word::hold(cs, self.value.map(|value| value as u32))?;
+        let carry = self.carry(cs)?;
+        let one = CS::one();
+        cs.enforce(
+            unnamed,
+            |form| word.add_to(carry.subtract_from(self.add_to(form, one)), one, -Scalar::ONE),
+            |form| form + one,
+            |form| form,
+        );
+        Ok(word)
+    }
+
+    /// What the sum has above its 32 bits, in as many bits as the largest value needs.
+    pub(crate) fn carry<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Carry, SynthesisError> {
+        let count = 64 - (self.max >> 32).leading_zeros();
+        let value = self.value.map(|value| value >> 32);
+        let bit = |cs: &mut CS, place| Bit::hold(cs, value.map(|value| value >> place & 1 == 1));
+        Ok(Carry((0..count).map(|place| bit(cs, place)).collect::<Result<_, _>>()?))
+    }
+}
+
+/// Bits above the 32 of a word.
+pub(crate) struct Carry(Vec<Bit>);
+
+impl Carry {
+    pub(crate) fn subtract_from(&self, mut form: Form) -> Form {
+        for (place, bit) in self.0.iter().enumerate() {
+            if let Bit::Held(variable) = bit {
+                form = form - (Scalar::from(1 << (32 + place)), *variable);
+            }
+        }
+        form
+    }
+}
+
+fn bit_of(value: Option<u32>, place: usize) -> Option<bool> {
+    value.map(|value| value >> place & 1 == 1)
+}
+
+fn all(words: [&Word; 3]) -> Option<[u32; 3]> {
+    Some([words[0].value?, words[1].value?, words[2].value?])
+}
