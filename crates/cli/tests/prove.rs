@@ -1,0 +1,359 @@
+//! `confide prove` and `confide verify proof` as people type them, with a stand-in for the zkVM that
+//! speaks its lines and proves nothing (tests/stand_in). What holds of a real proof is tested in
+//! prove_real.rs, where `confide-prover` was built.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+#[test]
+fn the_four_stages_run_from_one_command_and_their_proof_is_accepted() {
+    let case = Case::new("accepted");
+    let proved = case.prove(&[]);
+    for stage in ["native", "emulate", "prove", "check"] {
+        let used = &proved["stages"][stage];
+        assert!(used["wall_s"].as_f64().unwrap() > 0.0, "{stage}: {used}");
+        assert!(used["peak_rss_bytes"].as_u64().unwrap() > 1 << 20, "{stage}: {used}");
+    }
+    assert_eq!(proved["statement"], json!({"claim": "fibonacci", "n": 10, "value": 55}));
+    let (answer, status) = case.verify_json(&["--statement", &case.statement(10, 55)]);
+    assert_eq!((status, &answer["outcome"]), (0, &json!("accepted")), "{answer}");
+    for field in
+        ["statement", "program_digest", "backend", "mode", "proven_bits", "conjectured_bits"]
+    {
+        assert_eq!(answer[field], proved[field], "{field}");
+    }
+    assert_eq!(answer["zero_knowledge"], json!(false));
+    assert!(answer["hidden"].as_str().unwrap().starts_with("nothing is promised"), "{answer}");
+}
+
+#[test]
+fn people_read_what_is_proved_by_what_and_what_is_hidden() {
+    let case = Case::new("people");
+    let output = case.run(&case.prove_words(&[]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    for wanted in [
+        "peak memory",
+        "value: 55",
+        "stand-in 1, app proof",
+        "100 bits proven, 110 bits conjectured",
+        "zero-knowledge     no",
+        "nothing is promised",
+        "segments           2",
+    ] {
+        assert!(out.contains(wanted), "{wanted}: {out}");
+    }
+    assert!(err.contains("prove: segment 1 of 2"), "{err}");
+    let output = case.verify(&[]);
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for wanted in ["accepted           yes", "not evaluated", "was not pinned", "value: 55"] {
+        assert!(out.contains(wanted), "{wanted}: {out}");
+    }
+}
+
+#[test]
+fn another_statement_program_mode_or_prover_is_refused_by_name() {
+    let case = Case::new("expected");
+    case.prove(&[]);
+    let program = digest(b"stand-in fibonacci");
+    let other = digest(b"other");
+    let pin = format!("prover_sha256 = \"{}\"\n", digest(&fs::read(stand_in()).unwrap()));
+    let policies = [
+        ("mode", format!("{pin}modes = [\"aggregated\"]\n")),
+        ("weaker_parameters", format!("{pin}proven_bits_min = 128\n")),
+        ("weaker_parameters", format!("{pin}zero_knowledge = true\n")),
+        ("another_program", format!("{pin}[programs]\nfibonacci = [\"{other}\"]\n")),
+        ("another_program", format!("{pin}[programs]\nsort = [\"{program}\"]\n")),
+        ("another_prover", format!("prover_sha256 = \"{other}\"\n")),
+        ("unpinned_prover", String::new()),
+    ];
+    for (name, policy) in policies {
+        let path = case.write("policy.toml", policy.as_bytes());
+        let (answer, status) = case.verify_json(&["--policy", &path]);
+        assert_eq!((status, &answer["reason"]), (1, &json!(name)), "{policy}: {answer}");
+        assert_eq!(answer["outcome"], "rejected");
+        // Nothing of a refused file is told as if it were so.
+        assert!(answer.get("statement").is_none(), "{answer}");
+    }
+    let good = format!("{pin}proven_bits_min = 100\n[programs]\nfibonacci = [\"{program}\"]\n");
+    let path = case.write("policy.toml", good.as_bytes());
+    let (answer, status) = case.verify_json(&["--policy", &path, "--program", &program]);
+    assert_eq!(status, 0, "{answer}");
+    let (answer, _) = case.verify_json(&["--program", &other]);
+    assert_eq!(answer["reason"], "another_program");
+    let (answer, _) = case.verify_json(&["--statement", &case.statement(10, 54)]);
+    assert_eq!(answer["reason"], "another_statement");
+    // An expectation about a quote is not silently left out where the proof is about none.
+    let (answer, status) = case.verify_json(&["--at", "1"]);
+    assert_eq!((status, &answer["reason"]), (1, &json!("evidence")), "{answer}");
+}
+
+#[test]
+fn a_changed_file_is_refused_by_name() {
+    let case = Case::new("changed");
+    case.prove(&[]);
+    let file = Parts::of(&fs::read(case.proof()).unwrap());
+    let segments = |change: &dyn Fn(&mut Vec<Value>)| {
+        let mut body: Value = serde_json::from_slice(&file.body).unwrap();
+        change(body["segments"].as_array_mut().unwrap());
+        file.with_body(body.to_string().as_bytes())
+    };
+    let body = |field: &str, value: Value| {
+        let mut body: Value = serde_json::from_slice(&file.body).unwrap();
+        body[field] = value;
+        file.with_body(body.to_string().as_bytes())
+    };
+    let other = fibonacci(10, 56);
+    let both = |all: &mut Vec<Value>| {
+        for segment in all {
+            segment["digest"] = digest(b"another").into();
+        }
+    };
+    for (name, bytes) in [
+        ("segments", segments(&|all| drop(all.pop()))),
+        ("segments", segments(&|all| all.swap(0, 1))),
+        ("segments", segments(&|all| all.push(all[1].clone()))),
+        ("segments", segments(&both)),
+        ("unsound", segments(&|all| all[1]["digest"] = digest(b"another").into())),
+        ("parameters", body("bits", json!(40))),
+        ("another_program", body("program", json!(digest(b"other")))),
+        ("malformed_proof", file.with_body(b"not a proof")),
+        ("public_values", file.with_header(&hex::encode(fibonacci(10, 55)), &hex::encode(other))),
+        ("malformed_proof", file.with_header("\"app\"", "\"aggregated\"")),
+        ("header", file.with_header("\"segments\":2", "\"segments\":1")),
+        ("header", file.with_header("\"proven_bits\":100", "\"proven_bits\":128")),
+        ("header", file.with_header("\"zero_knowledge\":false", "\"zero_knowledge\":true")),
+        ("another_backend", file.with_header("stand-in", "openvm")),
+        ("another_statement", file.with_header("\"fibonacci\"", "\"sort\"")),
+        (
+            "another_program",
+            file.with_header(&digest(b"stand-in fibonacci"), &digest(b"something else")),
+        ),
+    ] {
+        fs::write(case.proof(), bytes).unwrap();
+        let (answer, status) = case.verify_json(&[]);
+        assert_eq!((status, &answer["reason"]), (1, &json!(name)), "{answer}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_judged_and_says_why() {
+    let case = Case::new("unreadable");
+    case.prove(&[]);
+    let whole = fs::read(case.proof()).unwrap();
+    let longer = [&whole[..], b"\n"].concat();
+    for bytes in [b"".as_slice(), b"PNG", &whole[..40], &whole[..whole.len() - 1], &longer] {
+        fs::write(case.proof(), bytes).unwrap();
+        let (answer, status) = case.verify_json(&[]);
+        assert_eq!((status, &answer["outcome"]), (2, &json!("error")), "{answer}");
+        assert_eq!(answer["reason"], "malformed_file");
+        let output = case.verify(&[]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).starts_with("confide: "));
+    }
+    fs::write(case.proof(), &whole).unwrap();
+    let bad = case.write("policy.toml", b"proven_bits = 1");
+    let (answer, status) = case.verify_json(&["--policy", &bad]);
+    assert_eq!((status, &answer["reason"]), (2, &json!("malformed_policy")));
+    let (answer, status) = case.verify_json(&["--statement", &bad]);
+    assert_eq!((status, &answer["reason"]), (2, &json!("malformed_statement_file")));
+}
+
+#[test]
+fn a_missing_confide_prover_gives_the_line_that_says_how_to_get_it() {
+    let case = Case::new("missing");
+    case.prove(&[]);
+    let proof = case.proof().display().to_string();
+    let absent = case.dir.join("absent").display().to_string();
+    let input = case.write("input.json", br#"{"n":10}"#);
+    let out = case.dir.join("other").display().to_string();
+    let prove = ["prove", "fibonacci", "--input", &input, "--out", &out, "--prover", &absent];
+    for words in [&prove[..], &["verify", "proof", &proof, "--prover", &absent]] {
+        let output = case.run(words);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("confide-prover is missing") && err.contains("make prover"), "{err}");
+    }
+    let words = ["verify", "proof", &proof, "--prover", &absent, "--json"];
+    let answer: Value = serde_json::from_slice(&case.run(&words).stdout).unwrap();
+    assert_eq!(answer["reason"], "prover_missing");
+}
+
+#[test]
+fn a_refused_input_leaves_no_file() {
+    let case = Case::new("refused");
+    for (input, wanted) in [
+        (&br#"{"n":1000001}"#[..], "claim_refused"),
+        (br#"{"m":1}"#, "input of fibonacci is malformed"),
+        (br#"{"n":-1}"#, "input of fibonacci is malformed"),
+        (b"", "input of fibonacci is malformed"),
+    ] {
+        case.write("input.json", input);
+        let output = case.run(&case.prove_words(&[]));
+        let err = text(&output.stderr);
+        assert!(!output.status.success() && err.contains(wanted), "{err}");
+        assert!(!case.proof().exists());
+    }
+    case.write("input.json", br#"{"n":10}"#);
+    let output = case.run(&case.prove_words(&["--memory", "512KiB"]));
+    assert!(text(&output.stderr).contains("memory"), "{}", text(&output.stderr));
+    assert!(!case.proof().exists());
+}
+
+#[test]
+fn an_interrupted_proof_leaves_nothing_half_written() {
+    let case = Case::new("interrupted");
+    let child = case
+        .command(&case.prove_words(&[]))
+        .env("STAND_IN_SECONDS", "600")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The stand-in says its first line, then sleeps: the signal finds a stage at work.
+    let started = Instant::now();
+    std::thread::sleep(Duration::from_millis(1500));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(text(&output.stderr).contains("nothing was written"));
+    let left: Vec<_> = fs::read_dir(&case.dir).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left.len(), 2, "the input and the folder for the work: {left:?}");
+    assert!(fs::read_dir(case.dir.join("tmp")).unwrap().next().is_none());
+}
+
+struct Case {
+    dir: PathBuf,
+}
+
+impl Case {
+    fn new(name: &str) -> Self {
+        let name = format!("confide-prove-test-{name}-{}", std::process::id());
+        let case = Self { dir: std::env::temp_dir().join(name) };
+        fs::create_dir_all(case.dir.join("tmp")).unwrap();
+        case.write("input.json", br#"{"n":10}"#);
+        case
+    }
+
+    fn proof(&self) -> PathBuf {
+        self.dir.join("proof")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.dir.join(name);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    }
+
+    fn statement(&self, n: u32, value: u64) -> String {
+        let statement = json!({"claim": "fibonacci", "n": n, "value": value});
+        self.write("statement.json", statement.to_string().as_bytes())
+    }
+
+    fn prove_words(&self, more: &[&str]) -> Vec<String> {
+        let (input, out) = (self.dir.join("input.json"), self.proof());
+        let mut words: Vec<String> = ["prove", "fibonacci", "--input"].map(String::from).into();
+        words.extend([input.display().to_string(), "--out".into(), out.display().to_string()]);
+        words.extend(["--prover".into(), stand_in().display().to_string()]);
+        words.extend(more.iter().map(|word| (*word).to_string()));
+        words
+    }
+
+    fn prove(&self, more: &[&str]) -> Value {
+        let output = self.run(&self.prove_words(&[more, &["--json"]].concat()));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn verify(&self, more: &[&str]) -> Output {
+        let (proof, prover) = (self.proof().display().to_string(), stand_in());
+        let prover = prover.display().to_string();
+        self.run(&[&["verify", "proof", &proof, "--prover", &prover], more].concat())
+    }
+
+    fn verify_json(&self, more: &[&str]) -> (Value, i32) {
+        let output = self.verify(&[more, &["--json"]].concat());
+        let answer = serde_json::from_slice(&output.stdout);
+        (
+            answer.unwrap_or_else(|_| panic!("{}", text(&output.stderr))),
+            output.status.code().unwrap(),
+        )
+    }
+
+    fn run(&self, words: &[impl AsRef<std::ffi::OsStr>]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn command(&self, words: &[impl AsRef<std::ffi::OsStr>]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
+        command.args(words).env("TMPDIR", self.dir.join("tmp"));
+        command
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A proof file cut open.
+struct Parts {
+    header: String,
+    body: Vec<u8>,
+}
+
+const MAGIC: &[u8] = b"confide proof v1\n";
+
+impl Parts {
+    fn of(bytes: &[u8]) -> Self {
+        let rest = bytes.strip_prefix(MAGIC).unwrap();
+        let (length, rest) = rest.split_first_chunk::<4>().unwrap();
+        let (header, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        Self { header: String::from_utf8(header.to_vec()).unwrap(), body: rest[8..].to_vec() }
+    }
+
+    fn with_body(&self, body: &[u8]) -> Vec<u8> {
+        file(&self.header, body)
+    }
+
+    fn with_header(&self, from: &str, to: &str) -> Vec<u8> {
+        assert!(self.header.contains(from), "{from}: {}", self.header);
+        file(&self.header.replace(from, to), &self.body)
+    }
+}
+
+fn file(header: &str, body: &[u8]) -> Vec<u8> {
+    let lengths = ((header.len() as u32).to_be_bytes(), (body.len() as u64).to_be_bytes());
+    [MAGIC, &lengths.0, header.as_bytes(), &lengths.1, body].concat()
+}
+
+fn fibonacci(n: u32, value: u64) -> Vec<u8> {
+    let tag: &[u8] = b"confide/statement/v1/fibonacci";
+    let fields = [tag, &n.to_be_bytes(), &value.to_be_bytes()];
+    let all =
+        fields.iter().flat_map(|field| [&(field.len() as u32).to_be_bytes(), *field].concat());
+    all.collect()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+fn stand_in() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in/confide-prover")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
