@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std vectors python peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std vectors python sigma peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -42,7 +42,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys
 	$(MAKE) prover
 
-test: style unit no-std vectors python peft seal statistics go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std vectors python sigma peft seal statistics go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -63,6 +63,9 @@ vectors: unit  ## foreign attestation vectors, through the command line
 
 python: unit $(VENV)/ready  ## the openai package and curl against the server
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
+
+sigma:  ## sigma proofs, by a second checker written from docs/sigma-proofs.md
+	python3 tests/python/check_sigma.py vectors/sigma
 
 peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
 	tests/peft.sh
