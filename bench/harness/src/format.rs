@@ -29,6 +29,12 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     if metric.ends_with("_bytes") {
         return bytes(value);
     }
+    if metric.ends_with("_mib") {
+        return bytes(value * f64::from(1 << 20));
+    }
+    if metric.ends_with("_khz") {
+        return format!("{} kHz", digits(value));
+    }
     if metric.ends_with("_ns") {
         return format!("{} ns", digits(value));
     }

@@ -15,6 +15,7 @@ mod compare;
 mod disturbed;
 mod empty_arm;
 mod error;
+mod fit;
 mod format;
 mod host;
 mod loaded;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     Record,
+    fit::fits,
     format::{aa, cost, sides, verdict},
     page::{
         Shown, again, facts, is_invisible, judgements,
@@ -162,6 +163,15 @@ fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
     table(out, headline(false));
     let _ = write!(out, "{below} A/A: the reference arm against itself\n\n");
     table(out, headline(true));
+    let grown = fits(record);
+    if !grown.is_empty() {
+        let _ = write!(out, "{below} How cost grows with work\n\n");
+        for fitted in grown {
+            let simulated = if fitted.simulated { ", *simulated*" } else { "" };
+            let _ = writeln!(out, "- {}: {}{simulated}", text(&fitted.name), text(&fitted.text));
+        }
+        out.push('\n');
+    }
     let rest: Vec<&Row> = record.rows.iter().filter(|row| !row.headline).collect();
     if !rest.is_empty() {
         let _ = write!(out, "{below} Every other comparison\n\n");

@@ -110,6 +110,7 @@ fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Att
     }
     let parts = [
         tables::headline(shown, index),
+        tables::grown(shown),
         published::answers(record),
         published::quoted(record),
         forest::section(shown, index),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     BenchError,
+    fit::Fit,
     needs::Needs,
     published::{AnswerTable, Quoted},
 };
@@ -130,6 +131,9 @@ pub(crate) struct Bench {
     pub(crate) client: Client,
     #[serde(rename = "metric")]
     pub(crate) metrics: Vec<Metric>,
+    /// Lines of cost over work that the report prints.
+    #[serde(default, rename = "fit")]
+    pub(crate) fits: Vec<Fit>,
 }
 
 /// Blocks per effort; none in a quick run leaves the bench to full ones.
@@ -330,6 +334,7 @@ impl Suite {
         {
             return Err(format!("requests_times names {name}, which is no param"));
         }
+        bench.fits.iter().try_for_each(|fit| fit.check(bench))?;
         for metric in &bench.metrics {
             if !(metric.margin > 0.0 && metric.margin < 1.0) {
                 return Err(format!("margin of {} must be between 0 and 1", metric.name));

@@ -22,6 +22,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peers", include_str!("../../suites/peers.toml")),
     ("storage", include_str!("../../suites/storage.toml")),
     ("verify", include_str!("../../suites/verify.toml")),
+    ("zk", include_str!("../../suites/zk.toml")),
 ];
 
 /// A suite longer than this is a mistake.

@@ -4,6 +4,7 @@ mod beside;
 
 use crate::{
     Record, Validity,
+    fit::{Fitted, fits},
     format::{aa, cost, pairing, sides, verdict},
     record::ArmRecord,
     rows::Row,
@@ -26,6 +27,7 @@ pub fn table(record: &Record) -> String {
     text.push_str(&guarantees(record));
     text.push_str(&pairings(record));
     text.push_str(&notes(record));
+    text.push_str(&grown(record));
     text.push_str(&together(record));
     text.push_str(&judgement(record));
     let beside = beside::beside(record);
@@ -72,6 +74,15 @@ fn notes(record: &Record) -> String {
         _ => format!("{short}, {count} rows, the first: {first}\n"),
     };
     said.iter().map(line).collect()
+}
+
+/// How cost grows with work, where the suite asks for it.
+fn grown(record: &Record) -> String {
+    let line = |fitted: &Fitted| {
+        let simulated = if fitted.simulated { ", simulated" } else { "" };
+        format!("{}: {}{simulated}\n", fitted.name, fitted.text)
+    };
+    fits(record).iter().map(line).collect()
 }
 
 /// How many rows differ from 1 when all are tried together; secondary to the intervals.

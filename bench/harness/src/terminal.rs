@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
+    fit::fits,
     format::{aa, cost, sides, verdict},
     page::{
         Shown, again, is_invisible, judgements,
@@ -116,6 +117,10 @@ impl Page {
             self.out.push('\n');
             self.wrapped("  ", "A/A, the reference arm against itself:");
             self.rows(&of(true).collect::<Vec<_>>());
+        }
+        for fitted in fits(record) {
+            let simulated = if fitted.simulated { " (simulated)" } else { "" };
+            self.wrapped("  ", &format!("{}: {}{simulated}", fitted.name, fitted.text));
         }
         self.out.push('\n');
         self.wrapped("  ", &format!("again: {}", again(record)));

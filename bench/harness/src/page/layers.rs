@@ -19,6 +19,7 @@ pub(crate) enum Layer {
     Transport,
     Attestation,
     Adapters,
+    Proofs,
     Chat,
     Instrument,
     Other,
@@ -30,6 +31,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     Layer::Transport,
     Layer::Attestation,
     Layer::Adapters,
+    Layer::Proofs,
     Layer::Cpu,
     Layer::Memory,
     Layer::Storage,
@@ -50,6 +52,8 @@ const BY_SUITE: &[(&str, Layer)] = &[
     ("nested", Layer::Transport),
     ("llm", Layer::Chat),
     ("adapters", Layer::Adapters),
+    ("zk", Layer::Proofs),
+    ("tls-claims", Layer::Proofs),
     ("selftest", Layer::Instrument),
     ("empty", Layer::Instrument),
     ("peers", Layer::Instrument),
@@ -67,6 +71,8 @@ const BY_MODEL: &[(&str, Layer)] = &[
     ("endorsed", Layer::Attestation),
     ("adapter", Layer::Adapters),
     ("split", Layer::Adapters),
+    ("zk", Layer::Proofs),
+    ("claim", Layer::Proofs),
     ("empty", Layer::Instrument),
     ("spin", Layer::Instrument),
     ("storage", Layer::Storage),
@@ -102,6 +108,7 @@ impl Layer {
             Self::Transport => "transport",
             Self::Attestation => "attestation",
             Self::Adapters => "adapters",
+            Self::Proofs => "proofs",
             Self::Chat => "chat",
             Self::Instrument => "instrument",
             Self::Other => "other",
@@ -119,6 +126,7 @@ impl Layer {
             Self::Transport => "The connection: TLS, tunnel, gateway",
             Self::Attestation => "The proof: quotes, endorsements, verification",
             Self::Adapters => "Private adapters",
+            Self::Proofs => "Proofs: what ran, and what a session said",
             Self::Chat => "The whole answer: chat with a language model",
             Self::Instrument => "The instrument itself",
             Self::Other => "Other",
@@ -136,6 +144,7 @@ impl Layer {
             Self::Transport => "What does the encrypted way to the server cost?",
             Self::Attestation => "What does it cost to prove what answers, and to check the proof?",
             Self::Adapters => "What does it cost that an adapter's host sees nothing of the text?",
+            Self::Proofs => "What does it cost to prove what ran, and to check it?",
             Self::Chat => "How much longer does somebody wait who asks a question?",
             Self::Instrument => "What does the measuring cost by itself?",
             Self::Other => "What else was measured?",
@@ -153,6 +162,7 @@ impl Layer {
             Self::Transport => Some("nested"),
             Self::Attestation => Some("verify"),
             Self::Adapters => Some("adapters"),
+            Self::Proofs => Some("zk"),
             Self::Chat => Some("chat"),
             Self::Instrument | Self::Other => None,
         }
@@ -307,6 +317,7 @@ mod tests {
         assert_eq!(Layer::of("main", "chat-ttft"), Layer::Chat);
         assert_eq!(Layer::of("main", "nested-transfer"), Layer::Transport);
         assert_eq!(Layer::of("main", "quote-verify"), Layer::Attestation);
+        assert_eq!(Layer::of("mine.toml", "zk-stage"), Layer::Proofs);
         assert_eq!(Layer::of("mine.toml", "mine"), Layer::Other);
     }
 

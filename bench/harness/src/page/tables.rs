@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Record,
+    fit::fits,
     format::{aa, cost, digits, metric, pairing, sides, value, verdict},
     record::ArmRecord,
     rows::{Figure, Row},
@@ -153,6 +154,31 @@ fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
 /// What a cost is sorted by.
 fn size(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
+}
+
+/// How cost grows with work, where the suite asks for it.
+pub(super) fn grown(shown: &Shown<'_>) -> String {
+    let fits = fits(shown.record);
+    if fits.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "<h2>How cost grows with work</h2>\n<p class=\"soft\">A fixed part and a part for each \
+         unit, by least squares of the relative errors over the sizes of this run.</p>\n\
+         {}<table class=\"cards\"><thead><tr><th scope=\"col\">of what</th>\
+         <th scope=\"col\">fixed, and for each unit</th></tr></thead><tbody>\n",
+        scroll("How cost grows with work"),
+    );
+    for fitted in &fits {
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"layer\">{}{}</td><td data-name=\"cost\">{}</td></tr>",
+            escape(&fitted.name),
+            simulated(fitted.simulated),
+            escape(&fitted.text),
+        );
+    }
+    out + "</tbody></table></div>\n"
 }
 
 /// Pooled means and percentiles of every metric of every arm.

@@ -1,0 +1,176 @@
+//! How cost grows with work: a fixed part and a part for each unit, over the sizes of a grid.
+//!
+//! Least squares of the relative errors, so that the smallest size counts as much as the largest. A
+//! straight line through two sizes says nothing of whether it is one: from three sizes on the largest
+//! error is printed beside it, and with two that there were two.
+
+use serde::Deserialize;
+
+use crate::{
+    Record, Suite,
+    format::{digits, value},
+    rows::Figure,
+    suite::Bench,
+};
+
+/// `[[bench.fit]]`: a metric over another one that counts work.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fit {
+    /// The metric that costs.
+    pub(crate) cost: String,
+    /// The metric that counts work.
+    pub(crate) work: String,
+    /// One unit of work, for people.
+    pub(crate) unit: String,
+    /// Arms that it is made for; absent: all of the bench.
+    pub(crate) arms: Option<Vec<String>>,
+}
+
+impl Fit {
+    /// Why this fit means nothing, if so.
+    pub(crate) fn check(&self, bench: &Bench) -> Result<(), String> {
+        let known = |name: &String| bench.metrics.iter().any(|metric| metric.name == *name);
+        for name in [&self.cost, &self.work] {
+            if !known(name) {
+                return Err(format!("fit names {name}, which is no metric of the bench"));
+            }
+        }
+        let of = self.arms.iter().flatten().find(|arm| !bench.arms.contains(arm));
+        of.map_or(Ok(()), |arm| Err(format!("fit names {arm}, which the bench does not")))
+    }
+}
+
+/// One line of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fitted {
+    /// Arm and metric.
+    pub(crate) name: String,
+    /// The line in words, or why there is none.
+    pub(crate) text: String,
+    pub(crate) simulated: bool,
+}
+
+/// Every fit that the record's suite asks for, in its order.
+pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
+    let Ok(suite) = Suite::parse(&record.suite.name, &record.suite.text) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for bench in &suite.benches {
+        for fit in &bench.fits {
+            for arm in fit.arms.as_ref().unwrap_or(&bench.arms) {
+                let label = suite.arm(arm).map_or(arm.as_str(), |arm| arm.label.as_str());
+                let name = format!("{}, {label}: {}", bench.name, fit.cost);
+                all.extend(fitted(record, bench, fit, arm, name));
+            }
+        }
+    }
+    all
+}
+
+/// `None` where the arm was not measured at all.
+fn fitted(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
+    let of = |metric: &str| -> Vec<&Figure> {
+        let mine = |figure: &&Figure| {
+            figure.bench == bench.name
+                && figure.arm == arm
+                && !figure.twin
+                && figure.metric == metric
+        };
+        record.figures.iter().filter(mine).collect()
+    };
+    let (costs, works) = (of(&fit.cost), of(&fit.work));
+    let points: Vec<(f64, f64)> = costs
+        .iter()
+        .filter_map(|cost| {
+            let work = works.iter().find(|work| work.case == cost.case)?;
+            (cost.mean > 0.0).then_some((work.mean, cost.mean))
+        })
+        .collect();
+    if points.is_empty() {
+        return None;
+    }
+    let simulated = costs.iter().any(|figure| figure.simulated);
+    let text = match line(&points) {
+        None => format!("no line: wanted two sizes or more, got {}", points.len()),
+        Some(line) => said(&line, fit, points.len()),
+    };
+    Some(Fitted { name, text, simulated })
+}
+
+fn said(line: &Line, fit: &Fit, sizes: usize) -> String {
+    let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
+    let off = match sizes {
+        2 => "through two sizes, so nothing tells whether it is straight".to_owned(),
+        _ => format!("{sizes} sizes, off by at most {} %", digits(line.worst * 100.0)),
+    };
+    format!("{fixed} and {each} for each {} ({off})", fit.unit)
+}
+
+/// `fixed + each * x`, with the largest relative error at the points.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    fixed: f64,
+    each: f64,
+    worst: f64,
+}
+
+fn line(points: &[(f64, f64)]) -> Option<Line> {
+    let sum =
+        |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y) / (y * y)).sum::<f64>();
+    let (w, wx, wy) = (sum(&|_, _| 1.0), sum(&|x, _| x), sum(&|_, y| y));
+    let (wxx, wxy) = (sum(&|x, _| x * x), sum(&|x, y| x * y));
+    let spread = w * wxx - wx * wx;
+    // All of one size: no line goes through them, or every one.
+    if points.len() < 2 || spread <= f64::EPSILON * w * wxx {
+        return None;
+    }
+    let each = (w * wxy - wx * wy) / spread;
+    let fixed = (wy - each * wx) / w;
+    let off = |&(x, y): &(f64, f64)| ((fixed + each * x) / y - 1.0).abs();
+    let worst = points.iter().map(off).fold(0.0, f64::max);
+    Some(Line { fixed, each, worst })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_on_a_line_give_it_back() {
+        let points: Vec<(f64, f64)> =
+            [308.0, 50_000.0, 423_373.0, 3e6].map(|x| (x, 3.9 + 35e-6 * x)).into();
+        let line = line(&points).unwrap();
+        assert!((line.fixed - 3.9).abs() < 1e-6 && (line.each - 35e-6).abs() < 1e-12, "{line:?}");
+        assert!(line.worst < 1e-9);
+    }
+
+    #[test]
+    fn the_smallest_size_counts_as_much_as_the_largest() {
+        // 1 % off at the large end must not move the fixed part by more than a little.
+        let line = line(&[(0.0, 4.0), (1e5, 7.5), (1e7, 354.0 * 1.01)]).unwrap();
+        assert!((line.fixed - 4.0).abs() < 0.1, "{line:?}");
+    }
+
+    #[test]
+    fn one_size_has_no_line() {
+        assert!(line(&[(5.0, 1.0)]).is_none());
+        assert!(line(&[(5.0, 1.0), (5.0, 2.0)]).is_none());
+    }
+
+    #[test]
+    fn the_sentence_names_units_and_how_far_off_it_is() {
+        let fit = Fit {
+            cost: "wall_s".to_owned(),
+            work: "executed_cycles".to_owned(),
+            unit: "cycle".to_owned(),
+            arms: None,
+        };
+        let line = Line { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
+        let text = said(&line, &fit, 4);
+        assert!(text.contains("35.4 us for each cycle"), "{text}");
+        assert!(text.contains("4 sizes") && text.contains("6.1 %"), "{text}");
+        assert!(said(&line, &fit, 2).contains("two sizes"));
+    }
+}
