@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std vectors python sigma peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -42,7 +42,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys
 	$(MAKE) prover
 
-test: style unit no-std vectors python sigma peft seal statistics go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std programs vectors python sigma peft seal statistics go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -55,6 +55,13 @@ unit: tools  ## the tests beside the code and across processes
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
+
+guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-web-src, lld)
+	guests/build.sh
+
+programs: tools  ## the zkVM's programs natively; their ELFs are what their source gives
+	cd guests && cargo test --locked --features host
+	guests/build.sh --compare
 
 vectors: unit  ## foreign attestation vectors, through the command line
 	@if [ -d ../shared/vectors ]; then \

@@ -1,0 +1,17 @@
+//! The program `sha256` for the zkVM.
+#![cfg_attr(target_os = "zkvm", no_std, no_main)]
+
+#[cfg(target_os = "zkvm")]
+openvm::entry!(main);
+
+#[cfg(target_os = "zkvm")]
+fn main() {
+    confide_guest_machine::prove(|input| {
+        confide_guest_programs::sha256::<confide_guest_machine::OpenVm>(input)
+    });
+}
+
+#[cfg(not(target_os = "zkvm"))]
+fn main() {
+    println!("sha256 is a program of the zkVM: make guests builds it for riscv32im-risc0-zkvm-elf");
+}
