@@ -34,9 +34,11 @@ pub trait Arithmetic {
     /// The quotient modulo the order; `b` is not a multiple of it.
     fn divide_order(a: &Number, b: &Number) -> Number;
     /// Adds `b` to `a`; their x differ. With equal x any sum at all could be proved.
-    fn add_points(a: &mut Point, b: &Point);
+    fn add_to(a: &mut Point, b: &Point);
+    /// Writes the sum of `a` and `b`, whose x differ.
+    fn add_into(sum: &mut Point, a: &Point, b: &Point);
     /// Doubles `a`; no point of P-256 has y = 0.
-    fn double_point(a: &mut Point);
+    fn double(a: &mut Point);
 }
 
 /// Whether `signature` (r, then s, 32 bytes each, big-endian) is one over `digest` by `key` (0x04,
@@ -97,7 +99,7 @@ impl<A: Arithmetic> Sum<A> {
     fn sixteenfold(&mut self) {
         if let Some(sum) = &mut self.0 {
             for _ in 0..4 {
-                A::double_point(sum);
+                A::double(sum);
             }
         }
     }
@@ -111,9 +113,9 @@ impl<A: Arithmetic> Sum<A> {
             return;
         };
         if !A::same_field(&sum.x, &more.x) {
-            A::add_points(sum, more);
+            A::add_to(sum, more);
         } else if A::same_field(&sum.y, &more.y) {
-            A::double_point(sum);
+            A::double(sum);
         } else {
             self.0 = None;
         }
@@ -122,12 +124,13 @@ impl<A: Arithmetic> Sum<A> {
 
 /// 1 to 15 times a point. No two of them have the same x: the order is a prime above 30.
 fn multiples<A: Arithmetic>(point: &Point) -> [Point; 15] {
-    let mut table = [*point; 15];
-    A::double_point(&mut table[1]);
+    let mut table = [Point { x: ZERO, y: ZERO }; 15];
+    table[0] = *point;
+    table[1] = *point;
+    A::double(&mut table[1]);
     for at in 2..15 {
-        let mut next = table[at - 1];
-        A::add_points(&mut next, point);
-        table[at] = next;
+        let (before, from) = table.split_at_mut(at);
+        A::add_into(&mut from[0], &before[at - 1], point);
     }
     table
 }

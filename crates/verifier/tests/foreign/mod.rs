@@ -45,24 +45,6 @@ pub(crate) fn read(name: &str) -> Option<Vec<u8>> {
     bytes
 }
 
-/// dcap-qvl wants byte fields as its serde has them; this builds its type field by field.
-pub(crate) fn dcap_qvl_collateral(json: &Value) -> Result<dcap_qvl::QuoteCollateralV3, String> {
-    let text = |name: &str| json[name].as_str().unwrap_or_default().to_string();
-    let bytes = |name: &str| hex::decode(text(name)).map_err(|error| error.to_string());
-    Ok(dcap_qvl::QuoteCollateralV3 {
-        pck_crl_issuer_chain: text("pck_crl_issuer_chain"),
-        root_ca_crl: bytes("root_ca_crl")?,
-        pck_crl: bytes("pck_crl")?,
-        tcb_info_issuer_chain: text("tcb_info_issuer_chain"),
-        tcb_info: text("tcb_info"),
-        tcb_info_signature: bytes("tcb_info_signature")?,
-        qe_identity_issuer_chain: text("qe_identity_issuer_chain"),
-        qe_identity: text("qe_identity"),
-        qe_identity_signature: bytes("qe_identity_signature")?,
-        pck_certificate_chain: json["pck_certificate_chain"].as_str().map(str::to_string),
-    })
-}
-
 fn load(case: &Value) -> Case {
     let quote = read(text(&case["quote"])).unwrap();
     let collateral: Value =
