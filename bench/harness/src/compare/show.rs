@@ -177,9 +177,11 @@ fn line(row: &Compared) -> [String; 5] {
         }
         Outcome::Columns { .. } => "no ratio (different-hardware)".into(),
         Outcome::Confounded { ratio, difference } => {
+            let sign = if *difference < 0.0 { "-" } else { "+" };
+            let difference = format!("{sign}{}", value(&row.metric, difference.abs()));
             let number = match ratio {
-                Some(ratio) => format!("x{ratio:.3}"),
-                None => value(&row.metric, *difference),
+                Some(ratio) => format!("x{ratio:.3} ({difference})"),
+                None => difference,
             };
             format!("{number}, {CONFOUNDED}, no interval")
         }

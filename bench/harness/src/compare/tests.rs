@@ -263,3 +263,56 @@ fn what_differs_between_machines_is_named() {
     let text = of(&a, &b).text();
     assert!(text.contains("kernel:") && text.contains("7.0 on B"), "{text}");
 }
+
+/// A record of suite `zk` with one case, whose stages took so many seconds.
+fn stages(started: u64, seconds: [f64; 4], cycles: f64) -> Loaded {
+    const NAMES: [&str; 4] = ["native", "emulate", "prove", "check"];
+    let text = crate::suite_named("zk").unwrap().text;
+    let mut slices = Vec::new();
+    for block in 0..11 {
+        let arms = NAMES.iter().zip(seconds).map(|(arm, wall_s)| (*arm, false, wall_s));
+        for (arm, twin, wall_s) in arms.chain([(NAMES[0], true, seconds[0])]) {
+            let mut slice = slice(arm, twin, block, "wall_s", wall_s);
+            slice.place.bench = "stages".into();
+            slice.place.case = "work=fibonacci-sort-3000".into();
+            slice.metrics.insert("cpu_s".into(), 1.6 * wall_s);
+            slice.metrics.insert("peak_rss_mib".into(), 3_600.0);
+            slice.metrics.insert("executed_cycles".into(), cycles);
+            slice.answer =
+                Some(serde_json::json!({"cycles": cycles, "mode": "app", "segments": 1}));
+            slices.push(slice);
+        }
+    }
+    let shape = Shape { arms: NAMES.into(), ..Shape::default() };
+    let mut made = loaded(&shape, started, Vec::new(), slices).unwrap();
+    made.record.suite.name = "zk".into();
+    made.record.suite.sha256 = crate::record::sha256_hex(&text);
+    made.record.suite.text = text;
+    made
+}
+
+#[test]
+fn the_table_of_a_tee_off_and_on_comes_of_two_records_of_suite_zk() {
+    let off = stages(1, [0.063, 0.284, 87.67, 0.693], 461_500.0);
+    let on = stages(2, [0.064, 0.290, 89.17, 0.700], 461_500.0);
+    let options = CompareOptions { all: true, ..CompareOptions::default() };
+    let comparison = compare(std::slice::from_ref(&off), std::slice::from_ref(&on), &options);
+    let text = comparison.text();
+    let line = |label: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with(label));
+        lines.next().unwrap_or_else(|| panic!("{label}: {text}")).to_owned()
+    };
+    let proving = line("wall clock, fibonacci-sort-3000: prove");
+    for wanted in ["87.7 s", "89.2 s", "x1.017 (+1500 ms)", "confounded: machine", "11 and 11"] {
+        assert!(proving.contains(wanted), "{wanted}: {proving}");
+    }
+    for stage in ["native", "emulate", "check"] {
+        line(&format!("CPU, fibonacci-sort-3000: {stage}"));
+        line(&format!("peak memory, fibonacci-sort-3000: {stage}"));
+    }
+    // Other cycles are another work: nothing is said of the TEE.
+    let other = stages(3, [0.064, 0.290, 89.17, 0.700], 463_500.0);
+    let comparison = compare(&[off], &[other], &options);
+    assert!(!comparison.has_shown());
+    assert!(comparison.row_refusals().iter().all(|reason| *reason == Reason::UnequalWork));
+}
