@@ -16,6 +16,7 @@ mod nested;
 mod relay;
 mod verify;
 mod verify_snp;
+mod zk;
 
 use std::process::ExitCode;
 
@@ -70,6 +71,8 @@ enum Arm {
     Verify(verify::Args),
     /// Appraisal of an SEV-SNP report.
     VerifySnp(verify_snp::Args),
+    /// One stage of the zkVM.
+    Zk(zk::Args),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Arm::Relay(args) => relay::run(args),
         Arm::Verify(args) => verify::run(args),
         Arm::VerifySnp(args) => verify_snp::run(args),
+        Arm::Zk(args) => zk::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

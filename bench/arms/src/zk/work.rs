@@ -1,0 +1,75 @@
+//! Works: a guest and an input of some size, the same one for every arm, block and machine.
+
+use std::path::PathBuf;
+
+use confide_guest_dcap::DcapInput;
+use confide_guest_programs::host::{input_from_json, sample};
+use serde_json::{Value, json};
+
+use crate::{Outcome, read};
+
+/// The inputs' own seed: a proof of one block can be checked in the next, and two machines prove the
+/// same.
+const SEED: u64 = 20_260_101;
+
+/// Files of the guest `dcap`.
+#[derive(clap::Args)]
+pub(crate) struct DcapFiles {
+    /// dcap: the quote.
+    #[arg(long)]
+    quote: Option<PathBuf>,
+    /// dcap: its endorsements, QuoteCollateralV3.
+    #[arg(long)]
+    collateral: Option<PathBuf>,
+    /// dcap: a time at which they hold.
+    #[arg(long)]
+    at: Option<u64>,
+}
+
+/// A guest's input.
+pub(super) struct Work {
+    pub(super) name: String,
+    pub(super) guest: &'static str,
+    pub(super) input: Vec<u8>,
+}
+
+impl Work {
+    /// `fibonacci-1000`, `fibonacci-sort-3000` (both reports' program: numbers of the sequence put
+    /// in order), `sort-1000`, `rsa2048-1024`, `sha256-1024`, `transcript-4096`: a guest and the
+    /// size of its sample; `dcap`: the quote of the command line.
+    pub(super) fn named(name: &str, dcap: &DcapFiles) -> Outcome<Self> {
+        if name == "dcap" {
+            return Ok(Self { name: name.to_string(), guest: "dcap", input: quote(dcap)? });
+        }
+        let wrong = || format!("param work: wanted a guest and a size, got {name:?}");
+        let (kind, size) = name.rsplit_once('-').ok_or_else(wrong)?;
+        let size: u32 = size.parse().map_err(|_| wrong())?;
+        let (guest, json) = match kind {
+            "fibonacci" => ("fibonacci", json!({ "n": size })),
+            "fibonacci-sort" => {
+                ("sort", json!({ "fibonacci": { "count": size, "place": size / 2 } }))
+            }
+            "sort" => ("sort", sampled("sort", size)?),
+            "rsa2048" => ("rsa2048", sampled("rsa2048", size)?),
+            "sha256" => ("sha256", sampled("sha256", size)?),
+            "transcript" => ("transcript", sampled("transcript", size)?),
+            _ => return Err(wrong()),
+        };
+        let input = input_from_json(guest, json.to_string().as_bytes())
+            .map_err(|error| error.to_string())?;
+        Ok(Self { name: name.to_string(), guest, input })
+    }
+}
+
+fn sampled(guest: &str, size: u32) -> Outcome<Value> {
+    sample(guest, size, SEED).map_err(|error| error.to_string())
+}
+
+fn quote(files: &DcapFiles) -> Outcome<Vec<u8>> {
+    let (Some(quote), Some(collateral), Some(at)) = (&files.quote, &files.collateral, files.at)
+    else {
+        return Err("work dcap: wanted --quote, --collateral and --at".to_string());
+    };
+    let input = DcapInput::new(&read(quote)?, &read(collateral)?, at);
+    input.map(|input| input.encode()).map_err(|error| error.to_string())
+}
