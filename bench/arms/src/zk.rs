@@ -169,10 +169,8 @@ impl Arm<'_> {
     }
 
     fn proved(&self, work: &Work, plan: Plan) -> Outcome<(Done, Used, usize)> {
-        let ran = self
-            .back
-            .prove(work.guest, &work.input, plan)
-            .map_err(|error| error.to_string())?;
+        let ran =
+            self.back.prove(work.guest, &work.input, plan).map_err(|error| error.to_string())?;
         self.kept.write(work, plan, &ran.output)?;
         Ok((ran.done, ran.used, ran.output.len()))
     }
@@ -217,7 +215,8 @@ impl Arm<'_> {
             "mode": plan.mode,
             "segments": done.segments.or(known.segments),
         });
-        let mut sample = Sample { metrics: metrics(done, used, proof), answer, ..Sample::default() };
+        let mut sample =
+            Sample { metrics: metrics(done, used, proof), answer, ..Sample::default() };
         let wall_s = used.wall.as_secs_f64();
         sample.metrics.insert("executed_cycles".into(), cycles.into());
         // A check executes nothing: a rate of cycles would mean nothing.

@@ -192,9 +192,9 @@ fn a_refused_input_leaves_no_file() {
     let case = Case::new("refused");
     for (input, wanted) in [
         (&br#"{"n":1000001}"#[..], "claim_refused"),
-        (br#"{"m":1}"#, "input of fibonacci is malformed"),
-        (br#"{"n":-1}"#, "input of fibonacci is malformed"),
-        (b"", "input of fibonacci is malformed"),
+        (br#"{"m":1}"#, "input of fibonacci is not the JSON"),
+        (br#"{"n":-1}"#, "input of fibonacci is not the JSON"),
+        (b"", "input of fibonacci is not the JSON"),
     ] {
         case.write("input.json", input);
         let output = case.run(&case.prove_words(&[]));

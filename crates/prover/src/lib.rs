@@ -4,6 +4,7 @@
 //! stage, so that time, CPU seconds and peak memory of a stage are its own. [`line`] is what the two
 //! programs say to each other, [`External`] runs it, [`judge()`] alone says yes to a proof.
 
+mod dcap;
 mod external;
 mod file;
 mod judge;
@@ -11,6 +12,7 @@ pub mod line;
 mod policy;
 mod stages;
 
+pub use dcap::DcapParts;
 pub use external::{External, INPUT_BYTES_MAX, Stop};
 pub use file::{
     BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC, ProofFile,

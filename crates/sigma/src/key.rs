@@ -88,6 +88,14 @@ impl PublicKey {
         }
     }
 
+    /// The modulus of an RSA key, most significant byte first.
+    pub fn rsa_modulus(&self) -> Option<Vec<u8>> {
+        match &self.kind {
+            Kind::Rsa(key) => Some(key.modulus()),
+            _ => None,
+        }
+    }
+
     /// Bytes of a signature as it stands on its own (RFC 8017; RFC 7518 section 3.4).
     pub fn signature_length(&self) -> usize {
         match &self.kind {

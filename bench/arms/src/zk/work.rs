@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use confide_guest_dcap::DcapInput;
+use confide_evidence::collateral::Collateral;
 use confide_guest_programs::host::{input_from_json, sample};
+use confide_prover::DcapParts;
 use serde_json::{Value, json};
 
 use crate::{Outcome, read};
@@ -70,6 +71,22 @@ fn quote(files: &DcapFiles) -> Outcome<Vec<u8>> {
     else {
         return Err("work dcap: wanted --quote, --collateral and --at".to_string());
     };
-    let input = DcapInput::new(&read(quote)?, &read(collateral)?, at);
-    input.map(|input| input.encode()).map_err(|error| error.to_string())
+    let (quote, json) = (read(quote)?, read(collateral)?);
+    let it = Collateral::parse(&json).map_err(|error| error.to_string())?;
+    let parts = DcapParts {
+        at,
+        within: (0, u64::MAX),
+        quote: &quote,
+        pck_crl_issuer_chain: &it.pck_crl_issuer_chain,
+        root_ca_crl: &it.root_ca_crl,
+        pck_crl: &it.pck_crl,
+        tcb_info_issuer_chain: &it.tcb_info_issuer_chain,
+        tcb_info: &it.tcb_info,
+        tcb_info_signature: &it.tcb_info_signature,
+        qe_identity_issuer_chain: &it.qe_identity_issuer_chain,
+        qe_identity: &it.qe_identity,
+        qe_identity_signature: &it.qe_identity_signature,
+        pck_certificate_chain: it.pck_certificate_chain.as_deref().unwrap_or_default(),
+    };
+    Ok(parts.encode())
 }

@@ -2,39 +2,24 @@
 
 use std::path::Path;
 
+use confide_guest_programs::host::input_from_json;
 use confide_prover::INPUT_BYTES_MAX;
-use serde::Deserialize;
 
 use crate::error::{CliError, read_file};
 
 /// Longest input as JSON: hexadecimal doubles the bytes, and numbers of a list take up to 12 characters.
-const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
+pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
 
 /// Reads a guest's input.
 pub(super) fn read(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
-    let text = read_file(path, JSON_BYTES_MAX)?;
-    let encoded = match guest {
-        "fibonacci" => parsed::<Fibonacci>(&text).map(|input| input.encode()),
-        _ => Err("no such guest".to_string()),
-    };
-    encoded.map_err(|error| {
-        CliError::new(format!("{}: input of {guest} is malformed: {error}", path.display()))
+    let json = read_file(path, JSON_BYTES_MAX)?;
+    encoded(guest, &json, &path.display().to_string())
+}
+
+/// The encoding of an input that was read or made; `from` is its source, for errors.
+pub(super) fn encoded(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
+    input_from_json(guest, json).map_err(|error| {
+        CliError::new(format!("{from}: {error}"))
             .hint("docs/prove.md shows the input of each guest")
     })
-}
-
-fn parsed<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(text).map_err(|error| error.to_string())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fibonacci {
-    n: u32,
-}
-
-impl Fibonacci {
-    fn encode(&self) -> Vec<u8> {
-        self.n.to_le_bytes().to_vec()
-    }
 }

@@ -2,8 +2,14 @@
 
 use std::path::PathBuf;
 
+use confide_sigma::PublicKey;
+use serde_json::json;
+
 use super::{Order, input};
-use crate::error::CliError;
+use crate::error::{CliError, read_file};
+
+/// Longest file: a message of 64 KiB, which is the guest's limit; keys and signatures are shorter.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The input: JSON, or the files that OpenSSL writes.
 #[derive(clap::Args)]
@@ -11,8 +17,13 @@ pub(super) struct Args {
     /// The guest's input, JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "key")]
     input: Option<PathBuf>,
-    /// The signer: a certificate or a public key, PEM.
-    #[arg(long, value_name = "PEM-FILE", conflicts_with = "input", requires_all = ["message", "signature"])]
+    /// The signer: a certificate or a public key, PEM or DER. Nothing judges it here.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "input",
+        requires_all = ["message", "signature"]
+    )]
     key: Option<PathBuf>,
     /// The message that was signed.
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -26,9 +37,37 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
-        match (&self.input, &self.key, &self.message, &self.signature) {
-            (Some(path), ..) => input::read("rsa2048", path),
-            _ => Err(CliError::new("wanted --input, or --key, --message and --signature")),
-        }
+        let (key, message, signature) = match (&self.input, &self.key) {
+            (Some(path), _) => return input::read("rsa2048", path),
+            (None, Some(key)) => (key, self.message.as_ref(), self.signature.as_ref()),
+            (None, None) => return Err(CliError::new("wanted --input or --key")),
+        };
+        let modulus = modulus(key)?;
+        let read = |path: Option<&PathBuf>| match path {
+            Some(path) => read_file(path, FILE_BYTES_MAX),
+            None => Err(CliError::new("wanted --message and --signature beside --key")),
+        };
+        let json = json!({
+            "message_hex": hex::encode(read(message)?),
+            "modulus": hex::encode(modulus),
+            "signature": hex::encode(read(signature)?),
+        });
+        input::encoded("rsa2048", json.to_string().as_bytes(), &key.display().to_string())
+    }
+}
+
+/// The modulus of an RSA-2048 key with the exponent 65537.
+fn modulus(path: &std::path::Path) -> Result<Vec<u8>, CliError> {
+    let bytes = read_file(path, FILE_BYTES_MAX)?;
+    let shown = path.display();
+    let key = PublicKey::from_certificate(&bytes).or_else(|_| PublicKey::from_spki(&bytes));
+    let key = key.map_err(|error| {
+        CliError::new(format!("{shown}: {error}"))
+            .hint("wanted a certificate or a public key (PEM, `openssl pkey -pubout`)")
+    })?;
+    match key.rsa_modulus() {
+        Some(modulus) if modulus.len() == confide_statement::MODULUS_BYTES => Ok(modulus),
+        _ => Err(CliError::new(format!("{shown}: wanted an RSA-2048 key, got {}", key.name()))
+            .hint("`confide prove signature` takes RSA to 4096 bits and ECDSA, without the zkVM")),
     }
 }
