@@ -1,11 +1,16 @@
 //! One request, from what the client asked to the signed statement.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
 use confide_disclosure::{NotaryEvidence, Seed, SessionFacts, notarise};
-use http_body_util::channel::{Channel, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use http_body::{Body, Frame as BodyFrame};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::{
     ExchangeError, FetchRequest, Frame, NotaryPolicy, Signed,
@@ -33,7 +38,19 @@ pub(crate) struct Exchanges {
 }
 
 /// Frames as they come.
-pub(crate) type Frames = Channel<Bytes>;
+pub(crate) struct Frames(mpsc::Receiver<Bytes>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(BodyFrame::data(bytes))))
+    }
+}
 
 impl Exchanges {
     /// Fetches, and gives frames as soon as the head of the answer is there. Whatever fails
@@ -61,10 +78,15 @@ impl Exchanges {
         let wanted = RESPONSE_HEAD_BYTES_MAX;
         let head = head::write(&answer.response, answer.session.http)
             .ok_or_else(|| ExchangeError::TooLong { host: host(), wanted })?;
-        let (mut frames, body) = Channel::new(FRAMES_WAITING);
+        let (frames, body) = mpsc::channel(FRAMES_WAITING);
         let this = self.clone();
         tokio::spawn(async move {
-            let last = match this.relay(&request, answer, head, &mut frames).await {
+            let relayed = tokio::select! {
+                biased;
+                relayed = this.relay(&request, answer, head, &frames) => relayed,
+                () = frames.closed() => Ok(None),
+            };
+            let last = match relayed {
                 Ok(None) => return tracing::debug!("the client went away"),
                 Ok(Some(signed)) => Frame::Signed(signed.encode()),
                 Err(error) => {
@@ -73,9 +95,9 @@ impl Exchanges {
                 }
             };
             drop(slot);
-            let _ = frames.send_data(last.encode().into()).await;
+            let _ = frames.send(last.encode().into()).await;
         });
-        Ok(body)
+        Ok(Frames(body))
     }
 
     async fn slot(&self) -> Result<OwnedSemaphorePermit, ExchangeError> {
@@ -93,13 +115,13 @@ impl Exchanges {
         request: &FetchRequest,
         answer: Answer,
         head: Vec<u8>,
-        frames: &mut Sender<Bytes>,
+        frames: &mpsc::Sender<Bytes>,
     ) -> Result<Option<Signed>, ExchangeError> {
         let (target, limits) = (request.target(), self.policy.limits());
         let Answer { session, response, until, driver: _driver } = answer;
         let mut body =
             AnswerBody::new(response, session.http, request.method(), target, limits, until)?;
-        if frames.send_data(Frame::Head(head.clone()).encode().into()).await.is_err() {
+        if frames.send(Frame::Head(head.clone()).encode().into()).await.is_err() {
             return Ok(None);
         }
         let mut received = Vec::new();
@@ -107,7 +129,7 @@ impl Exchanges {
             received.extend_from_slice(&piece);
             for part in piece.chunks(FRAME_BYTES_MAX) {
                 let frame = Frame::Body(part.to_vec()).encode();
-                if frames.send_data(frame.into()).await.is_err() {
+                if frames.send(frame.into()).await.is_err() {
                     return Ok(None);
                 }
             }

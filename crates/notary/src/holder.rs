@@ -150,3 +150,109 @@ impl Received {
         Ok(notarised)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use confide_disclosure::{
+        HttpVersion, NotaryEvidence, NotaryKey, Seed, SessionFacts, TlsVersion, notarise,
+    };
+
+    use super::*;
+
+    const HEAD: &[u8] = b"HTTP/1.1 200\r\ncontent-type: application/json\r\n\r\n";
+    const VALIDITY: (u64, u64) = (1_000, 2_000);
+
+    fn key() -> NotaryKey {
+        NotaryKey::from_secret(&[5; 32]).unwrap()
+    }
+
+    fn verified() -> KeyEvidence {
+        KeyEvidence { key: key().public(), evidence: NotaryEvidence::default() }
+    }
+
+    fn request(url: &str) -> FetchRequest {
+        FetchRequest::new("GET", url, Vec::new(), Vec::new(), key().spki_hash()).unwrap()
+    }
+
+    fn facts() -> SessionFacts {
+        SessionFacts {
+            host: "h".into(),
+            port: 443,
+            certificate_chain_hash: [1; 32],
+            tls: TlsVersion::V13,
+            time: 1_500,
+            http: HttpVersion::V11,
+        }
+    }
+
+    /// What a notary with this key says of an answer with this body.
+    fn received(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> Received {
+        let transcript = Transcript::new(&request("https://h/"), HEAD, body).unwrap();
+        let seed = Seed::from_bytes([9; 32]);
+        let evidence = NotaryEvidence::default();
+        let made = notarise(key, seed, facts, transcript.session(), evidence).unwrap();
+        let signed = Signed {
+            seed: made.seed.clone(),
+            statement: made.statement.encode(),
+            signature: made.signature,
+        };
+        Received { head: HEAD.to_vec(), body: body.to_vec(), signed }
+    }
+
+    fn honest() -> Received {
+        received(&key(), facts(), br#"{"a":1}"#)
+    }
+
+    #[test]
+    fn a_statement_about_what_was_sent_and_received_is_kept() {
+        let kept = honest().check(&request("https://h/"), verified(), VALIDITY).unwrap();
+        assert_eq!(kept.received, [HEAD, br#"{"a":1}"#].concat());
+    }
+
+    #[test]
+    fn a_statement_about_anything_else_is_not() {
+        let check = |received: Received| {
+            received.check(&request("https://h/"), verified(), VALIDITY).unwrap_err()
+        };
+        let differs = |error| matches!(error, HolderError::Differs(_));
+        let edited = Received { body: br#"{"a":2}"#.to_vec(), ..honest() };
+        assert!(differs(check(edited)));
+        let shorter = Received { body: Vec::new(), ..honest() };
+        assert!(matches!(check(shorter), HolderError::Other { part: "view of a body" }));
+        let head = b"HTTP/1.1 201\r\ncontent-type: application/json\r\n\r\n".to_vec();
+        assert!(differs(check(Received { head, ..honest() })));
+        let mut other_seed = honest();
+        other_seed.signed.seed = Seed::from_bytes([8; 32]);
+        assert!(differs(check(other_seed)));
+        let mut other_signature = honest();
+        other_signature.signed.signature[7] ^= 1;
+        assert!(differs(check(other_signature)));
+        let other_key = NotaryKey::from_secret(&[6; 32]).unwrap();
+        let forged = received(&other_key, facts(), br#"{"a":1}"#);
+        assert!(matches!(check(forged), HolderError::Other { part: "key" }));
+        let spoken = SessionFacts { http: HttpVersion::V2, ..facts() };
+        let spoken = received(&key(), spoken, br#"{"a":1}"#);
+        assert!(matches!(check(spoken), HolderError::Other { part: "HTTP version" }));
+        for time in [999, 2_001] {
+            let late = received(&key(), SessionFacts { time, ..facts() }, br#"{"a":1}"#);
+            assert!(matches!(check(late), HolderError::Time { got, .. } if got == time));
+        }
+        for url in ["https://g/", "https://h:8443/"] {
+            let error = honest().check(&request(url), verified(), VALIDITY).unwrap_err();
+            assert!(matches!(error, HolderError::Other { part: "host or port" }), "{url}");
+        }
+        let path = honest().check(&request("https://h/other"), verified(), VALIDITY);
+        assert!(differs(path.unwrap_err()));
+    }
+
+    #[test]
+    fn an_answer_longer_than_any_is_given_up() {
+        let mut reader = AnswerReader::default();
+        reader.push(&Frame::Head(HEAD.to_vec()).encode()).unwrap();
+        let piece = Frame::Body(vec![0; crate::limits::FRAME_BYTES_MAX]).encode();
+        let pushed = (0..=RESPONSE_BYTES_CEILING / crate::limits::FRAME_BYTES_MAX)
+            .try_for_each(|_| reader.push(&piece).map(drop));
+        assert!(matches!(pushed, Err(HolderError::TooLong { .. })));
+        assert!(matches!(AnswerReader::default().finish(), Err(HolderError::Frame(_))));
+    }
+}

@@ -1,0 +1,156 @@
+//! Clients that ask for what they may not have, too much of it, or go away.
+
+use std::{sync::Arc, time::Duration};
+
+use confide_client::{no_body, whole_body};
+use confide_notary::{FETCH_PATH, FetchRequest, Limits, Refusal, WELL_KNOWN_PATH};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+    time::timeout,
+};
+
+use crate::site::{Ca, Client, GENEROUS, notary, request_of, says, server, short, whole};
+
+async fn status_of(client: &Client, bytes: Vec<u8>) -> (u16, String) {
+    let (status, answer) = whole(&client.http, Request::post(FETCH_PATH), whole_body(bytes)).await;
+    let refusal: Refusal = serde_json::from_slice(&answer).unwrap();
+    (status.as_u16(), refusal.code)
+}
+
+fn refused(status: u16, code: &str) -> (u16, String) {
+    (status, code.into())
+}
+
+#[tokio::test]
+async fn nothing_is_dialled_for_a_request_that_is_refused() {
+    let ca = Ca::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let site = notary(&ca, port, short()).await;
+    let client = site.client().await;
+    let url = format!("https://localhost:{port}/");
+    let good = client.get(&url);
+    let other_port = client.get("https://localhost:1/");
+    assert_eq!(status_of(&client, other_port.encode()).await, refused(403, "host_refused"));
+    let other_host = client.get(&format!("https://elsewhere.example:{port}/"));
+    assert_eq!(status_of(&client, other_host.encode()).await, refused(403, "host_refused"));
+    let other_key = good.clone().signed_by([0; 32]);
+    assert_eq!(status_of(&client, other_key.encode()).await, refused(409, "key_renewed"));
+    let long = client.post(&url, &[b' '; 1025]);
+    assert_eq!(status_of(&client, long.encode()).await, refused(413, "request_too_large"));
+    let longer = vec![b' '; 100_000];
+    assert_eq!(status_of(&client, longer).await, refused(413, "request_too_large"));
+    assert_eq!(status_of(&client, Vec::new()).await, refused(400, "request_malformed"));
+    assert_eq!(status_of(&client, vec![0; 64]).await, refused(400, "request_malformed"));
+    // As long as the value that it takes the place of.
+    let mut smuggled = good.encode();
+    let at = smuggled.windows(3).position(|value| value == b"*/*").unwrap();
+    smuggled[at..at + 3].copy_from_slice(b"\\nx");
+    assert_eq!(status_of(&client, smuggled).await, refused(400, "request_malformed"));
+    let dialled = timeout(Duration::from_millis(50), listener.accept());
+    assert!(dialled.await.is_err(), "a refused request was dialled");
+}
+
+#[tokio::test]
+async fn other_routes_and_methods_are_refused_and_the_configuration_is_shown() {
+    let ca = Ca::new();
+    let site = notary(&ca, 9, short()).await;
+    let client = site.client().await;
+    for (request, status) in [
+        (Request::get("/"), 404),
+        (Request::get(FETCH_PATH), 405),
+        (Request::post(WELL_KNOWN_PATH), 405),
+        (Request::delete("/v1/key"), 405),
+    ] {
+        assert_eq!(whole(&client.http, request, no_body()).await.0.as_u16(), status);
+    }
+    let (status, bytes) = whole(&client.http, Request::get(WELL_KNOWN_PATH), no_body()).await;
+    assert_eq!(status, StatusCode::OK);
+    let shown: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(shown["simulated"], true);
+    assert_eq!(shown["configuration"]["hosts"][0], "127.0.0.1:9");
+    let claims = confide_evidence::claims::Claims::decode(&client.key.evidence.claims).unwrap();
+    assert_eq!(shown["config_digest"], hex::encode(claims.config_digest));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_the_exchange_with_the_server() {
+    let ca = Ca::new();
+    let (ended, mut end) = mpsc::unbounded_channel();
+    let port = server(ca.acceptor(&["localhost"], &[]), move |mut stream| {
+        let ended = ended.clone();
+        async move {
+            request_of(&mut stream).await;
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nbegin";
+            stream.write_all(head).await.unwrap();
+            let _ = stream.read(&mut [0]).await;
+            ended.send(()).unwrap();
+        }
+    })
+    .await;
+    let site = notary(&ca, port, Limits::default()).await;
+    let client = site.client().await;
+    let request = client.get(&format!("https://localhost:{port}/"));
+    let asked = Request::post(FETCH_PATH).body(whole_body(request.encode())).unwrap();
+    let mut body = client.http.request(asked).await.unwrap().response.into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    timeout(GENEROUS, end.recv()).await.expect("the server was held").unwrap();
+}
+
+#[tokio::test]
+async fn exchanges_beyond_the_limit_wait_and_are_refused() {
+    let ca = Ca::new();
+    let (asked, mut first) = mpsc::unbounded_channel();
+    let port = server(ca.acceptor(&["localhost"], &[]), move |mut stream| {
+        let asked = asked.clone();
+        async move {
+            request_of(&mut stream).await;
+            asked.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let limits = Limits { exchanges: 1, response_start: GENEROUS, exchange: GENEROUS, ..short() };
+    let site = notary(&ca, port, limits).await;
+    let client = Arc::new(site.client().await);
+    let request = client.get(&format!("https://localhost:{port}/"));
+    let holding = {
+        let (client, request) = (client.clone(), request.clone());
+        tokio::spawn(async move { client.fetch(&request).await.map(drop) })
+    };
+    timeout(GENEROUS, first.recv()).await.unwrap().unwrap();
+    assert_eq!(client.refused(&request).await, "busy");
+    holding.abort();
+    // The place is free again as soon as the notary sees that the client has gone.
+    let free = async {
+        while client.fetch(&request.clone()).await.is_err_and(
+            |error| matches!(error, crate::site::Failure::Refused(code) if code == "busy"),
+        ) {}
+    };
+    tokio::select! {
+        () = free => {}
+        arrived = first.recv() => arrived.unwrap(),
+        () = tokio::time::sleep(GENEROUS) => panic!("the place was not given back"),
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_no_body_whatever_its_length_says() {
+    let ca = Ca::new();
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\ncontent-encoding: gzip\r\n\r\n";
+    let answer = Arc::new(answer.to_vec());
+    let acceptor = ca.acceptor(&["localhost"], &[]);
+    let port = server(acceptor, move |stream| says(stream, answer.clone())).await;
+    let site = notary(&ca, port, short()).await;
+    let client = site.client().await;
+    let url = format!("https://localhost:{port}/");
+    let key = client.key.spki_hash();
+    let head = FetchRequest::new("HEAD", &url, Vec::new(), Vec::new(), key).unwrap();
+    let notarised = client.fetch(&head).await.unwrap();
+    assert!(notarised.received.ends_with(b"content-encoding: gzip\r\n\r\n"));
+}

@@ -1,0 +1,8 @@
+//! A notary between real sockets: its clients, and servers that may be hostile.
+//!
+//! All evidence here is simulated.
+
+mod fetch;
+mod hostile_client;
+mod hostile_upstream;
+mod site;
