@@ -8,6 +8,7 @@ mod attest;
 mod bench;
 mod collateral;
 mod connect;
+mod disclose;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]
@@ -51,6 +52,8 @@ enum Command {
     Collateral(collateral::Args),
     /// Verify a confidential server, then open an OpenAI address on loopback.
     Connect(connect::Args),
+    /// Show and prove parts of a notarised session, and hide the rest.
+    Disclose(disclose::Args),
     /// Terminate attested TLS in front of a model server.
     Gateway(gateway::Args),
     /// Make models locally, from a seed.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Collateral(args) => collateral::run(args),
         Command::Connect(args) => connect::run(args),
+        Command::Disclose(args) => disclose::run(args),
         Command::Gateway(args) => gateway::run(args),
         #[cfg(feature = "native")]
         Command::Model(args) => model::run(args),

@@ -1,5 +1,6 @@
 //! `confide verify`: whether evidence or a proof is believed, check by check.
 
+mod disclosure;
 mod evidence;
 mod gpu;
 mod proof;
@@ -28,6 +29,7 @@ use confide_verifier_aws_lc::AwsLc;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
+pub(crate) use disclosure::{claim_words, text_proofs};
 
 /// Longest root certificate: Intel's has 659 bytes.
 const ROOT_LENGTH_MAX: u64 = 16 * 1024;
@@ -46,6 +48,8 @@ pub(crate) struct Args {
 enum What {
     /// Check a quote against endorsements, and against a policy where one is given.
     Quote(QuoteArgs),
+    /// Check what somebody shows and proves of a session that a notary saw.
+    Disclosure(disclosure::DisclosureArgs),
     /// Check evidence of a kind that its bytes tell.
     Evidence(evidence::EvidenceArgs),
     /// Check a proof that `confide prove` wrote.
@@ -88,6 +92,7 @@ struct QuoteArgs {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let args = match args.what {
         What::Quote(args) => args,
+        What::Disclosure(args) => return disclosure::run(args),
         What::Evidence(args) => return evidence::run(args),
         What::Proof(args) => return proof::run(&args),
         What::Serve(args) => return serve::run(args),

@@ -1,6 +1,7 @@
 //! What is proven of values that stay hidden.
 
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
+use sha2::{Digest, Sha256};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
@@ -117,15 +118,6 @@ pub enum Claim {
         /// A range proof of `confide-sigma`.
         proof: Vec<u8>,
     },
-    /// A field's string contains a text.
-    FieldContains {
-        /// Place of the field among the opened ones.
-        field: u32,
-        /// The text.
-        text: String,
-        /// A proof of `confide-circuits`.
-        proof: Vec<u8>,
-    },
     /// Some chunk of a direction contains a text.
     BytesContain {
         /// Which way the bytes went.
@@ -145,11 +137,8 @@ impl Claim {
                 comparison.write(writer);
                 writer.long(proof);
             }
-            Claim::FieldContains { field, text, proof } => {
-                writer.u8(2).u32(*field).short(text.as_bytes()).long(proof);
-            }
             Claim::BytesContain { direction, text, proof } => {
-                writer.u8(3).u8(direction.byte()).short(text.as_bytes()).long(proof);
+                writer.u8(2).u8(direction.byte()).short(text.as_bytes()).long(proof);
             }
         }
     }
@@ -161,12 +150,7 @@ impl Claim {
                 comparison: Comparison::read(reader)?,
                 proof: read_proof(reader)?,
             }),
-            2 => Ok(Claim::FieldContains {
-                field: reader.u32("field of a claim")?,
-                text: read_text(reader)?,
-                proof: read_proof(reader)?,
-            }),
-            3 => Ok(Claim::BytesContain {
+            2 => Ok(Claim::BytesContain {
                 direction: read_direction(reader)?,
                 text: read_text(reader)?,
                 proof: read_proof(reader)?,
@@ -202,34 +186,17 @@ pub(crate) fn field_context(statement: &[u8; 32], leaf: &[u8; 32]) -> Vec<u8> {
 }
 
 /// What a proof about the bytes of a direction is bound to.
-pub(crate) fn bytes_context(statement: &[u8; 32], direction: Direction) -> Vec<u8> {
-    [CONTEXT, b"bytes\0", &statement[..], &[direction.byte()]].concat()
+pub(crate) fn bytes_context(statement: &[u8; 32], direction: Direction) -> [u8; 32] {
+    let parts = [CONTEXT, b"bytes\0", &statement[..], &[direction.byte()]].concat();
+    Sha256::digest(parts).into()
 }
 
 /// Proofs about texts, which need circuits: this crate has none and takes them through this trait.
 pub trait TextProofs {
-    /// Proves that a value under `digest` (SHA-256(0x03 ‖ salt ‖ value)) contains `text`.
-    fn prove_field(
-        &self,
-        context: &[u8],
-        digest: &[u8; 32],
-        text: &str,
-        secret: FieldSecret<'_>,
-    ) -> Result<Vec<u8>, String>;
-
-    /// Checks that.
-    fn verify_field(
-        &self,
-        context: &[u8],
-        digest: &[u8; 32],
-        text: &str,
-        proof: &[u8],
-    ) -> Result<(), String>;
-
-    /// Proves that a chunk of a direction under a root contains `text`.
+    /// Proves that a chunk under the root of a tree contains `text`.
     fn prove_bytes(
         &self,
-        context: &[u8],
+        context: &[u8; 32],
         place: TreePlace<'_>,
         text: &str,
         secret: LeafSecret<'_>,
@@ -238,20 +205,11 @@ pub trait TextProofs {
     /// Checks that.
     fn verify_bytes(
         &self,
-        context: &[u8],
+        context: &[u8; 32],
         place: TreePlace<'_>,
         text: &str,
         proof: &[u8],
     ) -> Result<(), String>;
-}
-
-/// A hidden value.
-#[derive(Clone, Copy)]
-pub struct FieldSecret<'a> {
-    /// Its salt.
-    pub salt: &'a [u8; SALT_BYTES],
-    /// The canonical value.
-    pub value: &'a [u8],
 }
 
 /// A tree that everybody knows.

@@ -4,14 +4,12 @@ use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
     claim::{
-        Claim, FieldSecret, LeafSecret, TEXT_BYTES_MAX, TextProofs, TreePlace, bytes_context,
-        field_context,
+        Claim, LeafSecret, TEXT_BYTES_MAX, TextProofs, TreePlace, bytes_context, field_context,
     },
     disclosure::{CLAIMS_MAX, Disclosure},
     field::{Field, Kind},
-    fields::{CommittedFields, OpenedValue, Reveal, TooManyFields},
+    fields::{CommittedFields, Reveal, TooManyFields},
     name::{Prove, Show},
-    seed::Purpose,
     session::{HolderError, Notarised},
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
 };
@@ -228,24 +226,6 @@ impl Notarised {
                 let proof = proof.map_err(|error| failed(error.to_string()))?;
                 Ok(Claim::Compare { field, comparison: *comparison, proof })
             }
-            Prove::FieldContains { path, text } => {
-                let index = self.field(path)?;
-                let Field { kind, value, .. } = &self.fields[index];
-                if *kind != Kind::String || find(value, text.as_bytes()).is_none() {
-                    return Err(untrue());
-                }
-                let texts = texts.ok_or_else(circuits)?;
-                let (field, leaf) = opened(disclosure, path).ok_or_else(untrue)?;
-                let hidden = disclosure.fields.as_ref().map(|it| &it.fields[field as usize].value);
-                let Some(OpenedValue::Hidden { digest: hidden }) = hidden else {
-                    return Err(untrue());
-                };
-                let salt = self.seed.salt(Purpose::FieldValue, index as u32);
-                let secret = FieldSecret { salt: &salt, value };
-                let context = field_context(&digest, &leaf);
-                let proof = texts.prove_field(&context, hidden, text, secret).map_err(failed)?;
-                Ok(Claim::FieldContains { field, text: text.clone(), proof })
-            }
             Prove::BytesContain { direction, text } => {
                 let texts = texts.ok_or_else(circuits)?;
                 let proof = self.prove_bytes(*direction, text, &digest, texts);
@@ -285,7 +265,7 @@ fn check_limits(prove: &[Prove]) -> Result<(), DiscloseError> {
     }
     let texts = prove.iter().filter_map(|wish| match wish {
         Prove::Compare { .. } => None,
-        Prove::FieldContains { text, .. } | Prove::BytesContain { text, .. } => Some(text.len()),
+        Prove::BytesContain { text, .. } => Some(text.len()),
     });
     match texts.max() {
         Some(got) if got > TEXT_BYTES_MAX => {
@@ -297,14 +277,14 @@ fn check_limits(prove: &[Prove]) -> Result<(), DiscloseError> {
 
 fn proven_path(wish: &Prove) -> Option<&str> {
     match wish {
-        Prove::Compare { path, .. } | Prove::FieldContains { path, .. } => Some(path),
+        Prove::Compare { path, .. } => Some(path),
         Prove::BytesContain { .. } => None,
     }
 }
 
 fn proven_subject(wish: &Prove) -> String {
     match wish {
-        Prove::Compare { path, .. } | Prove::FieldContains { path, .. } => path.clone(),
+        Prove::Compare { path, .. } => path.clone(),
         Prove::BytesContain { direction, .. } => format!("{}.bytes", direction.as_str()),
     }
 }

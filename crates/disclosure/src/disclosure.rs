@@ -116,13 +116,6 @@ pub enum Proven {
         /// How.
         comparison: Comparison,
     },
-    /// A string contains a text.
-    FieldContains {
-        /// Its path.
-        path: String,
-        /// The text.
-        text: String,
-    },
     /// The bytes of a direction contain a text, within one chunk.
     BytesContain {
         /// Which way they went.
@@ -271,18 +264,6 @@ impl Disclosure {
                 comparison.verify(&context, commitment, proof).map_err(sigma)?;
                 let (path, kind) = (field.path.clone(), field.kind);
                 Ok(Proven::Compare { path, kind, comparison: *comparison })
-            }
-            Claim::FieldContains { field, text, proof } => {
-                let field = self.opened(*field).ok_or_else(|| subject.clone())?;
-                let (Kind::String, OpenedValue::Hidden { digest: value }) =
-                    (field.kind, &field.value)
-                else {
-                    return Err(subject);
-                };
-                let texts = texts.ok_or(Refused::NoCircuits { claim })?;
-                let context = field_context(digest, &field.leaf());
-                texts.verify_field(&context, value, text, proof).map_err(failed)?;
-                Ok(Proven::FieldContains { path: field.path.clone(), text: text.clone() })
             }
             Claim::BytesContain { direction, text, proof } => {
                 let texts = texts.ok_or(Refused::NoCircuits { claim })?;

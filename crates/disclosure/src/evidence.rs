@@ -11,6 +11,10 @@ pub const CLAIMS_BYTES_MAX: usize = 1024;
 /// Longest endorsements: as long as a staple on a channel.
 pub const ENDORSEMENTS_BYTES_MAX: usize = 94 * 1024;
 
+/// What the claims of a notary's signing key say of themselves. Another attested program's key is
+/// no notary's, even where the machine runs the same code.
+pub const NOTARY_GUARANTEE: &str = "the notary sees the plaintext, its operator does not";
+
 /// Evidence over the notary's key, in the form of key binding (`docs/channel.md`): a quote whose
 /// report data is SHA-256 of the claims, which hold SHA-256 of the key's SubjectPublicKeyInfo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

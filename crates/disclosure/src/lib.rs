@@ -28,8 +28,7 @@ mod transcript;
 mod tree;
 
 pub use claim::{
-    Claim, Comparison, FieldSecret, LeafSecret, PROOF_BYTES_MAX, TEXT_BYTES_MAX, TextProofs,
-    TreePlace,
+    Claim, Comparison, LeafSecret, PROOF_BYTES_MAX, TEXT_BYTES_MAX, TextProofs, TreePlace,
 };
 pub use codec::FormatError;
 pub use disclose::DiscloseError;
@@ -38,7 +37,9 @@ pub use disclosure::{
     Verified,
 };
 pub use events::{Assembled, EVENTS_MAX, EventsError, assemble};
-pub use evidence::{CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NotaryEvidence, QUOTE_BYTES_MAX};
+pub use evidence::{
+    CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
+};
 pub use field::{Field, Kind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 pub use fields::{
     AMOUNTS_MAX, CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal,

@@ -30,13 +30,6 @@ pub enum Prove {
         /// With what.
         comparison: Comparison,
     },
-    /// A field's string contains a text.
-    FieldContains {
-        /// The field.
-        path: String,
-        /// The text.
-        text: String,
-    },
     /// Some chunk of a direction contains a text.
     BytesContain {
         /// Which way.
@@ -66,6 +59,12 @@ pub enum NameError {
     /// A constant that is neither number nor date, or beyond what is committed to.
     #[error("{text:?} is no constant: wanted a number below 4.6e12 with six decimals, or a date")]
     Constant {
+        /// What came.
+        text: String,
+    },
+    /// A search in something else than bytes.
+    #[error("{text:?} cannot be searched: wanted request.bytes or response.bytes")]
+    Contains {
         /// What came.
         text: String,
     },
@@ -103,7 +102,7 @@ impl Show {
 
 impl Prove {
     /// `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
-    /// `response./text contains "…"`, `response.bytes contains "…"`.
+    /// `response.bytes contains "…"`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let operators = [" <= ", " >= ", " == ", " between ", " contains "];
         let found = operators
@@ -119,8 +118,7 @@ impl Prove {
             let text = quoted(constant)?;
             return match part {
                 "bytes" => Ok(Prove::BytesContain { direction, text }),
-                part if is_field(part) => Ok(Prove::FieldContains { path: name.into(), text }),
-                _ => Err(wrong()),
+                _ => Err(NameError::Contains { text: name.into() }),
             };
         }
         if !is_field(part) {
@@ -263,7 +261,8 @@ mod tests {
             "response./a <= 1e99",
             "response./a between 2 and 1",
             "response./a between 1",
-            "response./a contains b",
+            "response.bytes contains b",
+            "response./a contains \"b\"",
             "response./a contains \"\"",
             "response.bytes <= 1",
             "a <= 1",

@@ -1,0 +1,127 @@
+//! `confide disclose`: from a notarised session to a file for third parties.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use confide_disclosure::{
+    DiscloseError, Disclosure, FormatError, HOLDER_BYTES_MAX, NameError, Notarised, Prove, Proven,
+    Show,
+};
+use zeroize::Zeroizing;
+
+use crate::{
+    error::{CliError, read_file},
+    process::print_whole,
+};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The session: what `confide notary fetch --out` wrote
+    file: PathBuf,
+    /// Show this: request or response, a dot, and /POINTER, header:NAME, status, method, target,
+    /// bytes:FIRST-END (the end is not in it; whole chunks of 64 bytes are shown) or length
+    #[arg(long, value_name = "NAME", value_parser = show)]
+    show: Vec<Show>,
+    /// Prove this of a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
+    /// numbers or RFC 3339 dates, and 'response.bytes contains "TEXT"', within 64 bytes
+    #[arg(long, value_name = "PREDICATE", value_parser = prove)]
+    prove: Vec<Prove>,
+    /// Where the disclosure is written
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    if args.show.is_empty() && args.prove.is_empty() {
+        return Err(CliError::new("nothing is to be shown or proven")
+            .hint("--show response./model, or --prove 'response./usage/total_tokens <= 4096'"));
+    }
+    let session = read_session(&args.file)?;
+    let disclosure =
+        session.disclose(&args.show, &args.prove, super::verify::text_proofs()).map_err(refused)?;
+    let bytes = disclosure.encode();
+    fs::write(&args.out, &bytes)
+        .map_err(|error| CliError::new(format!("cannot write {}: {error}", args.out.display())))?;
+    print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), &args.out)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(text: &str) -> Result<Show, NameError> {
+    Show::parse(text)
+}
+
+fn prove(text: &str) -> Result<Prove, NameError> {
+    Prove::parse(text)
+}
+
+fn read_session(path: &Path) -> Result<Notarised, CliError> {
+    let bytes = Zeroizing::new(read_file(path, HOLDER_BYTES_MAX as u64)?);
+    Notarised::decode(&bytes).map_err(|error| {
+        let failure = CliError::new(format!("{}: {error}", path.display()));
+        match error {
+            FormatError::Magic { .. } => {
+                failure.hint("wanted the file that `confide notary fetch --out` wrote")
+            }
+            _ => failure,
+        }
+    })
+}
+
+fn refused(error: DiscloseError) -> CliError {
+    let hint = match &error {
+        DiscloseError::Holder(_) => "the file was changed, or its notary lied: fetch again",
+        DiscloseError::NoField { .. } => {
+            "a field is response./a/b for {\"a\":{\"b\":…}}, response.header:NAME or \
+             response.status; / in a name is ~1, ~ is ~0"
+        }
+        DiscloseError::Secret { .. } => {
+            "bytes are shown in chunks of 64; name that header with --show to show it as well"
+        }
+        DiscloseError::Untrue { .. } => "only what is so can be proven",
+        DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
+        DiscloseError::NoAmount { .. } => {
+            "numbers below 4.6e12 with six decimals and RFC 3339 dates are committed to, 256 a \
+             session"
+        }
+        _ => return CliError::new(error),
+    };
+    CliError::new(error).hint(hint)
+}
+
+/// What the file shows, read from the file: what its reader will see.
+fn summary(
+    disclosure: &Disclosure,
+    fields: usize,
+    bytes: usize,
+    out: &Path,
+) -> Result<String, CliError> {
+    let verified = disclosure.verify(super::verify::text_proofs()).map_err(CliError::new)?;
+    let mut text = format!("{} written, {bytes} bytes\n", out.display());
+    for field in verified.fields() {
+        let _ = writeln!(text, "shown    {}", field.path);
+    }
+    for (direction, piece) in verified.bytes() {
+        let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
+        let _ = writeln!(text, "shown    {}.bytes:{start}-{end}", direction.as_str());
+    }
+    for (direction, _) in verified.lengths() {
+        let _ = writeln!(text, "shown    {}.length", direction.as_str());
+    }
+    for claim in verified.claims() {
+        let (path, what) = super::verify::claim_words(claim);
+        let _ = writeln!(text, "proven   {path} {what}");
+    }
+    let compared = |claim: &&Proven| matches!(claim, Proven::Compare { .. });
+    let hidden = fields - verified.fields().len();
+    let named = verified.claims().iter().filter(compared).count();
+    let _ = writeln!(
+        text,
+        "hidden   {hidden} fields, {named} of them with a name that the proofs say; all other bytes"
+    );
+    Ok(text)
+}

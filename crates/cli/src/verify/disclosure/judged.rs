@@ -1,0 +1,286 @@
+//! The judgement: openings and proofs, host and age, and the notary's evidence.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use confide_disclosure::{
+    Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, Refused, Verified,
+};
+use confide_evidence::{BindingKind, Kind, claims::Claims, detect, pem};
+use confide_verifier::{
+    Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots, Scope,
+    UnixTime, appraise, snp,
+};
+use confide_verifier_aws_lc::AwsLc;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// How far a notary's clock may be ahead.
+const CLOCK_AHEAD_S_MAX: u64 = 60;
+
+/// Oldest statement that is accepted unless the policy says otherwise: endorsements live as long.
+const AGE_DEFAULT_S_MAX: u64 = 30 * 24 * 3600;
+
+/// How a policy spells that any host will do.
+const DANGEROUS_ANY: &str = "dangerous-any";
+
+/// What a notary has to be, and what its statement has to be about.
+pub(super) struct Rules {
+    notary: Policy,
+    statement: StatementRules,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatementRules {
+    /// `HOST` (port 443) or `HOST:PORT`, or `dangerous-any`.
+    hosts: Hosts,
+    #[serde(default = "age_default")]
+    age_s_max: u64,
+    #[serde(default)]
+    dangerous_any_configuration: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Hosts {
+    One(String),
+    AnyOf(BTreeSet<String>),
+}
+
+fn age_default() -> u64 {
+    AGE_DEFAULT_S_MAX
+}
+
+impl Rules {
+    /// The policy of the notary's evidence, with a table `[disclosure]`.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "policy is not UTF-8".to_string())?;
+        let invalid = |error: toml::de::Error| format!("policy is not valid: {error}");
+        let mut table: Table = toml::from_str(text).map_err(invalid)?;
+        let Some(statement) = table.remove("disclosure") else {
+            return Err("policy has no table [disclosure], which names the hosts".into());
+        };
+        Ok(Self {
+            notary: Value::Table(table).try_into().map_err(invalid)?,
+            statement: statement
+                .try_into()
+                .map_err(|error| format!("policy has no usable table [disclosure]: {error}"))?,
+        })
+    }
+
+    /// Trusts one root and no other.
+    pub(super) fn trust(&mut self, root: &[u8]) {
+        self.notary.roots = Roots::custom(root);
+    }
+}
+
+impl Hosts {
+    fn accepts(&self, statement: &NotaryStatement) -> bool {
+        let NotaryStatement { host, port, .. } = statement;
+        // An address of version 6 has colons of its own.
+        let with_port = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        let named = |wanted: &str| wanted == with_port || *port == 443 && wanted == host;
+        match self {
+            Hosts::One(any) if any == DANGEROUS_ANY => true,
+            Hosts::One(host) => named(host),
+            Hosts::AnyOf(hosts) => hosts.iter().any(|host| named(host)),
+        }
+    }
+}
+
+/// A yes, or a no.
+pub(super) enum Judged {
+    Accepted(Box<Accepted>),
+    Rejected(Box<Rejected>),
+}
+
+/// What may be relied on, and on whose word.
+pub(super) struct Accepted {
+    pub(super) verified: Verified,
+    pub(super) notary: Appraised,
+    pub(super) is_simulated: bool,
+    /// Whether the notary's configuration, its roots among it, was compared.
+    pub(super) is_configuration_known: bool,
+    pub(super) any_host: bool,
+    pub(super) age_s: u64,
+}
+
+/// Why a disclosure is not believed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Rejected {
+    #[error("{0}")]
+    Format(#[from] FormatError),
+    #[error("{0}")]
+    Content(#[from] Refused),
+    #[error("statement is about {got}, which the policy does not name")]
+    Host { got: String },
+    #[error("statement is {got} s old, wanted at most {wanted}")]
+    Old { wanted: u64, got: u64 },
+    #[error("statement's time {time} is after {at}, the time to judge at")]
+    Early { time: u64, at: u64 },
+    #[error("notary's evidence is refused: {}", .0.reason())]
+    Evidence(Box<Rejection>),
+    #[error("statement is signed by another key than the notary's evidence names")]
+    Key,
+    #[error("evidence is of no notary: it says {got:?}")]
+    Guarantee { got: String },
+    #[error("statement's time {time} is outside the life of the notary's key")]
+    KeyTime { time: u64 },
+    #[error("policy does not say which program and configuration the notary has to be")]
+    Unpinned,
+}
+
+impl Rejected {
+    /// One word for programs.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Rejected::Format(_) => "format",
+            Rejected::Content(Refused::Signature(_)) => "signature",
+            Rejected::Content(Refused::Opening(_)) => "opening",
+            Rejected::Content(Refused::Empty) => "empty",
+            Rejected::Content(Refused::NoCircuits { .. }) => "no_circuits",
+            Rejected::Content(_) => "proof",
+            Rejected::Host { .. } => "host",
+            Rejected::Old { .. } | Rejected::Early { .. } => "time",
+            Rejected::Evidence(_) => "evidence",
+            Rejected::Key => "key",
+            Rejected::Guarantee { .. } => "guarantee",
+            Rejected::KeyTime { .. } => "key_time",
+            Rejected::Unpinned => "notary_unpinned",
+        }
+    }
+
+    /// Whether it could not be judged at all, rather than judged and refused.
+    pub(super) fn is_unjudged(&self) -> bool {
+        match self {
+            Rejected::Format(_) | Rejected::Content(Refused::NoCircuits { .. }) => true,
+            Rejected::Evidence(rejection) => rejection.reason().is_unjudged(),
+            _ => false,
+        }
+    }
+
+    /// What to do about it, where something can be done.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Rejected::Unpinned => Some(
+                "a policy needs the notary's [workload] and its config_digest: its operator \
+                 chooses the roots by which hosts are judged. `dangerous_any_configuration = true` \
+                 in [disclosure] goes without",
+            ),
+            Rejected::Host { .. } => Some("hosts = [\"HOST\", \"HOST:PORT\"] in [disclosure]"),
+            Rejected::Old { .. } => Some("age_s_max in [disclosure], or --at"),
+            Rejected::Evidence(_) => {
+                Some("evidence is judged as of the statement's time, under the policy's roots")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Judges a file by rules; its age counts from `at`.
+pub(super) fn judge(file: &[u8], rules: &Rules, at: u64) -> Judged {
+    match accept(file, rules, at) {
+        Ok(accepted) => Judged::Accepted(Box::new(accepted)),
+        Err(rejected) => Judged::Rejected(Box::new(rejected)),
+    }
+}
+
+fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
+    let disclosure = Disclosure::decode(file)?;
+    let statement = &disclosure.statement;
+    // Who signed comes first: what is said of an unsigned statement helps nobody.
+    statement.verify(&disclosure.signature).map_err(Refused::Signature)?;
+    if !rules.statement.hosts.accepts(statement) {
+        return Err(Rejected::Host { got: format!("{}:{}", statement.host, statement.port) });
+    }
+    let time = statement.time;
+    if time > at.saturating_add(CLOCK_AHEAD_S_MAX) {
+        return Err(Rejected::Early { time, at });
+    }
+    let (wanted, age_s) = (rules.statement.age_s_max, at.saturating_sub(time));
+    if age_s > wanted {
+        return Err(Rejected::Old { wanted, got: age_s });
+    }
+    let notary = appraised(&disclosure, rules).map_err(|no| Rejected::Evidence(Box::new(no)))?;
+    let is_configuration_known = check_key(&notary, statement, rules)?;
+    let verified = disclosure.verify(super::text_proofs())?;
+    let is_custom = notary.root().kind == RootKind::Custom;
+    Ok(Accepted {
+        verified,
+        is_simulated: is_custom && says_simulated(&disclosure.evidence.endorsements),
+        notary,
+        is_configuration_known,
+        any_host: matches!(&rules.statement.hosts, Hosts::One(any) if any == DANGEROUS_ANY),
+        age_s,
+    })
+}
+
+/// The notary's evidence as of the time that it states: its key lived then. How far that may lie
+/// back, the policy's `age_s_max` bounds.
+fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
+    let parts = &disclosure.evidence;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));
+    let evidence = Evidence {
+        quote: &parts.quote,
+        claims: Some(&parts.claims),
+        binding: Some(BindingKind::TlsSpki),
+        ..Evidence::default()
+    };
+    let malformed = |error| Rejection::unchecked(Reason::Malformed(error));
+    match detect(&parts.quote) {
+        Some(Kind::SnpReport) => {
+            let endorsements =
+                snp::Endorsements::parse(&parts.endorsements).map_err(snp::unreadable)?;
+            snp::appraise(&evidence, &endorsements, &rules.notary, now, &AwsLc)
+        }
+        // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
+        _ => {
+            let endorsements = Endorsements::parse(&parts.endorsements).map_err(malformed)?;
+            appraise(&evidence, &endorsements, &rules.notary, now, &AwsLc)
+        }
+    }
+}
+
+/// Whether the evidence is of a notary, and of the key that signed; gives whether its
+/// configuration was compared.
+fn check_key(
+    notary: &Appraised,
+    statement: &NotaryStatement,
+    rules: &Rules,
+) -> Result<bool, Rejected> {
+    let Some(Claims { guarantee, not_after, not_before, pubkey_hash, .. }) = notary.claims() else {
+        return Err(Rejected::Key);
+    };
+    if *pubkey_hash != statement.spki_hash() {
+        return Err(Rejected::Key);
+    }
+    if guarantee != NOTARY_GUARANTEE {
+        return Err(Rejected::Guarantee { got: guarantee.clone() });
+    }
+    if !(*not_before..=*not_after).contains(&statement.time) {
+        return Err(Rejected::KeyTime { time: statement.time });
+    }
+    let passed = |name| {
+        let mut checks = notary.checks().iter();
+        checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
+    };
+    match notary.scope() {
+        Scope::Workload => Ok(true),
+        _ if rules.statement.dangerous_any_configuration && passed("measurements") => Ok(false),
+        _ => Err(Rejected::Unpinned),
+    }
+}
+
+/// Whether a certificate among the endorsements says of itself that it is simulated: a label only.
+fn says_simulated(endorsements: &[u8]) -> bool {
+    const SIMULATED: &[u8] = b"SIMULATED";
+    let Ok(serde_json::Value::Object(parts)) = serde_json::from_slice(endorsements) else {
+        return false;
+    };
+    let chains = parts.values().filter_map(serde_json::Value::as_str);
+    let chains = chains.filter_map(|text| pem::decode_chain("chain", text.as_bytes()).ok());
+    chains.flatten().any(|der| der.windows(SIMULATED.len()).any(|part| part == SIMULATED))
+}

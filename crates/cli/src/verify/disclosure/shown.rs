@@ -1,0 +1,272 @@
+//! The verdict in words and as JSON.
+
+use std::fmt::Write as _;
+
+use confide_disclosure::{Kind, Proven, ShownField};
+use serde_json::{Value, json};
+
+use super::judged::{Accepted, Rejected};
+
+/// What stands beside every time of a statement.
+const WHOSE_CLOCK: &str = "the notary's clock, set by its operator";
+
+/// What range proofs rest on.
+const RANGES: &str = "bulletproofs over Ristretto";
+
+pub(super) fn accepted_text(accepted: &Accepted) -> String {
+    let statement = accepted.verified.statement();
+    let mut text = String::new();
+    let mut row = |name: &str, what: String| {
+        let _ = writeln!(text, "{name:<11}{what}");
+    };
+    let simulated =
+        if accepted.is_simulated { "; SIMULATED evidence, it protects nothing" } else { "" };
+    row("accepted", format!("yes{simulated}"));
+    row("host", format!("{}:{}, {}", statement.host, statement.port, statement.tls.as_str()));
+    row(
+        "time",
+        format!("{} Unix seconds, {WHOSE_CLOCK}; {} s ago", statement.time, accepted.age_s),
+    );
+    row(
+        "request",
+        format!(
+            "at most {} bytes; body: {}",
+            statement.request.bucket_bytes(),
+            statement.request_view.as_str()
+        ),
+    );
+    row(
+        "response",
+        format!(
+            "at most {} bytes; body: {}",
+            statement.response.bucket_bytes(),
+            statement.response_view.as_str()
+        ),
+    );
+    for field in accepted.verified.fields() {
+        row("shown", format!("{} = {}", printable(&field.path), value_words(field)));
+    }
+    for (direction, piece) in accepted.verified.bytes() {
+        let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
+        let bytes = String::from_utf8_lossy(&piece.bytes);
+        row(
+            "shown",
+            format!("{}.bytes:{start}-{end} = \"{}\"", direction.as_str(), printable(&bytes)),
+        );
+    }
+    for (direction, length) in accepted.verified.lengths() {
+        row("shown", format!("{}.length = {length}", direction.as_str()));
+    }
+    for claim in accepted.verified.claims() {
+        let (path, what) = claim_words(claim);
+        row("proven", format!("{} {what} ({})", printable(&path), proof_words(claim)));
+    }
+    row("hidden", "everything else, from whoever has this file only".into());
+    for who in trust(accepted) {
+        row("you trust", who);
+    }
+    text
+}
+
+pub(super) fn accepted_json(accepted: &Accepted) -> Value {
+    let statement = accepted.verified.statement();
+    json!({
+        "outcome": "accepted",
+        "reason": null,
+        "simulated": accepted.is_simulated,
+        "statement": {
+            "digest": hex::encode(statement.digest()),
+            "host": statement.host,
+            "port": statement.port,
+            "tls": statement.tls.as_str(),
+            "http": statement.http.as_str(),
+            "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
+            "time": statement.time,
+            "time_is": WHOSE_CLOCK,
+            "age_s": accepted.age_s,
+            "request_bytes_max": statement.request.bucket_bytes(),
+            "response_bytes_max": statement.response.bucket_bytes(),
+            "request_body": statement.request_view.as_str(),
+            "response_body": statement.response_view.as_str(),
+            "fields_max": 1u64 << statement.fields.depth,
+        },
+        "shown": shown_json(accepted),
+        "proven": accepted.verified.claims().iter().map(proven_json).collect::<Value>(),
+        "hidden": "everything else, from whoever has this file only",
+        "trust": trust(accepted),
+        "notary": accepted.notary.to_json(),
+    })
+}
+
+pub(super) fn rejected_text(rejected: &Rejected) -> String {
+    let verdict = if rejected.is_unjudged() { "not judged" } else { "no" };
+    let mut text = format!(
+        "{:<11}{verdict}\n{:<11}{}\n",
+        "accepted",
+        rejected.name(),
+        printable(&rejected.to_string())
+    );
+    if let Some(hint) = rejected.hint() {
+        let _ = writeln!(text, "hint: {hint}");
+    }
+    text
+}
+
+pub(super) fn rejected_json(rejected: &Rejected) -> Value {
+    let notary = match rejected {
+        Rejected::Evidence(rejection) => rejection.to_json(),
+        _ => Value::Null,
+    };
+    let outcome = if rejected.is_unjudged() { "error" } else { "rejected" };
+    failed_json(outcome, Some(rejected.name()), &rejected.to_string(), notary)
+}
+
+pub(super) fn unreadable_json(reason: &str) -> Value {
+    failed_json("error", None, reason, Value::Null)
+}
+
+fn failed_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value) -> Value {
+    json!({
+        "outcome": outcome, "refused": refused, "reason": reason, "notary": notary,
+        "statement": null, "shown": [], "proven": [], "trust": [],
+    })
+}
+
+/// Whom a third party believes when it believes this.
+fn trust(accepted: &Accepted) -> Vec<String> {
+    let root = accepted.notary.root();
+    let vendor = format!(
+        "the maker of the notary's TEE (root {} {}) and that the TEE holds",
+        root.kind.as_str(),
+        hex::encode(root.sha256)
+    );
+    let program = "the notary's measured program: it saw the plaintext and parsed the fields";
+    let configuration = match accepted.is_configuration_known {
+        true => {
+            "the notary's configuration that the policy names: the roots by which it judged the host"
+        }
+        false => {
+            "the notary's operator for the roots by which it judged the host: its configuration was \
+             NOT compared, so the host may be anybody"
+        }
+    };
+    let mut trust = vec![
+        vendor,
+        program.into(),
+        configuration.into(),
+        "the notary's operator for the time".into(),
+        "the host's certificate authority, and the host for what it said".into(),
+        "SHA-256, ECDSA on P-256 and, for proofs, discrete logarithms: not post-quantum".into(),
+    ];
+    if accepted.any_host {
+        trust.push("that this host is the one you meant: the policy names none".into());
+    }
+    trust
+}
+
+fn shown_json(accepted: &Accepted) -> Value {
+    let fields = accepted.verified.fields().iter().map(|field| {
+        json!({ "name": field.path, "kind": field.kind.as_str(), "value": value_json(field) })
+    });
+    let bytes = accepted.verified.bytes().iter().map(|(direction, piece)| {
+        let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
+        json!({
+            "name": format!("{}.bytes:{start}-{end}", direction.as_str()),
+            "kind": "bytes",
+            "value": hex::encode(&piece.bytes),
+        })
+    });
+    let lengths = accepted.verified.lengths().iter().map(|(direction, length)| {
+        json!({
+            "name": format!("{}.length", direction.as_str()), "kind": "length", "value": length,
+        })
+    });
+    fields.chain(bytes).chain(lengths).collect()
+}
+
+/// Numbers stay text: a reader's floats would round them.
+fn value_json(field: &ShownField) -> Value {
+    match field.kind {
+        Kind::Null => Value::Null,
+        Kind::Bool => (field.value == b"true").into(),
+        Kind::Octets => hex::encode(&field.value).into(),
+        Kind::Object => names(&field.value).into(),
+        _ => String::from_utf8_lossy(&field.value).into(),
+    }
+}
+
+fn value_words(field: &ShownField) -> String {
+    let text = String::from_utf8_lossy(&field.value);
+    match field.kind {
+        Kind::Null => "null".into(),
+        Kind::Bool | Kind::Number => printable(&text),
+        Kind::String => format!("\"{}\"", printable(&text)),
+        Kind::Array => format!("an array of {}", printable(&text)),
+        Kind::Object => {
+            let names: Vec<_> = names(&field.value).iter().map(|name| printable(name)).collect();
+            format!("an object with the members {names:?} and no others")
+        }
+        Kind::Octets => format!("octets {}", hex::encode(&field.value)),
+    }
+}
+
+/// The member names of an object's value, each after its length.
+fn names(mut value: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some((length, rest)) = value.split_first_chunk() {
+        let length = (u32::from_be_bytes(*length) as usize).min(rest.len());
+        names.push(String::from_utf8_lossy(&rest[..length]).into());
+        value = &rest[length..];
+    }
+    names
+}
+
+pub(super) fn claim_words(claim: &Proven) -> (String, String) {
+    match claim {
+        Proven::Compare { path, kind, comparison } => (path.clone(), comparison.shown(*kind)),
+        Proven::BytesContain { direction, text } => {
+            let path = format!("{}.bytes", direction.as_str());
+            (path, format!("contain \"{}\"", printable(text)))
+        }
+    }
+}
+
+fn proof_words(claim: &Proven) -> &'static str {
+    match claim {
+        Proven::Compare { .. } => {
+            "bulletproofs over Ristretto; zero-knowledge: yes; about 126 bits, conjectured"
+        }
+        _ => "circuit on spartan2; zero-knowledge: yes",
+    }
+}
+
+fn proven_json(claim: &Proven) -> Value {
+    let (name, what) = claim_words(claim);
+    let is_range = matches!(claim, Proven::Compare { .. });
+    json!({
+        "name": name,
+        "predicate": what,
+        "proof": {
+            "back_end": if is_range { RANGES } else { "circuit on spartan2" },
+            "program_digest": null,
+            "zero_knowledge": true,
+            "proven_bits": null,
+            "conjectured_bits": if is_range { Value::from(126) } else { Value::Null },
+            "hides": "the value, from everyone who has this file",
+        },
+    })
+}
+
+/// Text for a terminal: whatever could move its cursor or turn its direction is escaped.
+fn printable(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut printable = String::new();
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => printable.extend(['\\', character]),
+            c if c.is_control() || turns(c) => printable.extend(c.escape_default()),
+            c => printable.push(c),
+        }
+    }
+    printable
+}

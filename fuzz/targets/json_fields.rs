@@ -1,0 +1,34 @@
+//! Bodies: JSON and streams of events give fields with one path each, or none.
+#![no_main]
+
+use std::collections::BTreeSet;
+
+use confide_disclosure::{Kind, Message, Number, Start, View};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for media in ["application/json", "text/event-stream"] {
+        let message = Message {
+            start: Start::Response { status: 200 },
+            headers: vec![("content-type".into(), media.into())],
+            body: bytes.to_vec(),
+        };
+        let (fields, view) = message.fields().expect("the head is a good one");
+        let paths: BTreeSet<&str> = fields.iter().map(|field| field.path.as_str()).collect();
+        assert_eq!(paths.len(), fields.len());
+        let is_read = matches!(view, View::Json | View::Events | View::EventsUnfinished);
+        assert_eq!(is_read, paths.contains("response."));
+        for field in fields.iter().filter(|field| field.kind == Kind::Number) {
+            let number = Number::parse(&field.value).expect("canonical numbers are numbers");
+            assert_eq!(number.canonical().as_bytes(), field.value);
+        }
+        if media == "application/json" && view == View::Json {
+            assert!(serde_json::from_slice::<serde_json::Value>(bytes).is_ok() || has_wide(&fields));
+        }
+    }
+});
+
+/// serde_json refuses numbers beyond its floats; these are kept exactly here.
+fn has_wide(fields: &[confide_disclosure::Field]) -> bool {
+    fields.iter().any(|field| field.kind == Kind::Number && field.value.contains(&b'e'))
+}

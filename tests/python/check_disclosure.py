@@ -1,0 +1,751 @@
+"""A second checker of disclosures, written from docs/disclosure.md alone. Standard library only.
+
+    check_disclosure.py [VECTORS]            every vector, and mutations of its files
+    check_disclosure.py --file DISCLOSURE    one file: what it shows; evidence and range proofs are
+                                             not judged here
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import struct
+import sys
+
+VECTORS = pathlib.Path(__file__).parents[2] / "vectors/disclosure/disclosure.json"
+REQUEST, RESPONSE = 1, 2
+NULL, BOOL, NUMBER, STRING, ARRAY, OBJECT, OCTETS = range(1, 8)
+
+
+class Refused(Exception):
+    """The name under which a disclosure is refused."""
+
+
+def sha256(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def u8(value):
+    return struct.pack(">B", value)
+
+
+def u16(value):
+    return struct.pack(">H", value)
+
+
+def u32(value):
+    return struct.pack(">I", value)
+
+
+def u64(value):
+    return struct.pack(">Q", value)
+
+
+# Numbers and dates
+
+
+def canonical_number(token):
+    """The canonical form and the millionths, or None for what is no number that is read."""
+    found = re.fullmatch(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?", token)
+    if not found or len(token) > 128:
+        return None
+    sign, whole, fraction, exponent = found.groups(default="")
+    exponent = int(exponent or 0)
+    if abs(exponent) > 9999:
+        return None
+    digits = (whole + fraction).lstrip("0")
+    exponent -= len(fraction)
+    stripped = digits.rstrip("0")
+    exponent += len(digits) - len(stripped)
+    digits = stripped
+    if not digits:
+        return "0", 0
+    size = len(digits) + exponent if exponent >= 0 else max(len(digits), -exponent)
+    if size > 32:
+        text = f"{digits}e{exponent}"
+    elif exponent >= 0:
+        text = digits + "0" * exponent
+    elif len(digits) > -exponent:
+        text = digits[:exponent] + "." + digits[exponent:]
+    else:
+        text = "0." + digits.rjust(-exponent, "0")
+    micros = None
+    if -6 <= exponent < 40:
+        micros = int(digits) * 10 ** (exponent + 6)
+        micros = (-micros if sign else micros) if micros < 2**62 else None
+    return sign + text, micros
+
+
+def days_before(year, month, day):
+    lengths = [31, 29 if is_leap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
+        return None
+    past = year - 1
+    leaps = past // 4 - past // 100 + past // 400
+    return past * 365 + leaps + sum(lengths[: month - 1]) + day - 1 - 719162
+
+
+def is_leap(year):
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def rfc3339_micros(text):
+    pattern = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))"
+    found = re.fullmatch(pattern, text, re.ASCII)
+    if not found:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    fraction, sign, off_hour, off_minute = found.groups()[6:]
+    days = days_before(year, month, day)
+    fraction = fraction or ""
+    if days is None or hour > 23 or minute > 59 or second > 59 or fraction[6:].strip("0"):
+        return None
+    offset = 0
+    if sign:
+        if int(off_hour) > 23 or int(off_minute) > 59:
+            return None
+        offset = (int(off_hour) * 3600 + int(off_minute) * 60) * (-1 if sign == "-" else 1)
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset
+    return seconds * 10**6 + int(fraction[:6].ljust(6, "0"))
+
+
+# Bodies
+
+
+class Number(str):
+    """The token of a number."""
+
+
+class Unread(Exception):
+    """The view of a body that has no fields."""
+
+
+def strict_json(data):
+    def members(pairs):
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            raise Unread(17)
+        return dict(pairs)
+
+    def refuse(_):
+        raise Unread(16)
+
+    try:
+        text = data.decode("utf-8")
+        document = json.loads(
+            text, object_pairs_hook=members, parse_int=Number, parse_float=Number, parse_constant=refuse
+        )
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise Unread(16) from None
+    if count(document, 0) > 16384:
+        raise Unread(18)
+    return document
+
+
+def count(value, depth):
+    if isinstance(value, Number):
+        if canonical_number(value) is None:
+            raise Unread(18)
+        return 1
+    if isinstance(value, str) and any(0xD800 <= ord(c) < 0xE000 for c in value):
+        raise Unread(16)
+    if not isinstance(value, (dict, list)):
+        return 1
+    if depth == 64:
+        raise Unread(18)
+    inside = list(value.values()) + list(value) if isinstance(value, dict) else value
+    values = sum(count(it, depth + 1) for it in inside)
+    return 1 + values - (len(value) if isinstance(value, dict) else 0)
+
+
+def fields_of(path, value):
+    """(path, kind, canonical value) of a value and everything below it."""
+    if len(path.encode()) > 1024:
+        raise Unread(18)
+    if value is None:
+        return [(path, NULL, b"")]
+    if isinstance(value, bool):
+        return [(path, BOOL, b"true" if value else b"false")]
+    if isinstance(value, Number):
+        return [(path, NUMBER, canonical_number(value)[0].encode())]
+    if isinstance(value, str):
+        return [(path, STRING, value.encode())]
+    if isinstance(value, list):
+        fields = [(path, ARRAY, str(len(value)).encode())]
+        below = [(str(index), it) for index, it in enumerate(value)]
+    else:
+        names = sorted(name.encode() for name in value)
+        fields = [(path, OBJECT, b"".join(u32(len(name)) + name for name in names))]
+        below = [(name.replace("~", "~0").replace("/", "~1"), it) for name, it in value.items()]
+    for name, it in below:
+        fields += fields_of(f"{path}/{name}", it)
+    return fields
+
+
+def amount_of(kind, value):
+    if kind == NUMBER:
+        micros = canonical_number(value.decode())[1]
+    elif kind == STRING:
+        micros = rfc3339_micros(value.decode())
+    else:
+        return None
+    return None if micros is None else 2**63 + micros
+
+
+def assemble(stream):
+    """The document of a stream of events, and whether it was finished."""
+    try:
+        text = stream.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise Unread(16) from None
+    *lines, _unended = re.split("\r\n|\n|\r", text)
+    chunks, data, finished = [], [], False
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            if name == "data":
+                data.append(value.removeprefix(" "))
+        elif data:
+            event, data = "\n".join(data), []
+            if finished:
+                raise Unread(19)
+            if event == "[DONE]":
+                finished = True
+            else:
+                chunks.append(strict_json(event.encode()))
+    return assembled(chunks), finished
+
+
+def assembled(chunks):
+    constant, differing, usage, choices, seen = {}, set(), None, {}, False
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            raise Unread(19)
+        for name, value in chunk.items():
+            if name == "choices":
+                seen = True
+                if not isinstance(value, list):
+                    raise Unread(19)
+                for choice in value:
+                    add_choice(choices.setdefault(index_of(choice), {}), choice)
+            elif name == "usage":
+                usage = value if value is not None else usage
+            elif name in constant and canonical(constant[name]) != canonical(value):
+                differing.add(name)
+            else:
+                constant.setdefault(name, value)
+    if not seen or sorted(choices) != list(range(len(choices))):
+        raise Unread(19)
+    document = {name: value for name, value in constant.items() if name not in differing}
+    document["choices"] = [finish_choice(index, choices[index]) for index in sorted(choices)]
+    if usage is not None:
+        document["usage"] = usage
+    return document
+
+
+def canonical(value):
+    return fields_of("", value)
+
+
+def index_of(it):
+    index = it.get("index") if isinstance(it, dict) else None
+    if not isinstance(index, Number) or not canonical_number(index)[0].isdecimal():
+        raise Unread(19)
+    index = int(canonical_number(index)[0])
+    if index >= 128:
+        raise Unread(19)
+    return index
+
+
+def text_of(it, name):
+    value = it.get(name) if isinstance(it, dict) else None
+    if value is not None and (isinstance(value, Number) or not isinstance(value, str)):
+        raise Unread(19)
+    return value
+
+
+def join(into, it, names):
+    for name in names:
+        text = text_of(it, name)
+        if text is not None:
+            into[name] = into.get(name, "") + text
+
+
+def first(into, it, names):
+    for name in names:
+        text = text_of(it, name)
+        if text is not None and into.setdefault(name, text) != text and text != "":
+            raise Unread(19)
+
+
+def add_choice(known, choice):
+    join(known, choice, ["text"])
+    if choice.get("finish_reason") is not None:
+        known["finish_reason"] = choice["finish_reason"]
+    delta = choice.get("delta", {})
+    message = known.setdefault("message", {})
+    join(message, delta, ["content", "reasoning", "reasoning_content", "refusal"])
+    first(message, delta, ["role"])
+    calls = (delta.get("tool_calls") if isinstance(delta, dict) else None) or []
+    if not isinstance(calls, list):
+        raise Unread(19)
+    for call in calls:
+        held = message.setdefault("tool_calls", {}).setdefault(index_of(call), {"function": {}})
+        first(held, call, ["id", "type"])
+        first(held["function"], call.get("function", {}), ["name"])
+        join(held["function"], call.get("function", {}), ["arguments"])
+
+
+def finish_choice(index, known):
+    choice = {"index": Number(index), "finish_reason": known.get("finish_reason")}
+    if "text" in known:
+        choice["text"] = known["text"]
+    message = dict(known.get("message", {}))
+    if "tool_calls" in message:
+        message["tool_calls"] = [call for _, call in sorted(message["tool_calls"].items())]
+    if message:
+        choice["message"] = message
+    return choice
+
+
+def body(media, data):
+    """View and fields of a response's body."""
+    try:
+        if media == "text/event-stream":
+            document, finished = assemble(data)
+            view = 2 if finished else 3
+        else:
+            document, view = strict_json(data), 1
+        return view, fields_of("response.", document)
+    except Unread as unread:
+        return unread.args[0], []
+
+
+# Commitments
+
+
+def derive(seed, purpose, index):
+    return sha256(seed, b"confide salt v1", u8(purpose), u32(index))
+
+
+def salt(seed, purpose, index):
+    half = 16 * (index % 2)
+    return derive(seed, purpose, index // 2)[half : half + 16]
+
+
+def node(left, right):
+    return sha256(b"\x01", left, right)
+
+
+def tree_root(leaves):
+    while len(leaves) > 1:
+        leaves = [node(*leaves[place : place + 2]) for place in range(0, len(leaves), 2)]
+    return leaves[0]
+
+
+def opened_root(depth, opened, siblings):
+    """The root to which leaves lead; refuses what does not fit exactly."""
+    indices = [index for index, _ in opened]
+    if not opened or indices != sorted(set(indices)) or indices[-1] >= 1 << depth:
+        raise Refused("opening")
+    known, siblings = dict(opened), list(siblings)
+    for _ in range(depth):
+        above = {}
+        for index in sorted(known):
+            if index >> 1 in above:
+                continue
+            other = known.get(index ^ 1)
+            if other is None:
+                if not siblings:
+                    raise Refused("opening")
+                other = siblings.pop(0)
+            pair = (known[index], other) if index % 2 == 0 else (other, known[index])
+            above[index >> 1] = node(*pair)
+        known = above
+    if siblings:
+        raise Refused("opening")
+    return known[0]
+
+
+def chunk_leaf(direction, index, leaf_salt, chunk):
+    return sha256(b"\x00", u8(direction), u32(index), leaf_salt, chunk)
+
+
+def length_commitment(direction, depth, length_salt, length):
+    return sha256(b"\x04", u8(direction), u8(depth), length_salt, u64(length))
+
+
+def commit(seed, direction, data):
+    chunks = [data[place : place + 64] for place in range(0, len(data), 64)]
+    depth = 4
+    while 1 << depth < len(chunks):
+        depth += 1
+    chunks += [b""] * ((1 << depth) - len(chunks))
+    leaves = [
+        chunk_leaf(direction, index, salt(seed, direction, index), chunk)
+        for index, chunk in enumerate(chunks)
+    ]
+    length = length_commitment(direction, depth, salt(seed, 2 + direction, 0), len(data))
+    return depth, length, tree_root(leaves)
+
+
+def field_leaf(path, kind, digest, commitment):
+    path = path.encode()
+    after = b"\x00" if commitment is None else b"\x01" + commitment
+    return sha256(b"\x02", u8(kind), u16(len(path)), path, digest, after)
+
+
+def value_digest(value_salt, value):
+    return sha256(b"\x03", value_salt, value)
+
+
+# P-256
+
+P = 2**256 - 2**224 + 2**192 + 2**96 - 1
+N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+B = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
+G = (
+    0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
+    0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
+)
+
+
+def add(one, two):
+    if one is None or two is None:
+        return one or two
+    if one[0] == two[0]:
+        if (one[1] + two[1]) % P == 0:
+            return None
+        slope = (3 * one[0] ** 2 - 3) * pow(2 * one[1], -1, P) % P
+    else:
+        slope = (two[1] - one[1]) * pow(two[0] - one[0], -1, P) % P
+    x = (slope**2 - one[0] - two[0]) % P
+    return x, (slope * (one[0] - x) - one[1]) % P
+
+
+def times(scalar, point):
+    total = None
+    while scalar:
+        if scalar & 1:
+            total = add(total, point)
+        point, scalar = add(point, point), scalar >> 1
+    return total
+
+
+def verify_signature(key, message, signature):
+    x, y = int.from_bytes(key[1:33]), int.from_bytes(key[33:])
+    r, s = int.from_bytes(signature[:32]), int.from_bytes(signature[32:])
+    on_curve = key[0] == 4 and x < P and y < P and (y * y - x**3 + 3 * x - B) % P == 0
+    if not on_curve or not 0 < r < N or not 0 < s <= N // 2:
+        raise Refused("signature")
+    e, w = int.from_bytes(sha256(message)), pow(s, -1, N)
+    point = add(times(e * w % N, G), times(r * w % N, (x, y)))
+    if point is None or point[0] % N != r:
+        raise Refused("signature")
+
+
+# Files
+
+
+class Reader:
+    def __init__(self, data, magic):
+        if not data.startswith(magic):
+            raise Refused("format")
+        self.data, self.place = data, len(magic)
+
+    def raw(self, length):
+        taken = self.data[self.place : self.place + length]
+        if len(taken) != length:
+            raise Refused("format")
+        self.place += length
+        return taken
+
+    def number(self, size):
+        return int.from_bytes(self.raw(size))
+
+    def sized(self, size, limit):
+        length = self.number(size)
+        if length > limit:
+            raise Refused("format")
+        return self.raw(length)
+
+    def text(self, limit):
+        try:
+            return self.sized(2, limit).decode()
+        except UnicodeDecodeError:
+            raise Refused("format") from None
+
+    def flag(self):
+        value = self.number(1)
+        if value > 1:
+            raise Refused("format")
+        return value == 1
+
+    def count(self, limit):
+        value = self.number(4)
+        if value > limit:
+            raise Refused("format")
+        return value
+
+    def siblings(self):
+        return [self.raw(32) for _ in range(self.count(1 << 18))]
+
+    def end(self):
+        if self.place != len(self.data):
+            raise Refused("format")
+
+
+def read_statement(data):
+    reader = Reader(data, b"confide/notary-statement/v1\x00")
+    statement = {"host": reader.text(253), "port": reader.number(2), "chain": reader.raw(32)}
+    statement |= {"tls": reader.number(2), "time": reader.number(8), "http": reader.number(1)}
+    statement |= {"request_view": reader.number(1), "response_view": reader.number(1)}
+    for name in ("request", "response"):
+        statement[name] = {"depth": reader.number(1), "length": reader.raw(32), "root": reader.raw(32)}
+    statement["fields"] = {"depth": reader.number(1), "root": reader.raw(32)}
+    statement["key"] = reader.raw(65)
+    reader.end()
+    views = (0, 1, 2, 3, 16, 17, 18, 19)
+    good = (
+        re.fullmatch(r"[a-z0-9._:-]{1,253}", statement["host"])
+        and statement["tls"] in (0x303, 0x304)
+        and statement["http"] in (1, 2)
+        and statement["request_view"] in views
+        and statement["response_view"] in views
+        and all(4 <= statement[name]["depth"] <= 18 for name in ("request", "response"))
+        and 6 <= statement["fields"]["depth"] <= 18
+    )
+    if not good:
+        raise Refused("format")
+    return statement
+
+
+def read_bytes(reader):
+    leaves = []
+    for _ in range(reader.count(1 << 18)):
+        leaves.append((reader.number(4), reader.raw(16), reader.sized(1, 64)))
+    if any(one[0] >= two[0] for one, two in zip(leaves, leaves[1:])):
+        raise Refused("format")
+    return leaves, reader.siblings()
+
+
+def read_field(reader):
+    field = {"place": reader.number(4), "kind": reader.number(1)}
+    if not NULL <= field["kind"] <= OCTETS:
+        raise Refused("format")
+    field["path"] = reader.text(1024)
+    field["commitment"] = reader.raw(32) if reader.flag() else None
+    if reader.flag():
+        field["salt"], field["value"] = reader.raw(16), reader.sized(4, 16 << 20)
+        if field["kind"] not in (OBJECT, OCTETS):
+            try:
+                field["value"].decode()
+            except UnicodeDecodeError:
+                raise Refused("format") from None
+        field["digest"] = value_digest(field["salt"], field["value"])
+    else:
+        field["digest"] = reader.raw(32)
+    return field
+
+
+def read_claim(reader):
+    kind = reader.number(1)
+    if kind == 1:
+        claim = {"field": reader.number(4), "operator": reader.number(1)}
+        claim |= {"low": reader.number(8), "high": reader.number(8)}
+        low, high = claim["low"], claim["high"]
+        good = {1: low == 0, 2: high == 2**64 - 1, 3: low == high, 4: low <= high}
+        if not good.get(claim["operator"]):
+            raise Refused("format")
+    elif kind == 2:
+        claim = {"direction": reader.number(1), "text": reader.text(64)}
+        if claim["direction"] not in (REQUEST, RESPONSE):
+            raise Refused("format")
+    else:
+        raise Refused("format")
+    if claim.get("text") == "":
+        raise Refused("format")
+    return claim | {"kind": kind, "proof": reader.sized(4, 1 << 20)}
+
+
+def read_disclosure(data):
+    reader = Reader(data, b"confide disclosure v1\n")
+    encoded = reader.sized(4, 1024)
+    file = {"encoded": encoded, "statement": read_statement(encoded), "signature": reader.raw(64)}
+    limits = (32 << 10, 1024, 94 << 10)
+    file["evidence"] = [reader.sized(4, limit) for limit in limits]
+    for direction in (REQUEST, RESPONSE):
+        opened = read_bytes(reader) if reader.flag() else None
+        length = (reader.number(8), reader.raw(16)) if reader.flag() else None
+        file[direction] = (opened, length)
+    file["fields"], file["siblings"] = None, None
+    if reader.flag():
+        file["fields"] = [read_field(reader) for _ in range(reader.count(1 << 16))]
+        file["siblings"] = reader.siblings()
+        places = [field["place"] for field in file["fields"]]
+        if places != sorted(set(places)):
+            raise Refused("format")
+    file["claims"] = [read_claim(reader) for _ in range(reader.count(64))]
+    reader.end()
+    return file
+
+
+def check(data):
+    """What a disclosure shows: a list of (name, value). Proofs and evidence are judged elsewhere."""
+    file = read_disclosure(data)
+    statement = file["statement"]
+    verify_signature(statement["key"], file["encoded"], file["signature"])
+    shown = []
+    for direction, name in ((REQUEST, "request"), (RESPONSE, "response")):
+        opened, length = file[direction]
+        signed = statement[name]
+        if opened is not None:
+            shown += check_bytes(direction, name, *opened, signed)
+        if length is not None:
+            value, length_salt = length
+            if length_commitment(direction, signed["depth"], length_salt, value) != signed["length"]:
+                raise Refused("opening")
+            shown.append((f"{name}.length", value))
+    fields = file["fields"] or []
+    if file["fields"] is not None:
+        leaves = [(field["place"], leaf_of(field)) for field in fields]
+        if opened_root(statement["fields"]["depth"], leaves, file["siblings"]) != statement["fields"]["root"]:
+            raise Refused("opening")
+        shown += [(field["path"], field["value"]) for field in fields if "value" in field]
+    for claim in file["claims"]:
+        subject = claim.get("field")
+        if subject is not None and subject >= len(fields):
+            raise Refused("proof")
+        if claim["kind"] == 1 and fields[subject]["commitment"] is None:
+            raise Refused("proof")
+        if claim["kind"] == 1:
+            range_proof(file, claim, fields[subject])
+    if not shown and not file["claims"]:
+        raise Refused("empty")
+    return shown
+
+
+def leaf_of(field):
+    return field_leaf(field["path"], field["kind"], field["digest"], field["commitment"])
+
+
+def range_proof(file, claim, field):
+    """Whether the proof is for this statement and field; its group arithmetic is sigma's checker's."""
+    context = b"confide/disclosure/v1/field\x00" + sha256(file["encoded"]) + leaf_of(field)
+    assert len(context) == 92
+    if len(claim["proof"]) % 32 or not 32 * 15 <= len(claim["proof"]) <= 32 * 23:
+        raise Refused("proof")
+
+
+def check_bytes(direction, name, leaves, siblings, signed):
+    opened = [
+        (index, chunk_leaf(direction, index, leaf_salt, chunk)) for index, leaf_salt, chunk in leaves
+    ]
+    if opened_root(signed["depth"], opened, siblings) != signed["root"]:
+        raise Refused("opening")
+    for (_, _, chunk), (_, _, after) in zip(leaves, leaves[1:]):
+        if len(chunk) < 64 and after:
+            raise Refused("opening")
+    return [(f"{name}.bytes:{64 * index}", chunk) for index, _, chunk in leaves]
+
+
+# The vectors
+
+
+def verdict(data):
+    try:
+        check(data)
+    except Refused as refused:
+        return refused.args[0]
+    return None
+
+
+def check_parts(vectors):
+    for case in vectors["numbers"]:
+        canonical_form, micros = canonical_number(case["token"]) or (None, None)
+        amount = None if micros is None else str(2**63 + micros)
+        assert (canonical_form, amount) == (case["canonical"], case["amount"]), case
+    for case in vectors["dates"]:
+        assert rfc3339_micros(case["text"]) == case["micros"], case
+    for media, cases in (("application/json", "json"), ("text/event-stream", "events")):
+        for case in vectors[cases]:
+            view, fields = body(media, bytes.fromhex(case["body"]))
+            wanted = [(f["path"], f["kind"], bytes.fromhex(f["value"])) for f in case["fields"]]
+            assert view == case["view"], (case, view)
+            assert sorted(fields) == sorted(wanted), (case, fields)
+            for field in case["fields"]:
+                amount = amount_of(field["kind"], bytes.fromhex(field["value"]))
+                assert (None if amount is None else str(amount)) == field["amount"], field
+
+
+def check_commitments(vectors):
+    for case in vectors["transcripts"]:
+        seed, data = bytes.fromhex(case["seed"]), bytes.fromhex(case["bytes"])
+        depth, length, root = commit(seed, case["direction"], data)
+        wanted = (case["depth"], bytes.fromhex(case["length"]), bytes.fromhex(case["root"]))
+        assert (depth, length, root) == wanted, case["depth"]
+    case = vectors["fields"]
+    seed = bytes.fromhex(case["seed"])
+    leaves = []
+    for index, field in enumerate(case["fields"]):
+        digest = value_digest(salt(seed, 5, index), bytes.fromhex(field["value"]))
+        leaves.append(field_leaf(field["path"], field["kind"], digest, None))
+    tree = leaves + [derive(seed, 6, index) for index in range(len(leaves), 1 << case["depth"])]
+    tree.sort()
+    assert tree_root(tree).hex() == case["root"]
+    assert [tree.index(leaf) for leaf in leaves] == case["places"]
+
+
+def check_statement(case):
+    encoded = bytes.fromhex(case["encoded"])
+    statement = read_statement(encoded)
+    assert sha256(encoded).hex() == case["digest"]
+    prefix = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")
+    assert sha256(prefix, statement["key"]).hex() == case["spki_hash"]
+    verify_signature(statement["key"], encoded, bytes.fromhex(case["signature"]))
+
+
+def mutations(data):
+    """Copies with one bit changed that are not refused although they say something else."""
+    file = read_disclosure(data)
+    before = len(b"confide disclosure v1\n") + 4 + len(file["encoded"]) + 64
+    # Evidence is opaque here, and so are the proofs, which come last.
+    skipped = before + 12 + sum(len(part) for part in file["evidence"])
+    proofs = sum(len(claim["proof"]) + 26 for claim in file["claims"]) + 4
+    wrong = 0
+    for place in range(len(data) - proofs):
+        is_signed = place < before
+        if before <= place < skipped or is_signed and place % 23:
+            continue
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        if verdict(bytes(changed)) is None:
+            print(f"accepted with byte {place} changed")
+            wrong += 1
+    return wrong
+
+
+def main(arguments):
+    if arguments[:1] == ["--file"]:
+        for name, value in check(pathlib.Path(arguments[1]).read_bytes()):
+            print(name, value)
+        return 0
+    vectors = json.loads(pathlib.Path(arguments[0] if arguments else VECTORS).read_text())
+    check_parts(vectors)
+    check_commitments(vectors)
+    check_statement(vectors["statement"])
+    for case in vectors["files"]:
+        got = verdict(bytes.fromhex(case["file"]))
+        # Whether a range proof holds is for the checker of docs/sigma-proofs.md.
+        if case["refused"] == "proof" and got is None:
+            continue
+        assert got == case["refused"], (case["name"], got)
+    good = [case for case in vectors["files"] if case["refused"] is None]
+    wrong = sum(mutations(bytes.fromhex(case["file"])) for case in good[:2])
+    files = len(vectors["files"])
+    print(f"disclosure: {files} files and the parts of {VECTORS.name} agree; mutations refused")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
