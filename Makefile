@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 3
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -42,7 +42,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys
 	$(MAKE) prover
 
-test: style unit no-std programs vectors python sigma peft seal statistics go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -73,6 +73,9 @@ python: unit $(VENV)/ready  ## the openai package and curl against the server
 
 sigma:  ## sigma proofs, by a second checker written from docs/sigma-proofs.md
 	python3 tests/python/check_sigma.py vectors/sigma
+
+disclosure:  ## disclosures, by a second checker written from docs/disclosure.md
+	python3 tests/python/check_disclosure.py
 
 peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
 	tests/peft.sh

@@ -86,7 +86,7 @@ fn refused(error: DiscloseError) -> CliError {
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
         DiscloseError::NoAmount { .. } => {
             "numbers below 4.6e12 with six decimals and RFC 3339 dates are committed to, 256 a \
-             session"
+             direction"
         }
         _ => return CliError::new(error),
     };

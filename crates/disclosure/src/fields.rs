@@ -11,7 +11,7 @@ use crate::{
     tree::{self, DEPTH_MAX, Hash, Tree},
 };
 
-/// Most numbers and dates of a session that are committed to, in the order of the fields: one
+/// Most numbers and dates of a direction that are committed to, in the order of the fields: one
 /// commitment takes some tens of microseconds.
 pub const AMOUNTS_MAX: usize = 256;
 
@@ -114,10 +114,12 @@ impl<'a> CommittedFields<'a> {
 }
 
 fn commitments(seed: &Seed, fields: &[Field]) -> Vec<Option<[u8; 32]>> {
-    let mut left = AMOUNTS_MAX;
+    // A request full of numbers must not use up the response's.
+    let mut left = [AMOUNTS_MAX; 2];
     let commit = |(index, field): (usize, &Field)| {
-        let amount = field.amount().filter(|_| left > 0)?;
-        left -= 1;
+        let left = &mut left[usize::from(field.path.starts_with("response."))];
+        let amount = field.amount().filter(|_| *left > 0)?;
+        *left -= 1;
         Some(AmountCommitment::new(amount, &blinding(seed, index)).to_bytes())
     };
     fields.iter().enumerate().map(commit).collect()
@@ -344,9 +346,11 @@ mod tests {
             let commitment = committed.commitments[index].unwrap();
             assert_eq!(AmountCommitment::new(amount, &blinding).to_bytes(), commitment);
         }
-        let many = vec![field("response./n", Kind::Number, "1"); AMOUNTS_MAX + 1];
+        let mut many = vec![field("request./n", Kind::Number, "1"); AMOUNTS_MAX + 1];
+        many.push(field("response./n", Kind::Number, "1"));
         let committed = CommittedFields::new(&seed, &many).unwrap();
         assert!(committed.amount(AMOUNTS_MAX - 1).is_some());
         assert!(committed.amount(AMOUNTS_MAX).is_none());
+        assert!(committed.amount(AMOUNTS_MAX + 1).is_some());
     }
 }

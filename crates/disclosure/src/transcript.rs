@@ -97,7 +97,7 @@ impl Commitment {
     /// Bytes that the tree has room for: the length is at most this and, above the least bucket,
     /// more than half of it.
     pub fn bucket_bytes(&self) -> u64 {
-        (CHUNK_BYTES as u64) << self.depth
+        (CHUNK_BYTES as u64) << self.depth.min(DEPTH_MAX)
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {

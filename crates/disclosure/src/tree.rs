@@ -66,9 +66,10 @@ impl Tree {
 /// The root to which opened leaves lead; `None` where indices, siblings and depth do not fit
 /// together exactly.
 pub(crate) fn root_of(depth: u8, opened: &[(u32, Hash)], siblings: &[Hash]) -> Option<Hash> {
-    let fits = opened.last().is_some_and(|(last, _)| u64::from(*last) < 1 << depth);
+    let leaves = 1u32.checked_shl(depth.into()).filter(|_| depth <= DEPTH_MAX)?;
+    let fits = opened.last().is_some_and(|(last, _)| *last < leaves);
     let ascending = opened.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    if depth > DEPTH_MAX || !fits || !ascending {
+    if !fits || !ascending {
         return None;
     }
     let mut known = opened.to_vec();

@@ -333,7 +333,9 @@ fn files() -> Value {
         }),
         ("another kind", |it| it.fields.as_mut().unwrap().fields[0].kind = Kind::Number),
         ("another place", |it| it.fields.as_mut().unwrap().fields[0].place ^= 1),
-        ("a node less", |it| drop(it.fields.as_mut().unwrap().siblings.pop())),
+        ("a node less", |it| {
+            it.fields.as_mut().unwrap().siblings.pop();
+        }),
         ("nothing shown", |it| it.fields = None),
     ];
     for (name, change) in changes {

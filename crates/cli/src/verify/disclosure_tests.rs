@@ -1,3 +1,6 @@
+use std::fs;
+
+use clap::Parser;
 use confide_disclosure::{
     Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence, NotaryKey,
     OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsVersion, notarise,
@@ -287,6 +290,57 @@ fn a_policy_without_hosts_or_with_unknown_keys_is_not_used() {
     ] {
         assert!(Rules::parse(format!("{policy}\n{table}").as_bytes()).is_err(), "{table}");
     }
+}
+
+#[derive(Parser)]
+struct Disclose {
+    #[command(flatten)]
+    args: crate::disclose::Args,
+}
+
+#[derive(Parser)]
+struct Verify {
+    #[command(flatten)]
+    args: DisclosureArgs,
+}
+
+#[test]
+fn the_commands_go_from_a_session_to_a_verdict() {
+    let dir = std::env::temp_dir().join(format!("confide-disclose-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let path = |name: &str| dir.join(name).display().to_string();
+    let notary = Notary::new(1, Tee::Tdx);
+    fs::write(path("session"), &*notary.notarise(BODY).encode()).unwrap();
+    fs::write(path("root.der"), notary.attester.root_der()).unwrap();
+    let table = "[disclosure]\nhosts = [\"api.example.com\"]\n";
+    let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
+    let policy = notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
+    fs::write(path("policy"), format!("{policy}\n{table}")).unwrap();
+    let disclose = |names: &[&str]| {
+        let mut all = vec!["t".to_string(), path("session"), "--out".into(), path("out")];
+        all.extend(names.iter().map(|name| (*name).into()));
+        crate::disclose::run(Disclose::try_parse_from(all).unwrap().args)
+    };
+    assert!(disclose(&[]).is_err());
+    assert!(disclose(&["--show", "response./nothing"]).is_err());
+    disclose(&["--show", "response./model", "--prove", PROVE[0]]).unwrap();
+    let verify = |at: u64| {
+        let (out, policy, root, at) =
+            (path("out"), path("policy"), path("root.der"), at.to_string());
+        let all =
+            ["t", &out, "--policy", &policy, "--root", &root, "--at", &at, "--json"];
+        run(Verify::try_parse_from(all).unwrap().args).unwrap()
+    };
+    assert_eq!(verify(NOW + 100), ExitCode::SUCCESS);
+    assert_eq!(verify(NOW + 365 * 24 * 3600), ExitCode::from(REJECTED));
+    fs::write(path("out"), "confide disclosure v2\n").unwrap();
+    assert_eq!(verify(NOW + 100), ExitCode::from(NOT_JUDGED));
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_notary_and_its_verifiers_mean_the_same_program() {
+    assert_eq!(NOTARY_GUARANTEE, confide_notary::GUARANTEE);
 }
 
 #[test]
