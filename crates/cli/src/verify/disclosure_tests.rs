@@ -314,7 +314,8 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     fs::write(path("root.der"), notary.attester.root_der()).unwrap();
     let table = "[disclosure]\nhosts = [\"api.example.com\"]\n";
     let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
-    let policy = notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
+    let policy =
+        notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
     fs::write(path("policy"), format!("{policy}\n{table}")).unwrap();
     let disclose = |names: &[&str]| {
         let mut all = vec!["t".to_string(), path("session"), "--out".into(), path("out")];
@@ -327,8 +328,7 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     let verify = |at: u64| {
         let (out, policy, root, at) =
             (path("out"), path("policy"), path("root.der"), at.to_string());
-        let all =
-            ["t", &out, "--policy", &policy, "--root", &root, "--at", &at, "--json"];
+        let all = ["t", &out, "--policy", &policy, "--root", &root, "--at", &at, "--json"];
         run(Verify::try_parse_from(all).unwrap().args).unwrap()
     };
     assert_eq!(verify(NOW + 100), ExitCode::SUCCESS);
