@@ -39,10 +39,10 @@ zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked
 
 zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
-	$(PROVER) keys --elf guests/elf --out zkvm/keys
+	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential  ## everything that CI checks
+test: style unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -121,6 +121,7 @@ long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, t
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked -- --ignored
 	cargo test --locked -p confide-cli --test bench_load -- --ignored
 	for suite in verify generate batch collateral nested chat adapters gateway llm storage cpu memory \
 	  jitter network; do \

@@ -38,8 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     clock.lap("plan");
     println!("cycles {} public values {:02x?}", plan.cycles, plan.public_values);
     for load in &plan.loads {
-        println!("{load:?} model {} MiB", load.bytes() >> 20);
+        println!("{load:?}");
     }
+    println!("model {} kB", plan.bytes() >> 10);
     if rest.is_empty() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ usage: confide-prover describe
        confide-prover emulate --guest NAME --input FILE [--mode MODE] [--memory BYTES]
        confide-prover prove   --guest NAME --input FILE --out FILE --mode MODE [--memory BYTES]
        confide-prover check   --guest NAME --proof FILE --mode MODE
-       confide-prover keys    --elf FOLDER --out FOLDER   (for who changes a guest: see zkvm/README.md)
+       confide-prover keys    --elf FOLDER --out FOLDER [--digests FILE]   (see zkvm/README.md)
 hint: `confide prove` and `confide verify proof` call this program";
 
 /// What is asked.
@@ -33,6 +33,8 @@ pub enum Request {
         elf: PathBuf,
         /// Folder for the keys.
         out: PathBuf,
+        /// List of the ELFs, to write the program digests into.
+        digests: Option<PathBuf>,
     },
 }
 
@@ -72,7 +74,11 @@ impl Request {
                 Self::Prove(Work::read(&mut options, &["input", "out", "mode", "memory?"])?)
             }
             Some("check") => Self::Check(Work::read(&mut options, &["proof", "mode"])?),
-            Some("keys") => Self::Keys { elf: options.path("elf")?, out: options.path("out")? },
+            Some("keys") => Self::Keys {
+                elf: options.path("elf")?,
+                out: options.path("out")?,
+                digests: options.text("digests")?.map(PathBuf::from),
+            },
             _ => return Err(format!("command is unknown: {}", command.display())),
         };
         match options.0.keys().next() {

@@ -1,9 +1,23 @@
 //! The programs that are built in, each with the machine that it runs on.
 
+use confide_guest_programs::host;
 use confide_prover::line::Why;
+use confide_statement::Statement;
 use confide_zkvm_machine::Blueprint;
 
 use crate::answer::Refused;
+
+macro_rules! guest {
+    ($name:literal, $blueprint:expr, $machine:literal, $native:ident) => {
+        Guest {
+            name: $name,
+            blueprint: $blueprint,
+            elf: include_bytes!(concat!("../../guests/elf/", $name, ".elf")),
+            keys: include_bytes!(concat!("../keys/", $machine, ".keys")),
+            native: $native,
+        }
+    };
+}
 
 /// A program.
 pub struct Guest {
@@ -15,16 +29,27 @@ pub struct Guest {
     pub elf: &'static [u8],
     /// Keys of the machine.
     pub keys: &'static [u8],
-    /// The same program, compiled for this one. Gives the statement's encoding.
-    pub native: fn(&[u8]) -> Result<Vec<u8>, Refused>,
+    /// The same program, compiled for the machine that this is. Takes the guest's name too.
+    pub native: fn(&str, &[u8]) -> Result<Statement, Refused>,
 }
 
-/// rv32im and nothing else.
-const PLAIN: Blueprint =
-    Blueprint { name: "plain", log_height: 20, sha2: false, int256: false, p256: false };
+/// rv32im, and SHA-256 for the statement's digest: tables that no instruction uses are left out of
+/// a proof, so a program that hashes little pays little.
+const BASE: Blueprint =
+    Blueprint { name: "base", log_height: 20, sha2: true, int256: false, p256: false };
+/// The table of 256-bit carries has 2^21 rows.
+const INTEGERS: Blueprint = Blueprint { name: "integers", log_height: 21, int256: true, ..BASE };
+#[allow(dead_code)]
+const CURVE: Blueprint = Blueprint { name: "curve", p256: true, ..BASE };
 
 /// All programs.
-pub const GUESTS: &[Guest] = &[];
+pub const GUESTS: &[Guest] = &[
+    guest!("fibonacci", BASE, "base", program),
+    guest!("sort", BASE, "base", program),
+    guest!("sha256", BASE, "base", program),
+    guest!("transcript", BASE, "base", program),
+    guest!("rsa2048", INTEGERS, "integers", program),
+];
 
 impl Guest {
     /// The program of a name.
@@ -36,6 +61,18 @@ impl Guest {
         let known = GUESTS.iter().find(|guest| guest.name == name);
         known.ok_or_else(|| Refused::new(Why::UnknownGuest, "no program of that name is built in"))
     }
+}
+
+fn program(name: &str, input: &[u8]) -> Result<Statement, Refused> {
+    let run = host::run(name, input)
+        .ok_or_else(|| Refused::new(Why::UnknownGuest, "it has no native program"))?;
+    run.map_err(|error| Refused::new(Why::ClaimRefused, error))
+}
+
+#[allow(dead_code)]
+fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
+    confide_guest_dcap::run(input, &confide_verifier_aws_lc::AwsLc)
+        .map_err(|error| Refused::new(Why::ClaimRefused, error))
 }
 
 /// Refuses to run on a processor that lacks the instructions that this program was built for

@@ -12,12 +12,13 @@ use crate::{
     records::{PROGRAMS, Record, program_digest},
 };
 
-/// Writes `MACHINE.keys` for each machine and `programs.json`, from the ELFs of a folder.
+/// Writes `MACHINE.keys` for each machine and `programs.json`, from the ELFs of a folder, and the
+/// program digests into the list of the ELFs.
 ///
 /// # Errors
 ///
 /// A fault where an ELF is missing or a file cannot be written.
-pub fn keys(elf: &Path, out: &Path) -> Result<Line, Refused> {
+pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<Line, Refused> {
     let mut records = Vec::new();
     let mut made = BTreeSet::new();
     for (done, guest) in (0..).zip(GUESTS) {
@@ -42,8 +43,31 @@ pub fn keys(elf: &Path, out: &Path) -> Result<Line, Refused> {
     let mut text = serde_json::to_string_pretty(&records).map_err(fault)?;
     text.push('\n');
     fs::write(out.join(PROGRAMS), text).map_err(fault)?;
+    if let Some(digests) = digests {
+        let text = fs::read_to_string(digests).map_err(fault)?;
+        fs::write(digests, filled(&text, &records)).map_err(fault)?;
+    }
     let all = GUESTS.len() as u32;
     Ok(Line::Progress(Progress { phase: Phase::SetUp, done: all, of: Some(all) }))
+}
+
+/// The list with each program's digest in its table.
+fn filled(text: &str, records: &[Record]) -> String {
+    let mut digest = None;
+    let mut filled = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            digest = records.iter().find(|r| r.claim == name).map(|r| r.program_digest);
+        }
+        match digest {
+            Some(digest) if line.starts_with("program_digest") => {
+                filled.push_str(&format!("program_digest = \"{digest}\""));
+            }
+            _ => filled.push_str(line),
+        }
+        filled.push('\n');
+    }
+    filled
 }
 
 fn fault(error: impl ToString) -> Refused {

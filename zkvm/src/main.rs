@@ -56,6 +56,6 @@ fn answer(request: &Request) -> Result<Line, Refused> {
         Request::Emulate(work) => stages::emulate(work),
         Request::Prove(work) => stages::prove(work),
         Request::Check(work) => stages::check(work),
-        Request::Keys { elf, out } => keep::keys(elf, out),
+        Request::Keys { elf, out, digests } => keep::keys(elf, out, digests.as_deref()),
     }
 }

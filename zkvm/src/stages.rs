@@ -10,7 +10,7 @@ use confide_prover::line::{
     Description, Digest, Done, Line, Mode, PROTOCOL, Phase, Stage, Strength, Why,
 };
 use confide_zkvm_machine::{
-    BACKEND, BODY_BYTES_MAX, Keys, Machine, Plan, Program, Rejection, VERSION, aggregate,
+    BACKEND, BODY_BYTES_MAX, Machine, Plan, Program, Rejection, VERSION, aggregate,
     check_aggregated, check_app, declared,
 };
 use sha2::{Digest as _, Sha256};
@@ -65,7 +65,7 @@ pub fn native(work: &Work) -> Result<Line, Refused> {
     let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
     let record = Record::of(guest)?;
     parts.end("set_up_s");
-    let statement = (guest.native)(&input)?;
+    let statement = (guest.native)(guest.name, &input)?.encode();
     parts.end("execute_s");
     write(&work.out, &statement)?;
     Ok(Line::Result(Done {
@@ -155,7 +155,7 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
     let aggregated = work.mode == Mode::Aggregated;
     let check = if aggregated { check_aggregated } else { check_app };
     let checked = check(&body, &keys, guest.blueprint, &record.commitment())
-        .map_err(|rejection| name(rejection, &body, &keys))?;
+        .map_err(|rejection| name(rejection, &body, &record))?;
     parts.end("check_s");
     Ok(Line::Result(Done {
         stage: Stage::Check,
@@ -169,16 +169,15 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
     }))
 }
 
-/// A proof that names another machine is of another program if that is one of ours; else its
+/// A proof that names another machine is of another program if it names one of ours; else its
 /// parameters are not ours.
-fn name(rejection: Rejection, body: &[u8], keys: &Keys) -> Refused {
-    if rejection != Rejection::Parameters {
-        return rejection.into();
-    }
-    let Some((machine, executable)) = declared(body) else { return rejection.into() };
-    let ours = GUESTS.iter().filter_map(|guest| Record::of(guest).ok());
-    let known = ours.map(|record| record.executable.0).any(|ours| ours == executable);
-    if known && machine != keys.machine() {
+fn name(rejection: Rejection, body: &[u8], asked: &Record) -> Refused {
+    let executable = declared(body).map(|(_, executable)| Digest(executable));
+    let others = GUESTS.iter().filter_map(|guest| Record::of(guest).ok());
+    let mut others = others.filter(|record| record.executable != asked.executable);
+    if rejection == Rejection::Parameters
+        && others.any(|record| Some(record.executable) == executable)
+    {
         return Rejection::AnotherProgram.into();
     }
     rejection.into()
@@ -195,8 +194,10 @@ fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
     let machine = Machine::new(&program)?;
     parts.end("set_up_s");
     progress(Phase::Execute, 0, Some(1));
-    let plan = machine.plan(&input, work.memory)?;
+    machine.run(&input)?;
     parts.end("execute_s");
+    let plan = machine.plan(&input, work.memory)?;
+    parts.end("plan_s");
     Ok((guest, record, machine, plan))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use openvm_circuit::{
     arch::{
-        PreflightExecutionOutput, Streams, VirtualMachine, VmInstance, execution_mode::Segment,
+        Streams, VirtualMachine, VmInstance, execution_mode::Segment,
         hasher::poseidon2::vm_poseidon2_hasher, instructions::exe::VmExe,
     },
     system::{
@@ -14,7 +14,7 @@ use openvm_circuit::{
 };
 use openvm_stark_backend::{
     StarkEngine, keygen::types::MultiStarkVerifyingKey, p3_field::PrimeCharacteristicRing,
-    prover::DeviceDataTransporter,
+    proof::Proof, prover::DeviceDataTransporter,
 };
 
 use crate::{
@@ -22,12 +22,12 @@ use crate::{
     config::MachineBuilder,
     keys::{app_key, machine_digest},
     program::to_bytes,
-    size::Tables,
+    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, next_limit, peak_bytes, seconds},
     wire::{Body, PublicValues},
 };
 
-/// Tries to find segments that fit; each runs the program once more.
-const PLANS_MAX: u32 = 24;
+/// Cuts that are tried after the first that fits.
+const REFINEMENTS: u32 = 5;
 
 /// A machine with a program in it.
 pub struct Machine {
@@ -46,6 +46,13 @@ pub struct Plan {
     /// Weight of each segment.
     pub loads: Vec<Load>,
     segments: Vec<Segment>,
+}
+
+impl Plan {
+    /// Peak of resident memory while it is proved, by the model, in bytes.
+    pub fn bytes(&self) -> u64 {
+        peak_bytes(&self.loads)
+    }
 }
 
 impl Machine {
@@ -72,33 +79,52 @@ impl Machine {
         Ok(Self { vm, exe: program.exe.clone(), key: key.get_vk(), tables })
     }
 
-    /// Runs the program and cuts the run into as few segments as `memory` bytes allow.
+    /// Runs the program once. Its cut is for nothing but counting.
     ///
     /// # Errors
     ///
-    /// [`Fault::Exit`] and [`Fault::Stopped`] where the program refuses its input, [`Fault::Memory`] where no cut
-    /// is small enough.
-    pub fn plan(&self, input: &[u8], memory: u64) -> Result<Plan, Fault> {
-        let mut limit = memory;
-        let mut least = u64::MAX;
-        for _ in 0..PLANS_MAX {
-            let plan = self.plan_within(input, limit)?;
-            let needed = plan.loads.iter().map(Load::bytes).max().unwrap_or(0);
-            if needed <= memory {
-                return Ok(plan);
-            }
-            if plan.segments.len() > 1 && needed >= least && limit < memory / 16 {
-                break;
-            }
-            least = least.min(needed);
-            limit = limit / 5 * 4;
-        }
-        Err(Fault::Memory { needed: least, given: memory })
+    /// [`Fault::Exit`] and [`Fault::Stopped`] where the program refuses its input.
+    pub fn run(&self, input: &[u8]) -> Result<Plan, Fault> {
+        self.plan_within(input, LIMIT_MAX)
     }
 
-    /// A plan with the back end's own limit, whose bytes are those of a graphics card.
-    fn plan_within(&self, input: &[u8], limit: u64) -> Result<Plan, Fault> {
-        let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit as usize);
+    /// Cuts a run into as few segments as `memory` bytes allow, and of such cuts takes the fastest:
+    /// lowers the back end's limit until the segments fit, then a few steps more, since segments of
+    /// one size are proved faster than a long one and a short one. Each step runs the program.
+    ///
+    /// The same program, input and memory give the same cut on every machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::run`], and [`Fault::Memory`] where no cut is small enough.
+    pub fn plan(&self, input: &[u8], memory: u64) -> Result<Plan, Fault> {
+        let mut best: Option<Plan> = None;
+        let mut least = u64::MAX;
+        let mut refined = 0;
+        let mut limit = first_limit(memory);
+        while limit > LIMIT_MIN && refined < REFINEMENTS {
+            let plan = self.plan_within(input, limit)?;
+            let needed = plan.bytes();
+            least = least.min(needed);
+            if best.as_ref().is_some_and(|best| plan.segments.len() > best.segments.len()) {
+                break;
+            }
+            let faster = |best: &Plan| seconds(&plan.loads) < seconds(&best.loads);
+            if needed <= memory && best.as_ref().is_none_or(faster) {
+                best = Some(plan);
+            }
+            if best.as_ref().is_some_and(|best| best.segments.len() == 1) {
+                break;
+            }
+            refined += u32::from(best.is_some());
+            limit = next_limit(limit, memory, needed);
+        }
+        best.ok_or(Fault::Memory { needed: least, given: memory })
+    }
+
+    /// A plan within the back end's own limit, whose bytes are those of a graphics card.
+    fn plan_within(&self, input: &[u8], limit: usize) -> Result<Plan, Fault> {
+        let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit);
         let runner =
             self.vm.metered_interpreter(&self.exe).map_err(|e| Fault::Load(e.to_string()))?;
         let (segments, state) = runner.execute_metered(streams(input), meter)?;
@@ -162,7 +188,7 @@ impl Prover {
         Commitment { instructions: to_bytes(&instructions), executable: to_bytes(&executable) }
     }
 
-    /// Proves a run segment by segment; the memory of each is given back before the next.
+    /// Proves a run, segment after segment; the memory of each is given back before the next.
     ///
     /// # Errors
     ///
@@ -173,44 +199,40 @@ impl Prover {
         input: &[u8],
         step: &mut dyn FnMut(Step),
     ) -> Result<AppProof, Fault> {
-        let commitment = self.commitment();
+        let executable = self.commitment().executable;
+        self.instance.reset_state(streams(input));
         let of = plan.segments.len() as u32;
         let mut proofs = Vec::with_capacity(plan.segments.len());
-        self.instance.reset_state(streams(input));
-        for (done, segment) in (0..).zip(plan.segments) {
+        for (done, segment) in (0..).zip(&plan.segments) {
             step(Step::Segment { done, of });
-            proofs.push(self.prove_segment(&segment)?);
+            proofs.push(self.prove_segment(segment)?);
         }
         step(Step::Segment { done: of, of });
         let public_values = self.public_values()?;
         let machine = machine_digest(&self.key);
-        let executable = commitment.executable;
         let body = Body { aggregated: false, machine, executable, proofs, public_values };
         Ok(AppProof { body, key: self.key })
     }
 
-    fn prove_segment(
-        &mut self,
-        segment: &Segment,
-    ) -> Result<openvm_stark_backend::proof::Proof<SC>, Fault> {
-        let backend = |text: String| Fault::Backend(text);
-        let state =
-            self.instance.state_mut().take().ok_or(backend("no state to go on from".into()))?;
+    /// Runs one segment, fills its tables, proves them.
+    fn prove_segment(&mut self, segment: &Segment) -> Result<Proof<SC>, Fault> {
+        let backend = |error: &dyn std::fmt::Display| Fault::Backend(error.to_string());
+        let state = self.instance.state_mut().take();
+        let state = state.ok_or_else(|| backend(&"no state to go on from"))?;
         let vm = &mut self.instance.vm;
         vm.transport_init_memory_to_device(&state.memory);
-        let PreflightExecutionOutput { system_records, record_arenas, to_state } = vm
-            .execute_preflight(
-                &mut self.instance.interpreter,
-                state,
-                Some(segment.num_insns),
-                &segment.trace_heights,
-            )?;
-        *self.instance.state_mut() = Some(to_state);
-        let vm = &mut self.instance.vm;
+        let ran = vm.execute_preflight(
+            &mut self.instance.interpreter,
+            state,
+            Some(segment.num_insns),
+            &segment.trace_heights,
+        )?;
         let tables = vm
-            .generate_proving_ctx(system_records, record_arenas)
-            .map_err(|e| backend(e.to_string()))?;
-        vm.engine.prove(vm.pk(), tables).map_err(|e| backend(e.to_string()))
+            .generate_proving_ctx(ran.system_records, ran.record_arenas)
+            .map_err(|e| backend(&e))?;
+        let proof = vm.engine.prove(vm.pk(), tables).map_err(|e| backend(&e))?;
+        *self.instance.state_mut() = Some(ran.to_state);
+        Ok(proof)
     }
 
     fn public_values(&self) -> Result<PublicValues, Fault> {

@@ -1,21 +1,43 @@
-//! How much memory the proof of a segment takes: a model, fitted to measured runs.
+//! How much memory the proof of a segment takes, and how long: models, fitted to measured runs.
 //!
-//! Two counts rule it, both over the rows that are proved, which are padded to powers of two: *cells* of the tables
-//! (each 4 bytes, of which several copies live at the same time: as made, stacked, and encoded twice as long), and
-//! *interactions*, one for each row and lookup (each two extension-field elements, in a tree of partial sums).
-//! The figures are peaks of resident memory (`wait4`) of whole processes; docs in `zkvm/MEMORY.md` say which runs.
+//! Two counts rule both, over the rows that are proved, which are padded to powers of two: *cells*
+//! of the tables (4 bytes each, of which several copies live at the same time: as made, stacked, and
+//! encoded twice as long), and *interactions*, one for each row and lookup. The fractions of all
+//! interactions are summed in a tree whose leaves are padded to a power of two once more (32 bytes
+//! each; the tree, its leaves again, and what folds them live at the same time). README.md says which
+//! runs they were fitted to. Memory is rounded up, so that what is measured lies below it.
 
 use openvm_circuit::arch::execution_mode::Segment;
 
 /// Memory of a run where the caller gives none.
 pub const MEMORY_DEFAULT: u64 = 4 << 30;
-/// Memory below which no machine proves its smallest segment.
-pub const MEMORY_LEAST: u64 = 1 << 30;
 
-/// Bytes of a process that proves, before the first segment.
-const FIXED_BYTES: u64 = 200 << 20;
-const BYTES_PER_CELL: u64 = 26;
-const BYTES_PER_INTERACTION: u64 = 80;
+/// The back end's own limit, in its own bytes, which are those of a graphics card: the greatest, and
+/// one at which its fixed part alone fills a segment.
+pub(crate) const LIMIT_MAX: usize = 1 << 40;
+pub(crate) const LIMIT_MIN: usize = 420 << 20;
+
+/// A process that proves, beside its segments: program, keys, the guest's memory, the allocator.
+const FIXED_BYTES: u64 = 360 << 20;
+const BYTES_PER_CELL: u64 = 32;
+const BYTES_PER_LEAF: u64 = 136;
+
+const FIXED_S: f64 = 3.0;
+const S_PER_CELL: f64 = 0.084e-6;
+const S_PER_LEAF: f64 = 0.96e-6;
+
+/// A limit that is too high for so much memory, but not by much: the back end's bytes are fewer.
+pub(crate) fn first_limit(memory: u64) -> usize {
+    LIMIT_MIN + (memory / 2).min(LIMIT_MAX as u64) as usize
+}
+
+/// The limit to try after one that gave segments of `needed` bytes: further down, the more that is
+/// too much.
+pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
+    let excess = memory as f64 / needed.max(1) as f64;
+    let above = limit.saturating_sub(LIMIT_MIN) as f64;
+    LIMIT_MIN + (above * excess.clamp(0.5, 0.85)) as usize
+}
 
 /// What one segment weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,10 +49,29 @@ pub struct Load {
 }
 
 impl Load {
-    /// Peak of resident memory while the segment is proved, by the model, in bytes.
+    /// What it adds to the resident memory of a process while it is proved, in bytes.
     pub fn bytes(&self) -> u64 {
-        FIXED_BYTES + self.cells * BYTES_PER_CELL + self.interactions * BYTES_PER_INTERACTION
+        self.cells * BYTES_PER_CELL + self.leaves() * BYTES_PER_LEAF
     }
+
+    /// CPU seconds.
+    fn seconds(&self) -> f64 {
+        FIXED_S + self.cells as f64 * S_PER_CELL + self.leaves() as f64 * S_PER_LEAF
+    }
+
+    fn leaves(&self) -> u64 {
+        self.interactions.next_power_of_two()
+    }
+}
+
+/// Peak of resident memory of a run, of which one segment at a time is in memory.
+pub(crate) fn peak_bytes(loads: &[Load]) -> u64 {
+    FIXED_BYTES + loads.iter().map(Load::bytes).max().unwrap_or(0)
+}
+
+/// CPU seconds of a run. Good enough to tell which of two cuts is the faster one.
+pub(crate) fn seconds(loads: &[Load]) -> f64 {
+    loads.iter().map(Load::seconds).sum()
 }
 
 /// Width and lookups of each table of a machine.
