@@ -5,6 +5,7 @@ mod input;
 pub(crate) mod prover;
 mod rsa2048;
 pub(crate) mod shown;
+pub(crate) mod signature;
 pub(crate) mod size;
 mod stages;
 
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     what: What,
 }
 
-/// A guest, a program whose run is proved by the zkVM. What each one's input is: docs/prove.md.
+/// A guest, a program whose run is proved by the zkVM, or a signature. Inputs: docs/prove.md.
 #[derive(Subcommand)]
 enum What {
     /// A Fibonacci number.
@@ -37,6 +38,8 @@ enum What {
     Transcript(Guest),
     /// The appraisal of a quote that is not shown.
     Dcap(dcap::Args),
+    /// A signature that is not shown, without the zkVM: RSA or ECDSA, in a millisecond.
+    Signature(signature::Args),
 }
 
 #[derive(clap::Args)]
@@ -76,6 +79,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         What::Transcript(args) => plain("transcript", args)?,
         What::Rsa2048(args) => ("rsa2048", args.input()?, args.order),
         What::Dcap(args) => ("dcap", args.input()?, args.order),
+        What::Signature(args) => return signature::run(&args),
     };
     stages::run(guest, &input, &order)
 }

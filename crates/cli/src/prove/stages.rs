@@ -143,7 +143,7 @@ fn fault(message: String) -> CliError {
 }
 
 /// Writes beside the place and renames: a reader finds the whole file or none.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let cannot =
         |error: std::io::Error| CliError::new(format!("cannot write {}: {error}", path.display()));
     let name = path.file_name().ok_or_else(|| {

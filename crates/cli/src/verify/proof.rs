@@ -1,15 +1,17 @@
 //! `confide verify proof`: whether a proof is believed, check by check.
 
 mod dcap;
+mod sigma;
 mod zkvm;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use confide_evidence::ReportData;
 use confide_prover::{FILE_BYTES_MAX, MAGIC, line::Digest};
+use confide_sigma::SIGNATURE_PROOF_MAGIC;
 
 use super::{Unreadable, print, read, report_data};
-use crate::error::CliError;
+use crate::{error::CliError, prove::signature::Claimed};
 
 /// Arguments.
 ///
@@ -43,6 +45,9 @@ pub(crate) struct ProofArgs {
     /// The back end; without it, the confide-prover beside this program.
     #[arg(long, value_name = "PATH")]
     prover: Option<PathBuf>,
+    /// Of a signature: key, message and context, which the verifier brings.
+    #[command(flatten)]
+    claimed: Claimed,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -65,10 +70,22 @@ pub(super) fn run(args: &ProofArgs) -> Result<ExitCode, CliError> {
 fn answer(args: &ProofArgs) -> Result<Answered, Unjudged> {
     let bytes = read(&args.file, FILE_BYTES_MAX as u64)?;
     if bytes.starts_with(MAGIC) {
+        if let Some(option) = args.claimed.given() {
+            return Err(other_kind(option, "a run of a program"));
+        }
         return zkvm::answer(&bytes, args);
+    }
+    if bytes.starts_with(SIGNATURE_PROOF_MAGIC) {
+        return sigma::answer(&bytes, args);
     }
     Err(Unjudged::new("malformed_file", "wanted a proof file, got something else".to_string())
         .hint("`confide prove` writes them: the first line tells which kind it is"))
+}
+
+/// An option that would be ignored is one that somebody relies on.
+fn other_kind(option: &str, kind: &str) -> Unjudged {
+    let detail = format!("{option} says nothing about a proof of {kind}");
+    Unjudged::new("option_of_another_kind", detail)
 }
 
 /// Why a proof was not judged: nothing is known of it, which is no yes.

@@ -171,7 +171,7 @@ fn no(
     (text, REJECTED.into())
 }
 
-fn table(checks: &[Check]) -> String {
+pub(super) fn table(checks: &[Check]) -> String {
     let mut text = String::new();
     for Check { name, outcome, detail } in checks {
         let (name, outcome) = (name.replace('_', " "), outcome.as_str().replace('_', " "));
@@ -180,7 +180,7 @@ fn table(checks: &[Check]) -> String {
     text
 }
 
-fn checks_json(checks: &[Check]) -> Value {
+pub(super) fn checks_json(checks: &[Check]) -> Value {
     let line = |check: &Check| {
         let Check { name, outcome, detail } = check;
         json!({ "name": name, "outcome": outcome.as_str(), "detail": detail })

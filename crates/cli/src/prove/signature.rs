@@ -1,0 +1,306 @@
+//! `confide prove signature`: that one holds a signature, without showing it, and no zkVM.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use clap::ValueEnum;
+use confide_evidence::pem;
+use confide_sigma::{Hash, KEY_FILE_LENGTH_MAX, PublicKey, Scheme, SigmaError, SignatureProof};
+use serde_json::{Value, json};
+
+use super::stages;
+use crate::{
+    error::{CliError, read_file},
+    process::print_whole,
+};
+
+/// Longest message: it is read whole and hashed.
+const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Longest signature: RSA-4096 has 512 bytes.
+const SIGNATURE_BYTES_MAX: u64 = 1024;
+
+/// Who signed what, for which context: the public half of a signature proof.
+#[derive(clap::Args)]
+pub(crate) struct Claimed {
+    /// The signer's certificate, DER or PEM. Only its key is read: judge it before.
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    certificate: Option<PathBuf>,
+    /// The signer's public key: DER, PEM or JWK.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// The message that was signed.
+    #[arg(long, value_name = "FILE")]
+    message: Option<PathBuf>,
+    /// What the proof is bound to, in hexadecimal: a nonce of the verifier's, a root.
+    #[arg(long, value_name = "HEX", default_value = "", value_parser = context)]
+    context: Context,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    claimed: Claimed,
+    /// The signature: `openssl dgst -sha256 -sign KEY -out FILE MESSAGE`. ECDSA in DER, or r and s.
+    #[arg(long, value_name = "FILE")]
+    signature: PathBuf,
+    /// The hash of the signature; without it SHA-384 for P-384, else SHA-256.
+    #[arg(long, value_enum)]
+    hash: Option<HashName>,
+    /// The RSA signature is RSASSA-PSS; its salt is read out of it and becomes public.
+    #[arg(long)]
+    pss: bool,
+    /// Where to write the proof.
+    #[arg(long, value_name = "PROOF")]
+    out: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum HashName {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// Bytes given in hexadecimal.
+#[derive(Clone)]
+pub(crate) struct Context(pub(crate) Vec<u8>);
+
+fn context(text: &str) -> Result<Context, String> {
+    hex::decode(text).map(Context).map_err(|error| error.to_string())
+}
+
+impl Claimed {
+    /// The signer's key, or `None` where no file names one.
+    pub(crate) fn key(&self) -> Result<Option<PublicKey>, CliError> {
+        let read = |path: &Path| read_file(path, KEY_FILE_LENGTH_MAX as u64);
+        let (path, key) = match (&self.certificate, &self.key) {
+            (Some(path), _) => (path, PublicKey::from_certificate(&read(path)?)),
+            (None, Some(path)) => {
+                let bytes = read(path)?;
+                let json = bytes.trim_ascii_start().starts_with(b"{");
+                let from = if json { PublicKey::from_jwk } else { PublicKey::from_spki };
+                (path, from(&bytes))
+            }
+            (None, None) => return Ok(None),
+        };
+        let wrong = |error: SigmaError| {
+            CliError::new(format!("{}: {error}", path.display())).hint(
+                "RSA of 2048 to 4096 bits with e = 65537, P-256 and P-384 are proved: DER, PEM or JWK",
+            )
+        };
+        key.map(Some).map_err(wrong)
+    }
+
+    pub(crate) fn message(&self) -> Result<Option<Vec<u8>>, CliError> {
+        self.message.as_deref().map(|path| read_file(path, MESSAGE_BYTES_MAX)).transpose()
+    }
+
+    /// An option that was given, so that a proof of another kind can refuse it.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--certificate", self.certificate.is_some()),
+            ("--key", self.key.is_some()),
+            ("--message", self.message.is_some()),
+            ("--context", !self.context.0.is_empty()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
+    pub(crate) fn context(&self) -> &[u8] {
+        &self.context.0
+    }
+
+    /// Which of the files that are shown anyway hold the signature, if one does.
+    fn holds(&self, signature: &[u8]) -> Option<&Path> {
+        let holds = |path: &&PathBuf| {
+            let bytes = read_file(path, MESSAGE_BYTES_MAX).unwrap_or_default();
+            let inside =
+                |bytes: &[u8]| bytes.windows(signature.len()).any(|part| part == signature);
+            let decoded = pem::decode_chain("certificate", &bytes).unwrap_or_default();
+            inside(&bytes) || decoded.iter().any(|der| inside(der))
+        };
+        let mut files = [&self.certificate, &self.key, &self.message].into_iter().flatten();
+        match signature.is_empty() {
+            true => None,
+            false => files.find(holds).map(PathBuf::as_path),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let missing = |what| CliError::new(format!("wanted {what}, got none"));
+    let key = args.claimed.key()?.ok_or_else(|| missing("--certificate or --key"))?;
+    let message = args.claimed.message()?.ok_or_else(|| missing("--message"))?;
+    let signature = read_file(&args.signature, SIGNATURE_BYTES_MAX)?;
+    let hash = args.hash.map_or_else(|| usual(&key), HashName::hash);
+    let digest = hash.digest(&message);
+    let make = match (key.name().starts_with("RSA"), args.pss) {
+        (true, false) => SignatureProof::pkcs1,
+        (true, true) => SignatureProof::pss,
+        (false, false) => SignatureProof::ecdsa,
+        (false, true) => {
+            return Err(CliError::new(format!("--pss is for RSA, got {}", key.name())));
+        }
+    };
+    let started = Instant::now();
+    let proof = make(&key, hash, &digest, &signature, args.claimed.context()).map_err(explained)?;
+    let prove_ms = started.elapsed().as_secs_f64() * 1e3;
+    let started = Instant::now();
+    // A proof that does not hold is not written, whoever made it.
+    proof.verify(&key, &message, args.claimed.context()).map_err(explained)?;
+    let check_ms = started.elapsed().as_secs_f64() * 1e3;
+    let file = proof.to_bytes();
+    stages::write(&args.out, &file)?;
+    let told = Told { prove_ms, check_ms, bytes: file.len(), signature: signature.len() };
+    let text = shown(args, &key, &proof, &signature, &told);
+    print_whole(&text).map(|()| ExitCode::SUCCESS)
+}
+
+/// What was measured of one proof.
+struct Told {
+    prove_ms: f64,
+    check_ms: f64,
+    bytes: usize,
+    signature: usize,
+}
+
+fn shown(
+    args: &Args,
+    key: &PublicKey,
+    proof: &SignatureProof,
+    signature: &[u8],
+    told: &Told,
+) -> String {
+    let Told { prove_ms, check_ms, bytes, signature: length } = told;
+    let public = args.claimed.holds(signature);
+    let pointless = public.map(|path| {
+        let path = path.display();
+        format!("{path} holds this signature, which verifies: whoever has that file needs no proof")
+    });
+    if args.json {
+        let mut object = facts_json(key, proof);
+        object["proof_bytes"] = json!(bytes);
+        object["signature_bytes"] = json!(length);
+        object["prove_ms"] = json!(prove_ms);
+        object["check_ms"] = json!(check_ms);
+        object["pointless"] = json!(pointless);
+        object["out"] = json!(args.out.display().to_string());
+        return format!("{object}\n");
+    }
+    let mut text = facts(key, proof);
+    let _ = writeln!(text, "{:<19}{} ({bytes} bytes)", "proof", args.out.display());
+    let _ = writeln!(text, "{:<19}{prove_ms:.2} ms to prove, {check_ms:.2} ms to check", "time");
+    let _ = match pointless {
+        Some(why) => writeln!(text, "{:<19}{why}", "pointless"),
+        None => writeln!(
+            text,
+            "{:<19}where the signature may be shown: its {length} bytes verify and say the same",
+            "pointless"
+        ),
+    };
+    text
+}
+
+/// The lines that stand beside every proof: what it says, what it rests on, what it hides.
+pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<19}{value}");
+    };
+    line("statement", format!("its maker knew a signature by this {} key", key.name()));
+    line("", format!("key_sha256: {}", hex::encode(key.id())));
+    line("", format!("scheme: {} with {}", proof.scheme().name(), proof.hash().name()));
+    line("", format!("digest: {}", hex::encode(proof.digest())));
+    if let Scheme::Pss { salt } = proof.scheme() {
+        line("", format!("salt: {}", hex::encode(salt)));
+    }
+    line("", format!("context: {}", shown_context(proof.context())));
+    line("program", "none: a sigma protocol needs none".to_string());
+    line("back end", format!("confide-sigma {}", env!("CARGO_PKG_VERSION")));
+    line("security", format!("none proven, {} bits conjectured ({BASIS})", bits(key)));
+    line("zero-knowledge", "yes".to_string());
+    line("hidden", hidden(proof).to_string());
+    text
+}
+
+/// The same for programs.
+pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
+    let salt = match proof.scheme() {
+        Scheme::Pss { salt } => Some(hex::encode(salt)),
+        _ => None,
+    };
+    json!({
+        "claim": "signature",
+        "key": key.name(),
+        "key_sha256": hex::encode(key.id()),
+        "scheme": proof.scheme().name(),
+        "hash": proof.hash().name(),
+        "digest": hex::encode(proof.digest()),
+        "salt": salt,
+        "context": hex::encode(proof.context()),
+        "program_digest": null,
+        "backend": "confide-sigma",
+        "backend_version": env!("CARGO_PKG_VERSION"),
+        "proven_bits": null,
+        "conjectured_bits": bits(key),
+        "basis": BASIS,
+        "zero_knowledge": true,
+        "hidden": hidden(proof),
+    })
+}
+
+const BASIS: &str = "soundness 2^-128 in the random-oracle model, and the key's own strength";
+
+/// Conjectured strength: the key's (NIST SP 800-57 part 1, table 2), and no more than the rounds'.
+fn bits(key: &PublicKey) -> u32 {
+    match key.name().strip_prefix("RSA-").and_then(|bits| bits.parse::<u32>().ok()) {
+        Some(bits) if bits < 3072 => 112,
+        _ => 128,
+    }
+}
+
+fn hidden(proof: &SignatureProof) -> &'static str {
+    match proof.scheme() {
+        Scheme::Ecdsa => "half of the signature (s); its point R, key, digest and context are open",
+        _ => "the signature; key, digest and context are open",
+    }
+}
+
+fn shown_context(context: &[u8]) -> String {
+    match context.is_empty() {
+        true => "none: the proof can be shown on".to_string(),
+        false => hex::encode(context),
+    }
+}
+
+fn usual(key: &PublicKey) -> Hash {
+    if key.name() == "P-384" { Hash::Sha384 } else { Hash::Sha256 }
+}
+
+fn explained(error: SigmaError) -> CliError {
+    let failure = CliError::new(&error);
+    match error {
+        SigmaError::SignatureInvalid => failure.hint(
+            "nothing to prove: is it this key's, over exactly this message, with this --hash, and --pss where it is PSS?",
+        ),
+        _ => failure,
+    }
+}
+
+impl HashName {
+    fn hash(self) -> Hash {
+        match self {
+            Self::Sha256 => Hash::Sha256,
+            Self::Sha384 => Hash::Sha384,
+            Self::Sha512 => Hash::Sha512,
+        }
+    }
+}
