@@ -6,6 +6,7 @@
 mod adapters;
 mod batch;
 mod chat;
+mod claims;
 mod collateral;
 mod conversation;
 mod gateway;
@@ -51,6 +52,8 @@ enum Arm {
     Batch(batch::Args),
     /// Chat completions over plain or attested TLS, directly or through a tunnel.
     Chat(chat::Args),
+    /// One statement about a TLS session, shown or proved.
+    Claim(claims::Args),
     /// Appraisal with endorsements fetched, cached or stapled.
     Collateral(collateral::Args),
     /// Small requests to a gateway over TCP, TLS or attested TLS.
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Arm::AdapterToken(args) => adapters::token::run(args),
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
+        Arm::Claim(args) => claims::run(args),
         Arm::Collateral(args) => collateral::run(args),
         Arm::Gateway(args) => gateway::run(args),
         Arm::Generate(args) => generate::run(args),

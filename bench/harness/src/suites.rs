@@ -21,6 +21,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("network", include_str!("../../suites/network.toml")),
     ("peers", include_str!("../../suites/peers.toml")),
     ("storage", include_str!("../../suites/storage.toml")),
+    ("tls-claims", include_str!("../../suites/tls-claims.toml")),
     ("verify", include_str!("../../suites/verify.toml")),
     ("zk", include_str!("../../suites/zk.toml")),
 ];

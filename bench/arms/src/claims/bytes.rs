@@ -1,0 +1,114 @@
+//! That bytes belong to what was committed to.
+
+use confide_disclosure::{Commitment, CommittedDirection, Direction, Seed, TranscriptOpening};
+use sha2::{Digest, Sha256};
+
+use super::Way;
+use crate::Outcome;
+
+/// Bytes of the transcript: 1,024 leaves.
+const TRANSCRIPT_BYTES: usize = 64 * 1024;
+
+/// Where the excerpt lies: 100 bytes across three leaves.
+const EXCERPT: std::ops::Range<u64> = 20_030..20_130;
+
+/// Bytes like those of an answer: text that does not repeat.
+pub(super) fn text(length: usize) -> Vec<u8> {
+    (0..length).map(|i| b"abcdefghijklmnopqrstuvwxyz 0123456789"[(i * i / 7 + i) % 37]).collect()
+}
+
+/// Everything is shown, and its digest compared.
+pub(super) struct Whole {
+    text: Vec<u8>,
+    digest: [u8; 32],
+}
+
+impl Whole {
+    pub(super) fn transcript() -> Self {
+        Self::of(TRANSCRIPT_BYTES)
+    }
+
+    pub(super) fn message() -> Self {
+        Self::of(1024)
+    }
+
+    fn of(length: usize) -> Self {
+        let text = text(length);
+        Self { digest: Sha256::digest(&text).into(), text }
+    }
+}
+
+impl Way for Whole {
+    fn hides(&self) -> &'static str {
+        "nothing: all bytes are shown"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        Ok(None)
+    }
+
+    fn check(&mut self) -> Outcome {
+        let got: [u8; 32] = Sha256::digest(&self.text).into();
+        if got == self.digest { Ok(()) } else { Err("another digest".into()) }
+    }
+
+    fn shown_bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// Some leaves of the transcript are opened.
+pub(super) struct Opening {
+    committed: CommittedDirection<'static>,
+    commitment: Commitment,
+    range: std::ops::Range<u64>,
+    opening: TranscriptOpening,
+}
+
+impl Opening {
+    /// 100 bytes.
+    pub(super) fn excerpt() -> Outcome<Self> {
+        Self::of(EXCERPT)
+    }
+
+    /// One leaf, which contains what is looked for.
+    pub(super) fn leaf() -> Outcome<Self> {
+        Self::of(64 * 17..64 * 18)
+    }
+
+    fn of(range: std::ops::Range<u64>) -> Outcome<Self> {
+        let committed = committed()?;
+        let commitment = committed.commitment();
+        Ok(Self { committed, commitment, range, opening: TranscriptOpening::default() })
+    }
+}
+
+/// The transcript's tree. One a process: seed and text live as long as it does.
+pub(super) fn committed() -> Outcome<CommittedDirection<'static>> {
+    let seed: &'static Seed = Box::leak(Box::new(Seed::from_bytes([7; 32])));
+    let text: &'static [u8] = Vec::leak(text(TRANSCRIPT_BYTES));
+    CommittedDirection::new(seed, Direction::Response, text).map_err(|error| error.to_string())
+}
+
+impl Way for Opening {
+    fn hides(&self) -> &'static str {
+        "the leaves that are not opened; place, length and root are open, and openings can be linked"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        let opened = self.committed.open(std::slice::from_ref(&self.range));
+        self.opening = opened.map_err(|error| error.to_string())?;
+        // As a disclosure writes it: index, salt, length and chunk of each leaf, the nodes, counts.
+        let leaves = self.opening.leaves.iter().map(|leaf| 4 + 16 + 1 + leaf.chunk.len());
+        Ok(Some(8 + leaves.sum::<usize>() + 32 * self.opening.siblings.len()))
+    }
+
+    fn check(&mut self) -> Outcome {
+        let shown = self.opening.check(Direction::Response, &self.commitment);
+        shown.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn repeats(&self) -> u32 {
+        256
+    }
+}

@@ -1,0 +1,101 @@
+//! Statements over bytes that stay hidden.
+
+use confide_circuits::{
+    Circuit, Keys, Leaf, Tree, check_contains, check_sha256, prove_contains, prove_sha256,
+};
+use confide_disclosure::{Commitment, Direction, OpenedLeaf};
+use sha2::{Digest, Sha256};
+
+use super::{Way, bytes};
+use crate::Outcome;
+
+/// What proofs are bound to.
+const CONTEXT: [u8; 32] = [3; 32];
+
+/// A digest is that of some text of 1 KiB.
+pub(super) struct Preimage {
+    message: Vec<u8>,
+    digest: [u8; 32],
+    proof: Vec<u8>,
+}
+
+impl Preimage {
+    pub(super) fn new() -> Outcome<Self> {
+        let message = bytes::text(1024);
+        let circuit = Circuit::for_message(message.len()).map_err(|error| error.to_string())?;
+        Keys::of(circuit).map_err(|error| error.to_string())?;
+        Ok(Self { digest: Sha256::digest(&message).into(), message, proof: Vec::new() })
+    }
+}
+
+impl Way for Preimage {
+    fn hides(&self) -> &'static str {
+        "the text; its digest and a bound of its length are open (zero-knowledge: yes)"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        let proof = prove_sha256(&self.message, &self.digest, &CONTEXT);
+        self.proof = proof.map_err(|error| error.to_string())?;
+        Ok(Some(self.proof.len()))
+    }
+
+    fn check(&mut self) -> Outcome {
+        let header = check_sha256(&self.proof, &self.digest, &CONTEXT);
+        header.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn repeats(&self) -> u32 {
+        1
+    }
+}
+
+/// A leaf of 1,024 contains some bytes.
+pub(super) struct Contains {
+    leaf: OpenedLeaf,
+    siblings: Vec<[u8; 32]>,
+    commitment: Commitment,
+    proof: Vec<u8>,
+}
+
+impl Contains {
+    pub(super) fn new() -> Outcome<Self> {
+        let committed = bytes::committed()?;
+        let (leaf, siblings) = committed.witness(17).ok_or("no leaf 17")?;
+        let commitment = committed.commitment();
+        let circuit = Circuit::for_tree(commitment.depth).map_err(|error| error.to_string())?;
+        Keys::of(circuit).map_err(|error| error.to_string())?;
+        Ok(Self { leaf, siblings, commitment, proof: Vec::new() })
+    }
+
+    fn tree(&self) -> Tree<'_> {
+        let Commitment { root, depth, .. } = &self.commitment;
+        Tree { root, depth: *depth, direction: Direction::Response.byte() }
+    }
+
+    fn needle(&self) -> &[u8] {
+        &self.leaf.chunk[20..32]
+    }
+}
+
+impl Way for Contains {
+    fn hides(&self) -> &'static str {
+        "which leaf it is and all else in it; root and the bytes found are open (zero-knowledge: yes)"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        let OpenedLeaf { index, salt, chunk } = &self.leaf;
+        let leaf = Leaf { index: *index, salt, chunk, siblings: &self.siblings };
+        let proof = prove_contains(&leaf, &self.tree(), self.needle(), &CONTEXT);
+        self.proof = proof.map_err(|error| error.to_string())?;
+        Ok(Some(self.proof.len()))
+    }
+
+    fn check(&mut self) -> Outcome {
+        let header = check_contains(&self.proof, &self.tree(), self.needle(), &CONTEXT);
+        header.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn repeats(&self) -> u32 {
+        1
+    }
+}

@@ -1,0 +1,87 @@
+//! That a committed number is at most a bound.
+
+use confide_sigma::{Blinding, Commitment, Range, prove_range, verify_range};
+
+use super::Way;
+use crate::Outcome;
+
+const NUMBER: u64 = 1234;
+const BOUND: u64 = 4096;
+
+/// What proofs are bound to.
+const CONTEXT: &[u8] = b"confide bench";
+
+struct Committed {
+    blinding: Blinding,
+    commitment: Commitment,
+}
+
+impl Committed {
+    fn new() -> Outcome<Self> {
+        let blinding = Blinding::random().map_err(|error| error.to_string())?;
+        Ok(Self { commitment: Commitment::new(NUMBER, &blinding), blinding })
+    }
+}
+
+/// Number and blinding are shown.
+pub(super) struct Opened(Committed);
+
+impl Opened {
+    pub(super) fn new() -> Outcome<Self> {
+        Committed::new().map(Self)
+    }
+}
+
+impl Way for Opened {
+    fn hides(&self) -> &'static str {
+        "nothing of this number: it is shown with what opens it"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        Ok(None)
+    }
+
+    fn check(&mut self) -> Outcome {
+        let opened = self.0.commitment.opens_to(NUMBER, &self.0.blinding);
+        if opened && NUMBER <= BOUND { Ok(()) } else { Err("it opens to another number".into()) }
+    }
+
+    fn shown_bytes(&self) -> usize {
+        8 + 32
+    }
+}
+
+/// A range proof.
+pub(super) struct InRange {
+    committed: Committed,
+    range: Range,
+    proof: Vec<u8>,
+}
+
+impl InRange {
+    pub(super) fn new() -> Outcome<Self> {
+        let (range, proof) = (Range::at_most(BOUND), Vec::new());
+        Ok(Self { committed: Committed::new()?, range, proof })
+    }
+}
+
+impl Way for InRange {
+    fn hides(&self) -> &'static str {
+        "the number, but that it is at most 4096 (zero-knowledge: yes)"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        let proof = prove_range(CONTEXT, &self.range, NUMBER, &self.committed.blinding);
+        self.proof = proof.map_err(|error| error.to_string())?;
+        Ok(Some(self.proof.len()))
+    }
+
+    fn check(&mut self) -> Outcome {
+        let held = verify_range(CONTEXT, &self.range, &self.committed.commitment, &self.proof);
+        held.map_err(|error| error.to_string())
+    }
+
+    fn repeats(&self) -> u32 {
+        4
+    }
+}

@@ -1,0 +1,138 @@
+//! That a key signed a text.
+
+use aws_lc_rs::{
+    encoding::{AsDer, PublicKeyX509Der},
+    rand::SystemRandom,
+    rsa::KeySize,
+    signature::{
+        ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair,
+        RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
+        VerificationAlgorithm,
+    },
+};
+use confide_sigma::{Hash, PublicKey, SignatureProof};
+
+use super::Way;
+use crate::Outcome;
+
+const TEXT: [u8; 1024] = [0x2a; 1024];
+
+/// A key, as it verifies and as a certificate holds it, and its signature of the text.
+struct Signed {
+    key: Vec<u8>,
+    spki: Vec<u8>,
+    signature: Vec<u8>,
+    algorithm: &'static dyn VerificationAlgorithm,
+}
+
+impl Signed {
+    fn rsa() -> Outcome<Self> {
+        let failed = |_| "aws-lc-rs made no RSA signature".to_string();
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(failed)?;
+        let mut signature = vec![0; pair.public_modulus_len()];
+        let random = SystemRandom::new();
+        pair.sign(&RSA_PKCS1_SHA256, &random, &TEXT, &mut signature).map_err(failed)?;
+        let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(failed)?;
+        Ok(Self {
+            key: pair.public_key().as_ref().to_vec(),
+            spki: spki.as_ref().to_vec(),
+            signature,
+            algorithm: &RSA_PKCS1_2048_8192_SHA256,
+        })
+    }
+
+    fn ecdsa() -> Outcome<Self> {
+        let failed = |_| "aws-lc-rs made no ECDSA signature".to_string();
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(failed)?;
+        let signature = pair.sign(&SystemRandom::new(), &TEXT).map_err(failed)?;
+        let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(failed)?;
+        Ok(Self {
+            key: pair.public_key().as_ref().to_vec(),
+            spki: spki.as_ref().to_vec(),
+            signature: signature.as_ref().to_vec(),
+            algorithm: &ECDSA_P256_SHA256_ASN1,
+        })
+    }
+}
+
+/// The signature is shown.
+pub(super) struct Native(Signed);
+
+impl Native {
+    pub(super) fn rsa() -> Outcome<Self> {
+        Signed::rsa().map(Self)
+    }
+
+    pub(super) fn ecdsa() -> Outcome<Self> {
+        Signed::ecdsa().map(Self)
+    }
+}
+
+impl Way for Native {
+    fn hides(&self) -> &'static str {
+        "nothing: the signature is shown, and can be shown on"
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        Ok(None)
+    }
+
+    fn check(&mut self) -> Outcome {
+        let Signed { key, signature, algorithm, .. } = &self.0;
+        let key = UnparsedPublicKey::new(*algorithm, key);
+        key.verify(&TEXT, signature).map_err(|_| "a signature made here does not verify".into())
+    }
+
+    fn shown_bytes(&self) -> usize {
+        self.0.signature.len()
+    }
+}
+
+/// Knowledge of the signature is proved.
+pub(super) struct Sigma {
+    key: PublicKey,
+    signature: Vec<u8>,
+    rsa: bool,
+    proof: Vec<u8>,
+}
+
+/// What proofs are bound to.
+const CONTEXT: &[u8] = b"confide bench";
+
+impl Sigma {
+    pub(super) fn rsa() -> Outcome<Self> {
+        Self::new(Signed::rsa()?, true)
+    }
+
+    pub(super) fn ecdsa() -> Outcome<Self> {
+        Self::new(Signed::ecdsa()?, false)
+    }
+
+    fn new(signed: Signed, rsa: bool) -> Outcome<Self> {
+        let key = PublicKey::from_spki(&signed.spki).map_err(|error| error.to_string())?;
+        Ok(Self { key, signature: signed.signature, rsa, proof: Vec::new() })
+    }
+}
+
+impl Way for Sigma {
+    fn hides(&self) -> &'static str {
+        match self.rsa {
+            true => "the signature; key and digest are open (zero-knowledge: yes)",
+            false => "half of the signature; key, digest and R are open (zero-knowledge: yes)",
+        }
+    }
+
+    fn prove(&mut self) -> Outcome<Option<usize>> {
+        let make = if self.rsa { SignatureProof::pkcs1 } else { SignatureProof::ecdsa };
+        let digest = Hash::Sha256.digest(&TEXT);
+        let proof = make(&self.key, Hash::Sha256, &digest, &self.signature, CONTEXT);
+        self.proof = proof.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Some(self.proof.len()))
+    }
+
+    fn check(&mut self) -> Outcome {
+        let proof = SignatureProof::from_bytes(&self.proof);
+        let held = proof.and_then(|proof| proof.verify(&self.key, &TEXT, CONTEXT));
+        held.map_err(|error| error.to_string())
+    }
+}
