@@ -83,3 +83,7 @@ fn judge_files(args: &DisclosureArgs) -> Result<Judged, Unreadable> {
     let file = read(&args.file, confide_disclosure::DISCLOSURE_BYTES_MAX as u64)?;
     Ok(judge(&file, &rules, args.at.unwrap_or_else(unix_now)))
 }
+
+#[cfg(test)]
+#[path = "disclosure_tests.rs"]
+mod tests;

@@ -1,0 +1,354 @@
+use std::fs;
+
+use clap::Parser;
+use confide_disclosure::{
+    Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence, NotaryKey,
+    OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsVersion, notarise,
+};
+use confide_evidence::{binder::key_report_data, claims::Claims};
+use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+
+use super::{
+    judged::{Accepted, Judged, Rejected, Rules, judge},
+    *,
+};
+
+/// 2026-06-01.
+const NOW: u64 = 1_780_272_000;
+
+const CONFIG: [u8; 32] = [9; 32];
+
+const BODY: &str = r#"{"model":"m-1","note":"\"balance\":100","balance":5,"choices":[{"message":{"content":"four\u001b[2J"}}],"usage":{"total_tokens":17}}"#;
+
+const SHOW: [&str; 4] = [
+    "response./choices/0/message/content",
+    "request./model",
+    "response./note",
+    "response.bytes:0-9",
+];
+
+const PROVE: [&str; 1] = ["response./usage/total_tokens <= 4096"];
+
+struct Notary {
+    attester: FakeAttester,
+    key: NotaryKey,
+    guarantee: &'static str,
+    host: &'static str,
+    time: u64,
+    config: [u8; 32],
+}
+
+impl Notary {
+    fn new(seed: u8, tee: Tee) -> Self {
+        let options =
+            Options { seed: [seed; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+        Self {
+            attester: FakeAttester::new(options).unwrap(),
+            key: NotaryKey::generate().unwrap(),
+            guarantee: NOTARY_GUARANTEE,
+            host: "api.example.com",
+            time: NOW + 60,
+            config: CONFIG,
+        }
+    }
+
+    fn evidence(&self) -> NotaryEvidence {
+        let claims = Claims {
+            config_digest: self.config,
+            gpu_evidence_hash: None,
+            guarantee: self.guarantee.into(),
+            nonce: None,
+            not_after: NOW + 3600,
+            not_before: NOW,
+            pubkey_hash: self.key.spki_hash(),
+        };
+        let claims = claims.encode();
+        NotaryEvidence {
+            quote: self.attester.quote(&key_report_data(&claims)),
+            claims,
+            endorsements: self.attester.collateral_json().into(),
+        }
+    }
+
+    fn notarise(&self, body: &str) -> Notarised {
+        let json = vec![("content-type".to_string(), b"application/json".to_vec())];
+        let request = Message {
+            start: Start::Request { method: "POST".into(), target: "/v1".into() },
+            headers: json.clone(),
+            body: br#"{"model":"m-1","key":"sk-secret"}"#.to_vec(),
+        };
+        let response = Message {
+            start: Start::Response { status: 200 },
+            headers: json,
+            body: body.as_bytes().to_vec(),
+        };
+        let facts = SessionFacts {
+            host: self.host.into(),
+            port: 443,
+            certificate_chain_hash: [7; 32],
+            tls: TlsVersion::V13,
+            time: self.time,
+            http: HttpVersion::V11,
+        };
+        let received = [b"HTTP/1.1 200\r\n\r\n", body.as_bytes()].concat();
+        let (request, response) = (&request, &response);
+        let session = Session { sent: b"POST", received: &received, request, response };
+        let seed = Seed::fresh().unwrap();
+        notarise(&self.key, seed, facts, session, self.evidence()).unwrap()
+    }
+
+    fn disclosure(&self) -> Disclosure {
+        disclosed(&self.notarise(BODY))
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules_with("hosts = [\"api.example.com\"]")
+    }
+
+    fn rules_with(&self, table: &str) -> Rules {
+        let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
+        let policy = self.attester.policy_toml();
+        assert!(policy.contains("config_digest = \"dangerous-any\""));
+        let policy = policy.replace("config_digest = \"dangerous-any\"", &pinned);
+        Rules::parse(format!("{policy}\n[disclosure]\n{table}\n").as_bytes()).unwrap()
+    }
+}
+
+fn disclosed(session: &Notarised) -> Disclosure {
+    let show: Vec<Show> = SHOW.iter().map(|name| Show::parse(name).unwrap()).collect();
+    let prove: Vec<Prove> = PROVE.iter().map(|text| Prove::parse(text).unwrap()).collect();
+    session.disclose(&show, &prove, None).unwrap()
+}
+
+fn accepted(disclosure: &Disclosure, rules: &Rules) -> Box<Accepted> {
+    match judge(&disclosure.encode(), rules, NOW + 100) {
+        Judged::Accepted(accepted) => accepted,
+        Judged::Rejected(rejected) => panic!("{}: {rejected}", rejected.name()),
+    }
+}
+
+fn refused(disclosure: &Disclosure, rules: &Rules) -> &'static str {
+    match judge(&disclosure.encode(), rules, NOW + 100) {
+        Judged::Accepted(_) => "accepted",
+        Judged::Rejected(rejected) => {
+            let json = shown::rejected_json(&rejected);
+            assert_eq!(json["refused"], rejected.name());
+            assert_ne!(json["outcome"], "accepted");
+            assert!(!line(&json).trim_end().contains('\n'));
+            rejected.name()
+        }
+    }
+}
+
+#[test]
+fn what_is_shown_proven_and_trusted_is_listed() {
+    for tee in [Tee::Tdx, Tee::Snp, Tee::Sgx] {
+        let notary = Notary::new(1, tee);
+        let accepted = accepted(&notary.disclosure(), &notary.rules());
+        let json = shown::accepted_json(&accepted);
+        assert_eq!(json["outcome"], "accepted");
+        assert_eq!(json["simulated"], true);
+        assert_eq!(json["statement"]["host"], "api.example.com");
+        let names: Vec<&str> =
+            json["shown"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(json["proven"][0]["name"], "response./usage/total_tokens");
+        assert_eq!(json["proven"][0]["predicate"], "<= 4096");
+        assert_eq!(json["proven"][0]["proof"]["zero_knowledge"], true);
+        let text = shown::accepted_text(&accepted);
+        for wanted in
+            ["SIMULATED", "operator for the time", "\"four\\u{1b}[2J\"", "not post-quantum"]
+        {
+            assert!(text.contains(wanted), "{wanted} is not in {text}");
+        }
+        for secret in ["sk-secret", "17,"] {
+            assert!(!text.contains(secret) && !json.to_string().contains(secret));
+        }
+    }
+}
+
+#[test]
+fn a_self_made_root_is_refused() {
+    let (genuine, forger) = (Notary::new(1, Tee::Tdx), Notary::new(2, Tee::Tdx));
+    // A whole notary of one's own, under a root of one's own.
+    assert_eq!(refused(&forger.disclosure(), &genuine.rules()), "evidence");
+    // The genuine evidence beside a statement that another key signed.
+    let mut mixed = forger.disclosure();
+    mixed.evidence = genuine.evidence();
+    assert_eq!(refused(&mixed, &genuine.rules()), "key");
+    // The root over the fields, self-made: the signature is not over it.
+    let mut rooted = genuine.disclosure();
+    rooted.statement.fields = forger.disclosure().statement.fields;
+    rooted.fields = forger.disclosure().fields;
+    assert_eq!(refused(&rooted, &genuine.rules()), "signature");
+}
+
+#[test]
+fn another_host_is_refused() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let mut edited = Notary { host: "evil.example.com", ..Notary::new(1, Tee::Tdx) }.disclosure();
+    assert_eq!(refused(&edited, &notary.rules()), "host");
+    edited.statement.host = "api.example.com".into();
+    assert_eq!(refused(&edited, &notary.rules()), "signature");
+    let other_port = notary.rules_with("hosts = [\"api.example.com:8443\"]");
+    assert_eq!(refused(&notary.disclosure(), &other_port), "host");
+    let any = notary.rules_with("hosts = \"dangerous-any\"");
+    assert!(shown::accepted_text(&accepted(&notary.disclosure(), &any)).contains("names none"));
+}
+
+#[test]
+fn another_time_is_refused() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let mut edited = notary.disclosure();
+    edited.statement.time -= 1;
+    assert_eq!(refused(&edited, &notary.rules()), "signature");
+    let late = Notary { time: NOW + 1000, ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&late.disclosure(), &late.rules()), "time");
+    let strict = notary.rules_with("hosts = [\"api.example.com\"]\nage_s_max = 39");
+    assert_eq!(refused(&notary.disclosure(), &strict), "time");
+    // Signed, by the notary's clock, before its key was made: its evidence was not good then.
+    let early = Notary { time: NOW - 1, ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&early.disclosure(), &early.rules()), "evidence");
+}
+
+#[test]
+fn an_edited_answer_is_refused() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let mut edited = notary.disclosure();
+    for field in &mut edited.fields.as_mut().unwrap().fields {
+        if let OpenedValue::Shown { value, .. } = &mut field.value
+            && field.path.ends_with("content")
+        {
+            *value = b"five".to_vec();
+        }
+    }
+    assert_eq!(refused(&edited, &notary.rules()), "opening");
+    let mut bytes = notary.disclosure();
+    bytes.bytes[1].as_mut().unwrap().leaves[0].chunk[0] ^= 1;
+    assert_eq!(refused(&bytes, &notary.rules()), "opening");
+    // Openings of another answer of the same notary.
+    let other = disclosed(&notary.notarise(&BODY.replace("four", "five")));
+    let mut mixed = notary.disclosure();
+    mixed.fields = other.fields;
+    assert_eq!(refused(&mixed, &notary.rules()), "opening");
+}
+
+#[test]
+fn an_opened_string_posing_as_a_field_is_refused() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let session = notary.notarise(BODY);
+    assert!(session.disclose(&[Show::Field("response./note/balance".into())], &[], None).is_err());
+    let mut posing = disclosed(&session);
+    for field in &mut posing.fields.as_mut().unwrap().fields {
+        if field.path == "response./note" {
+            field.path = "response./balance".into();
+            if let OpenedValue::Shown { value, .. } = &mut field.value {
+                *value = b"100".to_vec();
+            }
+        }
+    }
+    assert_eq!(refused(&posing, &notary.rules()), "opening");
+    // Bytes that read like a member are shown as bytes, never as a field.
+    let bytes = disclosed(&session);
+    let accepted = accepted(&bytes, &notary.rules());
+    assert!(accepted.verified.fields().iter().all(|field| field.path != "response./balance"));
+}
+
+#[test]
+fn a_notary_of_another_measurement_or_configuration_is_refused() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let genuine = notary.disclosure();
+    let policy = notary.attester.policy_toml();
+    let mrtd = policy.lines().find(|line| line.starts_with("mrtd")).unwrap();
+    let other = policy.replace(mrtd, &format!("mrtd = \"{}\"", "00".repeat(48)));
+    let table = "\n[disclosure]\nhosts = [\"api.example.com\"]\n";
+    let rules = Rules::parse((other + table).as_bytes()).unwrap();
+    assert_eq!(refused(&genuine, &rules), "evidence");
+    // Another configuration: roots of the operator's own.
+    let rogue = Notary { config: [8; 32], ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&rogue.disclosure(), &rogue.rules()), "evidence");
+    // A policy that does not say which one it has to be.
+    let open = Rules::parse((policy.clone() + table).as_bytes()).unwrap();
+    assert_eq!(refused(&genuine, &open), "notary_unpinned");
+    let table = format!("{table}dangerous_any_configuration = true\n");
+    let open = Rules::parse((policy + &table).as_bytes()).unwrap();
+    assert!(shown::accepted_text(&accepted(&genuine, &open)).contains("NOT compared"));
+    // Another attested program on the same machine.
+    let gateway = Notary { guarantee: "operator is outside the TEE", ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&gateway.disclosure(), &gateway.rules()), "guarantee");
+}
+
+#[test]
+fn a_policy_without_hosts_or_with_unknown_keys_is_not_used() {
+    let policy = Notary::new(1, Tee::Tdx).attester.policy_toml();
+    for table in [
+        "",
+        "[disclosure]\n",
+        "[disclosure]\nhosts = [\"a\"]\nage = 1",
+        "[disclosure]\nhosts = 1",
+        "[disclosure]\nhosts = []\n[elsewhere]",
+    ] {
+        assert!(Rules::parse(format!("{policy}\n{table}").as_bytes()).is_err(), "{table}");
+    }
+}
+
+#[derive(Parser)]
+struct Disclose {
+    #[command(flatten)]
+    args: crate::disclose::Args,
+}
+
+#[derive(Parser)]
+struct Verify {
+    #[command(flatten)]
+    args: DisclosureArgs,
+}
+
+#[test]
+fn the_commands_go_from_a_session_to_a_verdict() {
+    let dir = std::env::temp_dir().join(format!("confide-disclose-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let path = |name: &str| dir.join(name).display().to_string();
+    let notary = Notary::new(1, Tee::Tdx);
+    fs::write(path("session"), &*notary.notarise(BODY).encode()).unwrap();
+    fs::write(path("root.der"), notary.attester.root_der()).unwrap();
+    let table = "[disclosure]\nhosts = [\"api.example.com\"]\n";
+    let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
+    let policy =
+        notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
+    fs::write(path("policy"), format!("{policy}\n{table}")).unwrap();
+    let disclose = |names: &[&str]| {
+        let mut all = vec!["t".to_string(), path("session"), "--out".into(), path("out")];
+        all.extend(names.iter().map(|name| (*name).into()));
+        crate::disclose::run(Disclose::try_parse_from(all).unwrap().args)
+    };
+    assert!(disclose(&[]).is_err());
+    assert!(disclose(&["--show", "response./nothing"]).is_err());
+    disclose(&["--show", "response./model", "--prove", PROVE[0]]).unwrap();
+    let verify = |at: u64| {
+        let (out, policy, root, at) =
+            (path("out"), path("policy"), path("root.der"), at.to_string());
+        let all = ["t", &out, "--policy", &policy, "--root", &root, "--at", &at, "--json"];
+        run(Verify::try_parse_from(all).unwrap().args).unwrap()
+    };
+    assert_eq!(verify(NOW + 100), ExitCode::SUCCESS);
+    assert_eq!(verify(NOW + 365 * 24 * 3600), ExitCode::from(REJECTED));
+    fs::write(path("out"), "confide disclosure v2\n").unwrap();
+    assert_eq!(verify(NOW + 100), ExitCode::from(NOT_JUDGED));
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_notary_and_its_verifiers_mean_the_same_program() {
+    assert_eq!(NOTARY_GUARANTEE, confide_notary::GUARANTEE);
+}
+
+#[test]
+fn bytes_that_are_no_disclosure_are_not_judged() {
+    let rules = Notary::new(1, Tee::Tdx).rules();
+    for file in [&b""[..], b"confide disclosure v1\n", b"confide notarised v1\n"] {
+        let Judged::Rejected(rejected) = judge(file, &rules, NOW) else { panic!("accepted") };
+        assert!(rejected.is_unjudged());
+        assert!(matches!(*rejected, Rejected::Format(_)));
+    }
+}
