@@ -18,6 +18,7 @@ use confide_client::{
 use confide_evidence::{certificate::Certificate, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots, Scope};
 use serde_json::{Map, Value, json};
+use toml::Table;
 
 use crate::{
     collateral::service::ServiceArgs,
@@ -128,7 +129,7 @@ async fn serve(
 fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-    let policy = policy_with_root(&args.policy, args.root.as_deref())?;
+    let policy = with_root(read_policy(&args.policy)?, args.root.as_deref())?;
     let appraiser = match args.service.start(&policy.roots)? {
         Some(source) => PolicyAppraiser::with_source(policy, source, process::unix_now),
         None => stapled_or_own(args, policy)?,
@@ -156,9 +157,8 @@ fn stapled_or_own(args: &Args, policy: Policy) -> Result<PolicyAppraiser, CliErr
     })
 }
 
-/// A policy from its file, and one root more where one is given.
-pub(crate) fn policy_with_root(policy: &Path, root: Option<&Path>) -> Result<Policy, CliError> {
-    let mut policy = read_policy(policy)?;
+/// A policy, and one root more where one is given.
+pub(crate) fn with_root(mut policy: Policy, root: Option<&Path>) -> Result<Policy, CliError> {
     if let Some(path) = root {
         let der = read_file(path, ROOT_BYTES_MAX)?;
         Certificate::parse("root certificate", &der).map_err(|error| {
@@ -172,14 +172,26 @@ pub(crate) fn policy_with_root(policy: &Path, root: Option<&Path>) -> Result<Pol
 
 /// A policy from its file.
 pub(crate) fn read_policy(path: &Path) -> Result<Policy, CliError> {
-    let shown = path.display();
-    let text = read_file(path, POLICY_LENGTH_MAX as u64)?;
-    let text = String::from_utf8(text)
-        .map_err(|_| CliError::new(format!("{shown} is not text: wanted TOML in UTF-8")))?;
-    Policy::from_toml(&text).map_err(|error| {
-        CliError::new(format!("{shown}: {}", clipped(&error.to_string())))
-            .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
-    })
+    Policy::from_toml(&policy_text(path)?).map_err(|error| policy_error(path, &error))
+}
+
+/// The same of a notary. Its table `[disclosure]`, where it has one, is for those to whom the
+/// statement is shown: one file serves both.
+pub(crate) fn read_notary_policy(path: &Path) -> Result<Policy, CliError> {
+    let text = policy_text(path)?;
+    let mut table: Table = toml::from_str(&text).map_err(|error| policy_error(path, &error))?;
+    table.remove("disclosure");
+    toml::Value::Table(table).try_into().map_err(|error| policy_error(path, &error))
+}
+
+fn policy_text(path: &Path) -> Result<String, CliError> {
+    String::from_utf8(read_file(path, POLICY_LENGTH_MAX as u64)?)
+        .map_err(|_| CliError::new(format!("{} is not text: wanted TOML in UTF-8", path.display())))
+}
+
+fn policy_error(path: &Path, error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(format!("{}: {}", path.display(), clipped(&error.to_string())))
+        .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
 }
 
 /// A parser quotes the line that it cannot read, however long that is.

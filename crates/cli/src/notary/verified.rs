@@ -80,7 +80,8 @@ impl Verified {
     pub(super) async fn open(args: &NotaryArgs) -> Result<Self, CliError> {
         let endpoint = Endpoint::parse(&args.via)
             .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-        let policy = connect::policy_with_root(&args.policy, args.root.as_deref())?;
+        let policy = connect::read_notary_policy(&args.policy)?;
+        let policy = connect::with_root(policy, args.root.as_deref())?;
         // It comes over the channel, but a third party judges it without one.
         let of_key = appraiser(args, Policy { binding: None, ..policy.clone() })?;
         let of_channel = Arc::new(appraiser(args, policy)?);

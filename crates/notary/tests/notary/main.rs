@@ -5,4 +5,5 @@
 mod fetch;
 mod hostile_client;
 mod hostile_upstream;
+mod nginx;
 mod site;

@@ -68,6 +68,13 @@ impl Ca {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
+    /// Certificate and key of a server, as files hold them.
+    pub(crate) fn pem_for(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
     /// A server for `names` that speaks `alpn`.
     pub(crate) fn acceptor(&self, names: &[&str], alpn: &[&str]) -> TlsAcceptor {
         self.acceptor_of(names, alpn, |_| {})
