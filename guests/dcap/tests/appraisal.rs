@@ -4,9 +4,9 @@
 #[path = "../../../crates/verifier/tests/foreign/mod.rs"]
 mod foreign;
 mod host;
+mod inputs;
 
-use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, Fault, Options, Tee};
 use confide_guest_dcap::{DcapError, DcapInput, run};
 use confide_statement::{Dcap, Measurements, Statement, Verdict};
 use confide_verifier::{
@@ -15,14 +15,12 @@ use confide_verifier::{
 use confide_verifier_aws_lc::AwsLc;
 use foreign::{Case, all_cases, at};
 use host::CRYPTO;
+use inputs::{NOW, attester, changed, input, options, real, simulated};
 
 /// What the foreign cases' reader appraises by.
 mod ways {
     pub(crate) use confide_verifier::appraise;
 }
-
-/// 2026-06-01.
-const NOW: u64 = 1_780_272_000;
 
 #[test]
 fn every_foreign_case_is_stated_as_the_verifier_says_or_not_at_all() {
@@ -52,14 +50,7 @@ fn every_foreign_case_is_stated_as_the_verifier_says_or_not_at_all() {
 
 #[test]
 fn a_real_quote_and_every_kind_of_simulated_one_is_stated_by_the_guests_arithmetic_too() {
-    let mut inputs = simulated();
-    let real = ["ok/gcp-a-eval19", "ok/v5-go-eval19", "status/sgx-config-and-sw-hardening"];
-    for case in all_cases().unwrap_or_default() {
-        if real.contains(&case.name.as_str()) {
-            inputs.push(DcapInput::new(&case.quote, &case.collateral, case.now).unwrap().encode());
-        }
-    }
-    for input in inputs {
+    for input in simulated().into_iter().chain(real()) {
         let native = run(&input, &AwsLc).unwrap();
         assert_eq!(native, run(&input, &CRYPTO).unwrap());
         assert_eq!(Statement::decode(&native.encode()), Ok(native));
@@ -69,16 +60,12 @@ fn a_real_quote_and_every_kind_of_simulated_one_is_stated_by_the_guests_arithmet
 #[test]
 fn changed_inputs_end_alike_natively_and_by_the_guests_arithmetic() {
     for (nth, input) in simulated().into_iter().enumerate() {
-        // From 16 on: before that stands the magic.
-        let positions = (16..input.len()).step_by(input.len() / 37).map(|at| at + nth);
-        for position in positions {
-            let mut changed = input.clone();
-            changed[position] ^= 1 << (position % 8);
-            let [native, guest] = [&AwsLc as &dyn Crypto, &CRYPTO].map(|it| run(&changed, it));
+        for (place, changed) in changed(&input, 37, nth).iter().enumerate() {
+            let [native, guest] = [&AwsLc as &dyn Crypto, &CRYPTO].map(|it| run(changed, it));
             match (native, guest) {
                 (Ok(native), Ok(guest)) => assert_eq!(native, guest),
                 (Err(native), Err(guest)) => assert_eq!(native.to_string(), guest.to_string()),
-                (native, guest) => panic!("byte {position}: {native:?}, {guest:?}"),
+                (native, guest) => panic!("change {place}: {native:?}, {guest:?}"),
             }
         }
     }
@@ -238,11 +225,6 @@ fn policy_of(case: &Case) -> Policy {
     }
 }
 
-fn simulated() -> Vec<Vec<u8>> {
-    let kinds = [Tee::Tdx, Tee::TdxV5, Tee::Sgx];
-    kinds.map(|tee| input(&attester(tee, None), NOW).encode()).into()
-}
-
 fn state(attester: &FakeAttester, now: u64) -> Result<Dcap, DcapError> {
     run(&input(attester, now).encode(), &AwsLc).map(unwrap)
 }
@@ -252,21 +234,4 @@ fn unwrap(statement: Statement) -> Dcap {
         Statement::Dcap(dcap) => dcap,
         other => panic!("{other:?}"),
     }
-}
-
-fn input(attester: &FakeAttester, now: u64) -> DcapInput {
-    let quote = attester.quote(&ReportData([7; 64]));
-    DcapInput::new(&quote, attester.collateral_json().as_bytes(), now).unwrap()
-}
-
-fn attester(tee: Tee, fault: Option<Fault>) -> FakeAttester {
-    match fault {
-        None => FakeAttester::new(options(tee)),
-        Some(fault) => FakeAttester::with_fault(options(tee), fault),
-    }
-    .unwrap()
-}
-
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
