@@ -37,6 +37,10 @@ built="${CARGO_TARGET_DIR:-$PWD/target}/guests"
 mkdir -p "$built"
 built=$(cd "$built" && pwd -P)
 
+# Where the sources of dependencies lie is named after the registry's address.
+for name in "${names[@]}"; do
+  (if [ "$name" = dcap ]; then cd dcap; fi; /usr/bin/cargo fetch --locked --quiet)
+done
 export RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_DIR="$built"
 flags=(
   -Clinker=/usr/bin/ld.lld -Clinker-flavor=ld.lld -Cpasses=lower-atomic -Cpanic=abort
@@ -47,6 +51,7 @@ flags=(
   "--remap-path-prefix=$cargo_home=/cargo"
   "--remap-path-prefix=$sysroot/lib/rustlib/src/rust=/rust"
 )
+for sources in "$cargo_home"/registry/src/*; do flags+=("--remap-path-prefix=$sources=/cargo"); done
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${flags[@]}")
 export CARGO_ENCODED_RUSTFLAGS=${CARGO_ENCODED_RUSTFLAGS%$'\x1f'}
 build=(/usr/bin/cargo build --release --locked --target "$target"

@@ -52,6 +52,10 @@ pub struct Hints;
 impl Source for Hints {
     #[inline(always)]
     fn words(&mut self, into: &mut [u32]) {
+        // Known when it is compiled, most of the time.
+        if (1..=HINT_WORDS_MAX).contains(&into.len()) {
+            return fill(into.as_mut_ptr(), into.len());
+        }
         for part in into.chunks_mut(HINT_WORDS_MAX) {
             fill(part.as_mut_ptr(), part.len());
         }

@@ -5,7 +5,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::ProgramError;
+use crate::{ProgramError, machine::U256};
 
 /// Bytes of a word.
 const WORD: usize = 4;
@@ -57,6 +57,20 @@ impl<S: Source> Input<S> {
     ) -> Result<(), ProgramError> {
         self.take(subject, WORD * into.len())?;
         self.source.words(into);
+        Ok(())
+    }
+
+    /// Fills the lower half of each number with the next four words.
+    #[inline(always)]
+    pub(crate) fn low_halves(
+        &mut self,
+        subject: &'static str,
+        numbers: &mut [U256],
+    ) -> Result<(), ProgramError> {
+        self.take(subject, 4 * WORD * numbers.len())?;
+        for number in numbers {
+            self.source.words(&mut number.0[..4]);
+        }
         Ok(())
     }
 

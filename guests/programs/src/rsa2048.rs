@@ -21,7 +21,7 @@ use crate::{
     Input, ProgramError, Source,
     machine::{Int256, Sha256},
 };
-use columns::{product_is, square_is};
+use columns::{Identity, product_is, square_is};
 pub use number::LIMBS;
 use number::Number;
 
@@ -59,14 +59,17 @@ pub fn rsa2048<M: Int256 + Sha256>(
     if !signature.is_below(&modulus) {
         return Err(ProgramError::NotReduced { subject: "signature" });
     }
-    let (mut power, mut remainder) = (signature.clone(), Number::ZERO);
+    let (mut first, mut second, mut doubles) = (signature.clone(), Number::ZERO, Number::ZERO);
+    let (mut power, mut remainder) = (&mut first, &mut second);
     for step in 0..STEPS - 1 {
         quotient.read("quotient", input)?;
         remainder.read("remainder", input)?;
         if !remainder.is_below(&modulus) {
             return Err(ProgramError::NotReduced { subject: "remainder" });
         }
-        if !square_is::<M>(&power, &quotient, &modulus, &remainder) {
+        doubles.double::<M>(power);
+        let (a, b, q, n, r) = (&*power, &doubles, &quotient, &modulus, &*remainder);
+        if !square_is::<M>(&Identity { a, b, q, n, r }) {
             return Err(ProgramError::Identity { step });
         }
         core::mem::swap(&mut power, &mut remainder);
@@ -75,7 +78,8 @@ pub fn rsa2048<M: Int256 + Sha256>(
     input.finish()?;
     // Below every modulus of 2,048 bits: its first byte is zero.
     let encoded = Number::from_be_bytes(&encoded_message(&claim.message_sha256));
-    if !product_is::<M>(&power, &signature, &quotient, &modulus, &encoded) {
+    let last = Identity { a: power, b: &signature, q: &quotient, n: &modulus, r: &encoded };
+    if !product_is::<M>(&last) {
         return Err(ProgramError::Identity { step: STEPS - 1 });
     }
     Ok(statement)

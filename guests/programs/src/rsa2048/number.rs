@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 
 use confide_statement::MODULUS_BYTES;
 
-use crate::{Input, ProgramError, Source, machine::U256};
+use crate::{
+    Input, ProgramError, Source,
+    machine::{Int256, U256},
+};
 
 /// Limbs of a number: 17 of 124 bits are 2,108 bits.
 pub const LIMBS: usize = 17;
@@ -55,12 +58,17 @@ impl Number {
         subject: &'static str,
         input: &mut Input<impl Source>,
     ) -> Result<(), ProgramError> {
-        let mut tops = 0;
-        for limb in &mut self.0 {
-            input.words(subject, &mut limb.0[..LIMB_WORDS])?;
-            tops |= limb.0[LIMB_WORDS - 1];
-        }
+        input.low_halves(subject, &mut self.0)?;
+        let tops = self.0.iter().fold(0, |tops, limb| tops | limb.0[LIMB_WORDS - 1]);
         if tops >> TOP_BITS == 0 { Ok(()) } else { Err(ProgramError::Limb { subject }) }
+    }
+
+    /// Becomes twice `other`, limb by limb; but for the highest limb, which no pair needs doubled.
+    #[inline(always)]
+    pub(super) fn double<M: Int256>(&mut self, other: &Self) {
+        for (double, limb) in self.0[..LIMBS - 1].iter_mut().zip(&other.0) {
+            M::double(double, limb);
+        }
     }
 
     /// Whether this is less than `other`.
