@@ -114,11 +114,12 @@ fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) 
     text.push_str(&shown::facts(statement, header));
     let _ = writeln!(
         text,
-        "{:<19}{} bytes, checked in {:.1} ms of {} CPU, {} at most",
+        "{:<19}{} bytes; the check took {:.1} ms, {} of CPU, peak memory {}{}",
         "proof",
         file.body.len(),
         used.wall.as_secs_f64() * 1e3,
         format_args!("{:.1} ms", used.cpu.as_secs_f64() * 1e3),
+        if used.peak_is_at_most { "<= " } else { "" },
         size::shown(used.peak_rss_bytes)
     );
     let _ = writeln!(text, "{:<19}{:<15}{}", "accepted", "yes", worth(checks));
