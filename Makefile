@@ -113,8 +113,9 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build  ## does what the README says, command by command
+walk: build  ## does what the README and docs/notary.md say, command by command
 	python3 tests/walk.py $(RELEASE)
+	python3 tests/walk.py $(RELEASE) docs/notary.md
 
 long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Does what the README says, literally, and looks at what comes back.
 
-usage: walk.py BINARY [README]
-Every code line of the sections "Start every piece yourself" and "Measure your own machine" is run in an empty
-folder, in order. A long-running command must print its ready line, answer while the others run, and end with
-status 0 on SIGTERM. A line marked `# refused` must end with status 1. Ports are replaced by free ones, so that a
+usage: walk.py BINARY [PAGE]
+Every code line of the sections "Start every piece yourself" and "Measure your own machine", or of another page's
+section "The walk", is run in an empty folder, in order. A long-running command must print its ready line, answer while the others run, and end with
+status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2. Ports are replaced by free ones, so that a
 busy machine changes nothing.
 """
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
-LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["verify", "serve"])
+LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["notary", "serve"], ["verify", "serve"])
 READY_SECONDS = 60
 COMMAND_SECONDS = 180
 
@@ -22,27 +22,28 @@ def main():
     running = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for command, refused in commands(readme.read_text()):
+            for command, wanted in commands(readme.read_text()):
                 print("$", command, flush=True)
-                step(command, refused, folder, environment, running)
+                step(command, wanted, folder, environment, running)
         finally:
             ends = [end(process) for process in running.values()]
     if any(ends):
         sys.exit(f"walk: a command did not end with status 0 on SIGTERM: {ends}")
-    print("walk: every line of the README did what it says")
+    print(f"walk: every line of {readme.name} did what it says")
 
 
 def commands(readme):
-    """The code lines of the sections, continued lines joined, each with whether it must be refused."""
-    wanted = ("## Start every piece yourself", "## Measure your own machine")
+    """The code lines of the sections, continued lines joined, each with the status that it must end with."""
+    sections = ("## Start every piece yourself", "## Measure your own machine")
+    wanted = sections if sections[0] in readme else ("## The walk",)
     section = "".join(readme.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
     code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
     ports = {}
     for line in code.replace("\\\n", " ").splitlines():
-        if line.startswith(("confide ", "curl ", "sed ", "cp ")):
+        if line.startswith(("confide ", "curl ", "sed ", "cp ", "printf ", "python3 ")):
             line = re.sub(r"127\.0\.0\.1:(\d+)", lambda m: f"127.0.0.1:{ports.setdefault(m[1], free_port())}", line)
             command, _, remark = line.partition("  # ")
-            yield command.strip(), remark.strip().startswith("refused")
+            yield command.strip(), {"refused": 1, "impossible": 2}.get(remark.strip().split(":")[0], 0)
 
 
 def is_long_running(words):
@@ -55,13 +56,13 @@ def free_port():
         return door.getsockname()[1]
 
 
-def step(command, refused, folder, environment, running):
+def step(command, wanted, folder, environment, running):
     parts = command.split(" && ")
     for part in parts[:-1]:
         subprocess.run(part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS)
     last = parts[-1]
     words = last.split()
-    if words[0] == "confide" and is_long_running(words) and not refused:
+    if words[0] == "confide" and is_long_running(words) and not wanted:
         listen = words[words.index("--listen") + 1]
         if listen in running:
             if end(running.pop(listen)):
@@ -71,7 +72,6 @@ def step(command, refused, folder, environment, running):
     done = subprocess.run(
         last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     print((done.stdout + done.stderr)[-600:])
-    wanted = 1 if refused else 0
     if words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"]) and done.returncode == 3:
         if not re.search("A/A|^void ", done.stdout + done.stderr, re.M):
             sys.exit("walk: status 3, but neither an A/A row nor a client-bound load is named")
