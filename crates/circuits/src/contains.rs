@@ -14,8 +14,9 @@ use zeroize::Zeroize;
 use crate::{
     Scalar,
     circuit::{Claim, equal, number, word_to_publish, words_of},
+    kind::BLOCK_BYTES,
     padding::{Hashed, hash_hidden},
-    sha256::{BLOCK_BYTES, Chain, block_of, compress},
+    sha256::{Chain, block_of, compress},
     word::{Bit, Byte, Sum, Word, unnamed},
 };
 

@@ -10,12 +10,10 @@ use ff::Field;
 
 use crate::{
     Scalar,
-    sha256::{BLOCK_BYTES, Block, Chain, block_of, compress},
+    kind::{BLOCK_BYTES, PADDING_LEAST, blocks_of},
+    sha256::{Block, Chain, block_of, compress},
     word::{Bit, Byte, Form, Sum, hold, unnamed},
 };
-
-/// The 0x80 byte and the eight bytes of the length.
-const PADDING_LEAST: usize = 9;
 
 /// Place in a block from which the two bytes of the length stand. Lengths stay below 2^13 bytes,
 /// so the six bytes before are zero.
@@ -29,11 +27,6 @@ pub(crate) struct Hashed {
     pub(crate) inside: Vec<Bit>,
     /// Modulo 2^32 each.
     pub(crate) digest: [Sum; 8],
-}
-
-/// Blocks that a message of so many bytes fills, with its padding.
-pub(crate) fn blocks_of(bytes: usize) -> usize {
-    (bytes + PADDING_LEAST).div_ceil(BLOCK_BYTES)
 }
 
 /// SHA-256 of `prefix` and up to `room` hidden bytes. `message` is both together.

@@ -6,7 +6,7 @@ use crate::{Circuit, error::CircuitError};
 const MAGIC: &[u8; 24] = b"confide circuit proof v1";
 
 /// Magic, circuit, security, key, length of the body.
-const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
+pub const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
 
 /// Longest proof that is read. The largest circuit's has about 92,000 bytes.
 pub const PROOF_BYTES_MOST: usize = 128 * 1024;
@@ -40,7 +40,8 @@ pub struct Header {
 }
 
 impl Header {
-    pub(crate) fn write(&self, body: &[u8]) -> Vec<u8> {
+    /// The header before a body.
+    pub fn write(&self, body: &[u8]) -> Vec<u8> {
         let mut proof = Vec::with_capacity(HEADER_BYTES + body.len());
         proof.extend_from_slice(MAGIC);
         proof.extend_from_slice(&self.circuit.code());

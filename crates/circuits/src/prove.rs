@@ -264,3 +264,7 @@ fn encoding() -> impl Options {
         .with_limit(crate::PROOF_BYTES_MOST as u64)
         .reject_trailing_bytes()
 }
+
+#[cfg(test)]
+#[path = "prove_tests.rs"]
+mod tests;

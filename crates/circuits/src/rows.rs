@@ -2,6 +2,7 @@
 
 use bellpepper_core::{ConstraintSystem, Index, LinearCombination, SynthesisError, Variable};
 use ff::Field;
+use spartan2::traits::circuit::SpartanCircuit;
 
 use crate::{
     Scalar,
@@ -38,15 +39,22 @@ fn key(index: Index) -> usize {
 impl Rows {
     /// All constraints of a circuit with its witness.
     pub(crate) fn of<C: Claim>(circuit: &InContext<C>) -> Result<Self, SynthesisError> {
-        use spartan2::traits::circuit::SpartanCircuit;
+        Self::made(|rows| {
+            let held = circuit.precommitted(rows, &[])?;
+            circuit.synthesize(rows, &[], &held, None)
+        })
+    }
+
+    pub(crate) fn made(
+        make: impl FnOnce(&mut Self) -> Result<(), SynthesisError>,
+    ) -> Result<Self, SynthesisError> {
         let mut rows = Self { public: vec![Scalar::ONE], ..Self::default() };
-        let held = circuit.precommitted(&mut rows, &[])?;
-        circuit.synthesize(&mut rows, &[], &held, None)?;
+        make(&mut rows)?;
         rows.index();
         Ok(rows)
     }
 
-    pub(crate) fn index(&mut self) {
+    fn index(&mut self) {
         let mut uses = vec![Vec::new(); 2 * self.public.len().max(self.hidden.len())];
         for (number, row) in self.rows.iter().enumerate() {
             let mut places: Vec<usize> = row.iter().flatten().map(|(place, _)| *place).collect();

@@ -7,11 +7,9 @@ use bellpepper_core::{ConstraintSystem, SynthesisError};
 
 use crate::{
     Scalar,
+    kind::BLOCK_BYTES,
     word::{Byte, Sum, Word, choice, majority, parity},
 };
-
-/// Bytes in a block.
-pub(crate) const BLOCK_BYTES: usize = 64;
 
 pub(crate) type Block = [Word; 16];
 
