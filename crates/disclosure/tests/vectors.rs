@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 const SECRET: [u8; 32] = [5; 32];
 
+type Change = fn(&mut Disclosure);
+
 #[test]
 fn the_vectors_are_what_this_crate_makes() {
     let path =
@@ -325,7 +327,7 @@ fn files() -> Value {
         ("proves a range and a date", disclosed(&one, &names, &wishes)),
         ("shows the whole document, bytes and a length", disclosed(&one, &all, &[])),
     ];
-    let changes: [(&str, fn(&mut Disclosure)); 7] = [
+    let changes: [(&str, Change); 7] = [
         ("another host", |it| it.statement.host = "api.example.org".into()),
         ("another time", |it| it.statement.time += 1),
         ("another path", |it| {
