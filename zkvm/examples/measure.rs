@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for load in &plan.loads {
         println!("{load:?}");
     }
-    println!("model {} kB", plan.bytes() >> 10);
+    println!("model {} kB", plan.peak_bytes >> 10);
     if rest.is_empty() {
         return Ok(());
     }

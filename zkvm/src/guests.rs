@@ -39,7 +39,6 @@ const BASE: Blueprint =
     Blueprint { name: "base", log_height: 20, sha2: true, int256: false, p256: false };
 /// The table of 256-bit carries has 2^21 rows.
 const INTEGERS: Blueprint = Blueprint { name: "integers", log_height: 21, int256: true, ..BASE };
-#[allow(dead_code)]
 const CURVE: Blueprint = Blueprint { name: "curve", p256: true, ..BASE };
 
 /// All programs.
@@ -49,6 +48,7 @@ pub const GUESTS: &[Guest] = &[
     guest!("sha256", BASE, "base", program),
     guest!("transcript", BASE, "base", program),
     guest!("rsa2048", INTEGERS, "integers", program),
+    guest!("dcap", CURVE, "curve", dcap),
 ];
 
 impl Guest {
@@ -69,7 +69,6 @@ fn program(name: &str, input: &[u8]) -> Result<Statement, Refused> {
     run.map_err(|error| Refused::new(Why::ClaimRefused, error))
 }
 
-#[allow(dead_code)]
 fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
     confide_guest_dcap::run(input, &confide_verifier_aws_lc::AwsLc)
         .map_err(|error| Refused::new(Why::ClaimRefused, error))

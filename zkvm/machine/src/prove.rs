@@ -22,7 +22,7 @@ use crate::{
     config::MachineBuilder,
     keys::{app_key, machine_digest},
     program::to_bytes,
-    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, next_limit, peak_bytes, seconds},
+    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, next_limit, seconds},
     wire::{Body, PublicValues},
 };
 
@@ -45,14 +45,9 @@ pub struct Plan {
     pub public_values: [u8; PUBLIC_VALUES_BYTES],
     /// Weight of each segment.
     pub loads: Vec<Load>,
-    segments: Vec<Segment>,
-}
-
-impl Plan {
     /// Peak of resident memory while it is proved, by the model, in bytes.
-    pub fn bytes(&self) -> u64 {
-        peak_bytes(&self.loads)
-    }
+    pub peak_bytes: u64,
+    segments: Vec<Segment>,
 }
 
 impl Machine {
@@ -67,6 +62,7 @@ impl Machine {
         let engine: Engine = Engine::new(blueprint.params());
         let on_device = engine.device().transport_pk_to_device(&key);
         let tables = Tables {
+            log_height: blueprint.log_height,
             widths: key.per_air.iter().map(|t| t.vk.params.width.total_width() as u64).collect(),
             interactions: key
                 .per_air
@@ -104,7 +100,7 @@ impl Machine {
         let mut limit = first_limit(memory);
         while limit > LIMIT_MIN && refined < REFINEMENTS {
             let plan = self.plan_within(input, limit)?;
-            let needed = plan.bytes();
+            let needed = plan.peak_bytes;
             least = least.min(needed);
             if best.as_ref().is_some_and(|best| plan.segments.len() > best.segments.len()) {
                 break;
@@ -131,10 +127,12 @@ impl Machine {
         let revealed = extract_public_values(PUBLIC_VALUES_BYTES, &state.memory.memory);
         let mut public_values = [0; PUBLIC_VALUES_BYTES];
         public_values.copy_from_slice(&revealed);
+        let loads: Vec<Load> = segments.iter().map(|s| self.tables.load(s)).collect();
         Ok(Plan {
             cycles: segments.iter().map(|segment| segment.num_insns).sum(),
             public_values,
-            loads: segments.iter().map(|segment| self.tables.load(segment)).collect(),
+            peak_bytes: self.tables.peak_bytes(&loads),
+            loads,
             segments,
         })
     }

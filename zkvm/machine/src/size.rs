@@ -18,9 +18,11 @@ pub(crate) const LIMIT_MAX: usize = 1 << 40;
 pub(crate) const LIMIT_MIN: usize = 420 << 20;
 
 /// A process that proves, beside its segments: program, keys, the guest's memory, the allocator.
-const FIXED_BYTES: u64 = 360 << 20;
-const BYTES_PER_CELL: u64 = 32;
-const BYTES_PER_LEAF: u64 = 136;
+const FIXED_BYTES: u64 = 320 << 20;
+/// For each row that traces are stacked to: hash trees, whatever they stand over.
+const BYTES_PER_STACKED_ROW: u64 = 384;
+const BYTES_PER_CELL: u64 = 16;
+const BYTES_PER_LEAF: u64 = 160;
 
 const FIXED_S: f64 = 3.0;
 const S_PER_CELL: f64 = 0.084e-6;
@@ -64,11 +66,6 @@ impl Load {
     }
 }
 
-/// Peak of resident memory of a run, of which one segment at a time is in memory.
-pub(crate) fn peak_bytes(loads: &[Load]) -> u64 {
-    FIXED_BYTES + loads.iter().map(Load::bytes).max().unwrap_or(0)
-}
-
 /// CPU seconds of a run. Good enough to tell which of two cuts is the faster one.
 pub(crate) fn seconds(loads: &[Load]) -> f64 {
     loads.iter().map(Load::seconds).sum()
@@ -76,11 +73,18 @@ pub(crate) fn seconds(loads: &[Load]) -> f64 {
 
 /// Width and lookups of each table of a machine.
 pub(crate) struct Tables {
+    pub log_height: usize,
     pub widths: Vec<u64>,
     pub interactions: Vec<u64>,
 }
 
 impl Tables {
+    /// Peak of resident memory of a run, of which one segment at a time is in memory.
+    pub fn peak_bytes(&self, loads: &[Load]) -> u64 {
+        let segment = loads.iter().map(Load::bytes).max().unwrap_or(0);
+        FIXED_BYTES + (BYTES_PER_STACKED_ROW << self.log_height) + segment
+    }
+
     pub fn load(&self, segment: &Segment) -> Load {
         let mut load = Load::default();
         let tables = self.widths.iter().zip(&self.interactions);
