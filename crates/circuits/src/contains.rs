@@ -247,6 +247,9 @@ fn window<CS: ConstraintSystem<Scalar>>(
     Ok(window)
 }
 
+/// Variables with their values.
+type Numbers = (Vec<AllocatedNum<Scalar>>, Vec<Option<u64>>);
+
 /// All places moved down by `by` where `moves`.
 fn moved<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
@@ -255,7 +258,7 @@ fn moved<CS: ConstraintSystem<Scalar>>(
     moves: Bit,
     moves_value: Option<bool>,
     by: usize,
-) -> Result<(Vec<AllocatedNum<Scalar>>, Vec<Option<u64>>), SynthesisError> {
+) -> Result<Numbers, SynthesisError> {
     let one = CS::one();
     let mut numbers = Vec::with_capacity(window.len());
     let mut new_values = Vec::with_capacity(window.len());
