@@ -24,7 +24,7 @@ pub struct PublicKey {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Rsa(Box<RsaKey>),
+    Rsa(RsaKey),
     P256(p256::PublicKey),
     P384(p384::PublicKey),
 }
@@ -66,7 +66,7 @@ impl PublicKey {
     ///
     /// As [`from_spki`](Self::from_spki).
     pub fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
-        Ok(Self::new(Kind::Rsa(Box::new(RsaKey::new(modulus, exponent)?))))
+        Ok(Self::new(Kind::Rsa(RsaKey::new(modulus, exponent)?)))
     }
 
     pub(crate) fn new(kind: Kind) -> Self {

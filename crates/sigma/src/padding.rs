@@ -150,7 +150,7 @@ mod tests {
         for hash in [Hash::Sha256, Hash::Sha384, Hash::Sha512] {
             for bits in [2048, 2049, 2050, 2055, 2056, 3072, 4096] {
                 for salt in [&[][..], b"salt", &[7; 64]] {
-                    let length = (bits as usize).div_ceil(8);
+                    let length = usize::div_ceil(bits, 8);
                     let em = pss(hash, &vec![3; hash.length()], salt, bits, length).unwrap();
                     assert_eq!(em.len(), length);
                     assert_eq!(pss_salt(hash, &em, bits).as_deref(), Some(salt), "{bits}");

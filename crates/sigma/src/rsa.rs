@@ -46,9 +46,9 @@ pub(crate) struct RsaKey {
 /// Moduli by 64-bit words: fixed lengths, so that the compiler knows every loop.
 #[derive(Clone, PartialEq, Eq)]
 enum Modulus {
-    To2048(FixedMontyParams<32>),
-    To3072(FixedMontyParams<48>),
-    To4096(FixedMontyParams<64>),
+    To2048(Box<FixedMontyParams<32>>),
+    To3072(Box<FixedMontyParams<48>>),
+    To4096(Box<FixedMontyParams<64>>),
 }
 
 impl RsaKey {
@@ -210,10 +210,10 @@ fn digits(bytes: &[u8]) -> &[u8] {
     &bytes[start..]
 }
 
-fn params<const L: usize>(modulus: &[u8]) -> Result<FixedMontyParams<L>, SigmaError> {
+fn params<const L: usize>(modulus: &[u8]) -> Result<Box<FixedMontyParams<L>>, SigmaError> {
     let modulus: Uint<L> = residue::number(modulus);
     let odd: Option<Odd<Uint<L>>> = modulus.to_odd().into();
-    Ok(FixedMontyParams::new_vartime(odd.ok_or(SigmaError::ModulusEven)?))
+    Ok(Box::new(FixedMontyParams::new_vartime(odd.ok_or(SigmaError::ModulusEven)?)))
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
         let key = PublicKey::from_spki(&bytes(&vector["key"])).unwrap();
         let Kind::Rsa(key) = key.kind else { panic!("an RSA key") };
         let signature = bytes(&vector["made_with"]["signature"]);
-        (*key.clone(), key.recover(&signature).unwrap(), signature)
+        (key.clone(), key.recover(&signature).unwrap(), signature)
     }
 
     #[test]
