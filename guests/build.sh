@@ -41,7 +41,7 @@ built=$(cd "$built" && pwd -P)
 for name in "${names[@]}"; do
   (if [ "$name" = dcap ]; then cd dcap; fi; /usr/bin/cargo fetch --locked --quiet)
 done
-export RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_DIR="$built"
+export RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc RUSTC_WRAPPER="$PWD/rustc.sh" CARGO_TARGET_DIR="$built"
 flags=(
   -Clinker=/usr/bin/ld.lld -Clinker-flavor=ld.lld -Cpasses=lower-atomic -Cpanic=abort
   -Clink-arg=-Ttext=0x00200800 -Clink-arg=--fatal-warnings -Clink-arg=--build-id=none
