@@ -271,14 +271,19 @@ fn session(seed: u8) -> Notarised {
         ],
         body: br#"{"model":"m-1","messages":[{"role":"user","content":"2+2?"}]}"#.to_vec(),
     };
-    let body = br#"{"model":"m-1","at":"2026-11-22T10:00:00Z","note":"\"balance\":100","balance":5,"choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#;
+    let body = concat!(
+        r#"{"model":"m-1","at":"2026-11-22T10:00:00Z","note":"\"balance\":100","balance":5,"#,
+        r#""choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
+    )
+    .as_bytes();
     let response = message("application/json", body);
     let sent = [
-        &b"POST /v1/chat/completions HTTP/1.1\r\nhost: api.example.com\r\nauthorization: Bearer sk-secret\r\ncontent-type: application/json\r\n\r\n"[..],
+        &b"POST /v1/chat/completions HTTP/1.1\r\nhost: api.example.com\r\n"[..],
+        b"authorization: Bearer sk-secret\r\ncontent-type: application/json\r\n\r\n",
         &request.body,
     ]
     .concat();
-    let received = [b"HTTP/1.1 200\r\ncontent-type: application/json\r\n\r\n", &body[..]].concat();
+    let received = [&b"HTTP/1.1 200\r\ncontent-type: application/json\r\n\r\n"[..], body].concat();
     let facts = SessionFacts {
         host: "api.example.com".into(),
         port: 443,
@@ -361,6 +366,9 @@ fn files() -> Value {
     written.push(("a byte after the end", [&whole[..], b"\0"].concat()));
     written.push(("a byte less", whole[..whole.len() - 1].to_vec()));
     written.push(("no disclosure", b"confide disclosure v2\n".to_vec()));
-    let case = |(name, file): (&str, Vec<u8>)| json!({ "name": name, "refused": verdict(&file), "file": hex::encode(file) });
-    written.into_iter().map(case).collect()
+    written.iter().map(|(name, file)| file_json(name, file)).collect()
+}
+
+fn file_json(name: &str, file: &[u8]) -> Value {
+    json!({ "name": name, "refused": verdict(file), "file": hex::encode(file) })
 }

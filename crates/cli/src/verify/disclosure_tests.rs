@@ -18,7 +18,10 @@ const NOW: u64 = 1_780_272_000;
 
 const CONFIG: [u8; 32] = [9; 32];
 
-const BODY: &str = r#"{"model":"m-1","note":"\"balance\":100","balance":5,"choices":[{"message":{"content":"four\u001b[2J"}}],"usage":{"total_tokens":17}}"#;
+const BODY: &str = concat!(
+    r#"{"model":"m-1","note":"\"balance\":100","balance":5,"#,
+    r#""choices":[{"message":{"content":"four\u001b[2J"}}],"usage":{"total_tokens":17}}"#
+);
 
 const SHOW: [&str; 4] = [
     "response./choices/0/message/content",
