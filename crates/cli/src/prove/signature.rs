@@ -289,7 +289,7 @@ fn explained(error: SigmaError) -> CliError {
     let failure = CliError::new(&error);
     match error {
         SigmaError::SignatureInvalid => failure.hint(
-            "nothing to prove: is it this key's, over exactly this message, with this --hash, and --pss where it is PSS?",
+            "is it this key's, over exactly this message? --hash and --pss say how it was made",
         ),
         _ => failure,
     }
