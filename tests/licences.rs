@@ -60,8 +60,8 @@ fn copyleft_is_refused() {
     assert!(permits("MIT/Apache-2.0"));
 }
 
-/// The workspaces of which a program is built that people run: ours, and the prover's.
-const WORKSPACES: &[&str] = &["", "zkvm"];
+/// The workspaces of which a program is built that people run: ours, the guests, their prover.
+const WORKSPACES: &[&str] = &["", "guests", "guests/dcap", "zkvm"];
 
 /// Every package of the lock files, as `cargo metadata` describes it.
 fn packages() -> Vec<Value> {
