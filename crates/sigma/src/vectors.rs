@@ -1,6 +1,6 @@
 //! The vectors of vectors/sigma: what each holds is made again, and judged as it says.
 //!
-//! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-sigma vectors` writes them anew, with keys and
+//! `cargo test -p confide-sigma vectors_are_written -- --ignored` writes them anew, with keys and
 //! signatures from the `openssl` program.
 
 use std::{fs, path::PathBuf};
