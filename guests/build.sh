@@ -30,6 +30,13 @@ if [ ${#missing[@]} -gt 0 ]; then
   exit
 fi
 
+# Another compiler gives other bytes, rightly.
+toolchain="$(/usr/bin/rustc --version), $(/usr/bin/ld.lld --version)"
+if [ "$mode" = compare ] && [ "$toolchain" != "$(cat elf/toolchain)" ]; then
+  echo "skipped: guests/elf was built by $(cat elf/toolchain); here is $toolchain"
+  exit
+fi
+
 target=riscv32im-risc0-zkvm-elf
 root=$(cd .. && pwd -P)
 cargo_home=$(cd "${CARGO_HOME:-$HOME/.cargo}" && pwd -P)
@@ -77,4 +84,5 @@ fi
 
 mkdir -p elf
 install -m 644 "$made"/*.elf elf/
+echo "$toolchain" >elf/toolchain
 python3 digests.py elf

@@ -214,7 +214,7 @@ mod tests {
     fn a_refusal_comes_back() {
         let frame = Frame::Refused(Refusal::new("busy", "all taken"));
         let mut reader = FrameReader::default();
-        assert_eq!(reader.push(&frame.encode()).unwrap(), [frame.clone()]);
+        assert_eq!(reader.push(&frame.encode()).unwrap(), std::slice::from_ref(&frame));
         assert_eq!(reader.push(&frame.encode()), Err(FrameError::Order { kind: REFUSED }));
     }
 
@@ -226,8 +226,8 @@ mod tests {
             reader.push(&bytes).and_then(|_| reader.finish())
         };
         let [head, body, _, signed] = frames().try_into().unwrap();
-        assert_eq!(read(&[body.clone()]), Err(FrameError::Order { kind: BODY }));
-        assert_eq!(read(&[signed.clone()]), Err(FrameError::Order { kind: SIGNED }));
+        assert_eq!(read(std::slice::from_ref(&body)), Err(FrameError::Order { kind: BODY }));
+        assert_eq!(read(std::slice::from_ref(&signed)), Err(FrameError::Order { kind: SIGNED }));
         assert_eq!(read(&[head.clone(), head.clone()]), Err(FrameError::Order { kind: HEAD }));
         let after = read(&[head.clone(), signed, body.clone()]);
         assert_eq!(after, Err(FrameError::Order { kind: BODY }));

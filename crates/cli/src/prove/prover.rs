@@ -72,7 +72,11 @@ pub(crate) fn stop_at_signal() -> Result<Stop, CliError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let stop = Stop::default();
     let pulled = stop.clone();
-    let asked = runtime.block_on(async { process::asked_to_stop() });
+    // The signals are caught from here on, not only once the thread runs.
+    let asked = {
+        let _inside = runtime.enter();
+        process::asked_to_stop()
+    };
     std::thread::spawn(move || {
         runtime.block_on(asked);
         pulled.stop();
