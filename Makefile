@@ -44,7 +44,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style prover unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -115,11 +115,11 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build  ## does what the README and docs/notary.md say, command by command
+walk: build prover  ## does what the README and docs/notary.md say, command by command
 	python3 tests/walk.py $(RELEASE)
 	python3 tests/walk.py $(RELEASE) docs/notary.md
 
-long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
+long: build prover seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
@@ -127,7 +127,7 @@ long: build seal  ## what CI has no time for: ten minutes of fuzzing a parser, t
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked -- --ignored
 	cargo test --locked -p confide-cli --test bench_load -- --ignored
 	for suite in verify generate batch collateral nested chat adapters gateway llm storage cpu memory \
-	  jitter network; do \
+	  jitter network zk tls-claims; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done
 
 $(VENV)/ready: tests/python/requirements.txt

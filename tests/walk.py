@@ -3,9 +3,9 @@
 
 usage: walk.py BINARY [PAGE]
 Every code line of the sections "Start every piece yourself" and "Measure your own machine", or of another page's
-section "The walk", is run in an empty folder, in order. A long-running command must print its ready line, answer while the others run, and end with
-status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked `# impossible` with 2. Ports are replaced by free ones, so that a
-busy machine changes nothing.
+section "The walk", is run in an empty folder, in order. A long-running command must print its ready line, answer
+while the others run, and end with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked
+`# impossible` with 2. Ports are replaced by free ones, so that a busy machine changes nothing.
 """
 import json, os, pathlib, re, selectors, signal, socket, subprocess, sys, tempfile
 
