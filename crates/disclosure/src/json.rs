@@ -242,7 +242,7 @@ impl Reader<'_> {
         char::from_u32(point).ok_or_else(|| self.wrong())
     }
 
-    /// The number of `\uXXXX` at this place.
+    /// The number of `\u0041` and its like at this place.
     fn code_unit(&self) -> Option<u32> {
         let text = self.text.as_bytes().get(self.place..self.place + 6)?;
         let digits = text.strip_prefix(b"\\u")?;

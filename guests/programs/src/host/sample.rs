@@ -47,7 +47,10 @@ const SAMPLE_PATH: &str = "response./usage/total_tokens";
 /// | fibonacci | n |
 /// | sort | how many numbers |
 /// | rsa2048, sha256 | bytes of the message |
-/// | transcript | bytes of the transcript: its tree has as many levels as that needs; an even seed gives a text across two chunks, an odd one a number in a field |
+/// | transcript | bytes of the transcript |
+///
+/// A transcript's tree has as many levels as it needs; an even seed gives a text across two chunks,
+/// an odd one a number in a field.
 ///
 /// # Errors
 /// Where the guest is unknown or the size is beyond its limit.
