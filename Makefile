@@ -13,7 +13,7 @@ ZKVM_TARGET := $(abspath $(or $(CARGO_TARGET_DIR),zkvm/target))
 PROVER := $(ZKVM_TARGET)/release/confide-prover
 OUT ?= bench-out
 BENCH_FLAGS ?= --quick
-FUZZ_SECONDS ?= 3
+FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 

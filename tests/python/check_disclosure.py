@@ -63,6 +63,8 @@ def canonical_number(token):
     digits = stripped
     if not digits:
         return "0", 0
+    if abs(exponent) > 9999:
+        return None
     size = len(digits) + exponent if exponent >= 0 else max(len(digits), -exponent)
     if size > 32:
         text = f"{digits}e{exponent}"
@@ -72,6 +74,8 @@ def canonical_number(token):
         text = digits[:exponent] + "." + digits[exponent:]
     else:
         text = "0." + digits.rjust(-exponent, "0")
+    if len(sign + text) > 128:
+        return None
     micros = None
     if -6 <= exponent < 40:
         micros = int(digits) * 10 ** (exponent + 6)

@@ -3,10 +3,10 @@
 //! Nothing is rounded: `100`, `1e2` and `100.0` are one value, `0.1` is exactly a tenth, and an
 //! integer beyond 2^64 keeps all its digits.
 
-/// Longest token of a number in bytes.
+/// Longest token of a number in bytes, as it was written and in its canonical form.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// Largest exponent that is read, either way.
+/// Largest exponent, either way, as it was written and in the canonical form.
 const EXPONENT_MAX: i64 = 9_999;
 
 /// Most digits after or before the point that are written without an exponent.
@@ -72,9 +72,14 @@ impl Number {
         }
         let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
         digits.drain(..zeros);
-        match digits.is_empty() {
-            true => Ok(Self { negative: false, digits, exponent: 0 }),
-            false => Ok(Self { negative, digits, exponent }),
+        if digits.is_empty() {
+            return Ok(Self { negative: false, digits, exponent: 0 });
+        }
+        let number = Self { negative, digits, exponent };
+        // The canonical form is read again by whoever checks, so the limits hold for it too.
+        match exponent.abs() > EXPONENT_MAX || number.canonical().len() > TOKEN_BYTES_MAX {
+            true => Err(NumberError::Limit),
+            false => Ok(number),
         }
     }
 
@@ -206,6 +211,20 @@ mod tests {
         }
         for long in ["1e10000", "1e-10000", &"1".repeat(129), "1e99999999999999999999"] {
             assert_eq!(Number::parse(long.as_bytes()), Err(NumberError::Limit), "{long}");
+        }
+    }
+
+    #[test]
+    fn a_number_whose_canonical_form_is_beyond_the_limits_is_refused() {
+        for (inside, beyond) in [
+            ("1".repeat(126), "1".repeat(127)),
+            ("1e9999".into(), "10e9999".into()),
+            ("0.1e-9998".into(), "0.1e-9999".into()),
+            (format!("-0.{}", "1".repeat(121)), format!("-0.{}", "1".repeat(123))),
+        ] {
+            let number = Number::parse(inside.as_bytes()).unwrap();
+            assert_eq!(Number::parse(number.canonical().as_bytes()), Ok(number), "{inside}");
+            assert_eq!(Number::parse(beyond.as_bytes()), Err(NumberError::Limit), "{beyond}");
         }
     }
 
