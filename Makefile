@@ -37,8 +37,7 @@ prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cor
 zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && cargo fmt --all --check
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked
-	@# Through the command line; where the prover was not built beside it, the test says skipped.
-	cargo test --locked -p confide-cli --test prove_real -- --nocapture
+	@# `unit` does the same through the command line (prove_real), with the prover built before it.
 
 zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
