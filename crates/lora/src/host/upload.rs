@@ -81,7 +81,7 @@ impl Upload {
             group,
             batch,
             blocks: receiver,
-            _room: room,
+            room: Some(room),
         };
         tokio::spawn(task.run(preparing));
         Ok(Self { id, blocks: sender, next: 0 })
@@ -118,7 +118,8 @@ struct Task<S> {
     group: usize,
     batch: u64,
     blocks: mpsc::Receiver<Vec<u8>>,
-    _room: OwnedSemaphorePermit,
+    /// For the sums, until they are answers.
+    room: Option<OwnedSemaphorePermit>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
@@ -130,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
             Err(_) => return,
         };
         self.host.note_refusal(&self.session, refusal);
-        self.blocks.close();
+        self.end();
         let _ = self.writer.lock().await.refuse(self.id, refusal).await;
     }
 
@@ -166,9 +167,14 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         });
         let answers = finishing.await.map_err(|_| Refusal::Internal)??;
         self.host.note_prepared(&self.session, self.group, self.batch);
-        self.send(&answers).await?;
+        self.send(&answers).await
+    }
+
+    /// Makes room for the next preparation. It comes before the last frame of this one: whoever
+    /// reads that frame may ask for the next at once, and must not find this one in its way.
+    fn end(&mut self) {
         self.blocks.close();
-        Ok(())
+        self.room = None;
     }
 
     async fn credit(&self, blocks: u16) -> Result<(), ProtocolError> {
@@ -178,9 +184,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
     }
 
     /// Ciphertexts of all rows, in frames between which others get to write.
-    async fn send(&self, answers: &[Vec<u8>]) -> Result<(), ProtocolError> {
+    async fn send(&mut self, answers: &[Vec<u8>]) -> Result<(), ProtocolError> {
         let at_once = (ANSWER_BYTES / answers.first().map_or(1, Vec::len).max(1)).max(1);
         for (index, part) in answers.chunks(at_once).enumerate() {
+            if (index + 1) * at_once >= answers.len() {
+                self.end();
+            }
             let ciphertexts = part.concat();
             let first = (index * at_once) as u32;
             let count = part.len() as u16;
