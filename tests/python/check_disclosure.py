@@ -502,10 +502,18 @@ class Reader:
             raise Refused("format")
 
 
+TLS_GROUPS = {0x303: (0x17, 0x18, 0x1D), 0x304: (0x17, 0x18, 0x1D, 0x11EB, 0x11EC)}
+TLS_SUITES = {
+    0x303: (0xC02B, 0xC02C, 0xC02F, 0xC030, 0xCCA8, 0xCCA9),
+    0x304: (0x1301, 0x1302, 0x1303),
+}
+
+
 def read_statement(data):
-    reader = Reader(data, b"confide/notary-statement/v1\x00")
+    reader = Reader(data, b"confide/notary-statement/v2\x00")
     statement = {"host": reader.text(253), "port": reader.number(2), "chain": reader.raw(32)}
-    statement |= {"tls": reader.number(2), "time": reader.number(8), "http": reader.number(1)}
+    statement |= {"tls": reader.number(2), "group": reader.number(2), "suite": reader.number(2)}
+    statement |= {"time": reader.number(8), "http": reader.number(1)}
     statement |= {"request_view": reader.number(1), "response_view": reader.number(1)}
     for name in ("request", "response"):
         statement[name] = {"depth": reader.number(1), "length": reader.raw(32), "root": reader.raw(32)}
@@ -515,7 +523,8 @@ def read_statement(data):
     views = (0, 1, 2, 3, 16, 17, 18, 19)
     good = (
         re.fullmatch(r"[a-z0-9._:-]{1,253}", statement["host"])
-        and statement["tls"] in (0x303, 0x304)
+        and statement["group"] in TLS_GROUPS.get(statement["tls"], ())
+        and statement["suite"] in TLS_SUITES[statement["tls"]]
         and statement["http"] in (1, 2)
         and statement["request_view"] in views
         and statement["response_view"] in views

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     DiscloseError, HttpVersion, Message, Notarised, NotaryKey, Prove, Seed, Session, SessionFacts,
-    Show, Start, TlsVersion, View, notarise,
+    Show, Start, TlsSession, View, notarise,
 };
 
 const BODY: &str = concat!(
@@ -33,7 +33,7 @@ fn session(seed: u8) -> Notarised {
         host: "api.example.com".into(),
         port: 443,
         certificate_chain_hash: [7; 32],
-        tls: TlsVersion::V13,
+        tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
         time: 1_795_341_600,
         http: HttpVersion::V11,
     };

@@ -24,6 +24,7 @@ mod seed;
 mod session;
 mod signature;
 mod statement;
+mod tls;
 mod transcript;
 mod tree;
 
@@ -59,9 +60,9 @@ pub use signature::{
     NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki,
 };
 pub use statement::{
-    FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, TlsVersion, View,
-    certificate_chain_hash,
+    FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, View, certificate_chain_hash,
 };
+pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{
     CHUNK_BYTES, Commitment, CommittedDirection, Direction, LEAVES_MIN, LengthOpening, OpenedLeaf,
     OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,

@@ -10,7 +10,8 @@ use crate::{
     message::{Message, MessageError},
     seed::Seed,
     signature::{NotaryKey, Signature, SignatureError},
-    statement::{HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, TlsVersion},
+    statement::{HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX},
+    tls::TlsSession,
     transcript::{CommittedDirection, Direction, TRANSCRIPT_BYTES_MAX, TranscriptError},
 };
 
@@ -31,8 +32,8 @@ pub struct SessionFacts {
     pub port: u16,
     /// As [`crate::certificate_chain_hash`] gives it.
     pub certificate_chain_hash: [u8; 32],
-    /// TLS version of the session.
-    pub tls: TlsVersion,
+    /// How the session was protected.
+    pub tls: TlsSession,
     /// Unix seconds by the notary's clock.
     pub time: u64,
     /// HTTP version of the session.

@@ -5,14 +5,15 @@ use sha2::{Digest, Sha256};
 use crate::{
     codec::{FormatError, Reader, Writer},
     signature::PUBLIC_KEY_BYTES,
+    tls::TlsSession,
     transcript::Commitment,
     tree::DEPTH_MAX,
 };
 
 /// Begins an encoded statement, its zero byte included.
-const MAGIC: &[u8] = b"confide/notary-statement/v1\0";
+const MAGIC: &[u8] = b"confide/notary-statement/v2\0";
 
-const FORMAT: &str = "a notary's statement, version 1";
+const FORMAT: &str = "a notary's statement, version 2";
 
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
@@ -30,8 +31,8 @@ pub struct NotaryStatement {
     pub port: u16,
     /// Hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
     pub certificate_chain_hash: [u8; 32],
-    /// TLS version of the session.
-    pub tls: TlsVersion,
+    /// How the session was protected.
+    pub tls: TlsSession,
     /// Unix seconds by the notary's clock, which its operator sets.
     pub time: u64,
     /// HTTP version of the session.
@@ -59,40 +60,6 @@ pub fn certificate_chain_hash<'a>(chain: impl IntoIterator<Item = &'a [u8]>) -> 
         hash.update(certificate);
     }
     hash.finalize().into()
-}
-
-/// TLS versions that a notary speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// 1.2
-    V12,
-    /// 1.3
-    V13,
-}
-
-impl TlsVersion {
-    /// The number of the record layer's registry.
-    pub fn number(self) -> u16 {
-        match self {
-            TlsVersion::V12 => 0x0303,
-            TlsVersion::V13 => 0x0304,
-        }
-    }
-
-    /// `TLS 1.2` or `TLS 1.3`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TlsVersion::V12 => "TLS 1.2",
-            TlsVersion::V13 => "TLS 1.3",
-        }
-    }
-
-    fn read(number: u16) -> Result<Self, FormatError> {
-        [TlsVersion::V12, TlsVersion::V13]
-            .into_iter()
-            .find(|version| version.number() == number)
-            .ok_or(FormatError::Value { subject: "TLS version", got: number.into() })
-    }
 }
 
 /// HTTP versions that a notary speaks.
@@ -193,7 +160,8 @@ impl NotaryStatement {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC);
         writer.short(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
-        writer.u16(self.tls.number()).u64(self.time);
+        self.tls.write(&mut writer);
+        writer.u64(self.time);
         writer.u8(self.http as u8).u8(self.request_view as u8).u8(self.response_view as u8);
         self.request.write(&mut writer);
         self.response.write(&mut writer);
@@ -208,7 +176,7 @@ impl NotaryStatement {
             host: reader.text(HOST_BYTES_MAX, "host")?.into(),
             port: reader.u16("port")?,
             certificate_chain_hash: reader.array("certificate chain hash")?,
-            tls: TlsVersion::read(reader.u16("TLS version")?)?,
+            tls: TlsSession::read(&mut reader)?,
             time: reader.u64("time")?,
             http: HttpVersion::read(reader.u8("HTTP version")?)?,
             request_view: View::read(reader.u8("view of a body")?)?,
@@ -264,7 +232,7 @@ mod tests {
             host: "api.example.com".into(),
             port: 443,
             certificate_chain_hash: certificate_chain_hash([&b"leaf"[..], b"issuer"]),
-            tls: TlsVersion::V13,
+            tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
             time: 1_795_341_600,
             http: HttpVersion::V11,
             request_view: View::Json,
@@ -304,10 +272,11 @@ mod tests {
         let signature = key.sign(&statement).unwrap();
         assert_eq!(statement.verify(&signature), Ok(()));
         let other = NotaryKey::from_secret(&[6; 32]).unwrap();
-        let changes: [fn(&mut NotaryStatement); 6] = [
+        let changes: [fn(&mut NotaryStatement); 7] = [
             |s| s.host = "api.example.org".into(),
             |s| s.port += 1,
             |s| s.time += 1,
+            |s| s.tls = TlsSession::from_numbers(0x0304, 0x001d, 0x1302).unwrap(),
             |s| s.request.root[0] ^= 1,
             |s| s.fields.root[31] ^= 1,
             |s| std::mem::swap(&mut s.request, &mut s.response),

@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf};
 use confide_disclosure::{
     CommittedDirection, CommittedFields, Direction, Disclosure, Field, HttpVersion, Json, Kind,
     Message, Notarised, NotaryEvidence, NotaryKey, Number, Prove, Refused, Reveal, Seed, Session,
-    SessionFacts, Show, Start, TlsVersion, View, amount_of_number, assemble,
+    SessionFacts, Show, Start, TlsSession, View, amount_of_number, assemble,
     certificate_chain_hash, micros_of_rfc3339, notarise,
 };
 use serde_json::{Value, json};
@@ -288,7 +288,7 @@ fn session(seed: u8) -> Notarised {
         host: "api.example.com".into(),
         port: 443,
         certificate_chain_hash: certificate_chain_hash([&b"leaf"[..], b"issuer"]),
-        tls: TlsVersion::V13,
+        tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
         time: 1_795_341_600,
         http: HttpVersion::V11,
     };

@@ -154,7 +154,7 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use confide_disclosure::{
-        HttpVersion, NotaryEvidence, NotaryKey, Seed, SessionFacts, TlsVersion, notarise,
+        HttpVersion, NotaryEvidence, NotaryKey, Seed, SessionFacts, TlsSession, notarise,
     };
 
     use super::*;
@@ -179,7 +179,7 @@ mod tests {
             host: "h".into(),
             port: 443,
             certificate_chain_hash: [1; 32],
-            tls: TlsVersion::V13,
+            tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
             time: 1_500,
             http: HttpVersion::V11,
         }

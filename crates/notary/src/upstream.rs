@@ -3,7 +3,7 @@
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use confide_disclosure::{HttpVersion, TlsVersion, certificate_chain_hash};
+use confide_disclosure::{HttpVersion, TlsSession, certificate_chain_hash};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{
@@ -12,7 +12,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::{
-    ClientConfig, ProtocolVersion, RootCertStore,
+    ClientConfig, RootCertStore,
     client::Resumption,
     crypto::aws_lc_rs,
     pki_types::{ServerName, UnixTime},
@@ -41,7 +41,7 @@ pub(crate) struct Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) certificate_chain_hash: [u8; 32],
-    pub(crate) tls: TlsVersion,
+    pub(crate) tls: TlsSession,
     pub(crate) http: HttpVersion,
 }
 
@@ -86,7 +86,7 @@ impl Upstream {
         let tls = self.shake(target, stream, limits.tls).await?;
         let session = session(&tls).ok_or_else(|| ExchangeError::Tls {
             host: target.host().into(),
-            source: rustls::Error::NoCertificatesPresented,
+            source: rustls::Error::General("no statement speaks of such a session".into()),
         })?;
         let broken = |source| ExchangeError::Http { host: target.host().to_owned(), source };
         let sending = async {
@@ -160,16 +160,16 @@ fn slow(target: &Target, what: &'static str, deadline: Duration) -> ExchangeErro
     ExchangeError::Slow { host: target.host().into(), what, deadline }
 }
 
+/// What was negotiated; `None` for what a statement has no words for.
 fn session(stream: &TlsStream<TcpStream>) -> Option<Session> {
     let tls = stream.get_ref().1;
     let chain = tls.peer_certificates()?;
+    let version = tls.protocol_version()?.into();
+    let group = tls.negotiated_key_exchange_group()?.name().into();
+    let suite = tls.negotiated_cipher_suite()?.suite().into();
     Some(Session {
         certificate_chain_hash: certificate_chain_hash(chain.iter().map(AsRef::as_ref)),
-        tls: match tls.protocol_version()? {
-            ProtocolVersion::TLSv1_2 => TlsVersion::V12,
-            ProtocolVersion::TLSv1_3 => TlsVersion::V13,
-            _ => return None,
-        },
+        tls: TlsSession::from_numbers(version, group, suite).ok()?,
         http: match tls.alpn_protocol() {
             Some(b"h2") => HttpVersion::V2,
             _ => HttpVersion::V11,

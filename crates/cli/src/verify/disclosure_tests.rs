@@ -3,7 +3,7 @@ use std::fs;
 use clap::Parser;
 use confide_disclosure::{
     Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence, NotaryKey,
-    OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsVersion, notarise,
+    OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsSession, notarise,
 };
 use confide_evidence::{binder::key_report_data, claims::Claims};
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
@@ -89,7 +89,7 @@ impl Notary {
             host: self.host.into(),
             port: 443,
             certificate_chain_hash: [7; 32],
-            tls: TlsVersion::V13,
+            tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
             time: self.time,
             http: HttpVersion::V11,
         };

@@ -42,7 +42,9 @@ async fn what_was_sent_and_received_is_signed_and_checked() {
         let notarised = client.fetch(&request).await.unwrap();
         let statement = &notarised.statement;
         assert_eq!((statement.host.as_str(), statement.port), ("localhost", port));
-        assert_eq!((statement.time, statement.tls), (NOW, TlsVersion::V13));
+        assert_eq!((statement.time, statement.tls.version()), (NOW, TlsVersion::V13));
+        assert_eq!(statement.tls.group().as_str(), "X25519MLKEM768");
+        assert_eq!(statement.tls.suite().as_str(), "TLS_AES_256_GCM_SHA384");
         assert_eq!(statement.http, HttpVersion::V11);
         assert_eq!((statement.request_view, statement.response_view), (View::Json, View::Json));
         assert_eq!(value(&notarised, "response./choices/0/message/content"), "hi");

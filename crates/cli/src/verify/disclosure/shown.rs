@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use confide_disclosure::{Kind, Proven, ShownField};
+use confide_disclosure::{Kind, Proven, ShownField, TlsSession};
 use serde_json::{Value, json};
 
 use super::judged::{Accepted, Rejected};
@@ -22,7 +22,9 @@ pub(super) fn accepted_text(accepted: &Accepted) -> String {
     let simulated =
         if accepted.is_simulated { "; SIMULATED evidence, it protects nothing" } else { "" };
     row("accepted", format!("yes{simulated}"));
-    row("host", format!("{}:{}, {}", statement.host, statement.port, statement.tls.as_str()));
+    let tls = &statement.tls;
+    row("host", format!("{}:{}, {}", statement.host, statement.port, tls.version().as_str()));
+    row("cipher", format!("{}, {}", tls.suite().as_str(), key_exchange_words(tls)));
     row(
         "time",
         format!("{} Unix seconds, {WHOSE_CLOCK}; {} s ago", statement.time, accepted.age_s),
@@ -68,6 +70,13 @@ pub(super) fn accepted_text(accepted: &Accepted) -> String {
     text
 }
 
+/// Who recorded the session learns nothing of it later, or may: the signatures are another matter.
+fn key_exchange_words(tls: &TlsSession) -> String {
+    let group = tls.group();
+    let not = if group.is_post_quantum() { "" } else { "not " };
+    format!("key exchange by {} ({not}post-quantum; signatures are not)", group.as_str())
+}
+
 pub(super) fn accepted_json(accepted: &Accepted) -> Value {
     let statement = accepted.verified.statement();
     json!({
@@ -78,7 +87,10 @@ pub(super) fn accepted_json(accepted: &Accepted) -> Value {
             "digest": hex::encode(statement.digest()),
             "host": statement.host,
             "port": statement.port,
-            "tls": statement.tls.as_str(),
+            "tls": statement.tls.version().as_str(),
+            "key_exchange": statement.tls.group().as_str(),
+            "key_exchange_is_post_quantum": statement.tls.group().is_post_quantum(),
+            "cipher_suite": statement.tls.suite().as_str(),
             "http": statement.http.as_str(),
             "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
             "time": statement.time,
