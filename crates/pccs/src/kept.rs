@@ -95,10 +95,7 @@ impl Way {
             return Ok(Found { document, freshness: Freshness::Fresh });
         };
         let overdue = document.dates.is_over(now);
-        // One that came later than now shows that the clock went back.
-        let age = now.checked_sub(document.fetched_at);
-        let aged =
-            document.kind.is_reissued() && age.is_none_or(|age| age >= self.limits.refresh_after_s);
+        let aged = self.is_aged(&document, now);
         if self.kept.upstream.is_none() || !(overdue || aged) {
             let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
             return Ok(Found { document, freshness });
@@ -120,6 +117,12 @@ impl Way {
             }
             _ => Ok(Found { document, freshness: Freshness::Overdue }),
         }
+    }
+
+    fn is_aged(&self, document: &Document, now: u64) -> bool {
+        // One that came later than now shows that the clock went back.
+        let age = now.checked_sub(document.fetched_at);
+        document.kind.is_reissued() && age.is_none_or(|age| age >= self.limits.refresh_after_s)
     }
 
     /// Fetches anew what was fetched longest ago; called in turns.
@@ -181,14 +184,14 @@ impl Way {
         let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
         let place = (wanted.kind(), wanted.key());
         let rest = self.limits.retry_after;
-        if let Some(resting) = self.resting(&place) {
-            return match resting.unknown {
-                true => Ok(None),
-                false => Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) }),
-            };
-        }
         let flight = {
             let mut flights = locked(&self.kept.flights);
+            if let Some(resting) = self.resting(&place) {
+                return match resting.unknown {
+                    true => Ok(None),
+                    false => Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) }),
+                };
+            }
             if flights.len() >= self.limits.fetches_waiting && !flights.contains_key(&place) {
                 return Err(UpstreamError::Busy);
             }
@@ -196,9 +199,14 @@ impl Way {
         };
         let (way, wanted) = (self.clone(), wanted.clone());
         let flying = tokio::spawn(async move {
-            let landed = flight.get_or_init(|| way.fly(&*upstream, &wanted)).await.clone();
-            way.landed(place, &landed);
-            landed
+            let flown = flight.get_or_init(|| async {
+                let landed = way.fly(&*upstream, &wanted).await;
+                // Once, and before anybody knows: who waited for this flight and wakes late must
+                // not end the next one, or say of it what was true of this one.
+                way.landed(place, &landed);
+                landed
+            });
+            flown.await.clone()
         });
         flying.await.unwrap_or_else(|error| Err(UpstreamError::Failed(error.to_string())))
     }
@@ -216,7 +224,9 @@ impl Way {
     /// What failed, what the vendor does not have and what it still gives though it is overdue is
     /// not asked for again at once.
     fn landed(&self, place: (Kind, String), landed: &Result<Option<Document>, UpstreamError>) {
-        locked(&self.kept.flights).remove(&place);
+        // Held to the end: nobody takes off between a failure and its rest.
+        let mut flights = locked(&self.kept.flights);
+        flights.remove(&place);
         let mut resting = locked(&self.kept.resting);
         resting.retain(|_, it| it.since.elapsed() < self.limits.retry_after);
         let unknown = match landed {
@@ -238,6 +248,10 @@ impl Way {
     ) -> Result<Option<Document>, UpstreamError> {
         let Ok(_place) = self.kept.fetches.acquire().await else { return Err(UpstreamError::Busy) };
         let now = (self.clock)();
+        // Who asks may have looked just before the last flight landed.
+        if let Some(document) = self.up_to_date(wanted, now).await {
+            return Ok(Some(document));
+        }
         let fetching =
             tokio::time::timeout(self.limits.answer_wait, upstream.fetch(wanted.clone(), now));
         let fetched = match fetching.await {
@@ -261,6 +275,12 @@ impl Way {
                 Err(error)
             }
         }
+    }
+
+    /// The kept document, where there is nothing newer to ask for.
+    async fn up_to_date(&self, wanted: &Wanted, now: u64) -> Option<Document> {
+        let kept = self.read_one(wanted).await.ok().flatten()?;
+        (!kept.dates.is_over(now) && !self.is_aged(&kept, now)).then_some(kept)
     }
 
     async fn keep(&self, document: Document) -> Result<Option<Document>, UpstreamError> {

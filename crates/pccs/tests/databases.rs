@@ -3,6 +3,8 @@
 mod served;
 
 use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -196,16 +198,25 @@ impl Server {
             .spawn()
             .unwrap();
         self.process = Some(process);
-        let ready = || std::os::unix::net::UnixStream::connect(self.socket()).is_ok();
-        for _ in 0..600 {
-            if ready() {
-                // It listens a moment before it lets anybody in.
-                std::thread::sleep(Duration::from_millis(300));
+        for _ in 0..1200 {
+            if self.lets_in() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("PostgreSQL did not start in 30 s");
+        panic!("PostgreSQL did not start in 60 s");
+    }
+
+    /// It listens before it lets anybody in: only its answer to a start-up message tells.
+    fn lets_in(&self) -> bool {
+        let Ok(mut socket) = UnixStream::connect(self.socket()) else { return false };
+        // Length, version 3.0, names and values, the end of the list.
+        let fields = b"\0\x03\0\0user\0confide\0database\0postgres\0\0";
+        let message = [&(fields.len() as u32 + 4).to_be_bytes()[..], fields].concat();
+        let mut kind = [0];
+        let answered = socket.write_all(&message).and_then(|()| socket.read_exact(&mut kind));
+        // `R` goes on to let in, `E` refuses.
+        answered.is_ok() && kind == *b"R"
     }
 
     /// At once, as a machine that fails: the clients' connections break.

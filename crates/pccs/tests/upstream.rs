@@ -13,10 +13,12 @@ use std::{
 
 use confide_fake_attester::Fault;
 use confide_pccs::{
-    Database, Document, Kept, Kind, Limits, Source, Upstream, UpstreamError, Wanted, open,
+    Answering, Database, Document, Kept, Kind, Limits, Source, Upstream, UpstreamError, Wanted,
+    Written, open,
 };
 use http::StatusCode;
 use served::{Folder, ISSUED_AT, Served, clock, documents, serve};
+use tokio::sync::Semaphore;
 
 const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
 
@@ -32,6 +34,28 @@ async fn many_clients_cause_one_fetch() {
     assert_eq!(vendor.fetches(), 1);
     // And it is kept.
     assert_eq!(world.service.get(ROOT_CRL).await.status, StatusCode::OK);
+    assert_eq!(vendor.fetches(), 1);
+}
+
+#[tokio::test]
+async fn who_looked_before_the_fetch_landed_causes_no_second_one() {
+    let vendor = Vendor::new(documents(None));
+    let folder = Folder::new("looked");
+    let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
+    let held = Arc::new(Held { database, reads: AtomicUsize::new(0), let_go: Semaphore::new(0) });
+    let upstream: Arc<dyn Upstream> = Arc::clone(&vendor) as _;
+    let kept = Kept::new(Arc::clone(&held) as _, Some(upstream), &Limits::default());
+    let service = Arc::new(serve(Source::Kept(Arc::new(kept)), |_| {}).await);
+    let late = tokio::spawn({
+        let service = Arc::clone(&service);
+        async move { service.get(ROOT_CRL).await.status }
+    });
+    while held.reads.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(service.get(ROOT_CRL).await.status, StatusCode::OK);
+    held.let_go.add_permits(1);
+    assert_eq!(late.await.unwrap(), StatusCode::OK);
     assert_eq!(vendor.fetches(), 1);
 }
 
@@ -89,8 +113,9 @@ async fn an_overdue_document_is_served_and_called_so_while_the_vendor_fails() {
     assert_eq!(vendor.fetches(), 1);
     // It recovers by itself.
     vendor.fail(false);
-    tokio::time::sleep(Duration::from_millis(60)).await;
-    assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), "");
+    while world.service.get(ROOT_CRL).await.header("warning") != "" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -238,6 +263,42 @@ impl World {
 
     async fn kept(&self) -> Document {
         self.database.read(Kind::RootCrl, "").await.unwrap().unwrap()
+    }
+}
+
+/// A database whose first reader gets its answer when it is let.
+struct Held {
+    database: Arc<dyn Database>,
+    reads: AtomicUsize,
+    let_go: Semaphore,
+}
+
+impl Database for Held {
+    fn name(&self) -> &'static str {
+        self.database.name()
+    }
+
+    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+        let key = key.to_owned();
+        Box::pin(async move {
+            let found = self.database.read(kind, &key).await;
+            if self.reads.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.let_go.acquire().await.unwrap().forget();
+            }
+            found
+        })
+    }
+
+    fn write(&self, document: Document) -> Answering<'_, Written> {
+        self.database.write(document)
+    }
+
+    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+        self.database.due(fetched_before, limit)
+    }
+
+    fn count(&self) -> Answering<'_, u64> {
+        self.database.count()
     }
 }
 

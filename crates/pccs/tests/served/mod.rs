@@ -62,7 +62,7 @@ impl Got {
 
 /// Serves with short waits, so that tests of limits do not wait long.
 pub(crate) async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
-    let mut limits = Limits { drain: Duration::from_secs(5), ..Limits::default() };
+    let mut limits = Limits { drain: Duration::from_secs(60), ..Limits::default() };
     adjust(&mut limits);
     let service = Service::new(confide_pccs::Options { source, limits, clock });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
