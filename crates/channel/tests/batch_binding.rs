@@ -4,7 +4,7 @@ mod fakes;
 
 use std::{sync::Arc, time::Duration};
 
-use confide_channel::{Batcher, Binding, ChannelError, Phase, Server};
+use confide_channel::{BatchLimits, Batcher, Binding, ChannelError, Phase, Server};
 use confide_evidence::{
     ReportData,
     batch::{BatchPath, BatchPathError, BatchTree, Leaf},
@@ -256,7 +256,9 @@ fn rejected(error: ChannelError) {
 
 fn gated() -> (Arc<GatedAttester>, Batcher) {
     let device = Arc::new(GatedAttester::default());
-    (device.clone(), Batcher::new(device))
+    // A busy machine takes seconds for the handshakes of a whole batch.
+    let limits = BatchLimits { wait: LONG, ..BatchLimits::default() };
+    (device.clone(), Batcher::with_limits(device, limits).unwrap())
 }
 
 fn shared_server(device: &Arc<GatedAttester>, batcher: &Batcher) -> Server {

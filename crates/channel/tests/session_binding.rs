@@ -2,11 +2,11 @@
 
 mod fakes;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use confide_channel::{
-    AttestedClient, Binding, ChannelError, Client, ClientOptions, FRAME_BYTES_MAX, Fault, Phase,
-    PlainClient, Server,
+    AttestedClient, BatchLimits, Batcher, Binding, ChannelError, Client, ClientOptions,
+    FRAME_BYTES_MAX, Fault, Phase, PlainClient, Server,
 };
 use confide_evidence::{
     binder::{EXPORTER_LABEL, Role, key_report_data, session_report_data},
@@ -405,11 +405,24 @@ async fn a_client_that_drips_ends_in_the_same_timeout() {
 
 #[tokio::test]
 async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
-    let attester = FakeAttester { takes: Duration::from_secs(2), ..Default::default() };
-    let server = server_with(Binding::Session, SHORT, attester);
-    let client = client(Binding::Session);
+    let device = Arc::new(GatedAttester::default());
+    let options = server_options(Binding::Session);
+    let server = Server::new(options, Some(device.clone()), clock).unwrap();
+    // Longer than the server's own deadline.
+    let limits = BatchLimits { wait: 2 * LONG, ..BatchLimits::default() };
+    let batcher = Batcher::with_limits(device.clone(), limits).unwrap();
+    let server = server.batched_by(batcher).unwrap();
+    let client = client_within(Binding::Session, 2 * LONG);
     let (near, far) = wire();
-    let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
+    // Time passes once the device has been asked: what came before needs no clock.
+    let passing = async {
+        device.until_asked(1).await;
+        tokio::time::pause();
+        tokio::time::advance(LONG).await;
+    };
+    let (attested, accepted, ()) =
+        tokio::join!(client.connect("localhost", near), server.accept(far), passing);
+    device.let_through(1);
     let error = accepted.map(drop).unwrap_err();
     assert!(matches!(error, ChannelError::Timeout { phase: Phase::Quote, .. }), "{error:?}");
     assert_eq!(error.fault(), Fault::Local);

@@ -12,7 +12,7 @@ use fakes::*;
 use futures_util::{SinkExt, StreamExt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
@@ -136,8 +136,10 @@ async fn a_target_that_is_not_on_the_list_is_refused_before_the_upgrade() {
 
 #[tokio::test]
 async fn a_target_that_cannot_be_reached_is_a_502() {
-    let (listener, address) = target().await;
-    drop(listener);
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let (url, served) = proxy(only(address), DEADLINES).await;
     let error = dial(&url, &address.to_string(), LONG).await.unwrap_err();
     let refused =

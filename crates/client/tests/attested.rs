@@ -20,7 +20,11 @@ use confide_verifier::Policy;
 use http::Request;
 use http_body_util::BodyExt;
 use site::{CHUNKED, NOW, attester, now, options, read_head, server, site};
-use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpSocket},
+    sync::mpsc,
+};
 
 fn policy(attester: &FakeAttester) -> Policy {
     Policy::from_toml(&attester.policy_toml()).unwrap()
@@ -352,9 +356,12 @@ async fn a_tunnel_carries_attested_connections_and_costs_round_trips() {
 
 #[tokio::test]
 async fn an_address_where_nobody_listens_is_a_matter_of_the_network() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let connector =
-        connector(closed, Binding::Key, &appraiser(Policy::default()), Limits::default());
+        connector(address, Binding::Key, &appraiser(Policy::default()), Limits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert!(matches!(error, ClientError::Dial { .. }), "{error}");
     assert_eq!(error.blame(), Blame::Network);

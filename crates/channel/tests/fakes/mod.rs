@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 pub(crate) const NOW: u64 = 1_800_000_000;
 
 /// For calls that are to succeed.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Past which a stalled call gives up; runs on paused time where nothing blocks.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);

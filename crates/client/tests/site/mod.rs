@@ -15,7 +15,7 @@ use tokio::{
 pub(crate) type Stream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Nothing here takes this long unless it hangs.
-pub(crate) const GENEROUS: Duration = Duration::from_secs(20);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
 /// Unix seconds of every clock that does not move.
 pub(crate) const NOW: u64 = 1_770_000_000;

@@ -232,11 +232,11 @@ impl TestClock {
 
 /// Waits for what another thread brings about; the bound is only against a hang.
 pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..6000 {
         if is() {
             return;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what}: not in 30 s");
+    panic!("{what}: not in 60 s");
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::site::{Ca, Client, GENEROUS, notary, request_of, says, server, short, whole};
+use crate::site::{Ca, Client, GENEROUS, notary, request_of, says, server, small, whole};
 
 async fn status_of(client: &Client, bytes: Vec<u8>) -> (u16, String) {
     let (status, answer) = whole(&client.http, Request::post(FETCH_PATH), whole_body(bytes)).await;
@@ -30,7 +30,7 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
     let ca = Ca::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let site = notary(&ca, port, short()).await;
+    let site = notary(&ca, port, small()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/");
     let good = client.get(&url);
@@ -58,7 +58,7 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
 #[tokio::test]
 async fn other_routes_and_methods_are_refused_and_the_configuration_is_shown() {
     let ca = Ca::new();
-    let site = notary(&ca, 9, short()).await;
+    let site = notary(&ca, 9, small()).await;
     let client = site.client().await;
     for (request, status) in [
         (Request::get("/"), 404),
@@ -115,7 +115,7 @@ async fn exchanges_beyond_the_limit_wait_and_are_refused() {
         }
     })
     .await;
-    let limits = Limits { exchanges: 1, response_start: GENEROUS, exchange: GENEROUS, ..short() };
+    let limits = Limits { exchanges: 1, queue: Duration::from_millis(50), ..small() };
     let site = notary(&ca, port, limits).await;
     let client = Arc::new(site.client().await);
     let request = client.get(&format!("https://localhost:{port}/"));
@@ -146,7 +146,7 @@ async fn a_head_has_no_body_whatever_its_length_says() {
     let answer = Arc::new(answer.to_vec());
     let acceptor = ca.acceptor(&["localhost"], &[]);
     let port = server(acceptor, move |stream| says(stream, answer.clone())).await;
-    let site = notary(&ca, port, short()).await;
+    let site = notary(&ca, port, small()).await;
     let client = site.client().await;
     let url = format!("https://localhost:{port}/");
     let key = client.key.spki_hash();

@@ -3,9 +3,12 @@
 use std::{io::Write, sync::Arc};
 
 use flate2::{Compression, write::GzEncoder};
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpSocket},
+};
 
-use crate::site::{Ca, notary, notary_of, request_of, says, server, short};
+use crate::site::{Ca, notary, notary_of, request_of, says, server, short, small};
 
 /// What a notary says of a server that answers with these bytes and closes.
 async fn code_of(answer: Vec<u8>) -> String {
@@ -13,7 +16,7 @@ async fn code_of(answer: Vec<u8>) -> String {
     let answer = Arc::new(answer);
     let acceptor = ca.acceptor(&["localhost"], &["http/1.1"]);
     let port = server(acceptor, move |stream| says(stream, answer.clone())).await;
-    let site = notary(&ca, port, short()).await;
+    let site = notary(&ca, port, small()).await;
     let client = site.client().await;
     client.refused(&client.get(&format!("https://localhost:{port}/"))).await
 }
@@ -124,7 +127,7 @@ async fn servers_without_a_believed_certificate_are_refused() {
     let other_name = ca.acceptor(&["elsewhere.example"], &[]);
     for acceptor in [ended, other_root, other_name] {
         let port = server(acceptor, |_| async {}).await;
-        let site = notary(&ca, port, short()).await;
+        let site = notary(&ca, port, small()).await;
         let client = site.client().await;
         let code = client.refused(&client.get(&format!("https://localhost:{port}/"))).await;
         assert_eq!(code, "certificate_refused");
@@ -134,11 +137,12 @@ async fn servers_without_a_believed_certificate_are_refused() {
 #[tokio::test]
 async fn servers_that_speak_no_tls_are_refused() {
     let ca = Ca::new();
-    for (answer, wanted) in [(&b"HTTP/1.1 200 OK\r\n\r\n"[..], "tls_failed"), (b"", "host_timeout")]
+    for (answer, limits, wanted) in
+        [(&b"HTTP/1.1 200 OK\r\n\r\n"[..], small(), "tls_failed"), (b"", short(), "host_timeout")]
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let site = notary(&ca, port, short()).await;
+        let site = notary(&ca, port, limits).await;
         let client = site.client().await;
         let request = client.get(&format!("https://localhost:{port}/"));
         let plain = tokio::spawn(async move {
@@ -149,9 +153,11 @@ async fn servers_that_speak_no_tls_are_refused() {
         assert_eq!(client.refused(&request).await, wanted);
         plain.abort();
     }
-    // Nobody listens there any more.
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let site = notary(&ca, closed, short()).await;
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = socket.local_addr().unwrap().port();
+    let site = notary(&ca, closed, small()).await;
     let client = site.client().await;
     let code = client.refused(&client.get(&format!("https://localhost:{closed}/"))).await;
     assert_eq!(code, "host_unreachable");
@@ -166,7 +172,7 @@ async fn private_addresses_are_not_dialled_unless_the_policy_names_them() {
         "hosts = [\"localhost:{port}\", \"127.0.0.1:{port}\", \"[::ffff:127.0.0.1]:{port}\"]\n\
          roots = \"-\"\nprivate_addresses = [\"10.0.0.0/8\"]"
     );
-    let site = notary_of(&policy, &ca, short()).await;
+    let site = notary_of(&policy, &ca, small()).await;
     let client = site.client().await;
     for host in ["localhost", "127.0.0.1", "[::ffff:7f00:1]"] {
         let code = client.refused(&client.get(&format!("https://{host}:{port}/"))).await;

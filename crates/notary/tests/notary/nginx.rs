@@ -1,10 +1,10 @@
 //! A server of other hands: Debian's nginx, with a certificate made for the test.
 
 use std::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use confide_disclosure::{HttpVersion, Notarised, View};
@@ -14,6 +14,9 @@ use crate::site::{Ca, Client, notary, value};
 
 const CHAT: &str =
     r#"{"model":"m","choices":[{"message":{"content":"hi"}}],"usage":{"total_tokens":7}}"#;
+
+/// Ports that are tried.
+const TRIES: usize = 5;
 
 /// Ends with the value, and its folder with it.
 struct Nginx {
@@ -39,7 +42,6 @@ fn nginx(ca: &Ca, name: &str, http2: &str) -> Option<Nginx> {
     };
     let folder = std::env::temp_dir().join(format!("confide-nginx-{name}-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("files")).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (chain, key) = ca.pem_for("localhost");
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     write("chain.pem", &chain);
@@ -47,33 +49,45 @@ fn nginx(ca: &Ca, name: &str, http2: &str) -> Option<Nginx> {
     write("files/chat.json", CHAT);
     // Long enough that nginx compresses it, which makes it chunked.
     write("files/long.json", &format!("{{\"text\":\"{}\"}}", "na ".repeat(20_000)));
-    write(
-        "nginx.conf",
-        &format!(
-            "daemon off; master_process off; pid nginx.pid; error_log stderr warn;\n\
-             events {{ worker_connections 64; }}\n\
-             http {{ access_log off; client_body_temp_path t1; proxy_temp_path t2;\n\
-             fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n\
-             types {{ application/json json; }} gzip on; gzip_types application/json;\n\
-             gzip_min_length 1000;\n\
-             server {{ listen 127.0.0.1:{port} ssl{http2}; ssl_certificate chain.pem;\n\
-             ssl_certificate_key key.pem; root files;\n\
-             location = /moved {{ return 302 https://127.0.0.1:9/; }} }} }}\n"
-        ),
-    );
-    let folder_text = folder.display().to_string() + "/";
-    let process = Command::new(program)
-        .args(["-p", &folder_text, "-c", "nginx.conf", "-e", "stderr"])
+    // Somebody else may take the port before nginx does: then it ends, and tries another one.
+    let started = (0..TRIES).find_map(|_| {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        write("nginx.conf", &configuration(port, http2));
+        Some((listening(program, &folder)?, port))
+    });
+    let (process, port) = started.expect("nginx does not listen");
+    Some(Nginx { process, folder, port })
+}
+
+fn configuration(port: u16, http2: &str) -> String {
+    format!(
+        "daemon off; master_process off; pid nginx.pid; error_log stderr warn;\n\
+         events {{ worker_connections 64; }}\n\
+         http {{ access_log off; client_body_temp_path t1; proxy_temp_path t2;\n\
+         fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n\
+         types {{ application/json json; }} gzip on; gzip_types application/json;\n\
+         gzip_min_length 1000;\n\
+         server {{ listen 127.0.0.1:{port} ssl{http2}; ssl_certificate chain.pem;\n\
+         ssl_certificate_key key.pem; root files;\n\
+         location = /moved {{ return 302 https://127.0.0.1:9/; }} }} }}\n"
+    )
+}
+
+/// `None` where it ended before it listened.
+fn listening(program: &str, folder: &Path) -> Option<Child> {
+    let mut process = Command::new(program)
+        .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let nginx = Nginx { process, folder, port };
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(20), "nginx does not listen");
+    // It writes this file once it listens. Who answers on the port might be somebody else.
+    while !folder.join("nginx.pid").exists() {
+        if process.try_wait().unwrap().is_some() {
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Some(nginx)
+    Some(process)
 }
 
 async fn fetched(client: &Client, port: u16, path: &str, coding: &str) -> Notarised {
