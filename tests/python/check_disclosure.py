@@ -1,9 +1,10 @@
 """A second checker of disclosures, written from docs/disclosure.md alone. Standard library only.
 
     check_disclosure.py [VECTORS]            every vector, and mutations of its files
-    check_disclosure.py --file DISCLOSURE    one file: what it shows and proves; whether the key that
-                                             signed is a notary's, which its evidence says, and proofs
-                                             about texts are not judged here
+    check_disclosure.py --file DISCLOSURE    one file: what it shows and proves. Whether the key that
+                                             signed is a notary's, its evidence says, which is not
+                                             judged here; nor are proofs about texts, which need
+                                             circuits: a file with some is refused as `no_circuits`
 """
 
 import hashlib
@@ -564,27 +565,41 @@ def read_field(reader):
     return field
 
 
-def read_claim(reader):
+COMPARE, BYTES_CONTAIN, FIELD_CONTAINS, FIELD_SHA256, OTHER, EQUAL = range(1, 7)
+TEXTS = (BYTES_CONTAIN, FIELD_CONTAINS, FIELD_SHA256)
+
+
+def read_claim(reader, nested):
     kind = reader.number(1)
-    if kind == 1:
-        claim = {"field": reader.number(4), "operator": reader.number(1)}
+    if kind == OTHER and not nested:
+        return {"kind": kind, "other": read_disclosure(reader.sized(4, 1 << 20), nested=True)}
+    claim = {"kind": kind}
+    if kind == COMPARE:
+        claim |= {"field": reader.number(4), "operator": reader.number(1)}
         claim |= {"low": reader.number(8), "high": reader.number(8)}
         low, high = claim["low"], claim["high"]
         good = {1: low == 0, 2: high == 2**64 - 1, 3: low == high, 4: low <= high}
         if not good.get(claim["operator"]):
             raise Refused("format")
-    elif kind == 2:
-        claim = {"direction": reader.number(1), "text": reader.text(64)}
+    elif kind == BYTES_CONTAIN:
+        claim |= {"direction": reader.number(1), "text": reader.text(64)}
         if claim["direction"] not in (REQUEST, RESPONSE):
             raise Refused("format")
+    elif kind == FIELD_CONTAINS:
+        claim |= {"field": reader.number(4), "text": reader.text(64)}
+    elif kind == FIELD_SHA256:
+        claim |= {"field": reader.number(4), "sha256": reader.raw(32)}
+    elif kind == EQUAL:
+        claim |= {"field": reader.number(4), "elsewhere": reader.flag()}
+        claim["second"] = reader.number(4)
     else:
         raise Refused("format")
     if claim.get("text") == "":
         raise Refused("format")
-    return claim | {"kind": kind, "proof": reader.sized(4, 1 << 20)}
+    return claim | {"proof": reader.sized(4, 1 << 20)}
 
 
-def read_disclosure(data):
+def read_disclosure(data, nested=False):
     reader = Reader(data, b"confide disclosure v1\n")
     encoded = reader.sized(4, 1024)
     file = {"encoded": encoded, "statement": read_statement(encoded), "signature": reader.raw(64)}
@@ -601,14 +616,25 @@ def read_disclosure(data):
         places = [field["place"] for field in file["fields"]]
         if places != sorted(set(places)):
             raise Refused("format")
-    file["claims"] = [read_claim(reader) for _ in range(reader.count(64))]
+    file["claims"] = [read_claim(reader, nested) for _ in range(reader.count(64))]
     reader.end()
+    kinds = [claim["kind"] for claim in file["claims"]]
+    if sum(kind in TEXTS for kind in kinds) > 8 or kinds.count(OTHER) > 1:
+        raise Refused("format")
     return file
 
 
 def check(data, with_proofs=True):
     """What a disclosure shows and proves: a list of (name, value). Evidence is judged elsewhere."""
     file = read_disclosure(data)
+    known = check_file(file, with_proofs)
+    if not known:
+        raise Refused("empty")
+    other = other_of(file)
+    return known + [("other " + name, value) for name, value in other["known"]] if other else known
+
+
+def check_file(file, with_proofs):
     statement = file["statement"]
     verify_signature(statement["key"], file["encoded"], file["signature"])
     shown = []
@@ -622,24 +648,52 @@ def check(data, with_proofs=True):
             if length_commitment(direction, signed["depth"], length_salt, value) != signed["length"]:
                 raise Refused("opening")
             shown.append((f"{name}.length", value))
-    fields = file["fields"] or []
     if file["fields"] is not None:
-        leaves = [(field["place"], leaf_of(field)) for field in fields]
+        leaves = [(field["place"], leaf_of(field)) for field in file["fields"]]
         if opened_root(statement["fields"]["depth"], leaves, file["siblings"]) != statement["fields"]["root"]:
             raise Refused("opening")
-        shown += [(field["path"], field["value"]) for field in fields if "value" in field]
-    for claim in file["claims"]:
-        subject = claim.get("field")
-        if subject is not None and subject >= len(fields):
+        shown += [(field["path"], field["value"]) for field in file["fields"] if "value" in field]
+    other = other_of(file)
+    if other:
+        other["known"] = check_file(other, with_proofs)
+    proven = [check_claim(file, claim, with_proofs) for claim in file["claims"]]
+    return shown + [fact for fact in proven if fact]
+
+
+def other_of(file):
+    return next((claim["other"] for claim in file["claims"] if claim["kind"] == OTHER), None)
+
+
+def opened_field(file, place):
+    fields = (file and file["fields"]) or []
+    if place >= len(fields):
+        raise Refused("proof")
+    return fields[place]
+
+
+def check_claim(file, claim, with_proofs):
+    """What is proven, as (name, what)."""
+    kind = claim["kind"]
+    if kind == OTHER:
+        return None
+    field = opened_field(file, claim["field"]) if "field" in claim else None
+    if kind in (FIELD_CONTAINS, FIELD_SHA256) and field["kind"] != STRING:
+        raise Refused("proof")
+    if kind in TEXTS:
+        raise Refused("no_circuits")
+    if kind == COMPARE:
+        if field["commitment"] is None:
             raise Refused("proof")
-        if claim["kind"] == 1 and fields[subject]["commitment"] is None:
-            raise Refused("proof")
-        if claim["kind"] == 1 and with_proofs:
-            range_proof(file, claim, fields[subject])
-    if not shown and not file["claims"]:
-        raise Refused("empty")
-    named = [claim for claim in file["claims"] if claim["kind"] == 1]
-    return shown + [(fields[it["field"]]["path"], (it["low"], it["high"])) for it in named]
+        if with_proofs:
+            range_proof(file, claim, field)
+        return field["path"], (claim["low"], claim["high"])
+    side = other_of(file) if claim["elsewhere"] else file
+    second = opened_field(side, claim["second"])
+    if None in (field["commitment"], second["commitment"]) or field["kind"] != second["kind"]:
+        raise Refused("proof")
+    if with_proofs:
+        equality_proof(claim, (file, field), (side, second))
+    return field["path"], "== " + "other." * claim["elsewhere"] + second["path"]
 
 
 def leaf_of(field):
@@ -652,6 +706,20 @@ def range_proof(file, claim, field):
     vector = {"low": claim["low"], "high": claim["high"], "proof": claim["proof"]}
     try:
         check_sigma.check_range(vector | {"commitment": field["commitment"], "context": context})
+    except check_sigma.Refusal:
+        raise Refused("proof") from None
+
+
+def equality_proof(claim, one, two):
+    """Whether the proof holds, for these two fields of these statements."""
+    context = b"confide/disclosure/v1/equal\x00"
+    terms = []
+    for weight, (file, field) in ((1, one), (-1, two)):
+        context += sha256(file["encoded"]) + leaf_of(field)
+        terms.append({"weight": weight, "commitment": field["commitment"].hex()})
+    vector = {"terms": terms, "constant": "0", "proof": claim["proof"], "context": context}
+    try:
+        check_sigma.check_relation(vector)
     except check_sigma.Refusal:
         raise Refused("proof") from None
 
@@ -730,7 +798,7 @@ def mutations(data):
     before = len(b"confide disclosure v1\n") + 4 + len(file["encoded"]) + 64
     # Evidence is opaque here; the claims come last, and a changed proof takes long to refuse.
     skipped = before + 12 + sum(len(part) for part in file["evidence"])
-    proofs = sum(len(claim["proof"]) + 26 for claim in file["claims"]) + 4
+    proofs = sum(len(claim.get("proof", b"")) + 26 for claim in file["claims"]) + 4
     wrong = 0
     for place in range(len(data) - proofs):
         is_signed = place < before
@@ -741,6 +809,22 @@ def mutations(data):
         if verdict(bytes(changed), with_proofs=False) is None:
             print(f"accepted with byte {place} changed")
             wrong += 1
+    return wrong
+
+
+def mutated_equalities(good):
+    """Claims of equality with one bit changed that are not refused although they say something else."""
+    named = [bytes.fromhex(case["file"]) for case in good if "equal" in case["name"]]
+    assert named, "no vector has equal numbers"
+    wrong = 0
+    for data in named:
+        # The last claim: kind, field, session, field, length, proof.
+        for place in range(len(data) - 62, len(data), 5):
+            changed = bytearray(data)
+            changed[place] ^= 1 << place % 8
+            if verdict(bytes(changed)) is None:
+                print(f"accepted with byte {place} changed")
+                wrong += 1
     return wrong
 
 
@@ -758,6 +842,7 @@ def main(arguments):
         assert got == case["refused"], (case["name"], got)
     good = [case for case in vectors["files"] if case["refused"] is None]
     wrong = sum(mutations(bytes.fromhex(case["file"])) for case in good[:2])
+    wrong += mutated_equalities(good)
     files = len(vectors["files"])
     print(f"disclosure: {files} files and the parts of {VECTORS.name} agree; mutations refused")
     return 1 if wrong else 0

@@ -1,92 +1,156 @@
-//! Prints sizes and times of both circuits, one run each: a look, not a measurement.
+//! Prints sizes and times of a circuit, three runs: a look, not a measurement.
 //!
-//! `cargo run --release -p confide-circuits --example circuits -- sha256 1024`
-//! `cargo run --release -p confide-circuits --example circuits -- contains 10`
+//! `cargo run --release -p confide-circuits --example circuits -- sha256 1024`, or `contains 10`,
+//! `across 10`, `field-contains 1024`, `field-sha256 1024`.
 
 use std::time::Instant;
 
-use confide_circuits::{Circuit, Keys, Leaf, Prepared, Tree, check_contains, check_sha256};
+use confide_circuits::{
+    Circuit, CircuitError, FieldValue, Header, Keys, Leaf, Prepared, Tree, check_contains,
+    check_contains_across, check_field_contains, check_field_sha256, check_sha256,
+};
 use sha2::{Digest, Sha256};
 
 const RUNS: usize = 3;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+const SALT: [u8; 16] = [7; 16];
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let size = arguments.get(1).and_then(|size| size.parse().ok());
+    let size: Option<usize> = arguments.get(1).and_then(|size| size.parse().ok());
     match arguments.first().map(String::as_str) {
         Some("sha256") => sha256(size.unwrap_or(1024)),
         Some("contains") => contains(size.unwrap_or(10) as u8),
-        _ => Err("usage: circuits sha256 BYTES | contains DEPTH".into()),
-    }
-}
-
-fn sha256(bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let message: Vec<u8> = (0..bytes).map(|place| place as u8).collect();
-    let digest = Sha256::digest(&message).into();
-    keys(Circuit::for_message(bytes)?)?;
-    for run in 0..RUNS {
-        let start = Instant::now();
-        let mut prepared = Prepared::sha256(&message, &digest)?;
-        let prepared_ms = ms(start);
-        let start = Instant::now();
-        let proof = prepared.prove(&[run as u8; 32])?;
-        let online_ms = ms(start);
-        let start = Instant::now();
-        check_sha256(&proof, &digest, &[run as u8; 32])?;
-        report(prepared_ms, online_ms, ms(start), proof.len());
-    }
-    peak()
-}
-
-fn contains(depth: u8) -> Result<(), Box<dyn std::error::Error>> {
-    let siblings: Vec<[u8; 32]> = (0..depth).map(|level| [level; 32]).collect();
-    let chunk = b"{\"object\":\"chat.completion\",\"model\":\"a-model\",\"created\":17000000";
-    let leaf = Leaf { index: 5, salt: &[7; 16], chunk: &chunk[..64], siblings: &siblings };
-    let root = root(&leaf, 2);
-    let tree = Tree { root: &root, depth, direction: 2 };
-    keys(Circuit::for_tree(depth)?)?;
-    for run in 0..RUNS {
-        let start = Instant::now();
-        let mut prepared = Prepared::contains(&leaf, &tree, b"\"model\":\"a-model\"")?;
-        let prepared_ms = ms(start);
-        let start = Instant::now();
-        let proof = prepared.prove(&[run as u8; 32])?;
-        let online_ms = ms(start);
-        let start = Instant::now();
-        check_contains(&proof, &tree, b"\"model\":\"a-model\"", &[run as u8; 32])?;
-        report(prepared_ms, online_ms, ms(start), proof.len());
-    }
-    peak()
-}
-
-fn root(leaf: &Leaf<'_>, direction: u8) -> [u8; 32] {
-    let start = Sha256::new().chain_update([0, direction]).chain_update(leaf.index.to_be_bytes());
-    let mut node = start.chain_update(leaf.salt).chain_update(leaf.chunk).finalize();
-    for (level, sibling) in leaf.siblings.iter().enumerate() {
-        let inner = Sha256::new().chain_update([1]);
-        node = match leaf.index >> level & 1 {
-            0 => inner.chain_update(node).chain_update(sibling),
-            _ => inner.chain_update(sibling).chain_update(node),
+        Some("across") => across(size.unwrap_or(10) as u8),
+        Some("field-contains") => field_contains(size.unwrap_or(1024)),
+        Some("field-sha256") => field_sha256(size.unwrap_or(1024)),
+        _ => {
+            Err("usage: circuits sha256|field-contains|field-sha256 BYTES | contains|across DEPTH"
+                .into())
         }
-        .finalize();
     }
-    node.into()
 }
 
-fn keys(circuit: Circuit) -> Result<(), Box<dyn std::error::Error>> {
+fn sha256(bytes: usize) -> Outcome {
+    let message = text(bytes);
+    let digest = digest(&[&message]);
+    keys(Circuit::for_message(bytes)?)?;
+    runs(
+        || Prepared::sha256(&message, &digest),
+        |proof, context| check_sha256(proof, &digest, context),
+    )
+}
+
+fn contains(depth: u8) -> Outcome {
+    let chunk = text(64);
+    let siblings: Vec<[u8; 32]> = (0..depth).map(|level| [level; 32]).collect();
+    let leaf = Leaf { index: 5, salt: &SALT, chunk: &chunk, siblings: &siblings };
+    let root = siblings.iter().enumerate().fold(leaf_hash(&leaf), |node, (level, sibling)| {
+        match leaf.index >> level & 1 {
+            0 => digest(&[&[1], &node, sibling]),
+            _ => digest(&[&[1], sibling, &node]),
+        }
+    });
+    let tree = Tree { root: &root, depth, direction: 2 };
+    let needle = &chunk[20..37];
+    keys(Circuit::for_tree(depth)?)?;
+    runs(
+        || Prepared::contains(&leaf, &tree, needle),
+        |proof, context| check_contains(proof, &tree, needle, context),
+    )
+}
+
+/// The two leaves in the middle, whose paths meet at the root only.
+fn across(depth: u8) -> Outcome {
+    let bytes = text(128);
+    let middle = 1u32 << (depth - 1);
+    let below: Vec<[u8; 32]> = (1..depth).map(|level| [level; 32]).collect();
+    let leaf = |index: u32, chunk| Leaf { index, salt: &SALT, chunk, siblings: &[] };
+    let leaves = [leaf(middle - 1, &bytes[..64]), leaf(middle, &bytes[64..])];
+    // The first is a right child all the way up, the second a left one.
+    let left = below.iter().fold(leaf_hash(&leaves[0]), |node, it| digest(&[&[1], it, &node]));
+    let right = below.iter().fold(leaf_hash(&leaves[1]), |node, it| digest(&[&[1], &node, it]));
+    let siblings = [[&below[..], &[right]].concat(), [&below[..], &[left]].concat()];
+    let root = digest(&[&[1], &left, &right]);
+    let tree = Tree { root: &root, depth, direction: 2 };
+    let [one, two] = leaves;
+    let leaves = [Leaf { siblings: &siblings[0], ..one }, Leaf { siblings: &siblings[1], ..two }];
+    let needle = &bytes[50..75];
+    keys(Circuit::for_neighbours(depth)?)?;
+    runs(
+        || Prepared::contains_across(&leaves, &tree, needle),
+        |proof, context| check_contains_across(proof, &tree, needle, context),
+    )
+}
+
+fn field_contains(bytes: usize) -> Outcome {
+    let value = text(bytes);
+    let field = FieldValue { salt: &SALT, value: &value };
+    let salted = digest(&[&[3], &SALT, &value]);
+    let needle = &value[bytes / 2..(bytes / 2 + 20).min(bytes)];
+    keys(Circuit::for_field_text(bytes)?)?;
+    runs(
+        || Prepared::field_contains(&field, &salted, needle),
+        |proof, context| check_field_contains(proof, &salted, needle, context),
+    )
+}
+
+fn field_sha256(bytes: usize) -> Outcome {
+    let value = text(bytes);
+    let field = FieldValue { salt: &SALT, value: &value };
+    let (salted, plain) = (digest(&[&[3], &SALT, &value]), digest(&[&value]));
+    keys(Circuit::for_field_digest(bytes)?)?;
+    runs(
+        || Prepared::field_sha256(&field, &salted, &plain),
+        |proof, context| check_field_sha256(proof, &salted, &plain, context),
+    )
+}
+
+fn runs(
+    prepare: impl Fn() -> Result<Prepared, CircuitError>,
+    check: impl Fn(&[u8], &[u8; 32]) -> Result<Header, CircuitError>,
+) -> Outcome {
+    for run in 0..RUNS {
+        let context = [run as u8; 32];
+        let start = Instant::now();
+        let mut prepared = prepare()?;
+        let prepared_ms = ms(start);
+        let start = Instant::now();
+        let proof = prepared.prove(&context)?;
+        let online_ms = ms(start);
+        let start = Instant::now();
+        check(&proof, &context)?;
+        let (check_ms, bytes) = (ms(start), proof.len());
+        println!(
+            "prepare {prepared_ms:.0} ms, prove {online_ms:.0} ms, check {check_ms:.0} ms, {bytes} bytes"
+        );
+    }
+    peak()
+}
+
+fn keys(circuit: Circuit) -> Outcome {
     let start = Instant::now();
     let keys = Keys::of(circuit)?;
     println!("{circuit}: {} constraints, keys in {:.0} ms", keys.constraints(), ms(start));
     Ok(())
 }
 
-fn report(prepared_ms: f64, online_ms: f64, check_ms: f64, bytes: usize) {
-    println!(
-        "prepare {prepared_ms:.0} ms, prove {online_ms:.0} ms, check {check_ms:.0} ms, {bytes} bytes"
-    );
+fn leaf_hash(leaf: &Leaf<'_>) -> [u8; 32] {
+    digest(&[&[0, 2], &leaf.index.to_be_bytes(), leaf.salt, leaf.chunk])
 }
 
-fn peak() -> Result<(), Box<dyn std::error::Error>> {
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    Sha256::digest(parts.concat()).into()
+}
+
+/// Bytes of which no 20 stand twice in 1 KiB.
+fn text(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|place| (place * 7 + place / 256) as u8).collect()
+}
+
+fn peak() -> Outcome {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
     println!("{peak}");

@@ -3,41 +3,57 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 
 use crate::{
-    Circuit, Scalar, circuit::Claim, contains::ContainsClaim, error::CircuitError, hash::HashClaim,
+    Circuit, Scalar,
+    circuit::Claim,
+    contains::{ContainsClaim, Leaves},
+    error::CircuitError,
+    field::{FieldClaim, Said},
+    hash::HashClaim,
 };
 
-/// Either claim.
+/// Any claim.
 #[derive(Clone)]
 pub(crate) enum AnyClaim {
     Hash(HashClaim),
     Contains(ContainsClaim),
+    Field(FieldClaim),
+}
+
+/// What a checker knows of a statement. Each circuit reads what it has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Public<'a> {
+    /// The digest, root or salted digest.
+    pub(crate) digest: [u8; 32],
+    /// SHA-256 of a field's value.
+    pub(crate) value_digest: [u8; 32],
+    pub(crate) direction: u8,
+    pub(crate) needle: &'a [u8],
 }
 
 impl AnyClaim {
     /// A circuit's shape, without a hidden part.
     pub(crate) fn shape(circuit: Circuit) -> Result<Self, CircuitError> {
-        Self::from_public(circuit, &[0; 32], 0, &[])
+        Self::from_public(circuit, &Public::default())
     }
 
     /// What a checker knows.
-    pub(crate) fn from_public(
-        circuit: Circuit,
-        digest: &[u8; 32],
-        direction: u8,
-        needle: &[u8],
-    ) -> Result<Self, CircuitError> {
+    pub(crate) fn from_public(circuit: Circuit, public: &Public<'_>) -> Result<Self, CircuitError> {
+        let Public { digest, value_digest, direction, needle } = *public;
+        let needle = needle.to_vec();
+        let contains = |depth, leaves, needle| {
+            let (place, root) = (None, digest);
+            Self::Contains(ContainsClaim { depth, leaves, place, direction, root, needle })
+        };
+        let field = |room, said| Self::Field(FieldClaim { room, secret: None, digest, said });
         // A circuit made by hand may have any size.
         Ok(match Circuit::from_code(circuit.code())? {
             Circuit::Sha256 { bytes_most: room } => {
-                Self::Hash(HashClaim { room, message: None, digest: *digest })
+                Self::Hash(HashClaim { room, message: None, digest })
             }
-            Circuit::Contains { depth } => Self::Contains(ContainsClaim {
-                depth,
-                leaf: None,
-                direction,
-                root: *digest,
-                needle: needle.to_vec(),
-            }),
+            Circuit::Contains { depth } => contains(depth, Leaves::One, needle),
+            Circuit::ContainsAcross { depth } => contains(depth, Leaves::Neighbours, needle),
+            Circuit::FieldContains { bytes_most } => field(bytes_most, Said::Contains(needle)),
+            Circuit::FieldSha256 { bytes_most } => field(bytes_most, Said::Sha256(value_digest)),
         })
     }
 }
@@ -50,6 +66,7 @@ impl Claim for AnyClaim {
         match self {
             Self::Hash(claim) => claim.hold(cs),
             Self::Contains(claim) => claim.hold(cs),
+            Self::Field(claim) => claim.hold(cs),
         }
     }
 
@@ -57,6 +74,7 @@ impl Claim for AnyClaim {
         match self {
             Self::Hash(claim) => claim.public(),
             Self::Contains(claim) => claim.public(),
+            Self::Field(claim) => claim.public(),
         }
     }
 
@@ -69,6 +87,7 @@ impl Claim for AnyClaim {
         match self {
             Self::Hash(claim) => claim.bind(cs, held, public),
             Self::Contains(claim) => claim.bind(cs, held, public),
+            Self::Field(claim) => claim.bind(cs, held, public),
         }
     }
 }

@@ -9,12 +9,25 @@ use spartan2::{
 
 use crate::{
     Circuit, Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, layout::Sizes,
+    proof::Security,
 };
 
 /// The proof system. Its name is where "zero-knowledge: yes" comes from.
 pub(crate) type BackEnd = SpartanZkSNARK<Curve>;
 type ProverKey = <BackEnd as R1CSSNARKTrait<Curve>>::ProverKey;
 type VerifierKey = <BackEnd as R1CSSNARKTrait<Curve>>::VerifierKey;
+
+/// What a proof system gives, said of its type.
+trait Secures {
+    const SECURITY: Security;
+}
+
+impl Secures for SpartanZkSNARK<Curve> {
+    const SECURITY: Security = Security { conjectured_bits: 128, zero_knowledge: true };
+}
+
+/// What this one gives.
+pub(crate) const SECURITY: Security = <BackEnd as Secures>::SECURITY;
 
 /// Circuits whose keys a process keeps: a pair takes hundreds of megabytes.
 const KEPT: usize = 2;

@@ -21,6 +21,16 @@ pub const DEPTH_MOST: u8 = 10;
 /// Longest message of each circuit for digests: 1, 2, 4, 8 blocks and the whole.
 const ROOMS: [usize; 5] = [55, 119, 247, 503, MESSAGE_BYTES_MOST];
 
+/// What stands before a field's value where it is hashed: a tag and a salt.
+const FIELD_PREFIX_BYTES: usize = 17;
+
+/// Longest value of each circuit for fields: 1, 2, 4, 8 blocks with the tag and salt before it, and
+/// the whole.
+const FIELD_ROOMS: [usize; 5] = [38, 102, 230, 486, FIELD_BYTES_MOST];
+
+/// Longest value of a field that something can be proved of.
+pub const FIELD_BYTES_MOST: usize = 1024;
+
 /// A circuit, with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Circuit {
@@ -34,27 +44,51 @@ pub enum Circuit {
         /// The tree has 2^depth leaves.
         depth: u8,
     },
+    /// Two neighbouring hidden leaves under a public root contain public bytes, which begin in the
+    /// first of them.
+    ContainsAcross {
+        /// The tree has 2^depth leaves.
+        depth: u8,
+    },
+    /// A hidden value of at most so many bytes behind a salted digest contains public bytes.
+    FieldContains {
+        /// 38, 102, 230, 486 or 1,024.
+        bytes_most: usize,
+    },
+    /// SHA-256 of a hidden value of at most so many bytes behind a salted digest is public.
+    FieldSha256 {
+        /// 38, 102, 230, 486 or 1,024.
+        bytes_most: usize,
+    },
 }
 
 impl Circuit {
     /// The least circuit for the digest of a message.
     pub fn for_message(bytes: usize) -> Result<Self, CircuitError> {
-        let room = ROOMS.into_iter().find(|room| bytes <= *room);
-        let (subject, least, most, got) = ("message", 0, MESSAGE_BYTES_MOST, bytes);
-        room.map(|bytes_most| Self::Sha256 { bytes_most }).ok_or(CircuitError::Length {
-            subject,
-            least,
-            most,
-            got,
-        })
+        let bytes_most = least_room("message", ROOMS, bytes)?;
+        Ok(Self::Sha256 { bytes_most })
     }
 
-    /// The circuit for leaves of a tree.
+    /// The circuit for one leaf of a tree.
     pub fn for_tree(depth: u8) -> Result<Self, CircuitError> {
-        match (DEPTH_LEAST..=DEPTH_MOST).contains(&depth) {
-            true => Ok(Self::Contains { depth }),
-            false => Err(CircuitError::Depth { got: depth }),
-        }
+        check_depth(depth).map(|depth| Self::Contains { depth })
+    }
+
+    /// The circuit for two neighbouring leaves of a tree.
+    pub fn for_neighbours(depth: u8) -> Result<Self, CircuitError> {
+        check_depth(depth).map(|depth| Self::ContainsAcross { depth })
+    }
+
+    /// The least circuit for bytes in a field's value.
+    pub fn for_field_text(bytes: usize) -> Result<Self, CircuitError> {
+        let bytes_most = least_room("value of a field", FIELD_ROOMS, bytes)?;
+        Ok(Self::FieldContains { bytes_most })
+    }
+
+    /// The least circuit for the digest of a field's value.
+    pub fn for_field_digest(bytes: usize) -> Result<Self, CircuitError> {
+        let bytes_most = least_room("value of a field", FIELD_ROOMS, bytes)?;
+        Ok(Self::FieldSha256 { bytes_most })
     }
 
     /// Two bytes that name it in a proof.
@@ -62,18 +96,25 @@ impl Circuit {
         match self {
             Self::Sha256 { bytes_most } => [1, blocks_of(bytes_most) as u8],
             Self::Contains { depth } => [2, depth],
+            Self::ContainsAcross { depth } => [3, depth],
+            Self::FieldContains { bytes_most } => [4, field_blocks(bytes_most) as u8],
+            Self::FieldSha256 { bytes_most } => [5, field_blocks(bytes_most) as u8],
         }
     }
 
     pub(crate) fn from_code([kind, size]: [u8; 2]) -> Result<Self, CircuitError> {
-        let known = match kind {
-            1 => ROOMS.into_iter().find(|room| blocks_of(*room) == usize::from(size)),
-            2 => return Self::for_tree(size),
-            got => return Err(CircuitError::Header { field: "circuit", got: got.into() }),
-        };
-        known
-            .map(|bytes_most| Self::Sha256 { bytes_most })
-            .ok_or(CircuitError::Header { field: "blocks", got: size.into() })
+        let blocks = usize::from(size);
+        let unknown = || CircuitError::Header { field: "blocks", got: size.into() };
+        let message = || ROOMS.into_iter().find(|room| blocks_of(*room) == blocks);
+        let field = || FIELD_ROOMS.into_iter().find(|room| field_blocks(*room) == blocks);
+        match kind {
+            1 => Ok(Self::Sha256 { bytes_most: message().ok_or_else(unknown)? }),
+            2 => Self::for_tree(size),
+            3 => Self::for_neighbours(size),
+            4 => Ok(Self::FieldContains { bytes_most: field().ok_or_else(unknown)? }),
+            5 => Ok(Self::FieldSha256 { bytes_most: field().ok_or_else(unknown)? }),
+            got => Err(CircuitError::Header { field: "circuit", got: got.into() }),
+        }
     }
 }
 
@@ -84,6 +125,15 @@ impl fmt::Display for Circuit {
             Self::Contains { depth } => {
                 write!(f, "contains, under a root of {} leaves", 1 << depth)
             }
+            Self::ContainsAcross { depth } => {
+                write!(f, "contains, across two of {} leaves", 1 << depth)
+            }
+            Self::FieldContains { bytes_most } => {
+                write!(f, "a field of up to {bytes_most} bytes contains")
+            }
+            Self::FieldSha256 { bytes_most } => {
+                write!(f, "sha256 of a field of up to {bytes_most} bytes")
+            }
         }
     }
 }
@@ -91,4 +141,21 @@ impl fmt::Display for Circuit {
 /// Blocks that a message of so many bytes fills, with its padding.
 pub(crate) fn blocks_of(bytes: usize) -> usize {
     (bytes + PADDING_LEAST).div_ceil(BLOCK_BYTES)
+}
+
+fn field_blocks(bytes: usize) -> usize {
+    blocks_of(FIELD_PREFIX_BYTES + bytes)
+}
+
+fn check_depth(depth: u8) -> Result<u8, CircuitError> {
+    match (DEPTH_LEAST..=DEPTH_MOST).contains(&depth) {
+        true => Ok(depth),
+        false => Err(CircuitError::Depth { got: depth }),
+    }
+}
+
+fn least_room(subject: &'static str, rooms: [usize; 5], got: usize) -> Result<usize, CircuitError> {
+    let [.., most] = rooms;
+    let room = rooms.into_iter().find(|room| got <= *room);
+    room.ok_or(CircuitError::Length { subject, least: 0, most, got })
 }

@@ -1,12 +1,20 @@
 //! Statements over hidden bytes, as zero-knowledge circuits on spartan2.
 //!
-//! Two statements: SHA-256 of up to 1 KiB of hidden bytes is a public digest
-//! ([`prove_sha256`], [`check_sha256`]), and a hidden leaf under a public root of up to 1,024
-//! leaves contains public bytes ([`prove_contains`], [`check_contains`]). Each proof holds in one
-//! *context*, 32 bytes such as the digest of a notary's statement, and in no other.
+//! | statement | prove | check |
+//! | --- | --- | --- |
+//! | SHA-256 of up to 1 KiB is a public digest | [`prove_sha256`] | [`check_sha256`] |
+//! | a leaf under a public root of up to 1,024 contains public bytes | [`prove_contains`] | [`check_contains`] |
+//! | two neighbouring leaves do | [`prove_contains_across`] | [`check_contains_across`] |
+//! | the value of up to 1 KiB behind a salted digest does | [`prove_field_contains`] | [`check_field_contains`] |
+//! | its SHA-256 is a public digest | [`prove_field_sha256`] | [`check_field_sha256`] |
+//!
+//! Each proof holds in one *context*, 32 bytes such as the digest of a notary's statement, and in
+//! no other.
 //!
 //! `docs/circuits.md` has the constraints, the bytes of a proof and what it rests on.
 
+#[cfg(feature = "spartan")]
+mod check;
 #[cfg(feature = "spartan")]
 mod circuit;
 #[cfg(feature = "spartan")]
@@ -17,6 +25,8 @@ mod constraint_tests;
 mod contains;
 mod error;
 #[cfg(feature = "spartan")]
+mod field;
+#[cfg(feature = "spartan")]
 mod hash;
 #[cfg(feature = "spartan")]
 mod keys;
@@ -25,6 +35,8 @@ mod kind;
 mod layout;
 #[cfg(feature = "spartan")]
 mod padding;
+#[cfg(feature = "spartan")]
+mod path;
 mod proof;
 #[cfg(feature = "spartan")]
 mod prove;
@@ -33,18 +45,28 @@ mod rows;
 #[cfg(feature = "spartan")]
 mod sha256;
 #[cfg(feature = "spartan")]
+mod window;
+#[cfg(feature = "spartan")]
+mod witness;
+#[cfg(feature = "spartan")]
 mod word;
 
+#[cfg(feature = "spartan")]
+pub use check::{
+    check_contains, check_contains_across, check_field_contains, check_field_sha256, check_sha256,
+};
 pub use error::CircuitError;
 #[cfg(feature = "spartan")]
 pub use keys::Keys;
-pub use kind::{Circuit, DEPTH_LEAST, DEPTH_MOST, MESSAGE_BYTES_MOST};
-pub use proof::{HEADER_BYTES, Header, PROOF_BYTES_MOST, Security};
+pub use kind::{Circuit, DEPTH_LEAST, DEPTH_MOST, FIELD_BYTES_MOST, MESSAGE_BYTES_MOST};
+pub use proof::{BACK_END, HEADER_BYTES, Header, PROOF_BYTES_MOST, Security};
 #[cfg(feature = "spartan")]
 pub use prove::{
-    Leaf, NEEDLE_BYTES_MOST, Prepared, Tree, check_contains, check_sha256, prove_contains,
+    Prepared, prove_contains, prove_contains_across, prove_field_contains, prove_field_sha256,
     prove_sha256,
 };
+#[cfg(feature = "spartan")]
+pub use witness::{FieldValue, Leaf, NEEDLE_BYTES_MOST, Tree};
 
 /// The curve T256, whose scalar field is the base field of P-256, with Hyrax commitments: no
 /// trusted set-up.

@@ -8,6 +8,9 @@ const MAGIC: &[u8; 24] = b"confide circuit proof v1";
 /// Magic, circuit, security, key, length of the body.
 pub const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
 
+/// What makes and checks the bodies of proofs. Its version is pinned in Cargo.toml.
+pub const BACK_END: &str = "spartan2 0.9.0 over T256";
+
 /// Longest proof that is read. The largest circuit's has about 92,000 bytes.
 pub const PROOF_BYTES_MOST: usize = 128 * 1024;
 

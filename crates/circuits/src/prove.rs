@@ -1,57 +1,29 @@
-//! Prove and check the two statements.
+//! Prove a statement.
 
 use std::sync::Arc;
 
 use bincode::Options;
-use ff::PrimeField;
-use sha2::{Digest, Sha256};
-use spartan2::{
-    spartan_zk::{SpartanPrepZkSNARK, SpartanZkSNARK},
-    traits::snark::R1CSSNARKTrait,
-};
+use spartan2::{spartan_zk::SpartanPrepZkSNARK, traits::snark::R1CSSNARKTrait};
 use zeroize::Zeroizing;
 
 use crate::{
-    Circuit, Curve, Scalar,
+    Circuit, Curve,
+    check::{encoded, encoding},
     circuit::InContext,
     claim::AnyClaim,
-    contains::{CHUNK_BYTES, ContainsClaim, LeafPath, SALT_BYTES},
+    contains::{ContainsClaim, Leaves, Place},
     error::CircuitError,
+    field::{FieldClaim, FieldSecret, Said},
     hash::HashClaim,
-    keys::{BackEnd, Keys, back_end},
+    keys::{BackEnd, Keys, SECURITY, back_end},
     layout::Layout,
-    proof::{Header, Security},
+    path::CHUNK_BYTES,
+    proof::Header,
+    witness::{FieldValue, Leaf, Tree, check_needle, find, sha256},
 };
-
-/// Most bytes that can be looked for: they stand in one chunk.
-pub const NEEDLE_BYTES_MOST: usize = CHUNK_BYTES;
 
 /// Every value of the witness is below 2^64, which the back end may then rely on.
 const VALUES_ARE_SMALL: bool = true;
-
-/// A tree of transcript leaves, as `confide-disclosure` makes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tree<'a> {
-    /// Its root.
-    pub root: &'a [u8; 32],
-    /// It has 2^depth leaves.
-    pub depth: u8,
-    /// The byte for the direction in the hash of a leaf.
-    pub direction: u8,
-}
-
-/// A leaf with its path: the hidden part.
-#[derive(Clone, Copy)]
-pub struct Leaf<'a> {
-    /// Its place, from 0.
-    pub index: u32,
-    /// Its salt.
-    pub salt: &'a [u8; SALT_BYTES],
-    /// Its bytes, at most 64.
-    pub chunk: &'a [u8],
-    /// The nodes beside its path, from below.
-    pub siblings: &'a [[u8; 32]],
-}
 
 /// Proves that SHA-256 of `message` is `digest`, and shows nothing else of it but a bound of its
 /// length, the circuit's.
@@ -61,20 +33,6 @@ pub fn prove_sha256(
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
     Prepared::sha256(message, digest)?.prove(context)
-}
-
-/// Checks that somebody knows bytes whose SHA-256 is `digest`, in this context.
-pub fn check_sha256(
-    proof: &[u8],
-    digest: &[u8; 32],
-    context: &[u8; 32],
-) -> Result<Header, CircuitError> {
-    let (header, body) = Header::read(proof)?;
-    if !matches!(header.circuit, Circuit::Sha256 { .. }) {
-        let (wanted, got) = ("sha256".to_owned(), header.circuit.to_string());
-        return Err(CircuitError::OtherCircuit { wanted, got });
-    }
-    check(header, body, AnyClaim::from_public(header.circuit, digest, 0, &[])?, context)
 }
 
 /// Proves that `leaf`, which is under the root of `tree`, contains `needle`, and shows neither
@@ -88,22 +46,37 @@ pub fn prove_contains(
     Prepared::contains(leaf, tree, needle)?.prove(context)
 }
 
-/// Checks that a leaf under the root of `tree` contains `needle`, in this context.
-pub fn check_contains(
-    proof: &[u8],
+/// Proves that two neighbouring leaves contain `needle`, which begins in the first of them, and
+/// shows neither which leaves they are nor anything of them but that.
+pub fn prove_contains_across(
+    leaves: &[Leaf<'_>; 2],
     tree: &Tree<'_>,
     needle: &[u8],
     context: &[u8; 32],
-) -> Result<Header, CircuitError> {
-    let wanted = Circuit::for_tree(tree.depth)?;
-    check_needle(needle)?;
-    let (header, body) = Header::read(proof)?;
-    if header.circuit != wanted {
-        let (wanted, got) = (wanted.to_string(), header.circuit.to_string());
-        return Err(CircuitError::OtherCircuit { wanted, got });
-    }
-    let claim = AnyClaim::from_public(wanted, tree.root, tree.direction, needle)?;
-    check(header, body, claim, context)
+) -> Result<Vec<u8>, CircuitError> {
+    Prepared::contains_across(leaves, tree, needle)?.prove(context)
+}
+
+/// Proves that the value behind `digest` contains `needle`, and shows nothing else of it but a
+/// bound of its length, the circuit's.
+pub fn prove_field_contains(
+    field: &FieldValue<'_>,
+    digest: &[u8; 32],
+    needle: &[u8],
+    context: &[u8; 32],
+) -> Result<Vec<u8>, CircuitError> {
+    Prepared::field_contains(field, digest, needle)?.prove(context)
+}
+
+/// Proves that SHA-256 of the value behind `digest` is `value_digest`, and shows nothing else of
+/// it but a bound of its length, the circuit's.
+pub fn prove_field_sha256(
+    field: &FieldValue<'_>,
+    digest: &[u8; 32],
+    value_digest: &[u8; 32],
+    context: &[u8; 32],
+) -> Result<Vec<u8>, CircuitError> {
+    Prepared::field_sha256(field, digest, value_digest)?.prove(context)
 }
 
 /// A statement whose hidden part is committed to. What is left to do depends on the context.
@@ -119,41 +92,111 @@ impl Prepared {
     /// Of [`prove_sha256`].
     pub fn sha256(message: &[u8], digest: &[u8; 32]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_message(message.len())?;
-        let got: [u8; 32] = Sha256::digest(message).into();
-        if got != *digest {
+        if sha256(&[message]) != *digest {
             return Err(CircuitError::Untrue { what: "message has another digest" });
         }
-        let Circuit::Sha256 { bytes_most: room } = circuit else {
-            return Err(CircuitError::Depth { got: 0 });
-        };
-        let message = Some(Arc::new(Zeroizing::new(message.to_vec())));
-        Self::new(circuit, AnyClaim::Hash(HashClaim { room, message, digest: *digest }))
+        let mut claim = AnyClaim::shape(circuit)?;
+        if let AnyClaim::Hash(HashClaim { message: held, digest: wanted, .. }) = &mut claim {
+            *held = Some(Arc::new(Zeroizing::new(message.to_vec())));
+            *wanted = *digest;
+        }
+        Self::new(circuit, claim)
     }
 
     /// Of [`prove_contains`].
     pub fn contains(leaf: &Leaf<'_>, tree: &Tree<'_>, needle: &[u8]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_tree(tree.depth)?;
+        Self::in_leaves(circuit, Leaves::One, &[*leaf], tree, needle)
+    }
+
+    /// Of [`prove_contains_across`].
+    pub fn contains_across(
+        leaves: &[Leaf<'_>; 2],
+        tree: &Tree<'_>,
+        needle: &[u8],
+    ) -> Result<Self, CircuitError> {
+        let circuit = Circuit::for_neighbours(tree.depth)?;
+        let [first, second] = leaves;
+        if first.index.checked_add(1) != Some(second.index) {
+            return Err(CircuitError::Untrue { what: "leaves are no neighbours" });
+        }
+        Self::in_leaves(circuit, Leaves::Neighbours, leaves, tree, needle)
+    }
+
+    /// Of [`prove_field_contains`].
+    pub fn field_contains(
+        field: &FieldValue<'_>,
+        digest: &[u8; 32],
+        needle: &[u8],
+    ) -> Result<Self, CircuitError> {
+        let circuit = Circuit::for_field_text(field.value.len())?;
         check_needle(needle)?;
-        let Leaf { index, salt, chunk, siblings } = *leaf;
-        if chunk.len() > CHUNK_BYTES {
-            let (subject, least, most, got) = ("chunk", 0, CHUNK_BYTES, chunk.len());
-            return Err(CircuitError::Length { subject, least, most, got });
+        let at = find(field.value, needle);
+        let at = at.ok_or(CircuitError::Untrue { what: "value does not contain the bytes" })?;
+        Self::of_field(circuit, field, digest, Said::Contains(needle.to_vec()), at)
+    }
+
+    /// Of [`prove_field_sha256`].
+    pub fn field_sha256(
+        field: &FieldValue<'_>,
+        digest: &[u8; 32],
+        value_digest: &[u8; 32],
+    ) -> Result<Self, CircuitError> {
+        let circuit = Circuit::for_field_digest(field.value.len())?;
+        if sha256(&[field.value]) != *value_digest {
+            return Err(CircuitError::Untrue { what: "value has another digest" });
         }
-        if root_of(leaf, tree) != Some(*tree.root) {
-            return Err(CircuitError::Untrue { what: "leaf and path do not lead to the root" });
+        Self::of_field(circuit, field, digest, Said::Sha256(*value_digest), 0)
+    }
+
+    fn in_leaves(
+        circuit: Circuit,
+        leaves: Leaves,
+        given: &[Leaf<'_>],
+        tree: &Tree<'_>,
+        needle: &[u8],
+    ) -> Result<Self, CircuitError> {
+        check_needle(needle)?;
+        let paths: Result<Vec<_>, _> = given.iter().map(|leaf| leaf.under(tree)).collect();
+        // Only full chunks have something after them.
+        let mut chunks = Zeroizing::new(Vec::new());
+        for leaf in given {
+            chunks.extend_from_slice(leaf.chunk);
+            if leaf.chunk.len() < CHUNK_BYTES {
+                break;
+            }
         }
-        let at = chunk.windows(needle.len()).position(|window| window == needle);
-        let at = at.ok_or(CircuitError::Untrue { what: "leaf does not contain the bytes" })?;
-        let (chunk, siblings) = (chunk.to_vec(), siblings.to_vec());
-        let path = LeafPath { index, salt: *salt, chunk, siblings, at: at as u32 };
+        let at = find(&chunks, needle).filter(|at| *at < CHUNK_BYTES as u32);
+        let untrue = CircuitError::Untrue { what: "leaf does not contain the bytes" };
+        let place = Place { leaves: paths?, at: at.ok_or(untrue)? };
         let claim = ContainsClaim {
             depth: tree.depth,
-            leaf: Some(Arc::new(path)),
+            leaves,
+            place: Some(Arc::new(place)),
             direction: tree.direction,
             root: *tree.root,
             needle: needle.to_vec(),
         };
         Self::new(circuit, AnyClaim::Contains(claim))
+    }
+
+    fn of_field(
+        circuit: Circuit,
+        field: &FieldValue<'_>,
+        digest: &[u8; 32],
+        said: Said,
+        at: u32,
+    ) -> Result<Self, CircuitError> {
+        if field.digest() != *digest {
+            return Err(CircuitError::Untrue { what: "salt and value have another digest" });
+        }
+        let mut claim = AnyClaim::shape(circuit)?;
+        if let AnyClaim::Field(FieldClaim { secret, digest: wanted, said: all, .. }) = &mut claim {
+            let (salt, value) = (*field.salt, field.value.to_vec());
+            *secret = Some(Arc::new(FieldSecret { salt, value, at }));
+            (*wanted, *all) = (*digest, said);
+        }
+        Self::new(circuit, claim)
     }
 
     fn new(circuit: Circuit, claim: AnyClaim) -> Result<Self, CircuitError> {
@@ -176,93 +219,9 @@ impl Prepared {
         let body = bytes.ok().and_then(|bytes| layout.stripped(&bytes));
         let body =
             body.ok_or_else(|| CircuitError::BackEnd("proof of another layout".to_owned()))?;
-        let (circuit, security, key) = (self.keys.circuit, BackEnd::SECURITY, self.keys.digest);
+        let (circuit, security, key) = (self.keys.circuit, SECURITY, self.keys.digest);
         Ok(Header { circuit, security, key }.write(&body))
     }
-}
-
-/// What a proof system gives, said of its type.
-trait Secures {
-    const SECURITY: Security;
-}
-
-impl Secures for SpartanZkSNARK<Curve> {
-    const SECURITY: Security = Security { conjectured_bits: 128, zero_knowledge: true };
-}
-
-fn check(
-    header: Header,
-    body: &[u8],
-    claim: AnyClaim,
-    context: &[u8; 32],
-) -> Result<Header, CircuitError> {
-    if header.security != BackEnd::SECURITY {
-        let (wanted, got) = (BackEnd::SECURITY.to_string(), header.security.to_string());
-        return Err(CircuitError::OtherSecurity { wanted, got });
-    }
-    let keys = Keys::of(header.circuit)?;
-    if header.key != keys.digest {
-        return Err(CircuitError::OtherKey { circuit: header.circuit.to_string() });
-    }
-    let circuit = InContext { claim, context: *context };
-    let bytes = Layout::new(&keys.sizes, &encoded(&circuit)).filled(body)?;
-    let proof: BackEnd = encoding().deserialize(&bytes).map_err(|_| CircuitError::Encoding)?;
-    let again = encoding().serialize(&proof).map_err(|_| CircuitError::Encoding)?;
-    if again != bytes {
-        return Err(CircuitError::Encoding);
-    }
-    let shown = proof.verify(&keys.verifier).map_err(|_| CircuitError::Refused)?;
-    let wanted: Vec<Scalar> = circuit.public().into_iter().map(Scalar::from).collect();
-    match shown == wanted {
-        true => Ok(header),
-        false => Err(CircuitError::Refused),
-    }
-}
-
-fn check_needle(needle: &[u8]) -> Result<(), CircuitError> {
-    let (subject, least, most, got) = ("what is looked for", 1, NEEDLE_BYTES_MOST, needle.len());
-    match (least..=most).contains(&got) {
-        true => Ok(()),
-        false => Err(CircuitError::Length { subject, least, most, got }),
-    }
-}
-
-/// The root that a leaf and its path lead to, by ordinary hashing.
-fn root_of(leaf: &Leaf<'_>, tree: &Tree<'_>) -> Option<[u8; 32]> {
-    let fits = leaf.siblings.len() == usize::from(tree.depth) && leaf.index >> tree.depth == 0;
-    if !fits {
-        return None;
-    }
-    let hash =
-        Sha256::new().chain_update([0, tree.direction]).chain_update(leaf.index.to_be_bytes());
-    let mut node: [u8; 32] =
-        hash.chain_update(leaf.salt).chain_update(leaf.chunk).finalize().into();
-    for (level, sibling) in leaf.siblings.iter().enumerate() {
-        let (left, right) = match leaf.index >> level & 1 {
-            0 => (&node, sibling),
-            _ => (sibling, &node),
-        };
-        node = Sha256::new()
-            .chain_update([1])
-            .chain_update(left)
-            .chain_update(right)
-            .finalize()
-            .into();
-    }
-    Some(node)
-}
-
-fn encoded(circuit: &InContext<AnyClaim>) -> Vec<[u8; 32]> {
-    circuit.public().into_iter().map(|value| Scalar::from(value).to_repr().into()).collect()
-}
-
-/// The back end's encoding: little-endian, lengths of eight bytes, nothing after the end.
-fn encoding() -> impl Options {
-    bincode::DefaultOptions::new()
-        .with_fixint_encoding()
-        .with_little_endian()
-        .with_limit(crate::PROOF_BYTES_MOST as u64)
-        .reject_trailing_bytes()
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 use super::*;
+use crate::claim::Public;
 
 const CONTEXT: [u8; 32] = [3; 32];
 
 /// A proof in the back end's own encoding, with its keys.
 fn encoded_proof() -> (Layout, Vec<u8>, Arc<Keys>) {
     let message = b"hidden";
-    let digest = Sha256::digest(message).into();
+    let digest = sha256(&[message]);
     let proof = prove_sha256(message, &digest, &CONTEXT).unwrap();
     let (header, body) = Header::read(&proof).unwrap();
-    let claim = AnyClaim::from_public(header.circuit, &digest, 0, &[]).unwrap();
+    let claim =
+        AnyClaim::from_public(header.circuit, &Public { digest, ..Public::default() }).unwrap();
     let keys = Keys::of(header.circuit).unwrap();
     let layout = Layout::new(&keys.sizes, &encoded(&InContext { claim, context: CONTEXT }));
     let bytes = layout.filled(body).unwrap();

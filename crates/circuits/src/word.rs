@@ -84,6 +84,13 @@ impl Byte {
         }
         form
     }
+
+    pub(crate) fn subtract_from(&self, mut form: Form, one: Variable) -> Form {
+        for (place, bit) in self.bits.iter().enumerate() {
+            form = bit.add_to(form, one, -Scalar::from(1 << (7 - place)));
+        }
+        form
+    }
 }
 
 /// A word of 32 bits, the lowest first.

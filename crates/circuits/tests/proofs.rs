@@ -1,8 +1,9 @@
 //! Proofs from end to end: accepted for what was proved, refused for everything else.
 
 use confide_circuits::{
-    Circuit, CircuitError, Header, Leaf, Prepared, Security, Tree, check_contains, check_sha256,
-    prove_contains, prove_sha256,
+    Circuit, CircuitError, FieldValue, Header, Leaf, Prepared, Security, Tree, check_contains,
+    check_contains_across, check_field_contains, check_field_sha256, check_sha256, prove_contains,
+    prove_contains_across, prove_field_contains, prove_field_sha256, prove_sha256,
 };
 use sha2::{Digest, Sha256};
 
@@ -139,6 +140,99 @@ fn what_a_hidden_leaf_contains_is_proved_and_everything_else_refused() {
 }
 
 #[test]
+fn bytes_across_two_hidden_leaves_are_proved_and_everything_else_refused() {
+    let below = [[3; 32], [4; 32], [5; 32]];
+    let chunks = [[b'a'; 64], [b'b'; 64]];
+    let leaf = |index: u32, chunk: &[u8]| {
+        digest(&[&[0, 2], &index.to_be_bytes()[..], &[9; 16], chunk].concat())
+    };
+    let node = |left: &[u8; 32], right: &[u8; 32]| digest(&[&[1], &left[..], right].concat());
+    let left = below.iter().fold(leaf(7, &chunks[0]), |it, sibling| node(sibling, &it));
+    let right = below.iter().fold(leaf(8, &chunks[1]), |it, sibling| node(&it, sibling));
+    let paths = [[&below[..], &[right]].concat(), [&below[..], &[left]].concat()];
+    let root = node(&left, &right);
+    let tree = Tree { root: &root, depth: 4, direction: 2 };
+    let of = |place: usize| Leaf {
+        index: 7 + place as u32,
+        salt: &[9; 16],
+        chunk: &chunks[place],
+        siblings: &paths[place],
+    };
+    let leaves = [of(0), of(1)];
+    let proof = prove_contains_across(&leaves, &tree, b"aabbb", &CONTEXT).unwrap();
+    let header = check_contains_across(&proof, &tree, b"aabbb", &CONTEXT).unwrap();
+    assert_eq!(header.circuit, Circuit::ContainsAcross { depth: 4 });
+    let refused = |tree: &Tree<'_>, needle: &[u8], context: &[u8; 32]| {
+        let checked = check_contains_across(&proof, tree, needle, context);
+        matches!(checked, Err(CircuitError::Refused))
+    };
+    let mut other = root;
+    other[0] ^= 1;
+    assert!(refused(&Tree { root: &other, ..tree }, b"aabbb", &CONTEXT));
+    assert!(refused(&Tree { direction: 1, ..tree }, b"aabbb", &CONTEXT));
+    assert!(refused(&tree, b"aabb", &CONTEXT));
+    assert!(refused(&tree, b"aabbb", &[0; 32]));
+    let in_one = check_contains(&proof, &tree, b"aabbb", &CONTEXT);
+    assert!(matches!(in_one, Err(CircuitError::OtherCircuit { .. })));
+
+    let untrue = |leaves: &[Leaf<'_>; 2], needle: &[u8]| {
+        let proof = prove_contains_across(leaves, &tree, needle, &CONTEXT);
+        assert!(matches!(proof, Err(CircuitError::Untrue { .. })));
+    };
+    untrue(&leaves, b"ba");
+    // It begins in the second: that is a leaf of its own.
+    untrue(&leaves, b"bbb\x80");
+    untrue(&[of(1), of(0)], b"ba");
+    untrue(&[of(0), of(0)], b"aa");
+}
+
+#[test]
+fn what_a_hidden_field_holds_is_proved_and_everything_else_refused() {
+    let (value, salt) = (b"four, and nothing else", [6; 16]);
+    let field = FieldValue { salt: &salt, value };
+    let salted = digest(&[&[3], &salt[..], value].concat());
+    let plain = digest(value);
+    let contains = prove_field_contains(&field, &salted, b"nothing", &CONTEXT).unwrap();
+    let header = check_field_contains(&contains, &salted, b"nothing", &CONTEXT).unwrap();
+    assert_eq!(header.circuit, Circuit::FieldContains { bytes_most: 38 });
+    let whole = prove_field_sha256(&field, &salted, &plain, &CONTEXT).unwrap();
+    let header = check_field_sha256(&whole, &salted, &plain, &CONTEXT).unwrap();
+    assert_eq!(header.circuit, Circuit::FieldSha256 { bytes_most: 38 });
+
+    let other = [&[salted[0] ^ 1], &salted[1..]].concat().try_into().unwrap();
+    for refused in [
+        check_field_contains(&contains, &other, b"nothing", &CONTEXT),
+        check_field_contains(&contains, &plain, b"nothing", &CONTEXT),
+        check_field_contains(&contains, &salted, b"nothin", &CONTEXT),
+        check_field_contains(&contains, &salted, b"nothing", &[1; 32]),
+        check_field_sha256(&whole, &other, &plain, &CONTEXT),
+        check_field_sha256(&whole, &salted, &other, &CONTEXT),
+        check_field_sha256(&whole, &plain, &salted, &CONTEXT),
+        check_field_sha256(&whole, &salted, &plain, &[1; 32]),
+    ] {
+        assert!(matches!(refused, Err(CircuitError::Refused)), "{refused:?}");
+    }
+    for refused in [
+        check_field_contains(&whole, &salted, b"nothing", &CONTEXT),
+        check_field_sha256(&contains, &salted, &plain, &CONTEXT),
+        check_sha256(&whole, &plain, &CONTEXT),
+    ] {
+        assert!(matches!(refused, Err(CircuitError::OtherCircuit { .. })), "{refused:?}");
+    }
+    for untrue in [
+        prove_field_contains(&field, &salted, b"five", &CONTEXT),
+        prove_field_contains(&field, &other, b"four", &CONTEXT),
+        prove_field_sha256(&field, &salted, &other, &CONTEXT),
+        prove_field_sha256(&field, &other, &plain, &CONTEXT),
+    ] {
+        assert!(matches!(untrue, Err(CircuitError::Untrue { .. })), "{untrue:?}");
+    }
+    let long = FieldValue { salt: &salt, value: &[b'x'; 1025] };
+    let refused = prove_field_contains(&long, &salted, b"x", &CONTEXT);
+    assert!(matches!(refused, Err(CircuitError::Length { got: 1025, .. })));
+}
+
+#[test]
 fn a_header_is_read_alone_and_in_one_way_only() {
     let message = b"another message";
     let proof = prove_sha256(message, &digest(message), &CONTEXT).unwrap();
@@ -151,7 +245,7 @@ fn a_header_is_read_alone_and_in_one_way_only() {
         proof
     };
     assert!(matches!(Header::read(&changed(0, 0)), Err(CircuitError::Magic)));
-    assert!(matches!(Header::read(&changed(24, 3)), Err(CircuitError::Header { .. })));
+    assert!(matches!(Header::read(&changed(24, 6)), Err(CircuitError::Header { .. })));
     assert!(matches!(Header::read(&changed(25, 3)), Err(CircuitError::Header { .. })));
     assert!(matches!(Header::read(&changed(28, 2)), Err(CircuitError::Header { .. })));
     assert!(matches!(Header::read(&changed(64, 0)), Err(CircuitError::Size { .. })));

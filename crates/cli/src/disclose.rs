@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_disclosure::{
-    DiscloseError, Disclosure, FormatError, HOLDER_BYTES_MAX, NameError, Notarised, Prove, Proven,
-    Show,
+    DiscloseError, Disclosure, FormatError, HOLDER_BYTES_MAX, Means, NameError, Notarised, Prove,
+    Show, Verified,
 };
 use zeroize::Zeroizing;
 
@@ -28,9 +28,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = show)]
     show: Vec<Show>,
     /// Prove this of a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
-    /// numbers or RFC 3339 dates, and 'response.bytes contains "TEXT"', within 64 bytes
+    /// numbers or RFC 3339 dates; 'NAME contains "TEXT"', 'response.bytes contains "TEXT"', of at
+    /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', the second of them 'other.NAME' for a
+    /// field of the session of --other
     #[arg(long, value_name = "PREDICATE", value_parser = prove)]
     prove: Vec<Prove>,
+    /// Another session of yours, with whose numbers some are equal. The disclosure then says its
+    /// host and time as well, and that both sessions have one holder
+    #[arg(long, value_name = "FILE")]
+    other: Option<PathBuf>,
     /// Where the disclosure is written
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -42,8 +48,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .hint("--show response./model, or --prove 'response./usage/total_tokens <= 4096'"));
     }
     let session = read_session(&args.file)?;
-    let disclosure =
-        session.disclose(&args.show, &args.prove, super::verify::text_proofs()).map_err(refused)?;
+    let other = args.other.as_deref().map(read_session).transpose()?;
+    let elsewhere = |wish: &Prove| matches!(wish, Prove::Equal { elsewhere: true, .. });
+    if other.is_some() && !args.prove.iter().any(elsewhere) {
+        return Err(CliError::new("no predicate names the other session")
+            .hint("--prove 'response./a == other.response./b'"));
+    }
+    let means = Means { texts: super::verify::text_proofs(), other: other.as_ref() };
+    let disclosure = session.disclose(&args.show, &args.prove, means).map_err(refused)?;
     let bytes = disclosure.encode();
     fs::write(&args.out, &bytes)
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", args.out.display())))?;
@@ -84,6 +96,7 @@ fn refused(error: DiscloseError) -> CliError {
         }
         DiscloseError::Untrue { .. } => "only what is so can be proven",
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
+        DiscloseError::NoOther { .. } => "--other names the other session's file",
         DiscloseError::NoAmount { .. } => {
             "numbers below 4.6e12 with six decimals and RFC 3339 dates are committed to, 256 a \
              direction"
@@ -116,12 +129,23 @@ fn summary(
         let (path, what) = super::verify::claim_words(claim);
         let _ = writeln!(text, "proven   {path} {what}");
     }
-    let compared = |claim: &&Proven| matches!(claim, Proven::Compare { .. });
+    if let Some(other) = verified.other() {
+        let _ = writeln!(text, "other    {}", other_words(other));
+    }
     let hidden = fields - verified.fields().len();
-    let named = verified.claims().iter().filter(compared).count();
+    let opened = disclosure.fields.as_ref().map_or(0, |opening| opening.fields.len());
+    let named = opened - verified.fields().len();
     let _ = writeln!(
         text,
         "hidden   {hidden} fields, {named} of them with a name that the proofs say; all other bytes"
     );
     Ok(text)
+}
+
+fn other_words(other: &Verified) -> String {
+    let statement = other.statement();
+    format!(
+        "host {}:{}, time {}: shown with this one, so both are known to be yours",
+        statement.host, statement.port, statement.time
+    )
 }

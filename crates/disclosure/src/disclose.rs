@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    claim::{
-        Claim, LeafSecret, TEXT_BYTES_MAX, TextProofs, TreePlace, bytes_context, field_context,
-    },
-    disclosure::{CLAIMS_MAX, Disclosure},
+    claim::Claim,
+    disclosure::{CLAIMS_MAX, Disclosure, TEXT_CLAIMS_MAX},
     field::{Field, Kind},
     fields::{CommittedFields, Reveal, TooManyFields},
     name::{Prove, Show},
+    proving::Prover,
     session::{HolderError, Notarised},
+    text::{TEXT_BYTES_MAX, TextProofs},
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
 };
 
@@ -64,6 +64,20 @@ pub enum DiscloseError {
         /// The field.
         path: String,
     },
+    /// A predicate about the text of a field that is none, or too long.
+    #[error("{path} holds no text of at most {limit} bytes")]
+    NoText {
+        /// The field.
+        path: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// A predicate that names another session, where there is none.
+    #[error("{path} is of another session, and none is given")]
+    NoOther {
+        /// The field.
+        path: String,
+    },
     /// A predicate that does not hold.
     #[error("{subject} is not so: it cannot be proven")]
     Untrue {
@@ -96,37 +110,33 @@ pub enum DiscloseError {
     },
 }
 
+/// What some proofs need beside the session.
+#[derive(Clone, Copy, Default)]
+pub struct Means<'a> {
+    /// Circuits.
+    pub texts: Option<&'a dyn TextProofs>,
+    /// Another session of the same holder, with whose numbers some are compared.
+    pub other: Option<&'a Notarised>,
+}
+
 impl Notarised {
     /// Shows what `show` names, proves what `prove` names, and hides everything else.
     pub fn disclose(
         &self,
         show: &[Show],
         prove: &[Prove],
-        texts: Option<&dyn TextProofs>,
+        means: Means<'_>,
     ) -> Result<Disclosure, DiscloseError> {
         self.check()?;
         check_limits(prove)?;
         let mut wanted = self.wanted_values(show)?;
-        for path in prove.iter().filter_map(proven_path) {
+        for path in prove.iter().flat_map(proven_paths) {
             let index = self.field(path)?;
             if wanted.insert(index, Reveal::PathOnly) == Some(Reveal::Value) {
                 return Err(DiscloseError::Pointless { path: path.into() });
             }
         }
-        let committed = CommittedFields::new(&self.seed, &self.fields)?;
-        let mut disclosure = Disclosure {
-            statement: self.statement.clone(),
-            signature: self.signature,
-            evidence: self.evidence.clone(),
-            bytes: [None, None],
-            lengths: [None, None],
-            fields: None,
-            claims: Vec::new(),
-        };
-        if !wanted.is_empty() {
-            disclosure.fields =
-                Some(committed.open(wanted.iter().map(|(a, b)| (*a, *b)).collect()));
-        }
+        let mut disclosure = self.opened_fields(&wanted)?;
         for (place, direction) in [Direction::Request, Direction::Response].into_iter().enumerate()
         {
             let bytes = if place == 0 { &self.sent } else { &self.received };
@@ -140,9 +150,30 @@ impl Notarised {
                 disclosure.lengths[place] = Some(committed_bytes.open_length());
             }
         }
-        for wish in prove {
-            let claim = self.claim(wish, &committed, &disclosure, texts)?;
-            disclosure.claims.push(claim);
+        if let Some(other) = disclosed_other(prove, means.other)? {
+            disclosure.claims.push(Claim::Other(Box::new(other)));
+        }
+        let prover = Prover::new(self, &disclosure, means)?;
+        let claims: Result<Vec<_>, _> = prove.iter().map(|wish| prover.claim(wish)).collect();
+        disclosure.claims.extend(claims?);
+        Ok(disclosure)
+    }
+
+    /// Nothing but fields.
+    fn opened_fields(&self, wanted: &BTreeMap<usize, Reveal>) -> Result<Disclosure, DiscloseError> {
+        let mut disclosure = Disclosure {
+            statement: self.statement.clone(),
+            signature: self.signature,
+            evidence: self.evidence.clone(),
+            bytes: [None, None],
+            lengths: [None, None],
+            fields: None,
+            claims: Vec::new(),
+        };
+        if !wanted.is_empty() {
+            let committed = CommittedFields::new(&self.seed, &self.fields)?;
+            let wanted = wanted.iter().map(|(index, reveal)| (*index, *reveal)).collect();
+            disclosure.fields = Some(committed.open(wanted));
         }
         Ok(disclosure)
     }
@@ -164,7 +195,7 @@ impl Notarised {
         Ok(wanted)
     }
 
-    fn field(&self, path: &str) -> Result<usize, DiscloseError> {
+    pub(crate) fn field(&self, path: &str) -> Result<usize, DiscloseError> {
         let place = self.fields.iter().position(|field| field.path == path);
         let (direction, view) = match path.starts_with("request.") {
             true => (Direction::Request, self.statement.request_view),
@@ -199,101 +230,58 @@ impl Notarised {
         }
         Ok(())
     }
+}
 
-    fn claim(
-        &self,
-        wish: &Prove,
-        committed: &CommittedFields<'_>,
-        disclosure: &Disclosure,
-        texts: Option<&dyn TextProofs>,
-    ) -> Result<Claim, DiscloseError> {
-        let digest = self.statement.digest();
-        let subject = proven_subject(wish);
-        let failed = |reason: String| DiscloseError::Proof { subject: subject.clone(), reason };
-        let untrue = || DiscloseError::Untrue { subject: subject.clone() };
-        let circuits = || DiscloseError::NoCircuits { subject: subject.clone() };
-        match wish {
-            Prove::Compare { path, comparison } => {
-                let no_amount = || DiscloseError::NoAmount { path: path.clone() };
-                let (amount, blinding) =
-                    committed.amount(self.field(path)?).ok_or_else(no_amount)?;
-                if !comparison.holds(amount) {
-                    return Err(untrue());
-                }
-                let (field, leaf) = opened(disclosure, path).ok_or_else(no_amount)?;
-                let context = field_context(&digest, &leaf);
-                let proof = comparison.prove(&context, amount, &blinding);
-                let proof = proof.map_err(|error| failed(error.to_string()))?;
-                Ok(Claim::Compare { field, comparison: *comparison, proof })
-            }
-            Prove::BytesContain { direction, text } => {
-                let texts = texts.ok_or_else(circuits)?;
-                let proof = self.prove_bytes(*direction, text, &digest, texts);
-                let proof = proof.ok_or_else(untrue)?.map_err(failed)?;
-                Ok(Claim::BytesContain { direction: *direction, text: text.clone(), proof })
-            }
-        }
+/// The other session with the paths of those of its fields that numbers are equal to.
+fn disclosed_other(
+    prove: &[Prove],
+    other: Option<&Notarised>,
+) -> Result<Option<Disclosure>, DiscloseError> {
+    let named = prove.iter().filter_map(|wish| match wish {
+        Prove::Equal { other, elsewhere: true, .. } => Some(other),
+        _ => None,
+    });
+    let mut wanted = BTreeMap::new();
+    for path in named {
+        let other = other.ok_or_else(|| DiscloseError::NoOther { path: path.clone() })?;
+        wanted.insert(other.field(path)?, Reveal::PathOnly);
     }
-
-    /// `None` where no chunk contains the text.
-    fn prove_bytes(
-        &self,
-        direction: Direction,
-        text: &str,
-        digest: &[u8; 32],
-        texts: &dyn TextProofs,
-    ) -> Option<Result<Vec<u8>, String>> {
-        let (bytes, signed) = match direction {
-            Direction::Request => (&self.sent, &self.statement.request),
-            Direction::Response => (&self.received, &self.statement.response),
-        };
-        let mut chunks = bytes.chunks(CHUNK_BYTES);
-        let index = chunks.position(|chunk| find(chunk, text.as_bytes()).is_some())? as u32;
-        let committed = CommittedDirection::new(&self.seed, direction, bytes).ok()?;
-        let (leaf, siblings) = committed.witness(index)?;
-        let (salt, chunk) = (&leaf.salt, &leaf.chunk[..]);
-        let secret = LeafSecret { index, salt, chunk, siblings: &siblings };
-        let place = TreePlace { direction, depth: signed.depth, root: &signed.root };
-        Some(texts.prove_bytes(&bytes_context(digest, direction), place, text, secret))
+    match other.filter(|_| !wanted.is_empty()) {
+        None => Ok(None),
+        Some(other) => {
+            other.check()?;
+            other.opened_fields(&wanted).map(Some)
+        }
     }
 }
 
 fn check_limits(prove: &[Prove]) -> Result<(), DiscloseError> {
-    if prove.len() > CLAIMS_MAX {
-        let (limit, got) = (CLAIMS_MAX, prove.len());
-        return Err(DiscloseError::Limit { what: "number of predicates", limit, got });
-    }
-    let texts = prove.iter().filter_map(|wish| match wish {
-        Prove::Compare { .. } => None,
-        Prove::BytesContain { text, .. } => Some(text.len()),
+    let check = |what, limit, got| match got > limit {
+        true => Err(DiscloseError::Limit { what, limit, got }),
+        false => Ok(()),
+    };
+    // One claim more brings the other session.
+    check("number of predicates", CLAIMS_MAX - 1, prove.len())?;
+    let about_texts = |wish: &&Prove| !matches!(wish, Prove::Compare { .. } | Prove::Equal { .. });
+    let texts = prove.iter().filter(about_texts).count();
+    check("number of predicates about texts", TEXT_CLAIMS_MAX, texts)?;
+    let lengths = prove.iter().filter_map(|wish| match wish {
+        Prove::BytesContain { text, .. } | Prove::FieldContains { text, .. } => Some(text.len()),
+        _ => None,
     });
-    match texts.max() {
-        Some(got) if got > TEXT_BYTES_MAX => {
-            Err(DiscloseError::Limit { what: "length of a text", limit: TEXT_BYTES_MAX, got })
-        }
-        _ => Ok(()),
-    }
+    check("length of a text", TEXT_BYTES_MAX, lengths.max().unwrap_or(0))
 }
 
-fn proven_path(wish: &Prove) -> Option<&str> {
+/// The fields of this session that a predicate is about.
+fn proven_paths(wish: &Prove) -> Vec<&str> {
     match wish {
-        Prove::Compare { path, .. } => Some(path),
-        Prove::BytesContain { .. } => None,
+        Prove::BytesContain { .. } => vec![],
+        Prove::Compare { path, .. }
+        | Prove::FieldContains { path, .. }
+        | Prove::FieldSha256 { path, .. }
+        | Prove::Equal { path, elsewhere: true, .. } => vec![path.as_str()],
+        Prove::Equal { path, other, elsewhere: false } => vec![path.as_str(), other.as_str()],
     }
-}
-
-fn proven_subject(wish: &Prove) -> String {
-    match wish {
-        Prove::Compare { path, .. } => path.clone(),
-        Prove::BytesContain { direction, .. } => format!("{}.bytes", direction.as_str()),
-    }
-}
-
-/// Place and leaf of a field among the opened ones.
-fn opened(disclosure: &Disclosure, path: &str) -> Option<(u32, [u8; 32])> {
-    let fields = &disclosure.fields.as_ref()?.fields;
-    let place = fields.iter().position(|field| field.path == path)?;
-    Some((place as u32, fields[place].leaf()))
 }
 
 fn ranges_of(show: &[Show], direction: Direction) -> Vec<Range<u64>> {
@@ -317,6 +305,6 @@ fn overlaps(bytes: &[u8], range: &Range<u64>, value: &[u8]) -> bool {
     part.is_some_and(|part| find(part, value).is_some())
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
 }

@@ -1,15 +1,15 @@
 //! A disclosure: what a holder shows and proves, and what a third party then knows.
 
-use confide_sigma::SigmaError;
-
 use crate::{
-    claim::{Claim, Comparison, TextProofs, TreePlace, bytes_context, field_context},
+    claim::Claim,
     codec::{FormatError, Reader, Writer},
     evidence::NotaryEvidence,
     field::Kind,
     fields::{FieldsOpening, OpenedField, OpenedValue},
+    proven::{Opened, Proven},
     signature::{Signature, SignatureError},
     statement::{NotaryStatement, STATEMENT_BYTES_MAX},
+    text::TextProofs,
     transcript::{Direction, LengthOpening, OpeningError, ShownBytes, TranscriptOpening},
 };
 
@@ -23,6 +23,9 @@ pub const DISCLOSURE_BYTES_MAX: usize = 96 << 20;
 
 /// Most claims of a disclosure: each takes milliseconds to check.
 pub const CLAIMS_MAX: usize = 64;
+
+/// Most of them about texts: each takes up to a second to check, and its circuit's keys some more.
+pub const TEXT_CLAIMS_MAX: usize = 8;
 
 /// Openings and proofs beside the statement that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,9 @@ pub enum Refused {
         /// Its place, from 0.
         claim: usize,
     },
+    /// The other session's disclosure does not hold.
+    #[error("other session: {0}")]
+    Other(Box<Refused>),
     /// Nothing is shown and nothing proven.
     #[error("disclosure shows and proves nothing")]
     Empty,
@@ -91,6 +97,7 @@ struct Known {
     bytes: Vec<(Direction, ShownBytes)>,
     lengths: Vec<(Direction, u64)>,
     claims: Vec<Proven>,
+    other: Option<Box<Verified>>,
 }
 
 /// A field that is shown.
@@ -102,27 +109,6 @@ pub struct ShownField {
     pub kind: Kind,
     /// Its canonical value.
     pub value: Vec<u8>,
-}
-
-/// Something proven of a value that is not shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proven {
-    /// A number or date compares.
-    Compare {
-        /// Its path.
-        path: String,
-        /// Number, or string for a date.
-        kind: Kind,
-        /// How.
-        comparison: Comparison,
-    },
-    /// The bytes of a direction contain a text, within one chunk.
-    BytesContain {
-        /// Which way they went.
-        direction: Direction,
-        /// The text.
-        text: String,
-    },
 }
 
 impl Verified {
@@ -149,6 +135,11 @@ impl Verified {
     /// What is proven of hidden values.
     pub fn claims(&self) -> &[Proven] {
         &self.0.claims
+    }
+
+    /// What is known of another session, with whose numbers some are compared.
+    pub fn other(&self) -> Option<&Verified> {
+        self.0.other.as_deref()
     }
 }
 
@@ -179,6 +170,15 @@ impl Disclosure {
 
     /// Reads exactly what [`Disclosure::encode`] writes.
     pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
+        Self::read(file, Nested::No)
+    }
+
+    /// Reads one that is within another, and has none in it.
+    pub(crate) fn decode_within(file: &[u8]) -> Result<Self, FormatError> {
+        Self::read(file, Nested::Yes)
+    }
+
+    fn read(file: &[u8], nested: Nested) -> Result<Self, FormatError> {
         let mut reader = Reader::new(file, DISCLOSURE_MAGIC, FORMAT)?;
         let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
         let mut disclosure = Self {
@@ -203,16 +203,43 @@ impl Disclosure {
         if reader.present("opened fields")? {
             disclosure.fields = Some(FieldsOpening::read(&mut reader)?);
         }
-        for _ in 0..reader.count(CLAIMS_MAX, "claims")? {
-            disclosure.claims.push(Claim::read(&mut reader)?);
+        let count = reader.count(CLAIMS_MAX, "claims")?;
+        for _ in 0..count {
+            disclosure.claims.push(Claim::read(&mut reader, nested)?);
         }
         reader.end(FORMAT)?;
+        disclosure.check_claims()?;
         Ok(disclosure)
     }
 
+    fn check_claims(&self) -> Result<(), FormatError> {
+        let limit = |subject, limit, is_one: fn(&Claim) -> bool| {
+            let got = self.claims.iter().filter(|claim| is_one(claim)).count();
+            if got <= limit { Ok(()) } else { Err(FormatError::TooLong { subject, limit, got }) }
+        };
+        limit("claims about texts", TEXT_CLAIMS_MAX, Claim::is_text)?;
+        limit("other sessions", 1, |claim| matches!(claim, Claim::Other(_)))
+    }
+
+    /// The disclosure of another session that this one brings.
+    pub fn other(&self) -> Option<&Disclosure> {
+        self.claims.iter().find_map(|claim| match claim {
+            Claim::Other(other) => Some(&**other),
+            _ => None,
+        })
+    }
+
     /// Checks signature, openings and proofs. Whether the key that signed is a notary's, its
-    /// evidence says, which is appraised elsewhere.
+    /// evidence says, which is appraised elsewhere; so is the other session's, where there is one.
     pub fn verify(&self, texts: Option<&dyn TextProofs>) -> Result<Verified, Refused> {
+        let verified = self.verify_alone(texts)?;
+        match verified.0.is_empty() {
+            true => Err(Refused::Empty),
+            false => Ok(verified),
+        }
+    }
+
+    fn verify_alone(&self, texts: Option<&dyn TextProofs>) -> Result<Verified, Refused> {
         self.statement.verify(&self.signature)?;
         let mut known = Known {
             statement: self.statement.clone(),
@@ -220,6 +247,7 @@ impl Disclosure {
             bytes: Vec::new(),
             lengths: Vec::new(),
             claims: Vec::new(),
+            other: None,
         };
         let signed = [&self.statement.request, &self.statement.response];
         for (place, direction) in DIRECTIONS.into_iter().enumerate() {
@@ -235,54 +263,32 @@ impl Disclosure {
             opening.check(&self.statement.fields)?;
             known.fields.extend(opening.fields.iter().filter_map(shown));
         }
-        let digest = self.statement.digest();
+        if let Some(other) = self.other() {
+            let other = other.verify_alone(texts);
+            known.other = Some(Box::new(other.map_err(|refused| Refused::Other(refused.into()))?));
+        }
+        let opened = Opened { disclosure: self, statement: self.statement.digest(), texts };
         for (place, claim) in self.claims.iter().enumerate() {
-            known.claims.push(self.proven(place, claim, &digest, texts)?);
+            known.claims.extend(opened.proven(place, claim)?);
         }
-        let nothing = known.fields.is_empty()
-            && known.bytes.is_empty()
-            && known.lengths.is_empty()
-            && known.claims.is_empty();
-        if nothing { Err(Refused::Empty) } else { Ok(Verified(known)) }
+        Ok(Verified(known))
     }
+}
 
-    fn proven(
-        &self,
-        claim: usize,
-        what: &Claim,
-        digest: &[u8; 32],
-        texts: Option<&dyn TextProofs>,
-    ) -> Result<Proven, Refused> {
-        let failed = |reason: String| Refused::Proof { claim, reason };
-        let sigma = |error: SigmaError| failed(error.to_string());
-        let subject = Refused::Subject { claim };
-        match what {
-            Claim::Compare { field, comparison, proof } => {
-                let field = self.opened(*field).ok_or_else(|| subject.clone())?;
-                let commitment = field.commitment.as_ref().ok_or(subject)?;
-                let context = field_context(digest, &field.leaf());
-                comparison.verify(&context, commitment, proof).map_err(sigma)?;
-                let (path, kind) = (field.path.clone(), field.kind);
-                Ok(Proven::Compare { path, kind, comparison: *comparison })
-            }
-            Claim::BytesContain { direction, text, proof } => {
-                let texts = texts.ok_or(Refused::NoCircuits { claim })?;
-                let signed = match direction {
-                    Direction::Request => &self.statement.request,
-                    Direction::Response => &self.statement.response,
-                };
-                let (depth, root) = (signed.depth, &signed.root);
-                let place = TreePlace { direction: *direction, depth, root };
-                let context = bytes_context(digest, *direction);
-                texts.verify_bytes(&context, place, text, proof).map_err(failed)?;
-                Ok(Proven::BytesContain { direction: *direction, text: text.clone() })
-            }
-        }
+impl Known {
+    fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+            && self.bytes.is_empty()
+            && self.lengths.is_empty()
+            && self.claims.is_empty()
     }
+}
 
-    fn opened(&self, place: u32) -> Option<&OpenedField> {
-        self.fields.as_ref()?.fields.get(place as usize)
-    }
+/// Whether a disclosure stands within another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nested {
+    No,
+    Yes,
 }
 
 fn shown(field: &OpenedField) -> Option<ShownField> {
@@ -297,3 +303,7 @@ fn shown(field: &OpenedField) -> Option<ShownField> {
 #[cfg(test)]
 #[path = "disclosure_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod claim_tests;

@@ -1,15 +1,19 @@
 use super::*;
 use crate::{
-    DiscloseError, HttpVersion, Message, Notarised, NotaryKey, Prove, Seed, Session, SessionFacts,
-    Show, Start, TlsSession, View, notarise,
+    Comparison, DiscloseError, HttpVersion, Means, Message, Notarised, NotaryKey, Prove, Seed,
+    Session, SessionFacts, Show, Start, TlsSession, View, notarise,
 };
 
 const BODY: &str = concat!(
     r#"{"model":"m-1","created":1795341600,"at":"2026-11-22T10:00:00Z","note":"\"balance\":100","#,
-    r#""balance":5,"choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
+    r#""balance":5,"limit":5.0,"choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
 );
 
-fn session(seed: u8) -> Notarised {
+pub(super) fn session(seed: u8) -> Notarised {
+    session_at(seed, 1_795_341_600)
+}
+
+pub(super) fn session_at(seed: u8, time: u64) -> Notarised {
     let request = Message {
         start: Start::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
         headers: vec![
@@ -34,7 +38,7 @@ fn session(seed: u8) -> Notarised {
         port: 443,
         certificate_chain_hash: [7; 32],
         tls: TlsSession::from_numbers(0x0304, 0x11ec, 0x1302).unwrap(),
-        time: 1_795_341_600,
+        time,
         http: HttpVersion::V11,
     };
     let key = NotaryKey::from_secret(&[5; 32]).unwrap();
@@ -44,16 +48,16 @@ fn session(seed: u8) -> Notarised {
     notarise(&key, seed, facts, session, NotaryEvidence::default()).unwrap()
 }
 
-fn show(names: &[&str]) -> Vec<Show> {
+pub(super) fn show(names: &[&str]) -> Vec<Show> {
     names.iter().map(|name| Show::parse(name).unwrap()).collect()
 }
 
-fn prove(predicates: &[&str]) -> Vec<Prove> {
+pub(super) fn prove(predicates: &[&str]) -> Vec<Prove> {
     predicates.iter().map(|text| Prove::parse(text).unwrap()).collect()
 }
 
 fn disclosed(names: &[&str], predicates: &[&str]) -> Disclosure {
-    session(1).disclose(&show(names), &prove(predicates), None).unwrap()
+    session(1).disclose(&show(names), &prove(predicates), Means::default()).unwrap()
 }
 
 #[test]
@@ -138,8 +142,8 @@ fn openings_and_proofs_of_one_session_are_worth_nothing_in_another() {
     let names = ["response./model", "response.bytes:0-10", "request.length"];
     let wish = ["response./balance <= 10"];
     let (one, two) = (session(1), session(2));
-    let one = one.disclose(&show(&names), &prove(&wish), None).unwrap();
-    let two = two.disclose(&show(&names), &prove(&wish), None).unwrap();
+    let one = one.disclose(&show(&names), &prove(&wish), Means::default()).unwrap();
+    let two = two.disclose(&show(&names), &prove(&wish), Means::default()).unwrap();
     two.verify(None).unwrap();
     let mixes: [fn(&mut Disclosure, &Disclosure); 5] = [
         |to, from| to.fields = from.fields.clone(),
@@ -189,7 +193,7 @@ fn a_proof_holds_for_its_field_and_constants_only() {
 fn what_cannot_be_shown_or_proven_is_said_by_name() {
     let session = session(1);
     let refuse = |names: &[&str], wishes: &[&str]| {
-        session.disclose(&show(names), &prove(wishes), None).unwrap_err()
+        session.disclose(&show(names), &prove(wishes), Means::default()).unwrap_err()
     };
     let error = refuse(&["response./answer"], &[]);
     assert!(matches!(error, DiscloseError::NoField { .. }), "{error}");
@@ -206,7 +210,7 @@ fn what_cannot_be_shown_or_proven_is_said_by_name() {
     let error = refuse(&["request.bytes:10-20", "request.bytes:64-65"], &[]);
     assert!(matches!(error, DiscloseError::Secret { start: 64, end: 128, .. }), "{error}");
     let named = ["request.bytes:64-65", "request.header:authorization"];
-    session.disclose(&show(&named), &[], None).unwrap();
+    session.disclose(&show(&named), &[], Means::default()).unwrap();
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn a_holders_file_is_what_the_notary_signed_or_is_refused() {
         let mut changed = Notarised::decode(&file).unwrap();
         change(&mut changed);
         assert!(changed.check().is_err(), "change {place}");
-        assert!(changed.disclose(&show(&["response.status"]), &[], None).is_err());
+        assert!(changed.disclose(&show(&["response.status"]), &[], Means::default()).is_err());
     }
     for length in (0..file.len()).step_by(7) {
         assert!(Notarised::decode(&file[..length]).is_err());

@@ -97,9 +97,14 @@ impl<'a> CommittedFields<'a> {
         Some((self.fields.get(index)?.amount()?, blinding(self.seed, index)))
     }
 
+    /// The salt of a field's value.
+    pub(crate) fn salt(&self, index: usize) -> [u8; SALT_BYTES] {
+        self.seed.salt(Purpose::FieldValue, index as u32)
+    }
+
     fn opened(&self, index: usize, reveal: Reveal) -> OpenedField {
         let Field { path, kind, value } = &self.fields[index];
-        let salt = self.seed.salt(Purpose::FieldValue, index as u32);
+        let salt = self.salt(index);
         OpenedField {
             place: self.places[index],
             path: path.clone(),
@@ -170,13 +175,19 @@ pub enum OpenedValue {
     },
 }
 
-impl OpenedField {
-    pub(crate) fn leaf(&self) -> Hash {
-        let digest = match &self.value {
+impl OpenedValue {
+    /// SHA-256(0x03 ‖ salt ‖ value).
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        match self {
             OpenedValue::Shown { salt, value } => value_digest(salt, value),
             OpenedValue::Hidden { digest } => *digest,
-        };
-        field_leaf(&self.path, self.kind, &digest, self.commitment.as_ref())
+        }
+    }
+}
+
+impl OpenedField {
+    pub(crate) fn leaf(&self) -> Hash {
+        field_leaf(&self.path, self.kind, &self.value.digest(), self.commitment.as_ref())
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod claim;
 mod codec;
+mod comparison;
 mod disclose;
 mod disclosure;
 mod events;
@@ -20,22 +21,26 @@ mod message;
 mod moment;
 mod name;
 mod number;
+mod proven;
+mod proving;
 mod seed;
 mod session;
 mod signature;
 mod statement;
+mod text;
 mod tls;
 mod transcript;
 mod tree;
 
-pub use claim::{
-    Claim, Comparison, LeafSecret, PROOF_BYTES_MAX, TEXT_BYTES_MAX, TextProofs, TreePlace,
-};
+pub use claim::{Claim, OTHER_BYTES_MAX, OtherField, PROOF_BYTES_MAX};
 pub use codec::FormatError;
-pub use disclose::DiscloseError;
+pub use comparison::Comparison;
+/// What a proof's security rests on, as its back end says.
+pub use confide_sigma::Security;
+pub use disclose::{DiscloseError, Means};
 pub use disclosure::{
-    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, Proven, Refused, ShownField,
-    Verified,
+    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, Refused, ShownField,
+    TEXT_CLAIMS_MAX, Verified,
 };
 pub use events::{Assembled, EVENTS_MAX, EventsError, assemble};
 pub use evidence::{
@@ -51,6 +56,7 @@ pub use message::{HEADERS_MAX, Message, MessageError, Start};
 pub use moment::micros_of_rfc3339;
 pub use name::{Amount, NameError, Prove, Show};
 pub use number::{Number, NumberError, amount_of_number};
+pub use proven::{Fact, Proven};
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
 pub use session::{
     HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, Notarised, Session, SessionFacts,
@@ -61,6 +67,10 @@ pub use signature::{
 };
 pub use statement::{
     FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, View, certificate_chain_hash,
+};
+pub use text::{
+    FIELD_TEXT_BYTES_MAX, LeafSecret, TEXT_BYTES_MAX, TextProofs, TextSecret, TextStatement,
+    TreePlace,
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{

@@ -4,7 +4,7 @@ use std::{fmt, ops::Range};
 
 use crate::{
     Direction,
-    claim::Comparison,
+    comparison::Comparison,
     moment::{micros_of_rfc3339, rfc3339_of_micros},
     number::{AMOUNT_ZERO, amount_of_micros, amount_of_number, number_of_amount},
 };
@@ -30,12 +30,35 @@ pub enum Prove {
         /// With what.
         comparison: Comparison,
     },
-    /// Some chunk of a direction contains a text.
+    /// The bytes of a direction contain a text, in one chunk or across two.
     BytesContain {
         /// Which way.
         direction: Direction,
         /// The text.
         text: String,
+    },
+    /// A field's text contains a text.
+    FieldContains {
+        /// The field.
+        path: String,
+        /// The text.
+        text: String,
+    },
+    /// SHA-256 of a field's text is a digest.
+    FieldSha256 {
+        /// The field.
+        path: String,
+        /// The digest.
+        sha256: [u8; 32],
+    },
+    /// Two fields hold one number, or one date.
+    Equal {
+        /// The field of this session.
+        path: String,
+        /// The other field.
+        other: String,
+        /// Whether it is of the other session.
+        elsewhere: bool,
     },
 }
 
@@ -62,9 +85,9 @@ pub enum NameError {
         /// What came.
         text: String,
     },
-    /// A search in something else than bytes.
-    #[error("{text:?} cannot be searched: wanted request.bytes or response.bytes")]
-    Contains {
+    /// A digest that is none.
+    #[error("{text:?} is no SHA-256 digest: wanted 64 hexadecimal digits")]
+    Digest {
         /// What came.
         text: String,
     },
@@ -82,7 +105,7 @@ impl Show {
     /// `response./choices/0/message/content`, `request.header:accept`, `response.bytes:100-200`,
     /// `response.length`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        let wrong = || NameError::Name { text: text.into(), wanted: WANTED };
+        let wrong = || unnamed(text);
         let (direction, part) = split(text).ok_or_else(wrong)?;
         match part.strip_prefix("bytes:") {
             Some(range) => {
@@ -102,44 +125,85 @@ impl Show {
 
 impl Prove {
     /// `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
-    /// `response.bytes contains "…"`.
+    /// `response.bytes contains "…"`, `response./text contains "…"`,
+    /// `sha256(response./text) == HEX`, `response./n == other.request./n`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
+        if let Some(rest) = text.trim_start().strip_prefix("sha256(") {
+            return sha256_predicate(text, rest);
+        }
         let operators = [" <= ", " >= ", " == ", " between ", " contains "];
         let found = operators
             .into_iter()
             .filter_map(|operator| text.find(operator).map(|place| (place, operator)))
             .min();
         let (place, operator) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
-        let (name, constant) = (&text[..place], text[place + operator.len()..].trim());
-        let name = name.trim();
-        let wrong = || NameError::Name { text: name.into(), wanted: WANTED };
-        let (direction, part) = split(name).ok_or_else(wrong)?;
-        if operator == " contains " {
-            let text = quoted(constant)?;
-            return match part {
-                "bytes" => Ok(Prove::BytesContain { direction, text }),
-                _ => Err(NameError::Contains { text: name.into() }),
-            };
+        let (name, constant) = (text[..place].trim(), text[place + operator.len()..].trim());
+        let (direction, part) = split(name).ok_or_else(|| unnamed(name))?;
+        if operator == " contains " && part == "bytes" {
+            return Ok(Prove::BytesContain { direction, text: quoted(constant)? });
         }
-        if !is_field(part) {
-            return Err(wrong());
-        }
+        let path = field_name(name)?;
         let comparison = match operator {
+            " contains " => return Ok(Prove::FieldContains { path, text: quoted(constant)? }),
             " <= " => Comparison::AtMost(amount(constant)?),
             " >= " => Comparison::AtLeast(amount(constant)?),
-            " == " => Comparison::Exactly(amount(constant)?),
-            _ => {
-                let wrong = || NameError::Constant { text: constant.into() };
-                let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
-                let (low, high) = (amount(low.trim())?, amount(high.trim())?);
-                match low <= high {
-                    true => Comparison::Between(low, high),
-                    false => return Err(wrong()),
-                }
-            }
+            " == " => match equal_name(constant) {
+                Some((other, elsewhere)) => return Ok(Prove::Equal { path, other, elsewhere }),
+                None => Comparison::Exactly(amount(constant)?),
+            },
+            _ => between(constant)?,
         };
-        Ok(Prove::Compare { path: name.into(), comparison })
+        Ok(Prove::Compare { path, comparison })
     }
+}
+
+/// `sha256(` is gone from `rest`.
+fn sha256_predicate(text: &str, rest: &str) -> Result<Prove, NameError> {
+    // The last one, since a member's name may hold anything.
+    let found = rest.rsplit_once(") == ");
+    let (name, digits) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
+    let digits = digits.trim();
+    let sha256 = digest(digits).ok_or_else(|| NameError::Digest { text: digits.into() })?;
+    Ok(Prove::FieldSha256 { path: field_name(name.trim())?, sha256 })
+}
+
+/// A field of this session, or of the other one.
+fn equal_name(text: &str) -> Option<(String, bool)> {
+    let (name, elsewhere) = match text.strip_prefix("other.") {
+        Some(name) => (name, true),
+        None => (text, false),
+    };
+    field_name(name).ok().map(|name| (name, elsewhere))
+}
+
+fn between(constant: &str) -> Result<Comparison, NameError> {
+    let wrong = || NameError::Constant { text: constant.into() };
+    let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
+    let (low, high) = (amount(low.trim())?, amount(high.trim())?);
+    if low <= high { Ok(Comparison::Between(low, high)) } else { Err(wrong()) }
+}
+
+fn unnamed(text: &str) -> NameError {
+    NameError::Name { text: text.into(), wanted: WANTED }
+}
+
+fn field_name(name: &str) -> Result<String, NameError> {
+    match split(name) {
+        Some((_, part)) if is_field(part) => Ok(name.into()),
+        _ => Err(unnamed(name)),
+    }
+}
+
+/// 64 hexadecimal digits.
+fn digest(digits: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
 }
 
 /// A committed integer as a person writes it.
@@ -254,6 +318,9 @@ mod tests {
         let contains = Prove::parse(r#"response.bytes contains "a <= \"b\"""#);
         let (direction, text) = (Direction::Response, "a <= \"b\"".to_string());
         assert_eq!(contains, Ok(Prove::BytesContain { direction, text }));
+        let contains = Prove::parse(r#"response./a contains "b""#);
+        let (path, text) = ("response./a".to_string(), "b".to_string());
+        assert_eq!(contains, Ok(Prove::FieldContains { path, text }));
         for wrong in [
             "response./a",
             "response./a < 1",
@@ -262,13 +329,44 @@ mod tests {
             "response./a between 2 and 1",
             "response./a between 1",
             "response.bytes contains b",
-            "response./a contains \"b\"",
             "response./a contains \"\"",
+            "response.length contains \"a\"",
+            "response./a == other.",
+            "response./a == other.response.a",
+            "response./a == other.other.response./a",
+            "other.response./a == response./a",
+            "response./a <= response./b",
+            "sha256(response./a) == ff",
+            "sha256(response.bytes) == 0000000000000000000000000000000000000000000000000000000000000000",
+            "sha256(response./a) <= 0000000000000000000000000000000000000000000000000000000000000000",
+            "sha256(response./a) == +000000000000000000000000000000000000000000000000000000000000000",
+            "sha256(response./a == 0000000000000000000000000000000000000000000000000000000000000000",
             "response.bytes <= 1",
             "a <= 1",
             "response.length <= 4",
         ] {
             assert!(Prove::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn digests_and_other_names_are_read_strictly() {
+        let digits = "00ff".repeat(16);
+        let sha256 = std::array::from_fn(|place| if place % 2 == 0 { 0 } else { 0xff });
+        // A member's name may hold what reads like an operator.
+        for path in ["response./a", "response./a) == b", "request.header:accept", "response."] {
+            for digits in [&digits, &digits.to_uppercase()] {
+                let wanted = Prove::FieldSha256 { path: path.into(), sha256 };
+                assert_eq!(Prove::parse(&format!("sha256({path}) == {digits}")), Ok(wanted));
+            }
+        }
+        for (text, other, elsewhere) in [
+            ("response./a == response./b", "response./b", false),
+            ("response./a == other.request./b", "request./b", true),
+            ("response./a ==  other.response.status ", "response.status", true),
+        ] {
+            let (path, other) = ("response./a".to_string(), other.to_string());
+            assert_eq!(Prove::parse(text), Ok(Prove::Equal { path, other, elsewhere }), "{text}");
         }
     }
 

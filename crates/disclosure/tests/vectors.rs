@@ -5,9 +5,9 @@
 use std::{fs, path::PathBuf};
 
 use confide_disclosure::{
-    CommittedDirection, CommittedFields, Direction, Disclosure, Field, HttpVersion, Json, Kind,
-    Message, Notarised, NotaryEvidence, NotaryKey, Number, Prove, Refused, Reveal, Seed, Session,
-    SessionFacts, Show, Start, TlsSession, View, amount_of_number, assemble,
+    Claim, CommittedDirection, CommittedFields, Direction, Disclosure, Field, HttpVersion, Json,
+    Kind, Means, Message, Notarised, NotaryEvidence, NotaryKey, Number, OtherField, Prove, Refused,
+    Reveal, Seed, Session, SessionFacts, Show, Start, TlsSession, View, amount_of_number, assemble,
     certificate_chain_hash, micros_of_rfc3339, notarise,
 };
 use serde_json::{Value, json};
@@ -39,11 +39,19 @@ fn the_vectors_are_what_this_crate_makes() {
 fn verdict(file: &[u8]) -> Value {
     match Disclosure::decode(file).map(|read| read.verify(None)) {
         Err(_) => "format".into(),
-        Ok(Err(Refused::Signature(_))) => "signature".into(),
-        Ok(Err(Refused::Opening(_))) => "opening".into(),
-        Ok(Err(Refused::Empty)) => "empty".into(),
-        Ok(Err(_)) => "proof".into(),
+        Ok(Err(refused)) => name(&refused).into(),
         Ok(Ok(_)) => Value::Null,
+    }
+}
+
+fn name(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::Signature(_) => "signature",
+        Refused::Opening(_) => "opening",
+        Refused::Empty => "empty",
+        Refused::NoCircuits { .. } => "no_circuits",
+        Refused::Other(refused) => name(refused),
+        Refused::Subject { .. } | Refused::Proof { .. } => "proof",
     }
 }
 
@@ -273,7 +281,7 @@ fn session(seed: u8) -> Notarised {
     };
     let body = concat!(
         r#"{"model":"m-1","at":"2026-11-22T10:00:00Z","note":"\"balance\":100","balance":5,"#,
-        r#""choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
+        r#""limit":5.0,"choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
     )
     .as_bytes();
     let response = message("application/json", body);
@@ -316,9 +324,18 @@ fn statement() -> Value {
 }
 
 fn disclosed(session: &Notarised, show: &[&str], prove: &[&str]) -> Disclosure {
+    disclosed_beside(session, None, show, prove)
+}
+
+fn disclosed_beside(
+    session: &Notarised,
+    other: Option<&Notarised>,
+    show: &[&str],
+    prove: &[&str],
+) -> Disclosure {
     let show: Vec<Show> = show.iter().map(|name| Show::parse(name).unwrap()).collect();
     let prove: Vec<Prove> = prove.iter().map(|text| Prove::parse(text).unwrap()).collect();
-    session.disclose(&show, &prove, None).unwrap()
+    session.disclose(&show, &prove, Means { texts: None, other }).unwrap()
 }
 
 fn files() -> Value {
@@ -360,6 +377,8 @@ fn files() -> Value {
     let other = disclosed(&two, &[], &wishes).claims;
     proofs.claims = other;
     cases.push(("proofs of another session", proofs));
+    cases.extend(equal_cases(&one, &two));
+    cases.extend(text_cases(&one));
     let written = cases.into_iter().map(|(name, disclosure)| (name, disclosure.encode()));
     let mut written: Vec<(&str, Vec<u8>)> = written.collect();
     let whole = content.encode();
@@ -367,6 +386,66 @@ fn files() -> Value {
     written.push(("a byte less", whole[..whole.len() - 1].to_vec()));
     written.push(("no disclosure", b"confide disclosure v2\n".to_vec()));
     written.iter().map(|(name, file)| file_json(name, file)).collect()
+}
+
+fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosure)> {
+    let wish = ["response./balance == other.response./balance"];
+    let equal = disclosed_beside(one, Some(two), &[], &wish);
+    let mut cases = vec![
+        ("equal numbers of two sessions", equal.clone()),
+        (
+            "equal numbers of one session",
+            disclosed(one, &[], &["response./balance == response./limit"]),
+        ),
+    ];
+    let changes: [(&str, Change); 4] = [
+        ("equality with a session that is not there", |it| drop(it.claims.remove(0))),
+        ("equality with a field of the same session", |it| {
+            let Some(Claim::Equal { other, .. }) = it.claims.last_mut() else { panic!() };
+            *other = OtherField::Here(0);
+        }),
+        ("another time of the other session", |it| {
+            let Some(Claim::Other(other)) = it.claims.first_mut() else { panic!() };
+            other.statement.time += 1;
+        }),
+        ("a session within the other one", |it| {
+            let within = it.claims[0].clone();
+            let Some(Claim::Other(other)) = it.claims.first_mut() else { panic!() };
+            other.claims.push(within);
+        }),
+    ];
+    for (name, change) in changes {
+        let mut changed = equal.clone();
+        change(&mut changed);
+        cases.push((name, changed));
+    }
+    cases
+}
+
+/// With proofs that are none: a checker without circuits comes no further than to them.
+fn text_cases(session: &Notarised) -> Vec<(&'static str, Disclosure)> {
+    let proof = vec![7; 16];
+    let shown = disclosed(session, &["response./model", "response./balance"], &[]);
+    let fields = &shown.fields.as_ref().unwrap().fields;
+    let place = |kind| fields.iter().position(|field| field.kind == kind).unwrap() as u32;
+    let (text, number) = (place(Kind::String), place(Kind::Number));
+    let contains =
+        |field, text: &str| Claim::FieldContains { field, text: text.into(), proof: proof.clone() };
+    let direction = Direction::Response;
+    let bytes = Claim::BytesContain { direction, text: "m-1".into(), proof: proof.clone() };
+    let digest = Claim::FieldSha256 { field: text, sha256: [1; 32], proof: proof.clone() };
+    [
+        ("bytes contain a text", vec![bytes]),
+        ("a field contains a text", vec![contains(text, "m")]),
+        ("SHA-256 of a field", vec![digest]),
+        ("a number contains a text", vec![contains(number, "5")]),
+        ("a field that is not there contains a text", vec![contains(9, "m")]),
+        ("a field contains an empty text", vec![contains(text, "")]),
+        ("a field contains a text of 65 bytes", vec![contains(text, &"m".repeat(65))]),
+        ("nine claims about texts", vec![contains(text, "m"); 9]),
+    ]
+    .map(|(name, claims)| (name, Disclosure { claims, ..shown.clone() }))
+    .into()
 }
 
 fn file_json(name: &str, file: &[u8]) -> Value {

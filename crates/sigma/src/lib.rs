@@ -21,6 +21,7 @@ mod pedersen;
 mod random;
 mod range;
 mod rsa;
+mod security;
 mod signature;
 #[cfg(test)]
 mod vectors;
@@ -35,4 +36,5 @@ pub use linear::{
 };
 pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, biased, unbiased};
 pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
+pub use security::Security;
 pub use signature::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC, Scheme, SignatureProof};

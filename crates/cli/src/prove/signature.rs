@@ -9,7 +9,9 @@ use std::{
 
 use clap::ValueEnum;
 use confide_evidence::pem;
-use confide_sigma::{Hash, KEY_FILE_LENGTH_MAX, PublicKey, Scheme, SigmaError, SignatureProof};
+use confide_sigma::{
+    Hash, KEY_FILE_LENGTH_MAX, PublicKey, Scheme, Security, SigmaError, SignatureProof,
+};
 use serde_json::{Value, json};
 
 use super::stages;
@@ -224,9 +226,12 @@ pub(crate) fn facts(key: &PublicKey, proof: &SignatureProof) -> String {
     }
     line("", format!("context: {}", shown_context(proof.context())));
     line("program", "none: a sigma protocol needs none".to_string());
-    line("back end", format!("confide-sigma {}", env!("CARGO_PKG_VERSION")));
-    line("security", format!("none proven, {} bits conjectured ({BASIS})", bits(key)));
-    line("zero-knowledge", "yes".to_string());
+    let Security { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
+        SignatureProof::security(key);
+    line("back end", format!("{back_end} {}", env!("CARGO_PKG_VERSION")));
+    let proven = proven_bits.map_or("none".to_string(), |bits| format!("{bits} bits"));
+    line("security", format!("{proven} proven, {conjectured_bits} bits conjectured ({basis})"));
+    line("zero-knowledge", if zero_knowledge { "yes" } else { "no" }.to_string());
     line("hidden", hidden(proof).to_string());
     text
 }
@@ -237,6 +242,7 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
         Scheme::Pss { salt } => Some(hex::encode(salt)),
         _ => None,
     };
+    let security = SignatureProof::security(key);
     json!({
         "claim": "signature",
         "key": key.name(),
@@ -247,24 +253,14 @@ pub(crate) fn facts_json(key: &PublicKey, proof: &SignatureProof) -> Value {
         "salt": salt,
         "context": hex::encode(proof.context()),
         "program_digest": null,
-        "backend": "confide-sigma",
+        "backend": security.back_end,
         "backend_version": env!("CARGO_PKG_VERSION"),
-        "proven_bits": null,
-        "conjectured_bits": bits(key),
-        "basis": BASIS,
-        "zero_knowledge": true,
+        "proven_bits": security.proven_bits,
+        "conjectured_bits": security.conjectured_bits,
+        "basis": security.basis,
+        "zero_knowledge": security.zero_knowledge,
         "hidden": hidden(proof),
     })
-}
-
-const BASIS: &str = "soundness 2^-128 in the random-oracle model, and the key's own strength";
-
-/// Conjectured strength: the key's (NIST SP 800-57 part 1, table 2), and no more than the rounds'.
-fn bits(key: &PublicKey) -> u32 {
-    match key.name().strip_prefix("RSA-").and_then(|bits| bits.parse::<u32>().ok()) {
-        Some(bits) if bits < 3072 => 112,
-        _ => 128,
-    }
 }
 
 fn hidden(proof: &SignatureProof) -> &'static str {

@@ -2,8 +2,8 @@ use std::fs;
 
 use clap::Parser;
 use confide_disclosure::{
-    Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence, NotaryKey,
-    OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsSession, notarise,
+    Claim, Disclosure, HttpVersion, Means, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence,
+    NotaryKey, OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsSession, notarise,
 };
 use confide_evidence::{binder::key_report_data, claims::Claims};
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
@@ -120,7 +120,14 @@ impl Notary {
 fn disclosed(session: &Notarised) -> Disclosure {
     let show: Vec<Show> = SHOW.iter().map(|name| Show::parse(name).unwrap()).collect();
     let prove: Vec<Prove> = PROVE.iter().map(|text| Prove::parse(text).unwrap()).collect();
-    session.disclose(&show, &prove, None).unwrap()
+    session.disclose(&show, &prove, Means::default()).unwrap()
+}
+
+/// Numbers of one session that are equal to those of another.
+fn equal(session: &Notarised, other: &Notarised) -> Disclosure {
+    let wish = Prove::parse("response./balance == other.response./balance").unwrap();
+    let means = Means { texts: None, other: Some(other) };
+    session.disclose(&[], &[wish], means).unwrap()
 }
 
 fn accepted(disclosure: &Disclosure, rules: &Rules) -> Box<Accepted> {
@@ -157,7 +164,13 @@ fn what_is_shown_proven_and_trusted_is_listed() {
         assert_eq!(names.len(), 4, "{names:?}");
         assert_eq!(json["proven"][0]["name"], "response./usage/total_tokens");
         assert_eq!(json["proven"][0]["predicate"], "<= 4096");
-        assert_eq!(json["proven"][0]["proof"]["zero_knowledge"], true);
+        // As the back end says it.
+        let security = confide_sigma::Range::SECURITY;
+        let proof = &json["proven"][0]["proof"];
+        assert_eq!(proof["zero_knowledge"], security.zero_knowledge);
+        assert_eq!(proof["conjectured_bits"], security.conjectured_bits);
+        assert_eq!(proof["back_end"], security.back_end);
+        assert_eq!(json["other"], serde_json::Value::Null);
         let text = shown::accepted_text(&accepted);
         for wanted in
             ["SIMULATED", "operator for the time", "\"four\\u{1b}[2J\"", "not post-quantum"]
@@ -240,7 +253,11 @@ fn an_edited_answer_is_refused() {
 fn an_opened_string_posing_as_a_field_is_refused() {
     let notary = Notary::new(1, Tee::Tdx);
     let session = notary.notarise(BODY);
-    assert!(session.disclose(&[Show::Field("response./note/balance".into())], &[], None).is_err());
+    assert!(
+        session
+            .disclose(&[Show::Field("response./note/balance".into())], &[], Means::default())
+            .is_err()
+    );
     let mut posing = disclosed(&session);
     for field in &mut posing.fields.as_mut().unwrap().fields {
         if field.path == "response./note" {
@@ -279,6 +296,46 @@ fn a_notary_of_another_measurement_or_configuration_is_refused() {
     // Another attested program on the same machine.
     let gateway = Notary { guarantee: "operator is outside the TEE", ..Notary::new(1, Tee::Tdx) };
     assert_eq!(refused(&gateway.disclosure(), &gateway.rules()), "guarantee");
+}
+
+#[test]
+fn equal_numbers_of_two_sessions_are_listed_with_both_notaries() {
+    let one = Notary::new(1, Tee::Tdx);
+    let two = Notary { time: NOW + 70, ..Notary::new(1, Tee::Tdx) };
+    let disclosure = equal(&one.notarise(BODY), &two.notarise(BODY));
+    let accepted = accepted(&disclosure, &one.rules());
+    let json = shown::accepted_json(&accepted);
+    assert_eq!(json["proven"][0]["name"], "response./balance");
+    assert_eq!(json["proven"][0]["predicate"], "== other.response./balance");
+    let security = confide_sigma::Relation::SECURITY;
+    assert_eq!(json["proven"][0]["proof"]["conjectured_bits"], security.conjectured_bits);
+    assert_eq!(json["other"]["statement"]["time"], NOW + 70);
+    assert!(json["other"]["shown"].as_array().unwrap().is_empty());
+    let text = shown::accepted_text(&accepted);
+    assert!(text.contains("another session") && text.contains("SIMULATED"), "{text}");
+}
+
+#[test]
+fn the_other_session_is_judged_as_this_one_is() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let session = notary.notarise(BODY);
+    let with = |other: &Notary| equal(&session, &other.notarise(BODY));
+    let rules = notary.rules();
+    assert_eq!(refused(&with(&Notary::new(2, Tee::Tdx)), &rules), "evidence");
+    let host = Notary { host: "evil.example.com", ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&with(&host), &rules), "host");
+    let late = Notary { time: NOW + 1000, ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&with(&late), &rules), "time");
+    let gateway = Notary { guarantee: "operator is outside the TEE", ..Notary::new(1, Tee::Tdx) };
+    assert_eq!(refused(&with(&gateway), &rules), "guarantee");
+    let mut edited = with(&Notary::new(1, Tee::Tdx));
+    let Some(Claim::Other(other)) = edited.claims.first_mut() else { panic!("no other session") };
+    other.statement.time += 1;
+    assert_eq!(refused(&edited, &rules), "signature");
+    // Another session than the one for which equality was proven.
+    let mut moved = with(&Notary::new(1, Tee::Tdx));
+    moved.claims[0] = with(&Notary::new(1, Tee::Tdx)).claims[0].clone();
+    assert_eq!(refused(&moved, &rules), "proof");
 }
 
 #[test]
@@ -327,6 +384,11 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     };
     assert!(disclose(&[]).is_err());
     assert!(disclose(&["--show", "response./nothing"]).is_err());
+    let equal = ["--prove", "response./balance == other.response./balance"];
+    assert!(disclose(&equal).is_err());
+    let other = path("session");
+    assert!(disclose(&["--show", "response./model", "--other", &other]).is_err());
+    disclose(&[&equal[..], &["--other", &other]].concat()).unwrap();
     disclose(&["--show", "response./model", "--prove", PROVE[0]]).unwrap();
     let verify = |at: u64| {
         let (out, policy, root, at) =
@@ -355,3 +417,7 @@ fn bytes_that_are_no_disclosure_are_not_judged() {
         assert!(matches!(*rejected, Rejected::Format(_)));
     }
 }
+
+#[cfg(feature = "circuits")]
+#[path = "disclosure_circuit_tests.rs"]
+mod circuits;

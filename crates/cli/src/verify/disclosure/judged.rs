@@ -101,11 +101,20 @@ pub(super) enum Judged {
 pub(super) struct Accepted {
     pub(super) verified: Verified,
     pub(super) notary: Appraised,
-    pub(super) is_simulated: bool,
+    /// Another session, with whose numbers some are equal.
+    pub(super) other: Option<Box<Accepted>>,
+    is_simulated: bool,
     /// Whether the notary's configuration, its roots among it, was compared.
     pub(super) is_configuration_known: bool,
     pub(super) any_host: bool,
     pub(super) age_s: u64,
+}
+
+impl Accepted {
+    /// Whether any of the evidence is.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.is_simulated || self.other.as_ref().is_some_and(|other| other.is_simulated())
+    }
 }
 
 /// Why a disclosure is not believed.
@@ -131,6 +140,8 @@ pub(super) enum Rejected {
     KeyTime { time: u64 },
     #[error("policy does not say which program and configuration the notary has to be")]
     Unpinned,
+    #[error("other session: {0}")]
+    Other(Box<Rejected>),
 }
 
 impl Rejected {
@@ -138,11 +149,7 @@ impl Rejected {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Rejected::Format(_) => "format",
-            Rejected::Content(Refused::Signature(_)) => "signature",
-            Rejected::Content(Refused::Opening(_)) => "opening",
-            Rejected::Content(Refused::Empty) => "empty",
-            Rejected::Content(Refused::NoCircuits { .. }) => "no_circuits",
-            Rejected::Content(_) => "proof",
+            Rejected::Content(refused) => content_name(refused),
             Rejected::Host { .. } => "host",
             Rejected::Old { .. } | Rejected::Early { .. } => "time",
             Rejected::Evidence(_) => "evidence",
@@ -150,13 +157,16 @@ impl Rejected {
             Rejected::Guarantee { .. } => "guarantee",
             Rejected::KeyTime { .. } => "key_time",
             Rejected::Unpinned => "notary_unpinned",
+            Rejected::Other(rejected) => rejected.name(),
         }
     }
 
     /// Whether it could not be judged at all, rather than judged and refused.
     pub(super) fn is_unjudged(&self) -> bool {
         match self {
-            Rejected::Format(_) | Rejected::Content(Refused::NoCircuits { .. }) => true,
+            Rejected::Format(_) => true,
+            Rejected::Content(refused) => content_name(refused) == NO_CIRCUITS,
+            Rejected::Other(rejected) => rejected.is_unjudged(),
             Rejected::Evidence(rejection) => rejection.reason().is_unjudged(),
             _ => false,
         }
@@ -175,8 +185,23 @@ impl Rejected {
             Rejected::Evidence(_) => {
                 Some("evidence is judged as of the statement's time, under the policy's roots")
             }
+            Rejected::Other(rejected) => rejected.hint(),
             _ => None,
         }
+    }
+}
+
+/// How it is said that a proof cannot be judged by this program.
+const NO_CIRCUITS: &str = "no_circuits";
+
+fn content_name(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::Signature(_) => "signature",
+        Refused::Opening(_) => "opening",
+        Refused::Empty => "empty",
+        Refused::NoCircuits { .. } => NO_CIRCUITS,
+        Refused::Other(refused) => content_name(refused),
+        Refused::Subject { .. } | Refused::Proof { .. } => "proof",
     }
 }
 
@@ -190,6 +215,32 @@ pub(super) fn judge(file: &[u8], rules: &Rules, at: u64) -> Judged {
 
 fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
     let disclosure = Disclosure::decode(file)?;
+    let signed = believed(&disclosure, rules, at)?;
+    let other = disclosure.other().map(|other| believed(other, rules, at)).transpose();
+    let other = other.map_err(|rejected| Rejected::Other(Box::new(rejected)))?;
+    let verified = disclosure.verify(super::text_proofs())?;
+    let other = other.zip(verified.other().cloned());
+    let other = other.map(|(believed, verified)| Box::new(believed.accepted(verified, None)));
+    Ok(signed.accepted(verified, other))
+}
+
+/// A statement that is believed to be a notary's and about what the policy names.
+struct Believed {
+    notary: Appraised,
+    is_simulated: bool,
+    is_configuration_known: bool,
+    any_host: bool,
+    age_s: u64,
+}
+
+impl Believed {
+    fn accepted(self, verified: Verified, other: Option<Box<Accepted>>) -> Accepted {
+        let Self { notary, is_simulated, is_configuration_known, any_host, age_s } = self;
+        Accepted { verified, notary, other, is_simulated, is_configuration_known, any_host, age_s }
+    }
+}
+
+fn believed(disclosure: &Disclosure, rules: &Rules, at: u64) -> Result<Believed, Rejected> {
     let statement = &disclosure.statement;
     // Who signed comes first: what is said of an unsigned statement helps nobody.
     statement.verify(&disclosure.signature).map_err(Refused::Signature)?;
@@ -204,12 +255,10 @@ fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
     if age_s > wanted {
         return Err(Rejected::Old { wanted, got: age_s });
     }
-    let notary = appraised(&disclosure, rules).map_err(|no| Rejected::Evidence(Box::new(no)))?;
+    let notary = appraised(disclosure, rules).map_err(|no| Rejected::Evidence(Box::new(no)))?;
     let is_configuration_known = check_key(&notary, statement, rules)?;
-    let verified = disclosure.verify(super::text_proofs())?;
     let is_custom = notary.root().kind == RootKind::Custom;
-    Ok(Accepted {
-        verified,
+    Ok(Believed {
         is_simulated: is_custom && says_simulated(&disclosure.evidence.endorsements),
         notary,
         is_configuration_known,

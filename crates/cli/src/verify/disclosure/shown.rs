@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use confide_disclosure::{Kind, Proven, ShownField, TlsSession};
+use confide_disclosure::{Fact, Kind, Proven, Security, ShownField, TlsSession};
 use serde_json::{Value, json};
 
 use super::judged::{Accepted, Rejected};
@@ -10,18 +10,34 @@ use super::judged::{Accepted, Rejected};
 /// What stands beside every time of a statement.
 const WHOSE_CLOCK: &str = "the notary's clock, set by its operator";
 
-/// What range proofs rest on.
-const RANGES: &str = "bulletproofs over Ristretto";
-
 pub(super) fn accepted_text(accepted: &Accepted) -> String {
-    let statement = accepted.verified.statement();
     let mut text = String::new();
+    let simulated = match accepted.is_simulated() {
+        true => "; SIMULATED evidence, it protects nothing",
+        false => "",
+    };
+    let _ = writeln!(text, "{:<11}yes{simulated}", "accepted");
+    write_session(&mut text, accepted);
+    if let Some(other) = &accepted.other {
+        let _ = writeln!(text, "{:<11}another session, with whose numbers some are equal", "other");
+        write_session(&mut text, other);
+    }
     let mut row = |name: &str, what: String| {
         let _ = writeln!(text, "{name:<11}{what}");
     };
-    let simulated =
-        if accepted.is_simulated { "; SIMULATED evidence, it protects nothing" } else { "" };
-    row("accepted", format!("yes{simulated}"));
+    row("hidden", "everything else, from whoever has this file only".into());
+    for who in trust(accepted) {
+        row("you trust", who);
+    }
+    text
+}
+
+/// What is known of one session.
+fn write_session(text: &mut String, accepted: &Accepted) {
+    let statement = accepted.verified.statement();
+    let mut row = |name: &str, what: String| {
+        let _ = writeln!(text, "{name:<11}{what}");
+    };
     let tls = &statement.tls;
     row("host", format!("{}:{}, {}", statement.host, statement.port, tls.version().as_str()));
     row("cipher", format!("{}, {}", tls.suite().as_str(), key_exchange_words(tls)));
@@ -61,13 +77,8 @@ pub(super) fn accepted_text(accepted: &Accepted) -> String {
     }
     for claim in accepted.verified.claims() {
         let (path, what) = claim_words(claim);
-        row("proven", format!("{} {what} ({})", printable(&path), proof_words(claim)));
+        row("proven", format!("{} {what} ({})", printable(&path), proof_words(&claim.security)));
     }
-    row("hidden", "everything else, from whoever has this file only".into());
-    for who in trust(accepted) {
-        row("you trust", who);
-    }
-    text
 }
 
 /// Who recorded the session learns nothing of it later, or may: the signatures are another matter.
@@ -78,35 +89,48 @@ fn key_exchange_words(tls: &TlsSession) -> String {
 }
 
 pub(super) fn accepted_json(accepted: &Accepted) -> Value {
-    let statement = accepted.verified.statement();
+    let other = accepted.other.as_ref().map(|other| {
+        json!({
+            "statement": statement_json(other),
+            "shown": shown_json(other),
+            "proven": other.verified.claims().iter().map(proven_json).collect::<Value>(),
+            "notary": other.notary.to_json(),
+        })
+    });
     json!({
         "outcome": "accepted",
         "reason": null,
-        "simulated": accepted.is_simulated,
-        "statement": {
-            "digest": hex::encode(statement.digest()),
-            "host": statement.host,
-            "port": statement.port,
-            "tls": statement.tls.version().as_str(),
-            "key_exchange": statement.tls.group().as_str(),
-            "key_exchange_is_post_quantum": statement.tls.group().is_post_quantum(),
-            "cipher_suite": statement.tls.suite().as_str(),
-            "http": statement.http.as_str(),
-            "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
-            "time": statement.time,
-            "time_is": WHOSE_CLOCK,
-            "age_s": accepted.age_s,
-            "request_bytes_max": statement.request.bucket_bytes(),
-            "response_bytes_max": statement.response.bucket_bytes(),
-            "request_body": statement.request_view.as_str(),
-            "response_body": statement.response_view.as_str(),
-            "fields_max": 1u64 << statement.fields.depth,
-        },
+        "simulated": accepted.is_simulated(),
+        "statement": statement_json(accepted),
         "shown": shown_json(accepted),
         "proven": accepted.verified.claims().iter().map(proven_json).collect::<Value>(),
+        "other": other,
         "hidden": "everything else, from whoever has this file only",
         "trust": trust(accepted),
         "notary": accepted.notary.to_json(),
+    })
+}
+
+fn statement_json(accepted: &Accepted) -> Value {
+    let statement = accepted.verified.statement();
+    json!({
+        "digest": hex::encode(statement.digest()),
+        "host": statement.host,
+        "port": statement.port,
+        "tls": statement.tls.version().as_str(),
+        "key_exchange": statement.tls.group().as_str(),
+        "key_exchange_is_post_quantum": statement.tls.group().is_post_quantum(),
+        "cipher_suite": statement.tls.suite().as_str(),
+        "http": statement.http.as_str(),
+        "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
+        "time": statement.time,
+        "time_is": WHOSE_CLOCK,
+        "age_s": accepted.age_s,
+        "request_bytes_max": statement.request.bucket_bytes(),
+        "response_bytes_max": statement.response.bucket_bytes(),
+        "request_body": statement.request_view.as_str(),
+        "response_body": statement.response_view.as_str(),
+        "fields_max": 1u64 << statement.fields.depth,
     })
 }
 
@@ -140,12 +164,22 @@ pub(super) fn unreadable_json(reason: &str) -> Value {
 fn failed_json(outcome: &str, refused: Option<&str>, reason: &str, notary: Value) -> Value {
     json!({
         "outcome": outcome, "refused": refused, "reason": reason, "notary": notary,
-        "statement": null, "shown": [], "proven": [], "trust": [],
+        "statement": null, "shown": [], "proven": [], "other": null, "trust": [],
     })
 }
 
 /// Whom a third party believes when it believes this.
 fn trust(accepted: &Accepted) -> Vec<String> {
+    let mut trust = trust_of(accepted);
+    if let Some(other) = &accepted.other {
+        let others = trust_of(other).into_iter().filter(|who| !trust.contains(who));
+        let others: Vec<_> = others.map(|who| format!("for the other session, {who}")).collect();
+        trust.extend(others);
+    }
+    trust
+}
+
+fn trust_of(accepted: &Accepted) -> Vec<String> {
     let root = accepted.notary.root();
     let vendor = format!(
         "the maker of the notary's TEE (root {} {}) and that the TEE holds",
@@ -234,36 +268,50 @@ fn names(mut value: &[u8]) -> Vec<String> {
 }
 
 pub(super) fn claim_words(claim: &Proven) -> (String, String) {
-    match claim {
-        Proven::Compare { path, kind, comparison } => (path.clone(), comparison.shown(*kind)),
-        Proven::BytesContain { direction, text } => {
+    let contains = |text: &str| format!("\"{}\"", printable(text));
+    match &claim.what {
+        Fact::Compare { path, kind, comparison } => (path.clone(), comparison.shown(*kind)),
+        Fact::BytesContain { direction, text } => {
             let path = format!("{}.bytes", direction.as_str());
-            (path, format!("contain \"{}\"", printable(text)))
+            (path, format!("contain {}", contains(text)))
+        }
+        Fact::FieldContains { path, text } => {
+            (path.clone(), format!("contains {}", contains(text)))
+        }
+        Fact::FieldSha256 { path, sha256 } => {
+            (format!("sha256({path})"), format!("== {}", hex::encode(sha256)))
+        }
+        Fact::Equal { path, other, elsewhere } => {
+            let whose = if *elsewhere { "other." } else { "" };
+            (path.clone(), format!("== {whose}{}", printable(other)))
         }
     }
 }
 
-fn proof_words(claim: &Proven) -> &'static str {
-    match claim {
-        Proven::Compare { .. } => {
-            "bulletproofs over Ristretto; zero-knowledge: yes; about 126 bits, conjectured"
-        }
-        _ => "circuit on spartan2; zero-knowledge: yes",
-    }
+fn proof_words(security: &Security) -> String {
+    let Security { back_end, proven_bits, conjectured_bits, zero_knowledge, .. } = security;
+    let hides = if *zero_knowledge { "yes" } else { "no" };
+    let proven = proven_bits.map_or("none".into(), |bits| format!("{bits} bits"));
+    format!(
+        "{back_end}; zero-knowledge: {hides}; {proven} proven, about {conjectured_bits} bits \
+         conjectured"
+    )
 }
 
 fn proven_json(claim: &Proven) -> Value {
     let (name, what) = claim_words(claim);
-    let is_range = matches!(claim, Proven::Compare { .. });
+    let Security { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
+        claim.security;
     json!({
         "name": name,
         "predicate": what,
         "proof": {
-            "back_end": if is_range { RANGES } else { "circuit on spartan2" },
+            "back_end": back_end,
             "program_digest": null,
-            "zero_knowledge": true,
-            "proven_bits": null,
-            "conjectured_bits": if is_range { Value::from(126) } else { Value::Null },
+            "zero_knowledge": zero_knowledge,
+            "proven_bits": proven_bits,
+            "conjectured_bits": conjectured_bits,
+            "basis": basis,
             "hides": "the value, from everyone who has this file",
         },
     })

@@ -1,0 +1,148 @@
+//! A salted digest of `confide-disclosure` is that of hidden bytes which contain public bytes, or
+//! whose own SHA-256 is public.
+//!
+//! The digest is SHA-256(0x03 ‖ salt ‖ value), the salt 16 bytes. Hidden: salt, value, its length
+//! within the circuit's bound, and where in it the bytes stand.
+
+use std::sync::Arc;
+
+use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use ff::Field;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    Scalar,
+    circuit::{Claim, equal, word_to_publish, words_of},
+    padding::{Hashed, hash_hidden},
+    path::SALT_BYTES,
+    window::{self, Part, window},
+    word::{Byte, unnamed},
+};
+
+const VALUE_TAG: u8 = 0x03;
+
+/// Salt and value.
+pub(crate) struct FieldSecret {
+    pub(crate) salt: [u8; SALT_BYTES],
+    pub(crate) value: Vec<u8>,
+    /// Where in the value the bytes looked for stand.
+    pub(crate) at: u32,
+}
+
+impl Drop for FieldSecret {
+    fn drop(&mut self) {
+        self.salt.zeroize();
+        self.value.zeroize();
+    }
+}
+
+/// What is said of the value.
+#[derive(Clone)]
+pub(crate) enum Said {
+    Contains(Vec<u8>),
+    Sha256([u8; 32]),
+}
+
+/// The claim, for values of up to `room` bytes.
+#[derive(Clone)]
+pub(crate) struct FieldClaim {
+    pub(crate) room: usize,
+    pub(crate) secret: Option<Arc<FieldSecret>>,
+    pub(crate) digest: [u8; 32],
+    pub(crate) said: Said,
+}
+
+impl Claim for FieldClaim {
+    fn hold<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
+        let secret = self.secret.as_deref();
+        let salted = self.salted_hash(cs)?;
+        let publish = |cs: &mut CS, hashed: &Hashed| {
+            let words = hashed.digest.iter().map(|word| word_to_publish(cs, word));
+            words.collect::<Result<Vec<_>, _>>()
+        };
+        let mut held = publish(cs, &salted)?;
+        let value = secret.map(|secret| secret.value.as_slice());
+        match &self.said {
+            Said::Contains(_) => {
+                let part = Part { hashed: &salted, length: value.map(<[u8]>::len) };
+                held.extend(window(cs, &[part], self.room, secret.map(|secret| secret.at))?);
+            }
+            Said::Sha256(_) => {
+                let plain = hash_hidden(cs, &[], self.room, value)?;
+                same_bytes(cs, &salted, &plain);
+                held.extend(publish(cs, &plain)?);
+            }
+        }
+        Ok(held)
+    }
+
+    fn public(&self) -> Vec<u64> {
+        let mut public = words_of(&self.digest).to_vec();
+        match &self.said {
+            Said::Contains(needle) => public.extend(window::wanted(needle)),
+            Said::Sha256(digest) => public.extend(words_of(digest)),
+        }
+        public
+    }
+
+    fn bind<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        held: &[AllocatedNum<Scalar>],
+        public: &[Variable],
+    ) -> Result<(), SynthesisError> {
+        let exact = match self.said {
+            Said::Contains(_) => 8,
+            Said::Sha256(_) => 16,
+        };
+        for (held, public) in held.iter().zip(public).take(exact) {
+            equal(cs, held, *public);
+        }
+        window::bind(cs, &held[exact..], &public[exact..]);
+        Ok(())
+    }
+}
+
+impl FieldClaim {
+    fn salted_hash<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+    ) -> Result<Hashed, SynthesisError> {
+        let secret = self.secret.as_deref();
+        let mut prefix = vec![Byte::known(VALUE_TAG)];
+        for place in 0..SALT_BYTES {
+            prefix.push(Byte::hold(cs, secret.map(|secret| secret.salt[place]))?);
+        }
+        let message = secret
+            .map(|secret| Zeroizing::new([&[VALUE_TAG], &secret.salt[..], &secret.value].concat()));
+        hash_hidden(cs, &prefix, self.room, message.as_ref().map(|message| message.as_slice()))
+    }
+}
+
+/// Two hashed strings of bytes have one length and the same bytes within it. Beyond it each has
+/// padding of its own.
+fn same_bytes<CS: ConstraintSystem<Scalar>>(cs: &mut CS, one: &Hashed, other: &Hashed) {
+    let constant = CS::one();
+    let both = one.inside.iter().zip(&other.inside);
+    let bytes = one.bytes.iter().zip(&other.bytes);
+    for ((inside, other_inside), (byte, other_byte)) in both.zip(bytes) {
+        cs.enforce(
+            unnamed,
+            |form| {
+                let form = inside.add_to(form, constant, Scalar::ONE);
+                other_inside.add_to(form, constant, -Scalar::ONE)
+            },
+            |form| form + constant,
+            |form| form,
+        );
+        cs.enforce(
+            unnamed,
+            |form| inside.add_to(form, constant, Scalar::ONE),
+            |form| other_byte.subtract_from(byte.add_to(form, constant, 1), constant),
+            |form| form,
+        );
+    }
+}

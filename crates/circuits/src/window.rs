@@ -1,0 +1,162 @@
+//! Looking into hidden bytes: 64 places from a hidden one on, compared place by place.
+
+use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use ff::Field;
+
+use crate::{
+    Scalar,
+    circuit::number,
+    padding::Hashed,
+    word::{Bit, unnamed},
+};
+
+/// Most bytes that can be looked for.
+pub(crate) const NEEDLE_BYTES: usize = 64;
+
+/// Above every byte: where nothing is looked for. A place outside the bytes counts as its byte
+/// plus [`OUTSIDE`], so that it equals no byte.
+const ANYTHING: u64 = 512;
+const OUTSIDE: u64 = 256;
+
+/// Hidden bytes, of which so many are within their length.
+pub(crate) struct Part<'a> {
+    pub(crate) hashed: &'a Hashed,
+    pub(crate) length: Option<usize>,
+}
+
+/// The bytes of all parts from a hidden place `at` on, which is one of the first `starts`, filled
+/// up with what equals no byte.
+pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    parts: &[Part<'_>],
+    starts: usize,
+    at: Option<u32>,
+) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
+    let mut places = Places::default();
+    for part in parts {
+        places.hold(cs, part)?;
+    }
+    while places.numbers.len() < NEEDLE_BYTES {
+        places.hold_outside(cs)?;
+    }
+    for stage in (0..starts.next_power_of_two().ilog2()).rev() {
+        let moves_value = at.map(|at| at >> stage & 1 == 1);
+        let moves = Bit::hold(cs, moves_value)?;
+        places = places.moved(cs, moves, moves_value, 1 << stage)?;
+    }
+    Ok(places.numbers)
+}
+
+/// The public values that a window is compared with.
+pub(crate) fn wanted(needle: &[u8]) -> impl Iterator<Item = u64> {
+    let needle = needle.iter().map(|byte| u64::from(*byte));
+    needle.chain(std::iter::repeat(ANYTHING)).take(NEEDLE_BYTES)
+}
+
+/// Binds a window to what is looked for: each place equals it, or nothing is looked for there.
+pub(crate) fn bind<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    window: &[AllocatedNum<Scalar>],
+    wanted: &[Variable],
+) {
+    for (place, wanted) in window.iter().zip(wanted) {
+        cs.enforce(
+            unnamed,
+            |form| form + place.get_variable() - *wanted,
+            |form| form + *wanted - (Scalar::from(ANYTHING), CS::one()),
+            |form| form,
+        );
+    }
+}
+
+/// Variables with their values.
+#[derive(Default)]
+struct Places {
+    numbers: Vec<AllocatedNum<Scalar>>,
+    values: Vec<Option<u64>>,
+}
+
+impl Places {
+    /// The bytes of a part, those outside its length marked.
+    fn hold<CS: ConstraintSystem<Scalar>>(
+        &mut self,
+        cs: &mut CS,
+        part: &Part<'_>,
+    ) -> Result<(), SynthesisError> {
+        let one = CS::one();
+        let Part { hashed, length } = part;
+        for (place, (byte, inside)) in hashed.bytes.iter().zip(&hashed.inside).enumerate() {
+            let outside = length.map(|length| place >= length);
+            let value = byte
+                .value
+                .zip(outside)
+                .map(|(byte, outside)| u64::from(byte) + if outside { OUTSIDE } else { 0 });
+            let number = number(cs, value)?;
+            cs.enforce(
+                unnamed,
+                |form| {
+                    let form = byte.add_to(form, one, 1) + (Scalar::from(OUTSIDE), one);
+                    inside.add_to(form, one, -Scalar::from(OUTSIDE)) - number.get_variable()
+                },
+                |form| form + one,
+                |form| form,
+            );
+            self.numbers.push(number);
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    /// One more place, which is outside for everybody.
+    fn hold_outside<CS: ConstraintSystem<Scalar>>(
+        &mut self,
+        cs: &mut CS,
+    ) -> Result<(), SynthesisError> {
+        let number = number(cs, Some(OUTSIDE))?;
+        let one = CS::one();
+        cs.enforce(
+            unnamed,
+            |form| form + number.get_variable() - (Scalar::from(OUTSIDE), one),
+            |form| form + one,
+            |form| form,
+        );
+        self.numbers.push(number);
+        self.values.push(Some(OUTSIDE));
+        Ok(())
+    }
+
+    /// Places moved down by `by` where `moves`; those that no later stage reaches are left out.
+    fn moved<CS: ConstraintSystem<Scalar>>(
+        &self,
+        cs: &mut CS,
+        moves: Bit,
+        moves_value: Option<bool>,
+        by: usize,
+    ) -> Result<Self, SynthesisError> {
+        let one = CS::one();
+        let kept = self.numbers.len().min(NEEDLE_BYTES + by - 1);
+        let mut moved = Self::default();
+        for (place, stays) in self.numbers.iter().enumerate().take(kept) {
+            let from = self.numbers.get(place + by);
+            let from_value = self.values.get(place + by).copied().unwrap_or(Some(OUTSIDE));
+            let value = match moves_value {
+                Some(true) => from_value,
+                Some(false) => self.values[place],
+                None => None,
+            };
+            let number = number(cs, value)?;
+            cs.enforce(
+                unnamed,
+                |form| moves.add_to(form, one, Scalar::ONE),
+                |form| match from {
+                    Some(from) => form + from.get_variable() - stays.get_variable(),
+                    None => form + (Scalar::from(OUTSIDE), one) - stays.get_variable(),
+                },
+                |form| form + number.get_variable() - stays.get_variable(),
+            );
+            moved.numbers.push(number);
+            moved.values.push(value);
+        }
+        Ok(moved)
+    }
+}

@@ -1,0 +1,105 @@
+//! The hidden part of a statement, looked through by ordinary means before it is proved.
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    error::CircuitError,
+    path::{CHUNK_BYTES, LeafPath, SALT_BYTES},
+    window::NEEDLE_BYTES,
+};
+
+/// Most bytes that can be looked for.
+pub const NEEDLE_BYTES_MOST: usize = NEEDLE_BYTES;
+
+/// A tree of transcript leaves, as `confide-disclosure` makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tree<'a> {
+    /// Its root.
+    pub root: &'a [u8; 32],
+    /// It has 2^depth leaves.
+    pub depth: u8,
+    /// The byte for the direction in the hash of a leaf.
+    pub direction: u8,
+}
+
+/// A leaf with its path: the hidden part.
+#[derive(Clone, Copy)]
+pub struct Leaf<'a> {
+    /// Its place, from 0.
+    pub index: u32,
+    /// Its salt.
+    pub salt: &'a [u8; SALT_BYTES],
+    /// Its bytes, at most 64.
+    pub chunk: &'a [u8],
+    /// The nodes beside its path, from below.
+    pub siblings: &'a [[u8; 32]],
+}
+
+/// A field's salted value, as `confide-disclosure` hashes it: the hidden part.
+#[derive(Clone, Copy)]
+pub struct FieldValue<'a> {
+    /// Its salt.
+    pub salt: &'a [u8; SALT_BYTES],
+    /// Its canonical value, at most 1,024 bytes.
+    pub value: &'a [u8],
+}
+
+impl Leaf<'_> {
+    /// The leaf as a witness, if it is under the root.
+    pub(crate) fn under(&self, tree: &Tree<'_>) -> Result<LeafPath, CircuitError> {
+        let Leaf { index, salt, chunk, siblings } = *self;
+        if chunk.len() > CHUNK_BYTES {
+            let (subject, least, most, got) = ("chunk", 0, CHUNK_BYTES, chunk.len());
+            return Err(CircuitError::Length { subject, least, most, got });
+        }
+        if self.root(tree) != Some(*tree.root) {
+            return Err(CircuitError::Untrue { what: "leaf and path do not lead to the root" });
+        }
+        let (chunk, siblings) = (chunk.to_vec(), siblings.to_vec());
+        Ok(LeafPath { index, salt: *salt, chunk, siblings })
+    }
+
+    /// The root that a leaf and its path lead to.
+    fn root(&self, tree: &Tree<'_>) -> Option<[u8; 32]> {
+        let Leaf { index, salt, chunk, siblings } = *self;
+        if siblings.len() != usize::from(tree.depth) || index >> tree.depth != 0 {
+            return None;
+        }
+        let index_bytes = index.to_be_bytes();
+        let mut node = sha256(&[&[0, tree.direction], &index_bytes, salt, chunk]);
+        for (level, sibling) in siblings.iter().enumerate() {
+            let (left, right) = match index >> level & 1 {
+                0 => (&node, sibling),
+                _ => (sibling, &node),
+            };
+            node = sha256(&[&[1], left, right]);
+        }
+        Some(node)
+    }
+}
+
+impl FieldValue<'_> {
+    /// SHA-256(0x03 ‖ salt ‖ value).
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        sha256(&[&[3], self.salt, self.value])
+    }
+}
+
+/// Where `needle` begins in `bytes`.
+pub(crate) fn find(bytes: &[u8], needle: &[u8]) -> Option<u32> {
+    let place = bytes.windows(needle.len().max(1)).position(|window| window == needle)?;
+    u32::try_from(place).ok()
+}
+
+pub(crate) fn check_needle(needle: &[u8]) -> Result<(), CircuitError> {
+    let (subject, least, most, got) = ("what is looked for", 1, NEEDLE_BYTES_MOST, needle.len());
+    match (least..=most).contains(&got) {
+        true => Ok(()),
+        false => Err(CircuitError::Length { subject, least, most, got }),
+    }
+}
+
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part));
+    hash.finalize().into()
+}

@@ -1,0 +1,286 @@
+//! Claims about texts and equal numbers, with a stand-in for circuits.
+
+use confide_sigma::{Range, Relation};
+use sha2::{Digest, Sha256};
+
+use super::{
+    tests::{prove, session, session_at, show},
+    *,
+};
+use crate::{
+    Claim, DiscloseError, Fact, Means, Notarised, OtherField, Security, TextProofs, TextSecret,
+    TextStatement,
+};
+
+/// Proves nothing: a hash of what a proof would be bound to.
+struct StandIn;
+
+const STAND_IN: Security =
+    Security { back_end: "a stand-in", zero_knowledge: false, ..Range::SECURITY };
+
+fn bound(context: &[u8; 32], statement: &TextStatement<'_>) -> Vec<u8> {
+    Sha256::digest(format!("{context:?} {statement:?}")).to_vec()
+}
+
+impl TextProofs for StandIn {
+    fn prove(
+        &self,
+        context: &[u8; 32],
+        statement: &TextStatement<'_>,
+        secret: &TextSecret<'_>,
+    ) -> Result<Vec<u8>, String> {
+        let holds = match (statement, secret) {
+            (TextStatement::BytesContain { text, .. }, TextSecret::Leaf(leaf)) => {
+                String::from_utf8_lossy(leaf.chunk).contains(text)
+            }
+            (TextStatement::BytesContain { text, .. }, TextSecret::Neighbours([one, two])) => {
+                let both = [one.chunk, two.chunk].concat();
+                one.index + 1 == two.index && String::from_utf8_lossy(&both).contains(text)
+            }
+            (
+                TextStatement::FieldContains { digest, .. }
+                | TextStatement::FieldSha256 { digest, .. },
+                TextSecret::Field { salt, value },
+            ) => crate::field::value_digest(salt, value) == **digest,
+            _ => false,
+        };
+        holds.then(|| bound(context, statement)).ok_or_else(|| "it is not so".into())
+    }
+
+    fn verify(
+        &self,
+        context: &[u8; 32],
+        statement: &TextStatement<'_>,
+        proof: &[u8],
+    ) -> Result<Security, String> {
+        match proof == bound(context, statement) {
+            true => Ok(STAND_IN),
+            false => Err("another statement".into()),
+        }
+    }
+}
+
+fn means(other: Option<&Notarised>) -> Means<'_> {
+    Means { texts: Some(&StandIn), other }
+}
+
+fn disclosed(session: &Notarised, wishes: &[&str]) -> Result<Disclosure, DiscloseError> {
+    session.disclose(&show(&[]), &prove(wishes), means(None))
+}
+
+/// Across bytes 64 of the response, which begins `HTTP/1.1 200 OK\r\n\r\n{"model":"m-1","created":…`.
+fn across(session: &Notarised) -> String {
+    String::from_utf8_lossy(&session.received[58..70]).into_owned()
+}
+
+#[test]
+fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_on() {
+    let session = session(1);
+    let digest = hex::encode(Sha256::digest(b"four"));
+    let wishes = [
+        "response.bytes contains \"m-1\"".to_string(),
+        format!("response.bytes contains {}", serde_json::json!(across(&session))),
+        "response./choices/0/message/content contains \"ou\"".to_string(),
+        format!("sha256(response./choices/0/message/content) == {digest}"),
+        "response./balance <= 10".to_string(),
+    ];
+    let wishes: Vec<&str> = wishes.iter().map(String::as_str).collect();
+    let good = disclosed(&session, &wishes).unwrap();
+    let read = Disclosure::decode(&good.encode()).unwrap();
+    assert_eq!(read, good);
+    let verified = read.verify(Some(&StandIn)).unwrap();
+    assert_eq!(verified.claims().len(), 5);
+    assert!(verified.fields().is_empty());
+    for (place, proven) in verified.claims().iter().enumerate() {
+        let wanted = if place == 4 { Range::SECURITY } else { STAND_IN };
+        assert_eq!(proven.security, wanted, "{place}");
+    }
+    assert!(matches!(read.verify(None), Err(Refused::NoCircuits { claim: 0 })));
+    // Proofs of one claim under another.
+    for one in 0..4 {
+        for two in one + 1..4 {
+            let mut swapped = good.clone();
+            let proof = |claim: &mut Claim| match claim {
+                Claim::BytesContain { proof, .. }
+                | Claim::FieldContains { proof, .. }
+                | Claim::FieldSha256 { proof, .. } => std::mem::take(proof),
+                _ => panic!(),
+            };
+            let (first, second) =
+                (proof(&mut swapped.claims[one]), proof(&mut swapped.claims[two]));
+            let put = |claim: &mut Claim, new| match claim {
+                Claim::BytesContain { proof, .. }
+                | Claim::FieldContains { proof, .. }
+                | Claim::FieldSha256 { proof, .. } => *proof = new,
+                _ => panic!(),
+            };
+            put(&mut swapped.claims[one], second);
+            put(&mut swapped.claims[two], first);
+            let refused = swapped.verify(Some(&StandIn)).unwrap_err();
+            assert!(matches!(refused, Refused::Proof { .. }), "{one} and {two}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_so_or_holds_no_text_is_said_by_name() {
+    let session = session(1);
+    let refuse = |wish: &str| disclosed(&session, &[wish]).unwrap_err();
+    let zeros = "0".repeat(64);
+    for wish in [
+        "response.bytes contains \"nothing of the kind\"",
+        "response./choices/0/message/content contains \"five\"",
+        &format!("sha256(response./choices/0/message/content) == {zeros}"),
+    ] {
+        let error = refuse(wish);
+        assert!(matches!(error, DiscloseError::Untrue { .. }), "{wish}: {error}");
+    }
+    for wish in ["response./balance contains \"5\"", "response. contains \"model\""] {
+        let error = refuse(wish);
+        assert!(matches!(error, DiscloseError::NoText { .. }), "{wish}: {error}");
+    }
+    let error = refuse(&format!("response./model contains \"{}\"", "x".repeat(65)));
+    assert!(matches!(error, DiscloseError::Limit { .. }), "{error}");
+    let many = vec!["response./model contains \"m\""; TEXT_CLAIMS_MAX + 1];
+    let error = disclosed(&session, &many).unwrap_err();
+    assert!(matches!(error, DiscloseError::Limit { .. }), "{error}");
+    let named = session.disclose(
+        &show(&["response./model"]),
+        &prove(&["response./model contains \"m\""]),
+        means(None),
+    );
+    assert!(matches!(named, Err(DiscloseError::Pointless { .. })));
+}
+
+#[test]
+fn a_text_claim_speaks_of_fields_that_hold_text_only() {
+    let session = session(1);
+    let wishes = ["response./model contains \"m\"", "response./balance <= 10"];
+    let mut other = disclosed(&session, &wishes).unwrap();
+    let Claim::FieldContains { field, .. } = &mut other.claims[0] else { panic!() };
+    *field ^= 1;
+    assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), Refused::Subject { claim: 0 });
+    // More of them than are read.
+    let mut many = disclosed(&session, &wishes[..1]).unwrap();
+    many.claims = vec![many.claims[0].clone(); TEXT_CLAIMS_MAX + 1];
+    let read = Disclosure::decode(&many.encode());
+    assert!(matches!(read, Err(FormatError::TooLong { .. })));
+}
+
+#[test]
+fn equal_numbers_of_one_session_and_of_two_are_proven() {
+    let (one, two) = (session(1), session_at(2, 1_795_341_700));
+    let wishes =
+        ["response./balance == other.response./balance", "response./at == other.response./at"];
+    let good = one.disclose(&show(&[]), &prove(&wishes), means(Some(&two))).unwrap();
+    let read = Disclosure::decode(&good.encode()).unwrap();
+    assert_eq!(read, good);
+    let verified = read.verify(None).unwrap();
+    let other = verified.other().unwrap();
+    assert_eq!(other.statement(), &two.statement);
+    assert!(other.fields().is_empty() && other.claims().is_empty());
+    let path = "response./balance".to_string();
+    let what = Fact::Equal { path: path.clone(), other: path, elsewhere: true };
+    assert_eq!(verified.claims()[0].what, what);
+    assert_eq!(verified.claims()[0].security, Relation::SECURITY);
+
+    let here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
+    assert!(here.verify(None).unwrap().other().is_none());
+    let unequal = ["response./balance == response./created", "response./balance == response./at"];
+    for wish in unequal {
+        let error = disclosed(&one, &[wish]).unwrap_err();
+        assert!(matches!(error, DiscloseError::Untrue { .. }), "{wish}: {error}");
+    }
+    let error = disclosed(&one, &[wishes[0]]).unwrap_err();
+    assert!(matches!(error, DiscloseError::NoOther { .. }), "{error}");
+    let missing = ["response./balance == other.response./nothing"];
+    let error = one.disclose(&show(&[]), &prove(&missing), means(Some(&two))).unwrap_err();
+    assert!(matches!(error, DiscloseError::NoField { .. }), "{error}");
+}
+
+#[test]
+fn an_equality_holds_for_its_two_fields_and_sessions_only() {
+    let (one, two, three) = (session(1), session(2), session(3));
+    let wish =
+        ["response./balance == other.response./balance", "response./at == other.response./at"];
+    let disclose = |session: &Notarised, other| {
+        session.disclose(&show(&[]), &prove(&wish), means(Some(other))).unwrap()
+    };
+    let good = disclose(&one, &two);
+    let refused = |changed: &Disclosure| changed.verify(None).unwrap_err();
+    // Another session in the place of the other one.
+    let mut moved = good.clone();
+    moved.claims[0] = disclose(&one, &three).claims[0].clone();
+    assert!(matches!(refused(&moved), Refused::Proof { claim: 1, .. }));
+    // None at all.
+    let mut alone = good.clone();
+    alone.claims.remove(0);
+    assert_eq!(refused(&alone), Refused::Subject { claim: 0 });
+    // A number here instead of there, and a date in the place of a number.
+    for (place, other) in
+        [(1, OtherField::Here(0)), (1, OtherField::Here(1)), (2, OtherField::There(9))]
+    {
+        let mut changed = good.clone();
+        let Claim::Equal { other: of, .. } = &mut changed.claims[place] else { panic!() };
+        *of = other;
+        changed.verify(None).unwrap_err();
+    }
+    let mut swapped = good.clone();
+    swapped.claims.swap(1, 2);
+    swapped.verify(None).unwrap();
+    let (Claim::Equal { proof: first, .. }, Claim::Equal { proof: second, .. }) =
+        (good.claims[1].clone(), good.claims[2].clone())
+    else {
+        panic!()
+    };
+    for (place, new) in [(1, second), (2, first)] {
+        let mut changed = good.clone();
+        let Claim::Equal { proof, .. } = &mut changed.claims[place] else { panic!() };
+        *proof = new;
+        assert!(matches!(refused(&changed), Refused::Proof { .. }));
+    }
+    // The other session's statement or opening, edited.
+    let mut edited = good.clone();
+    let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
+    other.statement.time += 1;
+    assert!(matches!(refused(&edited), Refused::Other(_)));
+    let mut edited = good;
+    let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
+    other.fields.as_mut().unwrap().fields[0].path = "response./limit".into();
+    assert!(matches!(refused(&edited), Refused::Other(_)));
+}
+
+#[test]
+fn a_session_within_another_holds_no_third_and_there_is_one_at_most() {
+    let (one, two) = (session(1), session(2));
+    let wish = ["response./balance == other.response./balance"];
+    let good = one.disclose(&show(&[]), &prove(&wish), means(Some(&two))).unwrap();
+    let mut twice = good.clone();
+    twice.claims.push(good.claims[0].clone());
+    assert!(matches!(Disclosure::decode(&twice.encode()), Err(FormatError::TooLong { .. })));
+    let mut nested = good.clone();
+    nested.claims[0] = Claim::Other(Box::new(good));
+    assert!(matches!(Disclosure::decode(&nested.encode()), Err(FormatError::Value { .. })));
+}
+
+#[test]
+fn no_changed_byte_of_an_equality_says_anything_else() {
+    let (one, two) = (session(1), session(2));
+    let wish = ["response./balance == other.response./balance"];
+    let file = one.disclose(&show(&[]), &prove(&wish), means(Some(&two))).unwrap().encode();
+    let statement = one.statement.encode().len();
+    let evidence = DISCLOSURE_MAGIC.len() + 4 + statement + 64;
+    // The other session's file stands before the claim, which is the last 62 bytes: within it too
+    // the lengths of evidence are judged elsewhere.
+    let within = file.windows(DISCLOSURE_MAGIC.len()).rposition(|it| it == DISCLOSURE_MAGIC);
+    let within = within.unwrap() + evidence;
+    for place in (0..file.len()).step_by(3).chain(file.len() - 62..file.len()) {
+        if (evidence..evidence + 12).contains(&place) || (within..within + 12).contains(&place) {
+            continue;
+        }
+        let mut changed = file.clone();
+        changed[place] ^= 1 << (place % 8);
+        let Ok(read) = Disclosure::decode(&changed) else { continue };
+        assert!(read.verify(None).is_err(), "byte {place}");
+    }
+}

@@ -1,0 +1,95 @@
+//! How a committed number compares with constants, and proofs of that.
+
+use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
+
+use crate::{
+    codec::{FormatError, Reader, Writer},
+    field::Kind,
+    name::Amount,
+};
+
+/// How a committed integer compares with constants, all of them as committed integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<=`
+    AtMost(u64),
+    /// `>=`
+    AtLeast(u64),
+    /// `==`
+    Exactly(u64),
+    /// Both ends included.
+    Between(u64, u64),
+}
+
+impl Comparison {
+    /// In words, with the constants as numbers or as dates.
+    pub fn shown(&self, kind: Kind) -> String {
+        let amount = |amount| match kind {
+            Kind::String => Amount::Date(amount),
+            _ => Amount::Number(amount),
+        };
+        match *self {
+            Comparison::AtMost(high) => format!("<= {}", amount(high)),
+            Comparison::AtLeast(low) => format!(">= {}", amount(low)),
+            Comparison::Exactly(value) => format!("== {}", amount(value)),
+            Comparison::Between(low, high) => {
+                format!("between {} and {}", amount(low), amount(high))
+            }
+        }
+    }
+
+    fn range(&self) -> Result<Range, SigmaError> {
+        match *self {
+            Comparison::AtMost(high) => Ok(Range::at_most(high)),
+            Comparison::AtLeast(low) => Ok(Range::at_least(low)),
+            Comparison::Exactly(value) => Range::between(value, value),
+            Comparison::Between(low, high) => Range::between(low, high),
+        }
+    }
+
+    /// Whether a committed integer compares so.
+    pub fn holds(&self, amount: u64) -> bool {
+        self.range().is_ok_and(|range| range.contains(amount))
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        let (operator, low, high) = match *self {
+            Comparison::AtMost(high) => (1, 0, high),
+            Comparison::AtLeast(low) => (2, low, u64::MAX),
+            Comparison::Exactly(value) => (3, value, value),
+            Comparison::Between(low, high) => (4, low, high),
+        };
+        writer.u8(operator).u64(low).u64(high);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let operator = reader.u8("comparison")?;
+        let (low, high) = (reader.u64("low end")?, reader.u64("high end")?);
+        match (operator, low, high) {
+            (1, 0, high) => Ok(Comparison::AtMost(high)),
+            (2, low, u64::MAX) => Ok(Comparison::AtLeast(low)),
+            (3, low, high) if low == high => Ok(Comparison::Exactly(low)),
+            (4, low, high) if low <= high => Ok(Comparison::Between(low, high)),
+            _ => Err(FormatError::Value { subject: "comparison", got: operator.into() }),
+        }
+    }
+
+    /// Proves it of the number behind a commitment, for one statement and field only.
+    pub(crate) fn prove(
+        &self,
+        context: &[u8],
+        amount: u64,
+        blinding: &Blinding,
+    ) -> Result<Vec<u8>, SigmaError> {
+        prove_range(context, &self.range()?, amount, blinding)
+    }
+
+    pub(crate) fn verify(
+        &self,
+        context: &[u8],
+        commitment: &[u8; 32],
+        proof: &[u8],
+    ) -> Result<(), SigmaError> {
+        verify_range(context, &self.range()?, &Commitment::from_bytes(commitment)?, proof)
+    }
+}

@@ -1,0 +1,175 @@
+//! Proofs of a disclosure, checked: what a third party then knows of hidden values.
+
+use confide_sigma::{Commitment, Range, Relation, Security, SigmaError, verify_equal};
+
+use crate::{
+    claim::{Bound, Claim, OtherField, bytes_context, equal_context, field_context, text_context},
+    comparison::Comparison,
+    disclosure::{Disclosure, Refused},
+    field::Kind,
+    fields::OpenedField,
+    text::{TextProofs, TextStatement, TreePlace},
+    transcript::Direction,
+};
+
+/// Something proven of a value that is not shown, and what the proof rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// What is proven.
+    pub what: Fact,
+    /// As the back end says.
+    pub security: Security,
+}
+
+/// What can be proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// A number or date compares.
+    Compare {
+        /// Its path.
+        path: String,
+        /// Number, or string for a date.
+        kind: Kind,
+        /// How.
+        comparison: Comparison,
+    },
+    /// The bytes of a direction contain a text.
+    BytesContain {
+        /// Which way they went.
+        direction: Direction,
+        /// The text.
+        text: String,
+    },
+    /// A field's text contains a text.
+    FieldContains {
+        /// Its path.
+        path: String,
+        /// The text.
+        text: String,
+    },
+    /// SHA-256 of a field's text.
+    FieldSha256 {
+        /// Its path.
+        path: String,
+        /// The digest.
+        sha256: [u8; 32],
+    },
+    /// Two numbers, or two dates, are the same.
+    Equal {
+        /// Path of one.
+        path: String,
+        /// Path of the other.
+        other: String,
+        /// Whether the other one is of the other session.
+        elsewhere: bool,
+    },
+}
+
+/// A disclosure whose openings hold, whose claims are to be checked.
+pub(crate) struct Opened<'a> {
+    pub(crate) disclosure: &'a Disclosure,
+    pub(crate) statement: [u8; 32],
+    pub(crate) texts: Option<&'a dyn TextProofs>,
+}
+
+impl Opened<'_> {
+    /// What the claim at a place proves; `None` for one that brings another session.
+    pub(crate) fn proven(&self, place: usize, claim: &Claim) -> Result<Option<Proven>, Refused> {
+        let failed = |reason: String| Refused::Proof { claim: place, reason };
+        let sigma = |error: SigmaError| failed(error.to_string());
+        let subject = || Refused::Subject { claim: place };
+        let texts = || self.texts.ok_or(Refused::NoCircuits { claim: place });
+        let (what, security) = match claim {
+            Claim::Other(_) => return Ok(None),
+            Claim::Compare { field, comparison, proof } => {
+                let (field, bound) = self.field(*field).ok_or_else(subject)?;
+                let commitment = field.commitment.as_ref().ok_or_else(subject)?;
+                comparison.verify(&field_context(&bound), commitment, proof).map_err(sigma)?;
+                let (path, kind) = (field.path.clone(), field.kind);
+                let comparison = *comparison;
+                (Fact::Compare { path, kind, comparison }, Range::SECURITY)
+            }
+            Claim::BytesContain { direction, text, proof } => {
+                let direction = *direction;
+                let statement = TextStatement::BytesContain { tree: self.tree(direction), text };
+                let context = bytes_context(&self.statement, direction);
+                let security = texts()?.verify(&context, &statement, proof).map_err(failed)?;
+                (Fact::BytesContain { direction, text: text.clone() }, security)
+            }
+            Claim::FieldContains { field, text, proof } => {
+                let (field, bound) = self.text_field(*field).ok_or_else(subject)?;
+                let digest = &field.value.digest();
+                let statement = TextStatement::FieldContains { digest, text };
+                let context = text_context(&bound);
+                let security = texts()?.verify(&context, &statement, proof).map_err(failed)?;
+                (Fact::FieldContains { path: field.path.clone(), text: text.clone() }, security)
+            }
+            Claim::FieldSha256 { field, sha256, proof } => {
+                let (field, bound) = self.text_field(*field).ok_or_else(subject)?;
+                let digest = &field.value.digest();
+                let statement = TextStatement::FieldSha256 { digest, sha256 };
+                let context = text_context(&bound);
+                let security = texts()?.verify(&context, &statement, proof).map_err(failed)?;
+                (Fact::FieldSha256 { path: field.path.clone(), sha256: *sha256 }, security)
+            }
+            Claim::Equal { field, other, proof } => {
+                let one = self.field(*field).ok_or_else(subject)?;
+                let (other, elsewhere) = self.other_field(other).ok_or_else(subject)?;
+                let what = equal(one, other, elsewhere, proof);
+                (what.ok_or_else(subject)?.map_err(sigma)?, Relation::SECURITY)
+            }
+        };
+        Ok(Some(Proven { what, security }))
+    }
+
+    fn field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
+        let field = self.disclosure.fields.as_ref()?.fields.get(place as usize)?;
+        Some((field, Bound { statement: self.statement, leaf: field.leaf() }))
+    }
+
+    /// A field that holds text.
+    fn text_field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
+        self.field(place).filter(|(field, _)| field.kind == Kind::String)
+    }
+
+    fn other_field(&self, other: &OtherField) -> Option<((&OpenedField, Bound), bool)> {
+        match other {
+            OtherField::Here(place) => Some((self.field(*place)?, false)),
+            OtherField::There(place) => {
+                let other = self.disclosure.other()?;
+                let field = other.fields.as_ref()?.fields.get(*place as usize)?;
+                let bound = Bound { statement: other.statement.digest(), leaf: field.leaf() };
+                Some(((field, bound), true))
+            }
+        }
+    }
+
+    fn tree(&self, direction: Direction) -> TreePlace<'_> {
+        let statement = &self.disclosure.statement;
+        let signed = match direction {
+            Direction::Request => &statement.request,
+            Direction::Response => &statement.response,
+        };
+        TreePlace { direction, depth: signed.depth, root: &signed.root }
+    }
+}
+
+/// `None` where one of them has no number, or one is a number and the other a date.
+fn equal(
+    (one, one_bound): (&OpenedField, Bound),
+    (other, other_bound): (&OpenedField, Bound),
+    elsewhere: bool,
+    proof: &[u8],
+) -> Option<Result<Fact, SigmaError>> {
+    let commitments = one.commitment.as_ref().zip(other.commitment.as_ref())?;
+    if one.kind != other.kind {
+        return None;
+    }
+    let checked = || {
+        let one = Commitment::from_bytes(commitments.0)?;
+        let other = Commitment::from_bytes(commitments.1)?;
+        verify_equal(&equal_context(&one_bound, &other_bound), &one, &other, proof)
+    };
+    let (path, other) = (one.path.clone(), other.path.clone());
+    Some(checked().map(|()| Fact::Equal { path, other, elsewhere }))
+}
