@@ -211,7 +211,8 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     // Another session in the place of the other one.
     let mut moved = good.clone();
     moved.claims[0] = disclose(&one, &three).claims[0].clone();
-    assert!(matches!(refused(&moved), Refused::Proof { claim: 1, .. }));
+    // Its fields stand in another order, so that a number may meet a date.
+    assert!(matches!(refused(&moved), Refused::Proof { claim: 1, .. } | Refused::Subject { .. }));
     // None at all.
     let mut alone = good.clone();
     alone.claims.remove(0);
