@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -47,6 +47,8 @@ test: style prover unit no-std programs vectors python sigma disclosure peft sea
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
+	@cargo fmt --version >/dev/null && cargo clippy --version >/dev/null || { \
+	  echo "cargo has no rustfmt or no clippy: rustup component add rustfmt clippy"; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
@@ -72,10 +74,10 @@ vectors: unit  ## foreign attestation vectors, through the command line
 python: unit $(VENV)/ready  ## the openai package and curl against the server
 	CONFIDE_BIN=$(DEBUG) $(VENV)/bin/python tests/python/test_openai.py
 
-sigma:  ## sigma proofs, by a second checker written from docs/sigma-proofs.md
+sigma: tools  ## sigma proofs, by a second checker written from docs/sigma-proofs.md
 	python3 tests/python/check_sigma.py vectors/sigma
 
-disclosure:  ## disclosures, by a second checker written from docs/disclosure.md
+disclosure: tools  ## disclosures, by a second checker written from docs/disclosure.md
 	python3 tests/python/check_disclosure.py
 
 peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
@@ -103,7 +105,7 @@ selftest: unit  ## the instrument finds a known delay and stays quiet without on
 	@# A busy machine may need more blocks to see 5 %; a broken instrument fails both.
 	$(DEBUG) bench selftest || $(DEBUG) bench selftest --blocks 60
 
-fuzz: tools  ## each parser, FUZZ_SECONDS each
+fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
 
 differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
@@ -137,6 +139,9 @@ $(VENV)/ready: tests/python/requirements.txt
 tools:
 	@for tool in cargo cc python3; do command -v $$tool >/dev/null || { \
 	  echo "$$tool is missing: ask for Rust 1.95 or newer (cargo), gcc (cc) or python3"; exit 1; }; done
+
+cxx:
+	@command -v $${CXX:-c++} >/dev/null || { echo "c++ is missing: ask for g++, libFuzzer is C++"; exit 1; }
 
 clean:  ## remove what was built
 	cargo clean

@@ -25,9 +25,13 @@ missing=()
 [ -d "$sysroot/lib/rustlib/src/rust/library/alloc" ] || missing+=(rust-web-src)
 [ -x /usr/bin/ld.lld ] || missing+=(lld)
 if [ ${#missing[@]} -gt 0 ]; then
-  echo "skipped: guests are not built: ask for the packages ${missing[*]} (Debian)"
-  [ "$mode" = compare ]
-  exit
+  packages="the packages ${missing[*]} (Debian)"
+  if [ "$mode" = compare ]; then
+    echo "skipped: guests are not rebuilt and compared: that takes $packages"
+    exit
+  fi
+  echo "guests cannot be built: ask for $packages"
+  exit 1
 fi
 
 # Another compiler gives other bytes, rightly.

@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,9 @@ def main():
     with server as base_url:
         client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
         checks = [check for name, check in globals().items() if name.startswith("check_")]
+        if not shutil.which("curl"):
+            checks = [check for check in checks if not check.__name__.startswith("check_curl")]
+            print("skipped: no curl: what it would ask")
         failed = [check for check in checks if not holds(check, client, base_url)]
     print(f"{len(checks) - len(failed)} of {len(checks)} checks hold")
     return 1 if failed else 0

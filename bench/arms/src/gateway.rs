@@ -108,19 +108,14 @@ impl Rig {
             },
             path: order.text("path", "/health")?,
         };
-        let rate = order.params.get("rate_per_s").map(|value| value.as_f64().unwrap_or(0.0));
+        let rate = order.params.get("rate_per_s").map(rate).transpose()?;
         self.server.settle().map_err(|error| format!("cannot pin the server: {error}"))?;
         let floor_before = self.floor();
         let server_before = self.server.cpu_s();
         let watch = Stopwatch::start();
         let ran = match rate {
             None => self.runtime.block_on(closed(&self.door, &work))?,
-            Some(rate) if rate > 0.0 && rate <= RATE_MAX => {
-                self.runtime.block_on(open(&self.door, &work, rate))?
-            }
-            Some(rate) => {
-                return Err(format!("rate_per_s: wanted above 0, at most {RATE_MAX}, got {rate}"));
-            }
+            Some(rate) => self.runtime.block_on(open(&self.door, &work, rate))?,
         };
         let (wall_s, cpu_s) = watch.stop();
         let server_s = self.server.cpu_s().zip(server_before).map(|(after, before)| after - before);
@@ -139,6 +134,13 @@ impl Rig {
     fn floor(&self) -> Option<f64> {
         self.tls.then(|| self.server.on_its_core(floor::rate_per_s)).flatten()
     }
+}
+
+fn rate(given: &serde_json::Value) -> Outcome<f64> {
+    let rate = given.as_f64().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX);
+    rate.ok_or_else(|| {
+        format!("rate_per_s: wanted a number above 0, at most {RATE_MAX}, got {given}")
+    })
 }
 
 fn figures(

@@ -62,5 +62,5 @@ pub use run::{
 pub use seeds::seeds;
 pub use selftest::{Finding, measured, selftest_suite, simulate, spin_arm, traps};
 pub use suite::Suite;
-pub use suites::{SuiteText, suite_named};
+pub use suites::{SuiteText, suite_named, suite_names};
 pub use table::table;

@@ -58,8 +58,13 @@ pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
         .map(|(_, text)| found((*text).to_owned()))
         .ok_or_else(|| BenchError::NoSuchSuite {
             name: name.to_owned(),
-            known: EMBEDDED.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+            known: suite_names().collect::<Vec<_>>().join(", "),
         })
+}
+
+/// The names of the embedded suites, in alphabetical order.
+pub fn suite_names() -> impl Iterator<Item = &'static str> {
+    EMBEDDED.iter().map(|(name, _)| *name)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -15,6 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     error::{CliError, read_file},
+    new_file::NewFile,
     process::print_whole,
 };
 
@@ -54,11 +54,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new("no predicate names the other session")
             .hint("--prove 'response./a == other.response./b'"));
     }
+    let out = NewFile::beside(&args.out)?;
     let means = Means { texts: super::verify::text_proofs(), other: other.as_ref() };
     let disclosure = session.disclose(&args.show, &args.prove, means).map_err(refused)?;
     let bytes = disclosure.encode();
-    fs::write(&args.out, &bytes)
-        .map_err(|error| CliError::new(format!("cannot write {}: {error}", args.out.display())))?;
+    out.save(&bytes)?;
     print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), &args.out)?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -115,8 +115,11 @@ fn summary(
 ) -> Result<String, CliError> {
     let verified = disclosure.verify(super::verify::text_proofs()).map_err(CliError::new)?;
     let mut text = format!("{} written, {bytes} bytes\n", out.display());
-    for field in verified.fields() {
-        let _ = writeln!(text, "shown    {}", field.path);
+    // In the file they stand in the order of their leaves, which says nothing.
+    let mut names: Vec<&str> = verified.fields().iter().map(|field| field.path.as_str()).collect();
+    names.sort_unstable();
+    for name in names {
+        let _ = writeln!(text, "shown    {name}");
     }
     for (direction, piece) in verified.bytes() {
         let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
@@ -134,11 +137,11 @@ fn summary(
     }
     let hidden = fields - verified.fields().len();
     let opened = disclosure.fields.as_ref().map_or(0, |opening| opening.fields.len());
-    let named = opened - verified.fields().len();
-    let _ = writeln!(
-        text,
-        "hidden   {hidden} fields, {named} of them with a name that the proofs say; all other bytes"
-    );
+    let named = match opened - verified.fields().len() {
+        0 => String::new(),
+        named => format!(" (of {named} the proofs say the name)"),
+    };
+    let _ = writeln!(text, "hidden   {hidden} fields{named}; all other bytes");
     Ok(text)
 }
 

@@ -1,6 +1,8 @@
 //! What the program says when it cannot do what was asked.
 
-use std::{fmt::Display, process::ExitCode};
+use std::{fmt::Display, io::Write, process::ExitCode};
+
+use serde_json::json;
 
 /// A failure with an optional hint; the hint is the program's, never the library's.
 #[derive(Debug)]
@@ -33,13 +35,39 @@ impl CliError {
         &self.message
     }
 
-    /// Prints the failure on standard error and gives the exit status.
+    /// Prints the failure on standard error, as JSON too where that was asked for, and gives the
+    /// exit status.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("confide: {}", self.message);
-        if let Some(hint) = self.hint {
+        if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
+        print_if_json_is_wanted("failed", &self.message, self.hint.as_deref());
         ExitCode::from(self.status)
+    }
+}
+
+/// Prints what is wrong with the arguments, or the help that they ask for, and gives the exit status.
+pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
+    // Nobody to tell is no reason to end otherwise.
+    let _ = error.print();
+    if error.use_stderr() {
+        let said = error.render().to_string();
+        let said = said.strip_prefix("error: ").unwrap_or(&said);
+        let detail = said.split("\n\n").next().unwrap_or_default();
+        print_if_json_is_wanted("arguments", detail, None);
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Who asked for JSON gets one object whatever happens, arguments that could not be read included.
+fn print_if_json_is_wanted(reason: &str, detail: &str, hint: Option<&str>) {
+    let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    if given.any(|argument| argument == "--json") {
+        let object = json!({
+            "outcome": "error", "reason": reason, "detail": detail, "hint": hint,
+        });
+        let _ = writeln!(std::io::stdout(), "{object}");
     }
 }
 

@@ -17,6 +17,7 @@ mod head;
 mod meter;
 #[cfg(feature = "native")]
 mod model;
+mod new_file;
 mod notary;
 mod policy;
 mod process;
@@ -33,12 +34,19 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Private AI inference, with its price measured: attested channels, private adapters, claims that a
+/// third party can check, and what each of them costs on this machine.
 #[derive(Parser)]
-#[command(name = "confide", version, about, arg_required_else_help = true)]
+#[command(name = "confide", version, arg_required_else_help = true, after_help = ENDS)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const ENDS: &str = "\
+Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged. `bench run`, `load` and
+`check` have a 3 for figures that are not to be believed; 130 after Ctrl-C. A command that serves ends
+with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
 
 #[derive(Subcommand)]
 enum Command {
@@ -63,7 +71,7 @@ enum Command {
     Notary(notary::Args),
     /// Write a policy to start with, or say in words what one checks.
     Policy(policy::Args),
-    /// Prove a run of a program, in four stages.
+    /// Prove a run of a program in four stages, or a signature.
     Prove(prove::Args),
     /// Serve a model over OpenAI's routes.
     Serve(serve::Args),
@@ -72,13 +80,17 @@ enum Command {
     Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
     Tunnel(tunnel::Args),
-    /// Check a quote, other evidence or a proof.
+    /// Check a quote, other evidence, a proof or a disclosure.
     Verify(verify::Args),
 }
 
 fn main() -> ExitCode {
     process::log_to_stderr();
-    let outcome = match Arguments::parse().command {
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return error::not_understood(&error),
+    };
+    let outcome = match command {
         Command::Adapter(args) => adapter::run(args),
         Command::Attest(args) => attest::run(args),
         Command::Bench(args) => bench::run(args),

@@ -1,7 +1,6 @@
 //! `confide notary`: fetch through a program in a TEE that signs what it saw.
 
 mod fetch;
-mod holder_file;
 mod serve;
 mod verified;
 

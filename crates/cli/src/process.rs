@@ -1,7 +1,7 @@
 //! What every long-running command shares: the ready line, the log, the wall clock, the end.
 
 use std::{
-    io::{ErrorKind, Write},
+    io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -16,11 +16,17 @@ pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Logs go to standard error, so that standard output carries answers only.
+/// Logs go to standard error, so that standard output carries answers only. In colour on a terminal.
 pub(crate) fn log_to_stderr() {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = std::io::stderr().is_terminal() && !plain;
     let filter = tracing_subscriber::EnvFilter::try_from_env("CONFIDE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// Listens, and gives the address with the port that was taken.

@@ -190,6 +190,7 @@ fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let options = confide_native::Options { model_name: args.model_name.clone() };
     let engine = confide_native::Native::load(dir, options).map_err(|error| {
         CliError::new(format!("cannot load the model in {}: {error}", dir.display()))
+            .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
     })?;
     Ok(Arc::new(engine))
 }

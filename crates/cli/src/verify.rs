@@ -48,12 +48,12 @@ pub(crate) struct Args {
 enum What {
     /// Check a quote against endorsements, and against a policy where one is given.
     Quote(QuoteArgs),
-    /// Check what somebody shows and proves of a session that a notary saw.
-    Disclosure(disclosure::DisclosureArgs),
     /// Check evidence of a kind that its bytes tell.
     Evidence(evidence::EvidenceArgs),
     /// Check a proof that `confide prove` wrote.
     Proof(proof::ProofArgs),
+    /// Check what somebody shows and proves of a session that a notary saw.
+    Disclosure(disclosure::DisclosureArgs),
     /// Appraise over HTTP, and sign the results.
     Serve(serve::Args),
 }

@@ -141,9 +141,10 @@ fn distribution(out: &mut String, id: &str, metric: &Metric, curves: &[Curve]) {
     });
     let described = described.collect::<Vec<_>>().join("; ");
     let caption = format!(
-        "{}: distribution, up to {} samples an arm{}",
+        "{}: distribution, up to {} {} an arm{}",
         metric.name,
         digits(samples as f64),
+        if samples == 1 { "sample" } else { "samples" },
         if axis.log { ", logarithmic" } else { "" }
     );
     out.push_str(&open(&format!("{id}e"), &caption, &described, TOP + TALL + 24.0));

@@ -44,7 +44,9 @@ pub(super) fn section(record: &Record) -> String {
 
 fn says(arm: &ArmRecord) -> String {
     let guarantee = arm.guarantee.as_ref().map(|text| format!("guarantee: {text}"));
-    let parts = [Some(arm.version.clone()), guarantee, arm.note.clone()];
+    // Some arms note what they guarantee: once is enough.
+    let note = arm.note.clone().filter(|note| arm.guarantee.as_ref() != Some(note));
+    let parts = [Some(arm.version.clone()), guarantee, note];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|text| !text.is_empty()).collect();
     parts.join(" · ")
 }

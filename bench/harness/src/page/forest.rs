@@ -93,7 +93,7 @@ fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
     let text = if judged {
         interval(ends.value, ends.low, ends.high)
     } else {
-        format!("x{:.2}, no interval: {}", ends.value, row.blocks)
+        format!("{}, no interval: {}", ratio(ends.value), row.blocks)
     };
     let _ = writeln!(
         out,
@@ -122,7 +122,18 @@ fn said(row: &Row) -> String {
     format!("<span class=\"unseen\">{}</span>", super::filters::verdict_of(row))
 }
 
+/// Two places near 1, three digits where those would say too much or nothing.
+fn ratio(value: f64) -> String {
+    match value {
+        0.1..100.0 => format!("x{value:.2}"),
+        _ => format!("x{}", digits(value)),
+    }
+}
+
 fn interval(value: f64, low: f64, high: f64) -> String {
+    if low >= 100.0 {
+        return format!("x{} [{}, {}]", digits(value), digits(low), digits(high));
+    }
     let places = ratio_places(low, high);
     format!("x{value:.places$} [{low:.places$}, {high:.places$}]")
 }
@@ -151,18 +162,23 @@ impl Axis {
         (share * 100.0).clamp(0.0, 100.0)
     }
 
-    /// Up to seven round ratios, 1 among them.
+    /// Up to seven round ratios, 1 among them. Over many decades up to five: their names are long.
     fn ticks(&self) -> Vec<f64> {
         let (low, high) = (self.low.exp(), self.high.exp());
         let within = |ticks: Vec<f64>| -> Vec<f64> {
             ticks.into_iter().filter(|tick| (low..=high).contains(tick)).collect()
         };
+        if high / low > 1000.0 {
+            let step = ((high / low).log10() / 5.0).ceil() as i32;
+            return within((-12..=12).map(|power| 10f64.powi(power * step)).collect());
+        }
         if high / low > 4.0 {
             let decades =
-                (-3..7).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
+                (-3..4).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
             let ticks = within(decades.collect());
             let step = ticks.len().div_ceil(7).max(1);
-            return ticks.into_iter().step_by(step).collect();
+            let one = ticks.iter().position(|tick| *tick == 1.0).unwrap_or(0);
+            return ticks.into_iter().skip(one % step).step_by(step).collect();
         }
         let step = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
             .into_iter()
@@ -173,9 +189,40 @@ impl Axis {
 }
 
 fn digits_of(tick: f64) -> String {
+    // Long names run into each other on a narrow screen.
+    for (size, name) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
+        if tick >= 10.0 * size || (tick >= size && size > 1e3) {
+            return format!("{}{name}", digits(tick / size));
+        }
+    }
     if tick >= 10.0 {
         return digits(tick);
     }
     let text = format!("{tick:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_ticks_stand_on_an_axis_and_one_is_among_them() {
+        for (low, high) in [(0.9, 1.1), (0.5, 3.0), (0.02, 15.0), (0.03, 3e6), (1.0, 950.0)] {
+            let room = (high / low as f64).ln() * 0.04;
+            let ticks = Axis { low: f64::ln(low) - room, high: f64::ln(high) + room }.ticks();
+            let is_one = |tick: &f64| (tick - 1.0).abs() < 1e-9;
+            assert!((2..=9).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
+            assert!(ticks.iter().any(is_one), "{low} to {high}: {ticks:?}");
+            assert!(high / low < 1000.0 || ticks.len() <= 6, "{low} to {high}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_has_the_digits_that_say_something() {
+        assert_eq!(
+            [0.031, 0.82, 25.01, 1_176.36, 2_138_462.2].map(ratio),
+            ["x0.031", "x0.82", "x25.01", "x1,176", "x2,138,462"]
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Layers: what a row is about, in words of somebody who buys a machine.
 
-use super::{Shown, words::capital};
+use super::{Shown, html::utc, words::capital};
 use crate::{
     Record,
     format::{label, value},
@@ -221,7 +221,13 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<Layer
                 index,
                 row,
             }));
-            figures.extend(alone(one, layer));
+            // Where several records are on a page, each sentence says whose figure it is.
+            let record = one.record;
+            let of = match shown.len() {
+                1 => String::new(),
+                _ => format!(" ({}, {})", record.suite.name, utc(record.started_unix_s)),
+            };
+            figures.extend(alone(one, layer).into_iter().map(|figure| figure + &of));
             missing.extend(not_measured(one, layer));
         }
         missing.dedup();

@@ -44,7 +44,7 @@ pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
     if rows.is_empty() {
         return heading + "<p>No row has two blocks.</p>\n";
     }
-    let seeds = !record.seed_figures.is_empty();
+    let seeds = rows.iter().any(|row| !row.twin && !seed_text(record, row).is_empty());
     let mut out = format!(
         "<section class=\"group\">\n{heading}<p class=\"soft\">{} Each block runs every arm once, in \
          random order; a cost is the mean over <i>n</i> blocks with its 95 % interval. \
@@ -57,9 +57,11 @@ pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
         scroll("Cost of each layer"),
     );
     if seeds {
-        out.push_str(
-            "<th scope=\"col\" class=\"seed\">the seed's figures: <i>their hardware and network; \
-             ours simulated</i></th>",
+        let ours = if rows.iter().any(|row| row.simulated) { "; ours simulated" } else { "" };
+        let _ = write!(
+            out,
+            "<th scope=\"col\" class=\"seed\">the seed's figures: <i>their hardware and \
+             network{ours}</i></th>"
         );
     }
     out.push_str("</tr></thead>\n<tbody>\n");
@@ -75,7 +77,8 @@ pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
     for row in rows.iter().filter(|row| row.twin) {
         line(&mut out, shown, row, seeds);
     }
-    out + "</tbody></table></div>\n" + &sources(record) + "</section>\n"
+    let sources = if seeds { sources(record) } else { String::new() };
+    out + "</tbody></table></div>\n" + &sources + "</section>\n"
 }
 
 /// Where the seed's figures come from, lettered as in the column.

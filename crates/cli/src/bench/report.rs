@@ -66,7 +66,9 @@ fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
     // The size is told because the records travel within the page.
     let mib = page.len() as f64 / f64::from(1 << 20);
-    eprintln!("page    {} ({mib:.1} MiB, {} records)", path.display(), report.records());
+    let (shown, records) = (path.display(), report.records());
+    let records = if records == 1 { "1 record".into() } else { format!("{records} records") };
+    eprintln!("page    {shown} ({mib:.1} MiB, {records})");
     Ok(())
 }
 

@@ -25,8 +25,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// adapters, batch, chat, collateral, cpu, generate, jitter, llm, main, memory, nested, network,
-    /// storage, verify, the path of a TOML file, or `all`: every suite, each in a folder of its own
+    #[arg(help = what_runs())]
     suite: String,
     /// Fewer blocks and a smaller grid (the default)
     #[arg(long, conflicts_with = "full")]
@@ -53,6 +52,14 @@ pub(crate) struct Args {
     /// Go on with the interrupted or killed run that is there: the same plan on the same machine
     #[arg(long)]
     resume: bool,
+}
+
+fn what_runs() -> String {
+    let known = confide_bench::suite_names().collect::<Vec<_>>().join(", ");
+    format!(
+        "{known}, the path of a TOML file, or `all`: those that fit into twenty minutes, each in a \
+         folder of its own"
+    )
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {

@@ -35,6 +35,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .map(|fault| json!({ "file": fault.name, "reason": fault.reason }))
             .collect();
         println!("{}", json!({ "documents": rows(&documents, now), "not_whole": faults }));
+    } else if documents.is_empty() && faults.is_empty() {
+        println!("{} holds no endorsements", args.store.display());
     } else {
         print!("{}", table(&documents, now));
         for fault in &faults {

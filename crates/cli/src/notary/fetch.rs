@@ -15,12 +15,12 @@ use confide_notary::{FetchRequest, limits::REQUEST_BYTES_CEILING};
 use serde_json::json;
 
 use super::{
-    holder_file::NewFile,
     serve::CLOCK,
     verified::{BoundKey, NotaryArgs, STATUS_REFUSED, Verified},
 };
 use crate::{
     error::{CliError, read_file},
+    new_file::NewFile,
     process,
 };
 
@@ -84,7 +84,7 @@ impl From<BindingName> for Binding {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let request = request(&args)?;
     // What cannot be kept is found out before anything is asked.
-    let out = NewFile::beside(&args.out)?;
+    let out = NewFile::secret(&args.out)?;
     process::run_to_end(async {
         let stop = pin!(process::asked_to_stop());
         tokio::select! {
@@ -108,7 +108,7 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
             .status(STATUS_REFUSED)
     })?;
     let fetch_ms = began.elapsed().as_secs_f64() * 1000.0;
-    out.save(&notarised)?;
+    out.save(&notarised.encode())?;
     warn_of_clock(notarised.statement.time);
     let summary = summary(args, key, &notarised, [connect_ms, fetch_ms]);
     match args.print {

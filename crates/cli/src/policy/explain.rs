@@ -10,9 +10,6 @@ use crate::{
     process::print_whole,
 };
 
-/// Width of the column of fields: the longest common one.
-const FIELD_WIDTH: usize = 34;
-
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The policy, TOML.
@@ -43,6 +40,7 @@ const GROUPS: [(Stance, &str, &str); 3] = [
 
 fn as_text(sentences: &[Sentence]) -> String {
     let mut text = String::new();
+    let width = sentences.iter().map(|sentence| sentence.field.len()).max().unwrap_or(0);
     for (stance, _, heading) in GROUPS {
         let mut group = sentences.iter().filter(|sentence| sentence.stance == stance).peekable();
         if group.peek().is_none() {
@@ -50,7 +48,7 @@ fn as_text(sentences: &[Sentence]) -> String {
         }
         let _ = writeln!(text, "{heading}");
         for Sentence { field, text: words, .. } in group {
-            let _ = writeln!(text, "  {field:<FIELD_WIDTH$} {words}");
+            let _ = writeln!(text, "  {field:<width$}  {words}");
         }
         text.push('\n');
     }

@@ -97,6 +97,10 @@ pub(crate) fn explained(error: &ProverError) -> CliError {
             .hint("this confide-prover was built without it: `make prover` builds a new one"),
         ProverError::Protocol { .. } => CliError::new(error)
             .hint("is it of another version? `make prover` builds the one that belongs here"),
+        ProverError::Ended { .. } => CliError::new(error).hint(
+            "was it killed for want of memory (--memory bounds it)? is it another program? `make \
+             prover` builds the one that belongs here",
+        ),
         _ => CliError::new(error),
     }
 }

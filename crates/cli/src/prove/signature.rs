@@ -14,9 +14,9 @@ use confide_sigma::{
 };
 use serde_json::{Value, json};
 
-use super::stages;
 use crate::{
     error::{CliError, read_file},
+    new_file::NewFile,
     process::print_whole,
 };
 
@@ -160,7 +160,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     proof.verify(&key, &message, args.claimed.context()).map_err(explained)?;
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
     let file = proof.to_bytes();
-    stages::write(&args.out, &file)?;
+    NewFile::beside(&args.out)?.save(&file)?;
     let told = Told { prove_ms, check_ms, bytes: file.len(), signature: signature.len() };
     let text = shown(args, &key, &proof, &signature, &told);
     print_whole(&text).map(|()| ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! The stages of one guest, in order, and the file that comes of them.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::process::ExitCode;
 
 use confide_prover::{
     BODY_BYTES_MAX, External, Header, Plan, ProofFile, Prover, ProverError, Ran,
@@ -13,10 +13,12 @@ use super::{
     prover::{self, Shown, WorkFolder},
     shown::{self, Proved},
 };
-use crate::{error::CliError, process::print_whole};
+use crate::{error::CliError, new_file::NewFile, process::print_whole};
 
 pub(super) fn run(guest: &str, input: &[u8], order: &Order) -> Result<ExitCode, CliError> {
     let program = prover::find(order.prover.as_deref())?;
+    // Minutes of proving are not for a place that cannot be written to.
+    let out = NewFile::beside(&order.out)?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     let progress = Shown::new();
     let told = |stage, step| progress.show(stage, step);
@@ -27,7 +29,7 @@ pub(super) fn run(guest: &str, input: &[u8], order: &Order) -> Result<ExitCode, 
     if stop.is_asked() {
         return Err(prover::explained(&ProverError::Interrupted { stage: "prove" }));
     }
-    write(&order.out, &proved.file)?;
+    out.save(&proved.file)?;
     let text = match order.json {
         true => format!("{}\n", shown::json(&proved, &order.out)),
         false => shown::text(&proved, &order.out),
@@ -140,19 +142,4 @@ fn header(
 
 fn fault(message: String) -> CliError {
     CliError::new(message).hint("a fault of confide-prover: nothing was written")
-}
-
-/// Writes beside the place and renames: a reader finds the whole file or none.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let cannot =
-        |error: std::io::Error| CliError::new(format!("cannot write {}: {error}", path.display()));
-    let name = path.file_name().ok_or_else(|| {
-        CliError::new(format!("cannot write {}: it names no file", path.display()))
-    })?;
-    let part = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&part);
-        cannot(error)
-    })
 }

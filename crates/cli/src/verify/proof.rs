@@ -78,7 +78,9 @@ fn answer(args: &ProofArgs) -> Result<Answered, Unjudged> {
     if bytes.starts_with(SIGNATURE_PROOF_MAGIC) {
         return sigma::answer(&bytes, args);
     }
-    Err(Unjudged::new("malformed_file", "wanted a proof file, got something else".to_string())
+    let got = if bytes.is_empty() { "an empty file" } else { "something else" };
+    let shown = args.file.display();
+    Err(Unjudged::new("malformed_file", format!("{shown}: wanted a proof, got {got}"))
         .hint("`confide prove` writes them: the first line tells which kind it is"))
 }
 

@@ -61,7 +61,10 @@ fn write_session(text: &mut String, accepted: &Accepted) {
             statement.response_view.as_str()
         ),
     );
-    for field in accepted.verified.fields() {
+    // In the file they stand in the order of their leaves, which says nothing.
+    let mut fields: Vec<&ShownField> = accepted.verified.fields().iter().collect();
+    fields.sort_by(|one, other| one.path.cmp(&other.path));
+    for field in fields {
         row("shown", format!("{} = {}", printable(&field.path), value_words(field)));
     }
     for (direction, piece) in accepted.verified.bytes() {
@@ -273,7 +276,7 @@ pub(super) fn claim_words(claim: &Proven) -> (String, String) {
         Fact::Compare { path, kind, comparison } => (path.clone(), comparison.shown(*kind)),
         Fact::BytesContain { direction, text } => {
             let path = format!("{}.bytes", direction.as_str());
-            (path, format!("contain {}", contains(text)))
+            (path, format!("contains {}", contains(text)))
         }
         Fact::FieldContains { path, text } => {
             (path.clone(), format!("contains {}", contains(text)))
