@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
 struct Seen {
+    /// Those with a request. One that only was opened may be accepted long after the arm's hello.
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
@@ -25,7 +26,6 @@ fn server(seen: Seen, answer: &'static str) -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            seen.connections.fetch_add(1, Ordering::Relaxed);
             let seen = seen.clone();
             thread::spawn(move || talk(stream, &seen, answer));
         }
@@ -36,11 +36,13 @@ fn server(seen: Seen, answer: &'static str) -> SocketAddr {
 fn talk(mut stream: TcpStream, seen: &Seen, answer: &str) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut line = String::new();
-    let mut closes = false;
+    let (mut closes, mut asked) = (false, false);
     while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
         closes |= line == "connection: close\r\n";
         if line == "\r\n" {
             seen.requests.fetch_add(1, Ordering::Relaxed);
+            seen.connections.fetch_add(usize::from(!asked), Ordering::Relaxed);
+            asked = true;
             if stream.write_all(answer.as_bytes()).is_err() || closes {
                 return;
             }

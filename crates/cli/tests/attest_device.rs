@@ -18,7 +18,6 @@ use serde_json::Value;
 fn evidence_comes_through_the_served_tree_and_is_verified() {
     with_private_mounts("evidence_comes_through_the_served_tree_and_is_verified", |folder| {
         let asked = "abcd".repeat(32);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
         let tree = folder.with_extension("tree");
         let (sim, dev) = (folder.with_extension("sim"), folder.with_extension("dev"));
         let serve = Serving::start(&[
@@ -31,6 +30,8 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
             text(&sim),
         ]);
         assert_eq!(serve.ready["simulated"], true);
+        // Not before the endorsements were issued: that is at their program's start.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
         let attest = run(&[
             "attest",
             "--tsm-root",

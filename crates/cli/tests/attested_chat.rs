@@ -127,7 +127,7 @@ fn an_upstream_killed_in_mid_stream_leaves_a_broken_stream() {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !String::from_utf8_lossy(&seen).contains("data: ") {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "the stream never began");
+        stream.read_exact(&mut byte).expect("the stream never began");
         seen.push(byte[0]);
     }
     drop(serve);

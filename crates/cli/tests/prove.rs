@@ -12,6 +12,9 @@ use std::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(60);
+
 #[test]
 fn the_four_stages_run_from_one_command_and_their_proof_is_accepted() {
     let case = Case::new("accepted");
@@ -211,21 +214,26 @@ fn a_refused_input_leaves_no_file() {
 #[test]
 fn an_interrupted_proof_leaves_nothing_half_written() {
     let case = Case::new("interrupted");
+    let begun = case.dir.with_extension("begun");
     let child = case
         .command(&case.prove_words(&[]))
         .env("STAND_IN_SECONDS", "600")
+        .env("STAND_IN_BEGUN", &begun)
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     // The stand-in says its first line, then sleeps: the signal finds a stage at work.
     let started = Instant::now();
-    std::thread::sleep(Duration::from_millis(1500));
+    while !begun.exists() {
+        assert!(started.elapsed() < GENEROUS, "no stage begins");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fs::remove_file(&begun).unwrap();
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(started.elapsed() < Duration::from_secs(60));
     assert!(text(&output.stderr).contains("nothing was written"));
     let left: Vec<_> = fs::read_dir(&case.dir).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "the input and the folder for the work: {left:?}");
