@@ -57,6 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "engine",
             "evidence",
             "fake-attester",
+            "forward",
             "gateway",
             "guest-programs",
             "load",

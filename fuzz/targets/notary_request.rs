@@ -1,13 +1,19 @@
 #![no_main]
 
-use confide_notary::{FetchRequest, FrameReader, NotaryPolicy};
+use confide_notary::{FetchRequest, FrameReader, NotaryPolicy, limits::REQUEST_HEAD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
 
 // What a client sends to a notary, what a notary answers, and its policy file.
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = FetchRequest::decode(bytes) {
-        let again = FetchRequest::decode(&request.encode()).expect("what is written is read");
-        assert_eq!(again, request);
+        match request.encode() {
+            Ok(written) => {
+                let again = FetchRequest::decode(&written).expect("what is written is read");
+                assert_eq!(again, request);
+            }
+            // In its one spelling an address may be a few bytes longer than it was.
+            Err(_) => assert!(bytes.len() > REQUEST_HEAD_BYTES_MAX - 64),
+        }
         // One request line, its fields, one empty line: no value makes a second message.
         let transcript = request.transcript();
         let head = &transcript[..transcript.len() - request.body().len()];

@@ -9,6 +9,7 @@ mod chat;
 mod claims;
 mod collateral;
 mod conversation;
+mod fetch;
 mod gateway;
 mod generate;
 mod link;
@@ -56,6 +57,10 @@ enum Arm {
     Claim(claims::Args),
     /// Appraisal with endorsements fetched, cached or stapled.
     Collateral(collateral::Args),
+    /// One answer of an HTTPS server, fetched plainly or through an attested notary.
+    Fetch(fetch::Args),
+    /// The HTTPS server for it (a service, not an arm).
+    FetchHost(fetch::host::Args),
     /// Small requests to a gateway over TCP, TLS or attested TLS.
     Gateway(gateway::Args),
     /// Quote generation by the simulated attester.
@@ -92,6 +97,8 @@ fn main() -> ExitCode {
         Arm::Chat(args) => chat::run(args),
         Arm::Claim(args) => claims::run(args),
         Arm::Collateral(args) => collateral::run(args),
+        Arm::Fetch(args) => fetch::run(args),
+        Arm::FetchHost(args) => fetch::host::run(args),
         Arm::Gateway(args) => gateway::run(args),
         Arm::Generate(args) => generate::run(args),
         Arm::Link(args) => link::run(args),

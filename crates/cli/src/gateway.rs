@@ -117,7 +117,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
         limits: Limits::default(),
-        names: names(&args),
+        names: process::names(args.listen, &args.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
         .map_err(|error| CliError::new(with_causes(&error)))?;
@@ -199,17 +199,6 @@ fn access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
             .hint("give a file in a folder that exists, or - for standard output")
     })?;
     Ok(AccessLog::start(file, process::unix_now))
-}
-
-/// What a client on this machine may call the gateway, and what the operator adds.
-fn names(args: &Args) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned()];
-    if !args.listen.ip().is_unspecified() {
-        names.push(args.listen.ip().to_string());
-    }
-    names.extend(args.name.iter().cloned());
-    names.dedup();
-    names
 }
 
 fn write_certificate(path: &Path, pem: &str) -> Result<(), CliError> {

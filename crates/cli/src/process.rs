@@ -50,6 +50,17 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
     Ok((listener, address))
 }
 
+/// What a client on this machine may call an attested server, and what its operator adds.
+pub(crate) fn names(listen: SocketAddr, more: &[String]) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    if !listen.ip().is_unspecified() {
+        names.push(listen.ip().to_string());
+    }
+    names.extend(more.iter().cloned());
+    names.dedup();
+    names
+}
+
 /// Runs a long-running command's work to its end.
 pub(crate) fn run_to_end<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Runtime::new()

@@ -1,21 +1,12 @@
 //! `confide tunnel`: carries TLS bytes over WebSockets and can read none of them.
 
-use std::{
-    net::SocketAddr,
-    pin::{Pin, pin},
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use confide_channel::tunnel::{self, AllowList, Deadlines};
 use confide_client::with_causes;
+use confide_forward::{Drained, accept_until};
 use serde_json::Map;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinSet,
-};
+use tokio::net::TcpStream;
 
 use crate::{error::CliError, process};
 
@@ -28,9 +19,6 @@ const DEADLINES: Deadlines =
 /// How long running tunnels may go on after the signal to stop. Shorter than a gateway gives its
 /// answers: whether anything moves inside a tunnel cannot be seen.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -50,61 +38,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
-    let mut stop = pin!(process::asked_to_stop());
+    let stop = pin!(process::asked_to_stop());
     let (listener, address) = process::listen(args.listen).await?;
     let mut fields = Map::new();
     fields.insert("allow".into(), allow.targets().collect::<Vec<_>>().into());
     fields.insert("path".into(), tunnel::PATH.into());
     // It protects nothing itself, and what passes protects itself.
     process::print_ready(address, "none", fields);
-    let mut tunnels = carry(listener, Arc::new(allow), stop.as_mut()).await;
-    let finished = async { while tunnels.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN_DEADLINE, finished).await.is_err() {
-        tracing::warn!(tunnels = tunnels.len(), "cut after the drain deadline");
-        tunnels.shutdown().await;
+    let allow = Arc::new(allow);
+    let serve = move |stream, _| one(stream, allow.clone());
+    let drained = accept_until(listener, TUNNELS_MAX, DRAIN_DEADLINE, stop, serve).await;
+    if let Drained::Cut(tunnels) = drained {
+        tracing::warn!(tunnels, "cut after the drain deadline");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Accepts until asked to stop; gives back the tunnels that still run.
-async fn carry(
-    listener: TcpListener,
-    allow: Arc<AllowList>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> JoinSet<()> {
-    let slots = Arc::new(Semaphore::new(TUNNELS_MAX));
-    let mut tunnels = JoinSet::new();
-    loop {
-        let next = async {
-            let slot = slots.clone().acquire_owned().await.ok();
-            (listener.accept().await, slot)
-        };
-        tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
-            biased;
-            () = &mut stop => return tunnels,
-            Some(_) = tunnels.join_next(), if !tunnels.is_empty() => {}
-            (accepted, slot) = next => match accepted {
-                Ok((stream, _)) => {
-                    let allow = allow.clone();
-                    tunnels.spawn(async move {
-                        one(stream, &allow).await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
-}
-
-async fn one(stream: TcpStream, allow: &AllowList) {
-    // Handshake messages are small writes that the other end waits for.
-    let _ = stream.set_nodelay(true);
-    match tunnel::serve(stream, allow, DEADLINES).await {
+async fn one(stream: TcpStream, allow: Arc<AllowList>) {
+    match tunnel::serve(stream, &allow, DEADLINES).await {
         Ok(carried) => tracing::debug!(
             target = %carried.target,
             bytes_up = carried.bytes_up,

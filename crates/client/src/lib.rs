@@ -16,6 +16,7 @@ mod proxy;
 pub use causes::with_causes;
 pub use confide_appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use confide_channel::{Binding, Timings};
+pub use confide_forward::Drained;
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,
     whole_body,
@@ -25,4 +26,4 @@ pub use error::{Blame, ClientError};
 pub use limits::Limits;
 pub use origin::Origins;
 pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};
-pub use proxy::{Drained, serve};
+pub use proxy::serve;

@@ -6,21 +6,19 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
-use confide_forward::{StallGuard, codings_are_undone, end_is_marked, remove_hop_by_hop};
+use confide_forward::{
+    Closing, Drained, StallGuard, accept_until, codings_are_undone, end_is_marked,
+    remove_hop_by_hop,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
@@ -28,19 +26,7 @@ use crate::{
     streamed_body, with_causes,
 };
 
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
-
-/// How the end went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Every running answer was finished.
-    Completely,
-    /// The deadline came first; this many connections were cut.
-    Cut(usize),
-}
 
 /// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
 ///
@@ -54,57 +40,11 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let local = Local { client, names: LocalNames::of(&listener), origins: Arc::new(origins) };
-    let slots = Arc::new(Semaphore::new(limits.local_connections));
-    let (closing, _) = watch::channel(());
-    let mut connections = JoinSet::new();
-    let mut stop = pin!(stop);
-    loop {
-        let accepted = async {
-            let slot = slots.clone().acquire_owned().await.ok();
-            (listener.accept().await, slot)
-        };
-        tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
-            biased;
-            () = &mut stop => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (accepted, slot) = accepted => match accepted {
-                Ok((stream, _)) => {
-                    let local = local.clone();
-                    let closing = closing.subscribe();
-                    connections.spawn(async move {
-                        connection(stream, local, limits, closing).await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
-    drop(listener);
-    let _ = closing.send(());
-    let finished = async { while connections.join_next().await.is_some() {} };
-    match tokio::time::timeout(limits.drain, finished).await {
-        Ok(()) => Drained::Completely,
-        Err(_) => {
-            let cut = connections.len();
-            connections.shutdown().await;
-            Drained::Cut(cut)
-        }
-    }
+    let serve = move |stream, closing| connection(stream, local.clone(), limits, closing);
+    accept_until(listener, limits.local_connections, limits.drain, stop, serve).await
 }
 
-async fn connection(
-    stream: TcpStream,
-    local: Local,
-    limits: Limits,
-    mut closing: watch::Receiver<()>,
-) {
-    // A token is a small write: without this each would wait for the acknowledgement of the last.
-    let _ = stream.set_nodelay(true);
+async fn connection(stream: TcpStream, local: Local, limits: Limits, mut closing: Closing) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request| {
         let local = local.clone();

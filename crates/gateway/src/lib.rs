@@ -24,6 +24,8 @@ mod serve;
 mod tests;
 mod upstream;
 
+pub use confide_forward::Drained;
+
 pub use access_log::{AccessLog, AccessLogEnd};
 pub use configuration::{
     Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, Route, WELL_KNOWN_PATH,
@@ -32,5 +34,4 @@ pub use error::GatewayError;
 pub use gateway::{Gateway, Options};
 pub use limits::Limits;
 pub use manifest::ask as ask_model_manifest;
-pub use serve::Drained;
 pub use upstream::Upstream;

@@ -8,31 +8,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use confide_forward::StallGuard;
+use confide_forward::{Closing, Drained, StallGuard, accept_until};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Limits, door::Door, proxy::Proxy};
-
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-
-/// How the end went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Every running answer was finished.
-    Completely,
-    /// The deadline came first; this many connections were cut.
-    Cut(usize),
-}
 
 pub(crate) async fn serve<D: Door>(
     listener: TcpListener,
@@ -41,57 +24,9 @@ pub(crate) async fn serve<D: Door>(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let slots = Arc::new(Semaphore::new(limits.connections));
-    let (closing, _) = watch::channel(false);
-    let mut connections = JoinSet::new();
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
-            biased;
-            () = &mut stop => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = accept(&listener, &slots) => {
-                let Some((stream, slot)) = accepted else { continue };
-                let (door, proxy) = (door.clone(), proxy.clone());
-                let closing = closing.subscribe();
-                connections.spawn(async move {
-                    connection(stream, door, proxy, limits, closing).await;
-                    drop(slot);
-                });
-            }
-        }
-    }
-    drop(listener);
-    let _ = closing.send(true);
-    drain(connections, limits.drain).await
-}
-
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
-        Err(error) => {
-            tracing::warn!(%error, "no connection could be accepted");
-            tokio::time::sleep(ACCEPT_RETRY).await;
-            None
-        }
-    }
-}
-
-async fn drain(mut connections: JoinSet<()>, deadline: Duration) -> Drained {
-    let finished = async { while connections.join_next().await.is_some() {} };
-    match tokio::time::timeout(deadline, finished).await {
-        Ok(()) => Drained::Completely,
-        Err(_) => {
-            let cut = connections.len();
-            connections.shutdown().await;
-            Drained::Cut(cut)
-        }
-    }
+    let serve =
+        move |stream, closing| connection(stream, door.clone(), proxy.clone(), limits, closing);
+    accept_until(listener, limits.connections, limits.drain, stop, serve).await
 }
 
 async fn connection<D: Door>(
@@ -99,10 +34,8 @@ async fn connection<D: Door>(
     door: Arc<D>,
     proxy: Arc<Proxy>,
     limits: Limits,
-    mut closing: watch::Receiver<bool>,
+    mut closing: Closing,
 ) {
-    // A token is a small write: without this each would wait for the acknowledgement of the last.
-    let _ = stream.set_nodelay(true);
     let opened = tokio::select! {
         opened = door.open(stream) => opened,
         _ = closing.changed() => return,

@@ -46,6 +46,22 @@ pub enum KeyError {
         /// What the attester gave.
         got: usize,
     },
+    /// The attester has none, or could not fetch any.
+    #[error(
+        "attester gave no endorsements for its quotes: without them no third party can judge a \
+         statement"
+    )]
+    NoEndorsements,
+    /// A key would end before what begins with it.
+    #[error(
+        "signing keys live for {got:?}, wanted at least {wanted:?}: twice the longest exchange"
+    )]
+    Validity {
+        /// Twice the longest exchange, its client's slowness included.
+        wanted: Duration,
+        /// What the operator said.
+        got: Duration,
+    },
     /// The claims over it cannot be written.
     #[error("claims over the signing key are unusable: {reason}")]
     Claims {
@@ -87,9 +103,12 @@ pub enum ExchangeError {
         /// The port.
         port: u16,
     },
-    /// The client has verified another key than the one that would sign.
+    /// The client has verified another key than the one that would sign. Nothing was sent.
     #[error("signing key is another one by now: ask for its evidence again")]
     KeyRenewed,
+    /// The key's claims do not hold at the end of an exchange that they should have outlived.
+    #[error("signing key's claims ended before the exchange did: was the clock set?")]
+    KeyEnded,
     /// Every place is taken.
     #[error("no exchange became free within {deadline:?}: wanted one of {exchanges}")]
     Busy {
@@ -195,6 +214,7 @@ impl ExchangeError {
             Self::RequestTimeout { .. } => "request_timeout",
             Self::Host { .. } => "host_refused",
             Self::KeyRenewed => "key_renewed",
+            Self::KeyEnded => "key_ended",
             Self::Busy { .. } => "busy",
             Self::Resolve { .. } => "host_not_found",
             Self::Address { .. } => "address_refused",

@@ -68,11 +68,13 @@ impl Exchanges {
         if request.body().len() > limits.request_bytes {
             return Err(ExchangeError::RequestTooLarge { wanted: limits.request_bytes });
         }
-        // Before anything leaves: the client sends its secrets to the key that it has verified.
-        if self.keys.usable().await?.spki_hash != *request.key() {
+        let slot = self.slot().await?;
+        // Before anything leaves: the client sends its secrets to the key that it has verified, and
+        // whatever becomes of that key meanwhile, it signs the answer.
+        let key = self.keys.usable().await?;
+        if key.spki_hash != *request.key() {
             return Err(ExchangeError::KeyRenewed);
         }
-        let slot = self.slot().await?;
         let answer = self.upstream.send(&request).await?;
         let host = || target.host().to_owned();
         let wanted = RESPONSE_HEAD_BYTES_MAX;
@@ -83,7 +85,7 @@ impl Exchanges {
         tokio::spawn(async move {
             let relayed = tokio::select! {
                 biased;
-                relayed = this.relay(&request, answer, head, &frames) => relayed,
+                relayed = this.relay(&request, key, answer, head, &frames) => relayed,
                 () = frames.closed() => Ok(None),
             };
             let last = match relayed {
@@ -113,6 +115,7 @@ impl Exchanges {
     async fn relay(
         &self,
         request: &FetchRequest,
+        key: Arc<BoundKey>,
         answer: Answer,
         head: Vec<u8>,
         frames: &mpsc::Sender<Bytes>,
@@ -135,11 +138,6 @@ impl Exchanges {
             }
         }
         drop(body);
-        let key = self.keys.usable().await?;
-        // The client has verified this one and no other.
-        if key.spki_hash != *request.key() {
-            return Err(ExchangeError::KeyRenewed);
-        }
         let seen = Seen { request: request.clone(), session, head, body: received };
         self.sign(seen, key).await.map(Some)
     }
@@ -165,9 +163,8 @@ struct Seen {
 
 impl Seen {
     fn sign(self, key: &BoundKey, time: u64) -> Result<Signed, ExchangeError> {
-        // Between the check and this second the claims may have ended: nothing is signed then.
         if !key.holds(time) {
-            return Err(ExchangeError::KeyRenewed);
+            return Err(ExchangeError::KeyEnded);
         }
         let seed = Seed::fresh().map_err(|error| not_signed(&error))?;
         let Self { request, session, head, body } = self;

@@ -71,11 +71,11 @@ impl Frame {
         let content = match self {
             Frame::Head(bytes) | Frame::Body(bytes) | Frame::Signed(bytes) => bytes.as_slice(),
             Frame::Refused(refusal) => {
-                // Text only: nothing in it can fail to serialise.
-                refused = serde_json::to_vec(refusal).unwrap_or_default();
-                &refused
+                refused = refusal.to_json();
+                refused.as_bytes()
             }
         };
+        // Longer content than any kind may have is refused by whoever reads the length.
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
         [&[self.kind()][..], &length, content].concat()
     }
@@ -208,6 +208,13 @@ mod tests {
             assert_eq!(got, frames());
             reader.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn the_longest_refusal_is_a_frame() {
+        let frame = Frame::Refused(Refusal::new("busy", "\u{1}".repeat(600)));
+        let mut reader = FrameReader::default();
+        assert_eq!(reader.push(&frame.encode()), Ok(vec![frame]));
     }
 
     #[test]

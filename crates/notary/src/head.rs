@@ -52,13 +52,14 @@ impl AnswerHead {
         for line in lines {
             let at = line.windows(2).position(|pair| pair == b": ");
             let (name, value) = line.split_at(at.ok_or(wrong("a colon and a space"))?);
-            let (name, value) = (std::str::from_utf8(name).unwrap_or_default(), &value[2..]);
-            let is_name = http::HeaderName::from_bytes(name.as_bytes())
-                .is_ok_and(|known| known.as_str() == name);
-            if !is_name || http::HeaderValue::from_bytes(value).is_err() {
-                return Err(wrong("a name in lower case and a value of RFC 9110 section 5.5"));
-            }
-            fields.push((name.to_owned(), value.to_vec()));
+            let value = &value[2..];
+            let known = http::HeaderName::from_bytes(name)
+                .ok()
+                .filter(|known| known.as_str().as_bytes() == name)
+                .filter(|_| http::HeaderValue::from_bytes(value).is_ok());
+            let known =
+                known.ok_or(wrong("a name in lower case and a value of RFC 9110 section 5.5"))?;
+            fields.push((known.as_str().to_owned(), value.to_vec()));
         }
         Ok(Self { http, status, fields })
     }
@@ -128,6 +129,8 @@ mod tests {
             b"HTTP/1.1 200\r\nName: v\r\n\r\n",
             b"HTTP/1.1 200\r\nname:v\r\n\r\n",
             b"HTTP/1.1 200\r\nname: a\nb\r\n\r\n",
+            b"HTTP/1.1 200\r\nn\xff: a\r\n\r\n",
+            b"HTTP/1.1 200\r\n: a\r\n\r\n",
             b"HTTP/1.1 200\r\nname: v\r\n\r\n\r\n",
             b"HTTP/1.1 200\r\nname: v\r\n\r\nbody",
         ] {

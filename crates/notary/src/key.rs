@@ -32,6 +32,9 @@ pub(crate) struct KeyOptions {
     pub(crate) clock: fn() -> u64,
     pub(crate) config_digest: [u8; 32],
     pub(crate) guarantee: String,
+    /// The longest time from the look at a key to its signature: at the end of its validity a key
+    /// finishes for this long what was begun with it, and begins nothing.
+    pub(crate) reserve: Duration,
     pub(crate) validity: Duration,
 }
 
@@ -43,9 +46,12 @@ pub(crate) struct BoundKey {
     pub(crate) evidence: NotaryEvidence,
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
+    /// The last second in which something may begin that this key signs.
+    last_begin: u64,
 }
 
-/// The key that is used now, and its renewal when two thirds of its validity are over.
+/// The key that is used now, and its renewal when two thirds of its time to begin are over. An
+/// exchange holds the key with which it began, so that a renewal takes nothing from it.
 #[derive(Clone)]
 pub(crate) struct Keys(Arc<Inner>);
 
@@ -77,12 +83,14 @@ impl BoundKey {
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
         within("quote", &quote, 1, QUOTE_BYTES_MAX)?;
-        // After the quote: some devices give the endorsements beside it.
-        let endorsements = options.attester.collateral().unwrap_or_default();
-        within("set of endorsements", &endorsements, 0, ENDORSEMENTS_BYTES_MAX)?;
+        // After the quote: some devices give the endorsements beside it. Without them a statement
+        // would be one that no third party can judge.
+        let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
+        within("set of endorsements", &endorsements, 1, ENDORSEMENTS_BYTES_MAX)?;
         let (public, spki_hash) = (key.public(), key.spki_hash());
         let evidence = NotaryEvidence { quote, claims, endorsements };
-        Ok(Self { key, public, spki_hash, evidence, not_before, not_after })
+        let last_begin = not_after.saturating_sub(options.reserve.as_secs());
+        Ok(Self { key, public, spki_hash, evidence, not_before, not_after, last_begin })
     }
 
     /// Whether the claims hold at `now`.
@@ -90,29 +98,39 @@ impl BoundKey {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// The last third of its validity has begun, or the clock was set back before it.
+    /// Whether what begins at `now` can be signed with it at its end.
+    fn may_begin(&self, now: u64) -> bool {
+        (self.not_before..=self.last_begin).contains(&now)
+    }
+
+    /// The last third of its time to begin has come, or the clock was set back before it.
     fn is_due(&self, now: u64) -> bool {
-        let third = self.not_after.saturating_sub(self.not_before) / 3;
-        !self.holds(now) || now > self.not_after - third
+        let third = self.last_begin.saturating_sub(self.not_before) / 3;
+        !self.may_begin(now) || now > self.last_begin - third
     }
 }
 
 impl Keys {
     /// Makes the first key, on the calling thread.
     pub(crate) fn new(options: KeyOptions) -> Result<Self, KeyError> {
+        let (got, wanted) = (options.validity, 2 * options.reserve);
+        if got < wanted {
+            return Err(KeyError::Validity { wanted, got });
+        }
         let current = RwLock::new(Arc::new(BoundKey::make(&options)?));
         let (failed, renewing) = (RwLock::new(None), Arc::new(Mutex::new(())));
         Ok(Self(Arc::new(Inner { options, current, failed, renewing })))
     }
 
-    /// A key whose claims hold now. A renewal that is due runs in the background.
+    /// A key whose claims hold now and until the end of what begins now. A renewal that is due runs
+    /// in the background.
     pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();
         let current = self.served();
         if !current.is_due(now) {
             return Ok(current);
         }
-        if current.holds(now) {
+        if current.may_begin(now) {
             if let Ok(turn) = self.0.renewing.clone().try_lock_owned()
                 && self.failed_just_now().is_none()
             {
@@ -123,7 +141,7 @@ impl Keys {
         }
         let turn = self.0.renewing.clone().lock_owned().await;
         let current = self.served();
-        if current.holds(now) {
+        if current.may_begin(now) {
             return Ok(current);
         }
         if let Some(error) = self.failed_just_now() {
@@ -186,6 +204,7 @@ mod tests {
 
     #[derive(Default)]
     struct Device {
+        bare: AtomicBool,
         fails: AtomicBool,
         quotes: AtomicU64,
     }
@@ -200,7 +219,8 @@ mod tests {
         }
 
         fn collateral(&self) -> Option<Vec<u8>> {
-            None
+            let bare = self.bare.load(Ordering::SeqCst);
+            (!bare).then(|| b"{}".to_vec())
         }
 
         fn simulated(&self) -> bool {
@@ -208,30 +228,48 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_key_is_bound_renewed_in_time_and_never_used_after_its_claims() {
-        let device = Arc::new(Device::default());
-        let keys = Keys::new(KeyOptions {
+    fn options(device: &Arc<Device>) -> KeyOptions {
+        KeyOptions {
             attester: device.clone(),
             clock,
             config_digest: [7; 32],
             guarantee: "g".into(),
+            reserve: Duration::from_secs(330),
             validity: Duration::from_secs(3600),
-        })
-        .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_device_without_endorsements_and_a_short_validity_give_no_key() {
+        let device = Arc::new(Device::default());
+        let validity = Duration::from_secs(659);
+        let short = Keys::new(KeyOptions { validity, ..options(&device) }).err();
+        assert!(matches!(short, Some(KeyError::Validity { got, .. }) if got == validity));
+        device.bare.store(true, Ordering::SeqCst);
+        let bare = Keys::new(options(&device)).err();
+        assert!(matches!(bare, Some(KeyError::NoEndorsements)));
+    }
+
+    #[tokio::test]
+    async fn a_key_is_bound_renewed_in_time_and_never_used_after_its_claims() {
+        let device = Arc::new(Device::default());
+        let keys = Keys::new(options(&device)).unwrap();
         let first = keys.usable().await.unwrap();
         assert_eq!(first.evidence.quote, key_report_data(&first.evidence.claims).0);
         let claims = Claims::decode(&first.evidence.claims).unwrap();
         assert_eq!((claims.pubkey_hash, claims.config_digest), (first.spki_hash, [7; 32]));
         // Due: used on, while the next one is made.
-        NOW.fetch_add(2400, Ordering::SeqCst);
+        NOW.fetch_add(2200, Ordering::SeqCst);
         assert_eq!(keys.usable().await.unwrap().spki_hash, first.spki_hash);
         drop(keys.0.renewing.lock().await);
         let second = keys.usable().await.unwrap();
         assert_ne!(second.spki_hash, first.spki_hash);
-        // Ended, and the device gives nothing: refused, and not asked again at once.
+        // The first one still finishes what was begun with it, and begins nothing more.
+        NOW.store(first.not_after, Ordering::SeqCst);
+        assert!(first.holds(clock()) && !first.may_begin(clock()));
+        // Too late to begin, and the device gives nothing: refused, and not asked again at once.
         device.fails.store(true, Ordering::SeqCst);
-        NOW.fetch_add(4000, Ordering::SeqCst);
+        NOW.store(second.not_after - 329, Ordering::SeqCst);
         let asked = device.quotes.load(Ordering::SeqCst);
         for _ in 0..3 {
             assert!(matches!(keys.usable().await, Err(KeyError::Attester { .. })));

@@ -30,6 +30,8 @@ mod target;
 mod transcript;
 mod upstream;
 
+pub use confide_forward::Drained;
+
 pub use address::{Block, BlockError, is_public};
 pub use error::{ExchangeError, KeyError, NotaryError};
 pub use frames::{Frame, FrameError, FrameReader, SIGNED_BYTES_MAX};
@@ -40,6 +42,6 @@ pub use notary::{GUARANTEE, Notary, Options};
 pub use policy::{NotaryPolicy, POLICY_BYTES_MAX, PolicyError, Roots, RootsFrom};
 pub use refusal::Refusal;
 pub use request::{FetchRequest, RequestError};
-pub use serve::{Drained, FETCH_PATH, KEY_PATH, MEDIA_TYPE, WELL_KNOWN_PATH};
+pub use serve::{FETCH_PATH, KEY_PATH, MEDIA_TYPE, WELL_KNOWN_PATH};
 pub use signed::{KEY_EVIDENCE_BYTES_MAX, KeyEvidence, Signed, SignedError};
 pub use target::Target;

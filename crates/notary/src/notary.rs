@@ -4,6 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::Attest;
+use sha2::{Digest, Sha256};
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
@@ -22,7 +23,8 @@ pub const GUARANTEE: &str = "the notary sees the plaintext, its operator does no
 pub struct Options {
     /// How evidence is tied to connections: `Key` or `Session`.
     pub binding: Binding,
-    /// How long keys with evidence may serve before new ones take their place.
+    /// How long keys with evidence may serve before new ones take their place: at least twice
+    /// the longest exchange, which the key that a client has verified finishes.
     pub key_validity: Duration,
     /// Names and addresses in the certificate of the channel.
     pub names: Vec<String>,
@@ -51,13 +53,16 @@ impl Notary {
         let Options { binding, key_validity, names, policy, roots } = options;
         let limits = policy.limits();
         let simulated = attester.simulated();
-        let config_digest = policy.digest(binding.name(), &roots);
-        let description = description(&policy, binding, &roots, simulated);
+        let configuration = policy.canonical_json(binding.name(), &roots)?;
+        let config_digest = Sha256::digest(&configuration).into();
+        let description = description(&configuration, &config_digest, simulated);
         let keys = Keys::new(KeyOptions {
             attester: attester.clone(),
             clock,
             config_digest,
             guarantee: GUARANTEE.into(),
+            // What has begun is signed with the key that its client has verified.
+            reserve: limits.exchange + limits.write_stall,
             validity: key_validity,
         })?;
         let channel = Server::new(
@@ -98,14 +103,14 @@ impl Notary {
 }
 
 /// The configuration and its digest, one JSON object. `simulated` is shown and not digested.
-fn description(policy: &NotaryPolicy, binding: Binding, roots: &Roots, simulated: bool) -> Vec<u8> {
-    let digest = hex::encode(policy.digest(binding.name(), roots));
+fn description(configuration: &[u8], config_digest: &[u8; 32], simulated: bool) -> Vec<u8> {
+    let digest = hex::encode(config_digest);
     let mut json = format!(
         "{{\"claimed_guarantee\":\"{GUARANTEE}\",\"simulated\":{simulated},\
          \"config_digest\":\"{digest}\",\"configuration\":"
     )
     .into_bytes();
-    json.extend_from_slice(&policy.canonical_json(binding.name(), roots));
+    json.extend_from_slice(configuration);
     json.push(b'}');
     json
 }

@@ -66,6 +66,9 @@ pub enum PolicyError {
         /// What it is.
         got: String,
     },
+    /// The effective configuration cannot be written down, so it has no digest.
+    #[error("configuration has no digest: {0}")]
+    Digest(#[source] serde_json::Error),
     /// There is no root certificate.
     #[error("roots are not usable: {reason}")]
     Roots {
@@ -162,7 +165,7 @@ impl NotaryPolicy {
     }
 
     /// The canonical JSON of the effective configuration: keys sorted, no spaces, lists sorted.
-    pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Vec<u8> {
+    pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Result<Vec<u8>, PolicyError> {
         let sorted = |mut list: Vec<String>| {
             list.sort();
             list.dedup();
@@ -179,13 +182,12 @@ impl NotaryPolicy {
             response_bytes: self.limits.response_bytes,
             roots_sha256: hex::encode(roots.digest()),
         };
-        // Text and integers only: nothing in it can fail to serialise.
-        serde_json::to_vec(&canonical).unwrap_or_default()
+        serde_json::to_vec(&canonical).map_err(PolicyError::Digest)
     }
 
     /// SHA-256 of the canonical JSON: `config-digest` of the bound claims.
-    pub fn digest(&self, binding: &str, roots: &Roots) -> [u8; 32] {
-        Sha256::digest(self.canonical_json(binding, roots)).into()
+    pub fn digest(&self, binding: &str, roots: &Roots) -> Result<[u8; 32], PolicyError> {
+        self.canonical_json(binding, roots).map(|json| Sha256::digest(json).into())
     }
 }
 
@@ -403,16 +405,21 @@ mod tests {
     fn the_digest_is_one_for_one_meaning_and_changes_with_it() {
         let root = rcgen::generate_simple_self_signed(["a".into()]).unwrap().cert;
         let roots = Roots::from_pem(root.pem().as_bytes()).unwrap();
-        let digest = |text: &str| policy(text).unwrap().digest("key", &roots);
+        let digest = |text: &str| policy(text).unwrap().digest("key", &roots).unwrap();
         let one = digest("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"");
         let same = digest("hosts = [\"B.example:443\", \"a.example.\"]\nroots = \"x.pem\"");
         assert_eq!(one, same);
         let policy = policy("hosts = [\"a.example\", \"b.example\"]\nroots = \"system\"").unwrap();
-        assert_ne!(one, policy.digest("session", &roots));
+        assert_ne!(one, policy.digest("session", &roots).unwrap());
         let other = rcgen::generate_simple_self_signed(["b".into()]).unwrap().cert;
         let other = Roots::from_pem(other.pem().as_bytes()).unwrap();
-        assert_ne!(one, policy.digest("key", &other));
+        assert_ne!(one, policy.digest("key", &other).unwrap());
         assert_ne!(one, digest("hosts = [\"a.example\"]\nroots = \"system\""));
+        let json = policy.canonical_json("key", &roots).unwrap();
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(&json)), one);
+        assert!(
+            json.starts_with(br#"{"binding":"key","confide_notary":1,"hosts":["a.example:443","#)
+        );
         assert!(matches!(Roots::from_pem(b""), Err(PolicyError::Roots { .. })));
     }
 }

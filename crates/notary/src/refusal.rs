@@ -1,14 +1,15 @@
 //! What a notary says when there is no statement.
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// The longest text that a refusal holds.
 const MESSAGE_BYTES_MAX: usize = 512;
 
 /// Why there is no statement. `code` is for programs, `message` for people; neither holds a part
 /// of a request or of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// One of a closed list: `docs/notary.md`, "Refusals".
@@ -28,6 +29,13 @@ impl Refusal {
         Self { code: code.into(), message }
     }
 
+    /// One JSON object. Text alone: there is nothing in it that could fail to be written.
+    pub(crate) fn to_json(&self) -> String {
+        let fields = [("code", &self.code), ("message", &self.message)];
+        let fields = fields.into_iter().map(|(name, text)| (name.into(), text.clone().into()));
+        Value::Object(fields.collect()).to_string()
+    }
+
     /// The status of an answer that holds nothing but this.
     pub(crate) fn status(&self) -> StatusCode {
         match self.code.as_str() {
@@ -40,6 +48,19 @@ impl Refusal {
             "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
             "request_malformed" => StatusCode::BAD_REQUEST,
             _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_as_it_is_written_whatever_its_text() {
+        for text in ["", "wanted \"a\", got \\ and \u{0}\n", &"\u{1}".repeat(600)] {
+            let refusal = Refusal::new("busy", text);
+            assert_eq!(serde_json::from_str::<Refusal>(&refusal.to_json()).unwrap(), refusal);
         }
     }
 }

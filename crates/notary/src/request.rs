@@ -5,7 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     Target,
@@ -88,6 +88,12 @@ pub enum RequestError {
         /// Bytes of body.
         got: usize,
     },
+    /// The head cannot be written.
+    #[error("request head cannot be written: {reason}")]
+    Unwritable {
+        /// What the writer said.
+        reason: String,
+    },
     /// The key's digest is no digest.
     #[error("key is not a SHA-256 in lower-case hexadecimal")]
     Key,
@@ -96,11 +102,11 @@ pub enum RequestError {
 /// The head as it travels.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+struct Head<Fields> {
     version: u32,
     method: String,
     url: String,
-    headers: Vec<(String, String)>,
+    headers: Fields,
     key: String,
 }
 
@@ -140,7 +146,7 @@ impl FetchRequest {
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         limit("head", length, REQUEST_HEAD_BYTES_MAX)?;
         let (head, body) = rest.split_at_checked(length).ok_or_else(|| truncated(4 + length))?;
-        let head: Head = serde_json::from_slice(head).map_err(|error| {
+        let head: Head<Vec<(String, String)>> = serde_json::from_slice(head).map_err(|error| {
             // Where, not what: a parser's text may quote a secret.
             let (line, column) = (error.line(), error.column());
             RequestError::Malformed { reason: format!("line {line}, column {column}") }
@@ -156,21 +162,22 @@ impl FetchRequest {
         Self::new(&head.method, &head.url, head.headers, body.to_vec(), key)
     }
 
-    /// The bytes that [`FetchRequest::decode`] reads.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The bytes that [`FetchRequest::decode`] reads. Fields that are too long together are an
+    /// error here, before anything is sent.
+    pub fn encode(&self) -> Result<Vec<u8>, RequestError> {
         let head = Head {
             version: VERSION,
             method: self.method.as_str().into(),
             url: self.target.to_string(),
-            headers: self.fields.clone(),
+            headers: &self.fields,
             key: hex::encode(self.key),
         };
-        // Text and numbers only: nothing in it can fail to serialise.
-        let mut head = serde_json::to_vec(&head).unwrap_or_default();
-        let length = u32::try_from(head.len()).unwrap_or(u32::MAX).to_be_bytes();
-        let bytes = [&length[..], &head, &self.body].concat();
-        head.zeroize();
-        bytes
+        let head = serde_json::to_vec(&head)
+            .map_err(|error| RequestError::Unwritable { reason: error.to_string() })?;
+        let head = Zeroizing::new(head);
+        limit("head", head.len(), REQUEST_HEAD_BYTES_MAX)?;
+        let length = (head.len() as u32).to_be_bytes();
+        Ok([&length[..], &head, &self.body].concat())
     }
 
     /// The same request, to be signed with another key.
@@ -227,17 +234,17 @@ impl FetchRequest {
     }
 
     /// The fields as an HTTP library takes them; values are marked as not to be shown.
-    pub(crate) fn header_map(&self) -> HeaderMap {
+    pub(crate) fn header_map(&self) -> Result<HeaderMap, RequestError> {
         let mut map = HeaderMap::new();
-        for (name, value) in self.sent_fields() {
+        for (index, (name, value)) in self.sent_fields().into_iter().enumerate() {
             let name = HeaderName::from_bytes(name.as_bytes());
-            // Both were read before: a value that is no field value never gets here.
-            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::try_from(value)) {
-                value.set_sensitive(true);
-                map.append(name, value);
-            }
+            let (Ok(name), Ok(mut value)) = (name, HeaderValue::try_from(value)) else {
+                return Err(RequestError::Field { index, wanted: "what HTTP can send" });
+            };
+            value.set_sensitive(true);
+            map.append(name, value);
         }
-        map
+        Ok(map)
     }
 }
 
@@ -309,7 +316,7 @@ mod tests {
     #[test]
     fn a_request_comes_back_as_it_was() {
         let sent = request(&[("authorization", "Bearer s"), ("accept", "*/*")]).unwrap();
-        assert_eq!(FetchRequest::decode(&sent.encode()), Ok(sent.clone()));
+        assert_eq!(FetchRequest::decode(&sent.encode().unwrap()), Ok(sent.clone()));
         assert_eq!(
             String::from_utf8(sent.transcript()).unwrap(),
             "POST /v1?q HTTP/1.1\r\nhost: h:8443\r\nauthorization: Bearer s\r\naccept: */*\r\n\
@@ -352,6 +359,9 @@ mod tests {
         }
         assert!(matches!(new("GET", 1), Err(RequestError::Body { got: 1, .. })));
         assert!(matches!(new("PUT", REQUEST_BYTES_CEILING + 1), Err(RequestError::TooLong { .. })));
+        let long = (0..5).map(|n| (format!("x-{n}"), "v".repeat(FIELD_VALUE_BYTES_MAX))).collect();
+        let long = FetchRequest::new("GET", "https://h/", long, Vec::new(), [0; 32]).unwrap();
+        assert!(matches!(long.encode(), Err(RequestError::TooLong { part: "head", .. })));
         let many = (0..=REQUEST_FIELDS_MAX).map(|n| (format!("x-{n}"), String::new())).collect();
         let many = FetchRequest::new("GET", "https://h/", many, Vec::new(), [0; 32]);
         assert!(matches!(many, Err(RequestError::TooLong { part: "list of fields", .. })));
@@ -359,7 +369,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_request_are_refused() {
-        let good = request(&[]).unwrap().encode();
+        let good = request(&[]).unwrap().encode().unwrap();
         let head = |json: &str| [&(json.len() as u32).to_be_bytes()[..], json.as_bytes()].concat();
         let decode = |bytes: &[u8]| FetchRequest::decode(bytes).unwrap_err();
         assert!(matches!(decode(&good[..3]), RequestError::Truncated { .. }));

@@ -1,10 +1,10 @@
 //! Accepts attested connections, answers the notary's three routes, drains when asked to stop.
 
-use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use confide_channel::Server;
-use confide_forward::StallGuard;
+use confide_forward::{Closing, Drained, StallGuard, accept_until};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE},
@@ -14,8 +14,6 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
     time::timeout,
 };
 
@@ -37,20 +35,8 @@ pub const FETCH_PATH: &str = "/v1/fetch";
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-
 /// Head of a client's HTTP request: three fields are wanted.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
-
-/// How the end went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Every running exchange was finished.
-    Completely,
-    /// The deadline came first; this many connections were cut.
-    Cut(usize),
-}
 
 /// What connections share.
 pub(crate) struct Shared {
@@ -65,61 +51,12 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let slots = Arc::new(Semaphore::new(shared.limits.connections));
-    let (closing, _) = watch::channel(false);
-    let mut connections = JoinSet::new();
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
-            biased;
-            () = &mut stop => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = accept(&listener, &slots) => {
-                let Some((stream, slot)) = accepted else { continue };
-                let (shared, closing) = (shared.clone(), closing.subscribe());
-                connections.spawn(async move {
-                    connection(stream, shared, closing).await;
-                    drop(slot);
-                });
-            }
-        }
-    }
-    drop(listener);
-    let _ = closing.send(true);
-    drain(connections, shared.limits.drain).await
+    let Limits { connections, drain, .. } = shared.limits;
+    let serve = move |stream, closing| connection(stream, shared.clone(), closing);
+    accept_until(listener, connections, drain, stop, serve).await
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
-        Err(error) => {
-            tracing::warn!(%error, "no connection could be accepted");
-            tokio::time::sleep(ACCEPT_RETRY).await;
-            None
-        }
-    }
-}
-
-async fn drain(mut connections: JoinSet<()>, deadline: Duration) -> Drained {
-    let finished = async { while connections.join_next().await.is_some() {} };
-    match timeout(deadline, finished).await {
-        Ok(()) => Drained::Completely,
-        Err(_) => {
-            let cut = connections.len();
-            connections.shutdown().await;
-            Drained::Cut(cut)
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: watch::Receiver<bool>) {
-    // A frame may be a small write: without this each would wait for an acknowledgement.
-    let _ = stream.set_nodelay(true);
+async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing) {
     let opened = tokio::select! {
         opened = shared.channel.accept(stream) => opened,
         _ = closing.changed() => return,
@@ -202,8 +139,7 @@ async fn fetch(shared: &Shared, request: Request<Incoming>) -> Result<Frames, Ex
 }
 
 fn refused(refusal: &Refusal) -> Response<Body> {
-    let json = serde_json::to_vec(refusal).unwrap_or_default();
-    whole(refusal.status(), "application/json", json.into())
+    whole(refusal.status(), "application/json", refusal.to_json().into())
 }
 
 fn whole(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<Body> {

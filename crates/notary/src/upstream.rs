@@ -4,7 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use confide_disclosure::{HttpVersion, TlsSession, certificate_chain_hash};
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
@@ -26,7 +26,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    ExchangeError, FetchRequest, NotaryPolicy, Roots, Target,
+    ExchangeError, FetchRequest, NotaryPolicy, RequestError, Roots, Target,
     limits::{ADDRESSES_MAX, Limits, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX},
 };
 
@@ -88,11 +88,12 @@ impl Upstream {
             host: target.host().into(),
             source: rustls::Error::General("no statement speaks of such a session".into()),
         })?;
+        let message = message(request, session.http)?;
         let broken = |source| ExchangeError::Http { host: target.host().to_owned(), source };
         let sending = async {
             match session.http {
-                HttpVersion::V11 => over_http1(tls, request).await,
-                HttpVersion::V2 => over_http2(tls, request).await,
+                HttpVersion::V11 => over_http1(tls, message).await,
+                HttpVersion::V2 => over_http2(tls, message).await,
             }
         };
         let deadline = limits.response_start.min(limits.exchange);
@@ -179,40 +180,51 @@ fn session(stream: &TlsStream<TcpStream>) -> Option<Session> {
 
 type Sent = Result<(Response<Incoming>, Driver), hyper::Error>;
 
-/// The target stands as a path, the host in its field: the bytes are those of the transcript.
-async fn over_http1(stream: TlsStream<TcpStream>, request: &FetchRequest) -> Sent {
+async fn over_http1(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> Sent {
     let (mut sender, connection) = http1::Builder::new()
         .max_headers(RESPONSE_FIELDS_MAX)
         .max_header_size(RESPONSE_HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
         .await?;
     let driver = Driver::start(connection);
-    let path = request.target().path();
-    let response = sender.send_request(message(request, path)).await?;
+    let response = sender.send_request(message).await?;
     Ok((response, driver))
 }
 
-/// The host stands in `:authority`, and there is no `host` field.
-async fn over_http2(stream: TlsStream<TcpStream>, request: &FetchRequest) -> Sent {
+async fn over_http2(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> Sent {
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(RESPONSE_HEAD_BYTES_MAX as u32)
         .handshake(TokioIo::new(stream))
         .await?;
     let driver = Driver::start(connection);
-    let mut message = message(request, &request.target().to_string());
-    message.headers_mut().remove(http::header::HOST);
     let response = sender.send_request(message).await?;
     Ok((response, driver))
 }
 
-fn message(request: &FetchRequest, uri: &str) -> Request<Full<Bytes>> {
+/// With HTTP/1.1 the target stands as a path and the host in its field: the bytes are those of the
+/// transcript. With HTTP/2 the host stands in `:authority`, and there is no `host` field.
+fn message(
+    request: &FetchRequest,
+    http: HttpVersion,
+) -> Result<Request<Full<Bytes>>, RequestError> {
     let mut message = Request::new(Full::new(Bytes::copy_from_slice(request.body())));
     *message.method_mut() = request.method().clone();
-    // It was read as one before; what cannot be read again goes nowhere.
-    *message.uri_mut() = uri.parse().unwrap_or_default();
-    *message.headers_mut() = request.header_map();
-    message
+    *message.headers_mut() = request.header_map()?;
+    let target = request.target();
+    *message.uri_mut() = match http {
+        HttpVersion::V11 => uri(target.path())?,
+        HttpVersion::V2 => {
+            message.headers_mut().remove(http::header::HOST);
+            uri(&target.to_string())?
+        }
+    };
+    Ok(message)
+}
+
+/// It was read as one before. What cannot be read again is not sent: `/` would be another request.
+fn uri(text: &str) -> Result<Uri, RequestError> {
+    text.parse().map_err(|_| RequestError::Url { got: "no address that HTTP can send".into() })
 }
 
 /// The task that moves a connection's bytes; it ends with whoever holds this.
@@ -244,5 +256,36 @@ struct Clock(fn() -> u64);
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(Duration::from_secs((self.0)())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_an_error_and_not_another_request() {
+        for text in ["", "a b", "/\u{e9}", "https://", "/a\0", "//["] {
+            assert!(matches!(uri(text), Err(RequestError::Url { .. })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_requests_path_and_fields_in_either_version() {
+        let fields = vec![("accept".into(), "*/*".into())];
+        let url = "https://h:8443/v1?q=1";
+        let request = FetchRequest::new("POST", url, fields, b"{}".to_vec(), [0; 32]).unwrap();
+        let one = message(&request, HttpVersion::V11).unwrap();
+        assert_eq!((one.uri().to_string().as_str(), one.method().as_str()), ("/v1?q=1", "POST"));
+        assert_eq!(one.headers()["host"], "h:8443");
+        let two = message(&request, HttpVersion::V2).unwrap();
+        assert_eq!(two.uri().to_string(), url);
+        assert!(!two.headers().contains_key("host"));
+        for message in [one, two] {
+            assert_eq!(
+                (&message.headers()["accept"], message.headers().len() > 1),
+                (&"*/*".parse().unwrap(), true)
+            );
+        }
     }
 }

@@ -11,7 +11,8 @@ use std::{
 use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_notary::{
-    Drained, GUARANTEE, Notary, NotaryPolicy, Options, POLICY_BYTES_MAX, Roots, RootsFrom,
+    Drained, GUARANTEE, KeyError, Notary, NotaryError, NotaryPolicy, Options, POLICY_BYTES_MAX,
+    Roots, RootsFrom,
 };
 use serde_json::{Map, Value, json};
 
@@ -62,7 +63,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let roots = roots(&args.policy, policy.roots())?;
     let binding: Binding = args.binding.into();
     if args.print_config_digest {
-        println!("{}", hex::encode(policy.digest(binding.name(), &roots)));
+        let digest = policy.digest(binding.name(), &roots).map_err(CliError::new)?;
+        println!("{}", hex::encode(digest));
         return Ok(ExitCode::SUCCESS);
     }
     let Some(listen) = args.listen else {
@@ -91,12 +93,11 @@ async fn serve(
     let options = Options {
         binding,
         key_validity: Duration::from_secs(args.key_validity_s),
-        names: names(listen, &args.name),
+        names: process::names(listen, &args.name),
         policy,
         roots,
     };
-    let notary = Notary::new(options, attester, process::unix_now)
-        .map_err(|error| CliError::new(with_causes(&error)))?;
+    let notary = Notary::new(options, attester, process::unix_now).map_err(not_started)?;
     let guarantee = if notary.is_simulated() { "none (simulated)" } else { GUARANTEE };
     let fields = json!({
         "binding": binding.name(),
@@ -115,6 +116,18 @@ async fn serve(
         tracing::warn!(connections, "cut after the drain deadline");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn not_started(error: NotaryError) -> CliError {
+    let failure = CliError::new(with_causes(&error));
+    match error {
+        NotaryError::Key(KeyError::NoEndorsements) => failure.hint(
+            "give --collateral FILE, or --collateral-service URL from which they are fetched",
+        ),
+        NotaryError::Key(KeyError::Validity { .. }) => failure
+            .hint("give a longer --key-validity-s, or the policy a shorter limits.exchange_s"),
+        _ => failure,
+    }
 }
 
 fn policy(path: &Path) -> Result<NotaryPolicy, CliError> {
@@ -139,15 +152,4 @@ fn roots(policy: &Path, from: &RootsFrom) -> Result<Roots, CliError> {
                 .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
         }
     }
-}
-
-/// What a client on this machine may call the notary, and what the operator adds.
-fn names(listen: SocketAddr, more: &[String]) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned()];
-    if !listen.ip().is_unspecified() {
-        names.push(listen.ip().to_string());
-    }
-    names.extend(more.iter().cloned());
-    names.dedup();
-    names
 }

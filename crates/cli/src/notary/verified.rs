@@ -116,7 +116,10 @@ impl Verified {
         let mut request = request.signed_by(self.key.hash);
         let mut is_first = true;
         loop {
-            let answer = self.send(Request::post(FETCH_PATH), whole_body(request.encode())).await?;
+            let body = request.encode().map_err(|error| {
+                CliError::new(error).hint("docs/notary.md says what a request may hold")
+            })?;
+            let answer = self.send(Request::post(FETCH_PATH), whole_body(body)).await?;
             if answer.status() == StatusCode::CONFLICT && is_first {
                 is_first = false;
                 self.key = bound_key(&self.via, &self.client, &self.appraiser).await?;

@@ -156,7 +156,7 @@ async fn a_stream_of_events_comes_through_before_it_is_signed() {
     let site = notary(&ca, port, Limits::default()).await;
     let client = site.client().await;
     let request = client.post(&format!("https://localhost:{port}/v1"), b"{\"stream\":true}");
-    let body = confide_client::whole_body(request.encode());
+    let body = confide_client::whole_body(request.encode().unwrap());
     let asked = Request::post(FETCH_PATH).body(body).unwrap();
     let mut answer = client.http.request(asked).await.unwrap().response.into_body();
     let mut reader = AnswerReader::default();

@@ -35,19 +35,25 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
     let url = format!("https://localhost:{port}/");
     let good = client.get(&url);
     let other_port = client.get("https://localhost:1/");
-    assert_eq!(status_of(&client, other_port.encode()).await, refused(403, "host_refused"));
+    assert_eq!(
+        status_of(&client, other_port.encode().unwrap()).await,
+        refused(403, "host_refused")
+    );
     let other_host = client.get(&format!("https://elsewhere.example:{port}/"));
-    assert_eq!(status_of(&client, other_host.encode()).await, refused(403, "host_refused"));
+    assert_eq!(
+        status_of(&client, other_host.encode().unwrap()).await,
+        refused(403, "host_refused")
+    );
     let other_key = good.clone().signed_by([0; 32]);
-    assert_eq!(status_of(&client, other_key.encode()).await, refused(409, "key_renewed"));
+    assert_eq!(status_of(&client, other_key.encode().unwrap()).await, refused(409, "key_renewed"));
     let long = client.post(&url, &[b' '; 1025]);
-    assert_eq!(status_of(&client, long.encode()).await, refused(413, "request_too_large"));
+    assert_eq!(status_of(&client, long.encode().unwrap()).await, refused(413, "request_too_large"));
     let longer = vec![b' '; 100_000];
     assert_eq!(status_of(&client, longer).await, refused(413, "request_too_large"));
     assert_eq!(status_of(&client, Vec::new()).await, refused(400, "request_malformed"));
     assert_eq!(status_of(&client, vec![0; 64]).await, refused(400, "request_malformed"));
     // As long as the value that it takes the place of.
-    let mut smuggled = good.encode();
+    let mut smuggled = good.encode().unwrap();
     let at = smuggled.windows(3).position(|value| value == b"*/*").unwrap();
     smuggled[at..at + 3].copy_from_slice(b"\\nx");
     assert_eq!(status_of(&client, smuggled).await, refused(400, "request_malformed"));
@@ -95,7 +101,7 @@ async fn a_client_that_goes_away_ends_the_exchange_with_the_server() {
     let site = notary(&ca, port, Limits::default()).await;
     let client = site.client().await;
     let request = client.get(&format!("https://localhost:{port}/"));
-    let asked = Request::post(FETCH_PATH).body(whole_body(request.encode())).unwrap();
+    let asked = Request::post(FETCH_PATH).body(whole_body(request.encode().unwrap())).unwrap();
     let mut body = client.http.request(asked).await.unwrap().response.into_body();
     body.frame().await.unwrap().unwrap();
     drop(body);

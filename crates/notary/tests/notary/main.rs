@@ -6,4 +6,5 @@ mod fetch;
 mod hostile_client;
 mod hostile_upstream;
 mod nginx;
+mod renewal;
 mod site;

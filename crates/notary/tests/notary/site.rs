@@ -157,6 +157,7 @@ pub(crate) async fn request_of(stream: &mut Stream) -> Vec<u8> {
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) attester: FakeAttester,
+    clock: fn() -> u64,
     _stop: oneshot::Sender<()>,
 }
 
@@ -169,6 +170,11 @@ pub(crate) async fn notary(ca: &Ca, port: u16, limits: Limits) -> Site {
 }
 
 pub(crate) async fn notary_of(policy: &str, ca: &Ca, limits: Limits) -> Site {
+    notary_at(policy, ca, limits, now).await
+}
+
+/// A notary with a clock of its own, which its clients share.
+pub(crate) async fn notary_at(policy: &str, ca: &Ca, limits: Limits, clock: fn() -> u64) -> Site {
     let attester = || {
         let (seed, issued_at) = ([1; 32], NOW - 60);
         let simulated = Simulated { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw };
@@ -176,17 +182,17 @@ pub(crate) async fn notary_of(policy: &str, ca: &Ca, limits: Limits) -> Site {
     };
     let options = Options {
         binding: Binding::Key,
-        key_validity: Duration::from_secs(600),
+        key_validity: Duration::from_secs(3600),
         names: vec!["localhost".into()],
         policy: NotaryPolicy::from_toml(policy).unwrap().with_limits(limits),
         roots: Roots::from_pem(ca.pem.as_bytes()).unwrap(),
     };
-    let notary = Notary::new(options, Arc::new(attester()), now).unwrap();
+    let notary = Notary::new(options, Arc::new(attester()), clock).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(notary.serve(listener, async move { drop(stopped.await) }));
-    Site { address, attester: attester(), _stop: stop }
+    Site { address, attester: attester(), clock, _stop: stop }
 }
 
 /// A client that has verified the notary.
@@ -209,12 +215,12 @@ pub(crate) enum Failure {
 impl Site {
     pub(crate) async fn client(&self) -> Client {
         let policy = Policy::from_toml(&self.attester.policy_toml()).unwrap();
-        let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
+        let appraiser = Arc::new(PolicyAppraiser::new(policy, None, self.clock).unwrap());
         let endpoint = Endpoint::parse(&format!("https://{}", self.address)).unwrap();
         let limits = confide_client::Limits::default();
         let connector =
             Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits).unwrap();
-        let http = HttpClient::new(connector, limits, now);
+        let http = HttpClient::new(connector, limits, self.clock);
         let (status, bytes) = whole(&http, Request::get(KEY_PATH), no_body()).await;
         assert_eq!(status, StatusCode::OK);
         let key = KeyEvidence::decode(&bytes).unwrap();
@@ -246,7 +252,7 @@ impl Client {
     }
 
     pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<Notarised, Failure> {
-        let body = whole_body(request.encode());
+        let body = whole_body(request.encode().unwrap());
         let (status, bytes) = whole(&self.http, Request::post(FETCH_PATH), body).await;
         if status != StatusCode::OK {
             let refusal: Refusal = serde_json::from_slice(&bytes).unwrap();

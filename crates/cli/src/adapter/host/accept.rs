@@ -1,13 +1,14 @@
-//! The accept loop: a bounded number of connections, and an end that lets them finish.
+//! Who is let in, and an end that lets those finish who were.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
-
-use confide_lora::host::AdapterHost;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinSet,
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
 };
+
+use confide_forward::{Drained, accept_until};
+use confide_lora::host::AdapterHost;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::evidence::Door;
 
@@ -16,8 +17,6 @@ use super::evidence::Door;
 const CONNECTIONS_MAX: usize = 1024;
 /// How long running requests may go on after the signal to stop. A batch takes seconds.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
-/// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// How often sessions without connections are looked for.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
@@ -26,49 +25,32 @@ pub(super) async fn serve(
     listener: TcpListener,
     door: Arc<Door>,
     host: Arc<AdapterHost>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
+    stop: Pin<&mut impl Future<Output = ()>>,
 ) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    let mut expiry = tokio::time::interval(EXPIRY_EVERY);
-    loop {
-        let next = async {
-            let slot = slots.clone().acquire_owned().await.ok();
-            (listener.accept().await, slot)
+    let serving = {
+        let (host, stopping) = (host.clone(), host.clone());
+        let stop = async move {
+            stop.await;
+            stopping.stop();
         };
+        let serve = move |stream, _| one(stream, door.clone(), host.clone());
+        accept_until(listener, CONNECTIONS_MAX, DRAIN_DEADLINE, stop, serve)
+    };
+    let mut serving = pin!(serving);
+    let mut expiry = tokio::time::interval(EXPIRY_EVERY);
+    let drained = loop {
         tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
-            biased;
-            () = &mut stop => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            drained = serving.as_mut() => break drained,
             _ = expiry.tick() => host.expire(),
-            (accepted, slot) = next => match accepted {
-                Ok((stream, _)) => {
-                    let (door, host) = (door.clone(), host.clone());
-                    connections.spawn(async move {
-                        one(stream, &door, &host).await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
         }
-    }
-    host.stop();
-    let finished = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN_DEADLINE, finished).await.is_err() {
-        tracing::warn!(connections = connections.len(), "cut after the drain deadline");
-        connections.shutdown().await;
+    };
+    if let Drained::Cut(connections) = drained {
+        tracing::warn!(connections, "cut after the drain deadline");
     }
     host.close();
 }
 
-async fn one(stream: TcpStream, door: &Door, host: &Arc<AdapterHost>) {
-    // Each answer is a small write that the key holder's next layer waits for.
-    let _ = stream.set_nodelay(true);
+async fn one(stream: TcpStream, door: Arc<Door>, host: Arc<AdapterHost>) {
     let Some((stream, peer)) = door.pass(stream).await else { return };
     if let Err(error) = host.serve(stream, peer).await {
         tracing::debug!(%error, "a key holder's connection ended early");

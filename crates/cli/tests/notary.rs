@@ -1,0 +1,182 @@
+//! The attested notary through the real program: host, notary, holder and third party are processes
+//! of their own. All evidence here is simulated.
+
+mod processes;
+
+use std::{net::TcpListener, os::unix::fs::PermissionsExt};
+
+use processes::{ANY_PORT, Ended, Folder, Running, run, start};
+use serde_json::Value;
+
+/// No test listens here (RFC 863 discard).
+const NOBODY: &str = "127.0.0.1:9";
+/// What every simulated machine has measured, and what none has.
+const MEASURED: &str = "mrtd = \"8b8aabbb";
+const OTHERWISE: &str = "mrtd = \"9b8aabbb";
+const CONTENT: &str = "response./choices/0/message/content";
+
+/// A notary for one host under `host.pem`, its attester, and a policy that pins both.
+struct Site {
+    folder: Folder,
+    notary: Running,
+}
+
+impl Site {
+    /// `more` is added to the notary's policy.
+    fn new(folder: Folder, host: &str, more: &str) -> Self {
+        let attester = folder.at("attester");
+        let made = run(&["attest", "--simulate", "tdx", "--out", &attester]);
+        assert_eq!(made.status, Some(0), "{}", made.stderr);
+        let rules = format!("hosts = [\"{host}\"]\nroots = \"host.pem\"\n{more}");
+        let rules = folder.write("notary.toml", rules);
+        let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
+        let notary = start(&[&arguments[..], &["--simulate", &attester]].concat());
+        let digest = run(&["notary", "serve", "--policy", &rules, "--print-config-digest"]).stdout;
+        assert_eq!(notary.ready["config_digest"], digest.trim());
+        let demanded = String::from_utf8(folder.read("attester/policy.toml")).unwrap();
+        let demanded = demanded.replace("\"dangerous-any\"", &format!("\"{}\"", digest.trim()));
+        folder.write("policy.toml", format!("{demanded}\n[disclosure]\nhosts = [\"{host}\"]\n"));
+        Self { folder, notary }
+    }
+
+    /// The policy with one text in place of another.
+    fn policy_with(&self, name: &str, from: &str, to: &str) -> String {
+        let policy = String::from_utf8(self.folder.read("policy.toml")).unwrap();
+        assert!(policy.contains(from), "{policy}");
+        self.folder.write(name, policy.replacen(from, to, 1))
+    }
+
+    fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> Ended {
+        let (via, out) = (format!("https://{}", self.notary.address()), self.folder.at("session"));
+        let arguments = ["notary", "fetch", url, "--via", &via, "--policy", policy, "--out", &out];
+        run(&[&arguments[..], more].concat())
+    }
+
+    fn verify(&self, file: &str, policy: &str, more: &[&str]) -> (Option<i32>, Value) {
+        let arguments = ["verify", "disclosure", file, "--policy", policy, "--json"];
+        let ended = run(&[&arguments[..], more].concat());
+        (ended.status, ended.json())
+    }
+}
+
+/// Ordinary TLS before a server, whose certificate is `host.pem` from then on.
+fn tls(folder: &Folder, upstream: &str) -> Running {
+    let (upstream, pem) = (format!("http://{upstream}"), folder.at("host.pem"));
+    let gateway = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream-wait-s", "0"];
+    start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())
+}
+
+#[test]
+fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by_name() {
+    let folder = Folder::new("notary-shown");
+    let model = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let host = tls(&folder, &model.address());
+    let site = Site::new(folder, &host.address(), "private_addresses = [\"127.0.0.1\"]");
+    let (folder, policy) = (&site.folder, site.folder.at("policy.toml"));
+    let question =
+        r#"{"model":"sim","messages":[{"role":"user","content":"Who?"}],"max_tokens":8}"#;
+    let (question, secret) =
+        (folder.write("question", question), folder.write("secret", "authorization: made-up\n"));
+    let url = format!("https://{}/v1/chat/completions", host.address());
+    let fetched = site.fetch(&url, &policy, &["--data", &question, "--header-file", &secret]);
+    assert_eq!(fetched.status, Some(0), "{}", fetched.stderr);
+    let summary = fetched.json();
+    assert_eq!((&summary["status"], &summary["simulated"]), (&200.into(), &true.into()));
+    assert_eq!(summary["key_exchange"], "X25519MLKEM768");
+    let mode = std::fs::metadata(folder.at("session")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it holds secrets");
+
+    let (session, file) = (folder.at("session"), folder.at("shown"));
+    let disclosed = ["disclose", &session, "--show", CONTENT, "--show", "request./model"];
+    let bound = ["--prove", "response./usage/total_tokens <= 4096", "--out", &file];
+    let disclosed = run(&[&disclosed[..], &bound].concat());
+    assert_eq!(disclosed.status, Some(0), "{}", disclosed.stderr);
+    let (status, judged) = site.verify(&file, &policy, &[]);
+    assert_eq!((status, &judged["outcome"]), (Some(0), &"accepted".into()), "{judged}");
+    assert_eq!(judged["simulated"], true);
+    assert_eq!(judged["statement"]["key_exchange_is_post_quantum"], true);
+    let shown = folder.read("shown");
+    let position = |text: &str| shown.windows(text.len()).position(|it| it == text.as_bytes());
+    assert!(position("made-up").is_none() && position("Who?").is_none());
+
+    let content = judged["shown"].as_array().unwrap().iter().find(|it| it["name"] == CONTENT);
+    let content = content.unwrap()["value"].as_str().unwrap();
+    let edited = |name: &str, at: usize| {
+        let mut bytes = shown.clone();
+        bytes[at] ^= 1;
+        folder.write(name, bytes)
+    };
+    let answer = edited("answer", position(content).unwrap());
+    // The port stands after the host's name, the time after hash, version, group and suite.
+    let host_at = position("127.0.0.1").unwrap();
+    let time = edited("time", host_at + 9 + 2 + 32 + 6 + 7);
+    let port = edited("port", host_at + 9 + 1);
+    assert!(run(&["attest", "--simulate", "tdx", "--out", &folder.at("forger")]).status == Some(0));
+    let root = folder.at("forger/root.der");
+    let other_host = site.policy_with(
+        "other-host",
+        &format!("hosts = [\"{}\"]", host.address()),
+        "hosts = [\"h\"]",
+    );
+    let other_program = site.policy_with("other-program", MEASURED, OTHERWISE);
+    let pinned = format!("\"{}\"", site.notary.ready["config_digest"].as_str().unwrap());
+    let unpinned = site.policy_with("unpinned", &pinned, "\"dangerous-any\"");
+    for (file, policy, more, refused) in [
+        (&answer, &policy, vec![], "opening"),
+        (&time, &policy, vec![], "signature"),
+        (&port, &policy, vec![], "signature"),
+        (&file, &policy, vec!["--root", &root], "evidence"),
+        (&file, &policy, vec!["--at", "4102444800"], "time"),
+        (&file, &other_host, vec![], "host"),
+        (&file, &other_program, vec![], "evidence"),
+        (&file, &unpinned, vec![], "notary_unpinned"),
+    ] {
+        let (status, judged) = site.verify(file, policy, &more);
+        assert_eq!((status, &judged["refused"]), (Some(1), &refused.into()), "{judged}");
+    }
+    assert_eq!(site.verify(&folder.at("session"), &policy, &[]).0, Some(2), "it is no disclosure");
+}
+
+#[test]
+fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_another_program() {
+    let asked = TcpListener::bind(ANY_PORT).unwrap();
+    asked.set_nonblocking(true).unwrap();
+    let host = asked.local_addr().unwrap().to_string();
+    let folder = Folder::new("notary-refused");
+    drop(tls(&folder, NOBODY));
+    let site = Site::new(folder, &host, "");
+    let policy = site.folder.at("policy.toml");
+    let other_program = site.policy_with("other-program", MEASURED, OTHERWISE);
+    for (url, policy, status, said) in [
+        (format!("https://{host}/"), &policy, 2, "names none of those it has"),
+        (format!("https://{NOBODY}/"), &policy, 2, "not on this notary's list"),
+        (format!("https://user@{host}/"), &policy, 2, "URL is not usable"),
+        (format!("https://{host}/"), &other_program, 1, "nothing was sent to it"),
+    ] {
+        let refused = site.fetch(&url, policy, &[]);
+        assert_eq!(refused.status, Some(status), "{}", refused.stderr);
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(!site.folder.has("session"), "something was saved");
+    }
+    assert!(asked.accept().is_err(), "the host was dialled");
+}
+
+#[test]
+fn a_notary_whose_statements_nobody_could_judge_does_not_start() {
+    let folder = Folder::new("notary-start");
+    let attester = folder.at("attester");
+    assert_eq!(run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
+    let rules = folder.write("notary.toml", "hosts = [\"h\"]\nroots = \"host.pem\"\n");
+    let nothing = folder.write("nothing", "");
+    drop(tls(&folder, NOBODY));
+    let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
+    let arguments = [&arguments[..], &["--simulate", &attester]].concat();
+    for (more, said) in [
+        (["--collateral", &nothing], "wanted a set of endorsements"),
+        (["--key-validity-s", "300"], "twice the longest exchange"),
+    ] {
+        let refused = run(&[&arguments[..], &more].concat());
+        assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    }
+}
