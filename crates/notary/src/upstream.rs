@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_an_error_and_not_another_request() {
-        for text in ["", "a b", "/\u{e9}", "https://", "/a\0", "//["] {
+        for text in ["", "a b", "/a b", "https://", "/a\0"] {
             assert!(matches!(uri(text), Err(RequestError::Url { .. })), "{text:?}");
         }
     }
