@@ -109,6 +109,9 @@ fn explained(error: BenchError) -> CliError {
         BenchError::NoSuchProgram { .. } => {
             Some("`make build` puts the arms beside this program, where they are looked for first")
         }
+        BenchError::Record { .. } => {
+            Some("a record is a folder that `confide bench run --out DIR` wrote")
+        }
         BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
             Some("bench/suites holds suites that parse; unknown keys are errors")
         }

@@ -72,6 +72,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     }
     let outcome = measured(&options(args, suite)?, args.resume)?;
     show(&outcome)?;
+    if outcome.record.partial().is_some() {
+        eprintln!("hint: the same command with --resume goes on");
+    }
     Ok(status(&outcome))
 }
 

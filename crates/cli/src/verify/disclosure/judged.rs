@@ -181,6 +181,10 @@ impl Rejected {
                  in [disclosure] goes without",
             ),
             Rejected::Host { .. } => Some("hosts = [\"HOST\", \"HOST:PORT\"] in [disclosure]"),
+            Rejected::Format(FormatError::Magic { .. }) => Some(
+                "wanted the file that `confide disclose --out` wrote; that of `confide notary \
+                 fetch` holds secrets and is its holder's",
+            ),
             Rejected::Old { .. } => Some("age_s_max in [disclosure], or --at"),
             Rejected::Evidence(_) => {
                 Some("evidence is judged as of the statement's time, under the policy's roots")
