@@ -61,6 +61,21 @@ fn swapped_and_doubled_segments_are_refused() {
 }
 
 #[test]
+fn parts_of_another_run_of_the_same_program_are_refused() {
+    let other = made(501);
+    assert_eq!(other.segments.len(), proof().segments.len());
+    for place in 0..other.segments.len() {
+        let mut forged = proof().clone();
+        forged.segments[place].clone_from(&other.segments[place]);
+        assert_eq!(refused("sort", &forged.join()), Why::Segments, "segment {place}");
+    }
+    // What the other run revealed, beside this one's segments.
+    let mut forged = proof().clone();
+    forged.public_values.clone_from(&other.public_values);
+    assert_eq!(refused("sort", &forged.join()), Why::PublicValues);
+}
+
+#[test]
 fn a_flipped_byte_is_refused_wherever_it_is() {
     let whole = proof().join();
     for i in 0..FLIPS {
@@ -124,14 +139,16 @@ fn a_proof_of_one_mode_is_none_of_the_other() {
 /// A proof of several segments, made once.
 fn proof() -> &'static Body {
     static PROOF: OnceLock<Body> = OnceLock::new();
-    PROOF.get_or_init(|| {
-        let folder = Folder::new();
-        let input = folder.file("input", &sort(1000, 500));
-        let out = folder.path("proof");
-        let arguments = ["prove", "--guest", "sort", "--input", &input, "--out", &out];
-        run(&[&arguments[..], &["--mode", "app", "--memory", MEMORY]].concat()).done();
-        Body::cut(&fs::read(out).expect("a proof"))
-    })
+    PROOF.get_or_init(|| made(500))
+}
+
+fn made(place: u32) -> Body {
+    let folder = Folder::new();
+    let input = folder.file("input", &sort(1000, place));
+    let out = folder.path("proof");
+    let arguments = ["prove", "--guest", "sort", "--input", &input, "--out", &out];
+    run(&[&arguments[..], &["--mode", "app", "--memory", MEMORY]].concat()).done();
+    Body::cut(&fs::read(out).expect("a proof"))
 }
 
 fn refused(guest: &str, body: &[u8]) -> Why {
