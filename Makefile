@@ -37,6 +37,9 @@ prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cor
 zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && cargo fmt --all --check
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked
+	@# The programs in the executor beside the same programs outside it, on hostile inputs too.
+	cd guests && CONFIDE_PROVER=$(PROVER) cargo test --locked --features host --test emulated
+	cd guests/dcap && CONFIDE_PROVER=$(PROVER) cargo test --locked --test emulated
 	@# `unit` does the same through the command line (prove_real), with the prover built before it.
 
 zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
@@ -64,6 +67,7 @@ guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-
 
 programs: tools  ## the zkVM's programs natively; their ELFs are what their source gives
 	cd guests && cargo test --locked --features host
+	cd guests/dcap && cargo test --locked
 	guests/build.sh --compare
 
 vectors: unit  ## foreign attestation vectors, through the command line
