@@ -32,6 +32,7 @@ fn the_four_stages_run_from_one_command_and_their_proof_is_accepted() {
     {
         assert_eq!(answer[field], proved[field], "{field}");
     }
+    assert_eq!(answer["unproved"], json!(["cycles"]));
     assert_eq!(answer["zero_knowledge"], json!(false));
     assert!(answer["hidden"].as_str().unwrap().starts_with("nothing is promised"), "{answer}");
 }
@@ -57,7 +58,14 @@ fn people_read_what_is_proved_by_what_and_what_is_hidden() {
     let output = case.verify(&[]);
     let out = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for wanted in ["accepted           yes", "not evaluated", "was not pinned", "value: 55"] {
+    for wanted in [
+        "accepted           yes",
+        "not evaluated",
+        "was not pinned",
+        "value: 55",
+        "segments           2\n",
+        "(the prover's word)",
+    ] {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
 }
@@ -168,6 +176,68 @@ fn what_cannot_be_read_is_not_judged_and_says_why() {
     assert_eq!((status, &answer["reason"]), (2, &json!("malformed_policy")));
     let (answer, status) = case.verify_json(&["--statement", &bad]);
     assert_eq!((status, &answer["reason"]), (2, &json!("malformed_statement_file")));
+}
+
+#[test]
+fn what_a_file_calls_itself_draws_no_answer() {
+    let case = Case::new("drawn");
+    case.prove(&[]);
+    let file = Parts::of(&fs::read(case.proof()).unwrap());
+    let drawn = "x\\naccepted           yes            the program ran";
+    let mode = format!("\"{drawn}\"");
+    for (from, to) in [("stand-in", drawn), ("\"app\"", mode.as_str())] {
+        fs::write(case.proof(), file.with_header(from, to)).unwrap();
+        let output = case.verify(&[]);
+        assert_eq!(output.status.code(), Some(2));
+        for shown in [output.stdout, output.stderr].map(|bytes| text(&bytes)) {
+            assert!(!shown.contains("yes"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_proof_whose_check_was_interrupted_is_not_judged() {
+    let case = Case::new("unjudged");
+    case.prove(&[]);
+    let (proof, prover) = (case.proof().display().to_string(), stand_in().display().to_string());
+    let words = ["verify", "proof", &proof, "--prover", &prover];
+    for words in [&words[..], &[&words[..], &["--json"]].concat()] {
+        let child = case
+            .command(words)
+            .env("STAND_IN_SECONDS", "600")
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The folder for the work is made just before the signals are caught; the proof in it after.
+        let tmp = case.dir.join("tmp");
+        let at_work = || {
+            let folders = fs::read_dir(&tmp).unwrap().flatten();
+            folders.map(|folder| folder.path().join("proof")).any(|proof| proof.exists())
+        };
+        let started = Instant::now();
+        while !at_work() {
+            assert!(started.elapsed() < Duration::from_secs(300), "the check never began");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_link_that_lies_where_a_proof_is_made_is_not_followed() {
+    let case = Case::new("links");
+    let precious = case.dir.join("precious");
+    fs::write(&precious, b"precious").unwrap();
+    std::os::unix::fs::symlink(&precious, case.proof()).unwrap();
+    case.prove(&[]);
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    assert!(fs::symlink_metadata(case.proof()).unwrap().is_file());
+    let left: Vec<_> = fs::read_dir(&case.dir).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left.len(), 4, "input, tmp, proof, precious: {left:?}");
 }
 
 #[test]

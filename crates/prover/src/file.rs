@@ -13,6 +13,7 @@
 //! prover's word.
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use crate::line::{Digest, Mode, Strength};
 
@@ -103,8 +104,14 @@ pub enum FileError {
     /// The header is not JSON of the wanted shape.
     #[error("header of a proof file is malformed: {reason}")]
     Header {
-        /// What the reader of JSON says.
+        /// How, and at which byte.
         reason: String,
+    },
+    /// A name is not one: it would be shown to people, and could pretend to be a line of its own.
+    #[error("{subject} of a proof file: wanted letters, digits and -._+, got something else")]
+    Name {
+        /// Whose name it is.
+        subject: &'static str,
     },
     /// The header is spelled otherwise than it is written here.
     #[error("header of a proof file: wanted its one canonical spelling, got another")]
@@ -157,17 +164,31 @@ impl Header {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, FileError> {
-        let header: Self = serde_json::from_slice(bytes)
-            .map_err(|error| FileError::Header { reason: error.to_string() })?;
+        let header: Self = serde_json::from_slice(bytes).map_err(unread)?;
         for (subject, name) in [
             ("claim", &header.claim),
             ("back end", &header.backend),
             ("version", &header.backend_version),
         ] {
             within(subject, NAME_BYTES_MAX, name.len() as u64)?;
+            let is_named = |c: char| c.is_ascii_alphanumeric() || "-._+".contains(c);
+            if name.is_empty() || !name.chars().all(is_named) {
+                return Err(FileError::Name { subject });
+            }
         }
         if header.encode() != bytes { Err(FileError::Spelling) } else { Ok(header) }
     }
+}
+
+/// Where the JSON is wrong and how, without the words of whoever wrote it.
+fn unread(error: serde_json::Error) -> FileError {
+    let how = match error.classify() {
+        Category::Io => "it cannot be read",
+        Category::Syntax => "it is no JSON",
+        Category::Data => "a field is missing, unknown or of another kind",
+        Category::Eof => "it ends too early",
+    };
+    FileError::Header { reason: format!("{how}, at byte {}", error.column()) }
 }
 
 fn within(subject: &'static str, limit: usize, got: u64) -> Result<(), FileError> {
@@ -252,6 +273,27 @@ mod tests {
             );
             assert!(wanted, "{what}: {error:?}");
         }
+    }
+
+    #[test]
+    fn names_are_no_place_for_lines_of_ones_own() {
+        let whole = sample();
+        let hostile = "b\naccepted           yes";
+        for name in ["", " ", "a b", hostile, "\u{1b}[2K", "\u{202e}app", "\u{9b}A"] {
+            let mut files = [whole.clone(), whole.clone(), whole.clone()];
+            files[0].header.claim = name.to_string();
+            files[1].header.backend = name.to_string();
+            files[2].header.backend_version = name.to_string();
+            for file in files {
+                let error = ProofFile::decode(&file.encode().unwrap()).unwrap_err();
+                assert!(matches!(error, FileError::Name { .. }), "{name:?}: {error:?}");
+            }
+        }
+        // Nor is a mode that there is none of repeated.
+        let header = String::from_utf8(whole.header.encode()).unwrap();
+        let hostile = header.replacen("\"app\"", "\"\\nyes\"", 1);
+        let error = ProofFile::decode(&with_header(&hostile)).unwrap_err();
+        assert!(!error.to_string().contains("yes"), "{error}");
     }
 
     #[test]

@@ -255,8 +255,6 @@ pub enum Why {
     MalformedInput,
     /// The program itself refused the input: the claim is not true of it.
     ClaimRefused,
-    /// The mode is not built in.
-    UnknownMode,
     /// The work does not fit into `--memory`.
     Memory,
     /// The proof is no proof of this back end, of this version and mode.
@@ -277,11 +275,10 @@ pub enum Why {
 
 impl Why {
     /// All reasons.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::UnknownGuest,
         Self::MalformedInput,
         Self::ClaimRefused,
-        Self::UnknownMode,
         Self::Memory,
         Self::MalformedProof,
         Self::AnotherProgram,
@@ -298,7 +295,6 @@ impl Why {
             Self::UnknownGuest => "unknown_guest",
             Self::MalformedInput => "malformed_input",
             Self::ClaimRefused => "claim_refused",
-            Self::UnknownMode => "unknown_mode",
             Self::Memory => "memory",
             Self::MalformedProof => "malformed_proof",
             Self::AnotherProgram => "another_program",

@@ -33,7 +33,7 @@ pub(super) fn text(proved: &Proved, path: &Path) -> String {
     }
     let prove = &proved.stages[2];
     let khz = proved.header.cycles as f64 / prove.1.wall.as_secs_f64() / 1000.0;
-    text.push_str(&facts(&proved.statement, &proved.header));
+    text.push_str(&facts(&proved.statement, &proved.header, &[]));
     let _ = writeln!(text, "{:<19}{khz:.1} kHz, by the wall clock of its process", "proving");
     let _ = writeln!(text, "{:<19}{} ({} bytes)", "proof", path.display(), proved.file.len());
     text
@@ -65,9 +65,11 @@ pub(crate) fn stage_json(done: &Done, used: Used) -> Value {
     })
 }
 
-/// The lines that stand beside every proof: what it says, what it rests on, what it hides.
-pub(crate) fn facts(statement: &Statement, header: &Header) -> String {
+/// The lines that stand beside every proof: what it says, what it rests on, what it hides. `unproved`
+/// names the fields that no check can tell.
+pub(crate) fn facts(statement: &Statement, header: &Header, unproved: &[&str]) -> String {
     let mut text = String::new();
+    let told = |name: &str| if unproved.contains(&name) { " (the prover's word)" } else { "" };
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<19}{value}");
     };
@@ -84,8 +86,8 @@ pub(crate) fn facts(statement: &Statement, header: &Header) -> String {
     line("security", format!("{proven_bits} bits proven, {conjectured_bits} bits conjectured"));
     line("zero-knowledge", if zero_knowledge { "yes" } else { "no" }.to_string());
     line("hidden", hidden(zero_knowledge).to_string());
-    line("segments", header.segments.to_string());
-    line("cycles", header.cycles.to_string());
+    line("segments", format!("{}{}", header.segments, told("segments")));
+    line("cycles", format!("{}{}", header.cycles, told("cycles")));
     text
 }
 
@@ -128,9 +130,42 @@ fn fields(statement: &Statement) -> Vec<(String, String)> {
     let Value::Object(fields) = statement.to_json() else { return Vec::new() };
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
     let all = fields.iter().filter(|(name, _)| *name != "claim");
-    all.map(|(name, value)| (name.clone(), shown(value))).collect()
+    all.map(|(name, value)| (name.clone(), visible(&shown(value)))).collect()
+}
+
+/// Text that whoever made the proof chose, without what moves a cursor or turns the writing round:
+/// a statement must not draw an answer of its own.
+fn visible(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
 }
 
 fn seconds(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_statement::{Direction, Predicate, Transcript};
+
+    use super::*;
+
+    #[test]
+    fn a_statement_draws_no_line_of_its_own() {
+        let text = "größe \"x\"\n\u{1b}[2K\u{9b}1A\u{202e}\u{7f}\u{2028}".to_string();
+        let predicate = Predicate::Contains { direction: Direction::Response, text };
+        let claim = Transcript { root: [0; 32], depth: 1, predicate };
+        let shown = fields(&Statement::Transcript(claim));
+        let (_, predicate) = shown.iter().find(|(name, _)| name == "predicate").unwrap();
+        assert!(predicate.contains("größe"), "{predicate}");
+        for hidden in ['\n', '\u{1b}', '\u{9b}', '\u{202e}', '\u{7f}', '\u{2028}'] {
+            assert!(!predicate.contains(hidden), "{hidden:?}: {predicate:?}");
+        }
+    }
 }

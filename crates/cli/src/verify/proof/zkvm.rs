@@ -10,7 +10,7 @@ use confide_statement::Statement;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{REJECTED, read},
+    super::{NOT_JUDGED, REJECTED, read},
     Answered, ProofArgs, Unjudged, dcap,
 };
 use crate::prove::{
@@ -44,7 +44,7 @@ pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudge
     progress.end();
     match judged {
         Ok(checked) => Ok(accepted(&checked, beyond, &file, args)),
-        Err(Verdict::Rejected(rejected)) => Ok(rejected_by(&rejected, &file, args)),
+        Err(Verdict::Rejected(rejected)) => Ok(rejected_by(&rejected, args)),
         Err(Verdict::NotJudged(error)) => Err(unjudged(error)),
     }
 }
@@ -55,7 +55,8 @@ fn unjudged(error: ProverError) -> Unjudged {
         ProverError::Interrupted { .. } => "interrupted",
         _ => "prover_failed",
     };
-    Unjudged { name, error: prover::explained(&error) }
+    // Whatever `confide prove` ends with: here nothing is known of the proof, which has one status.
+    Unjudged { name, error: prover::explained(&error).status(NOT_JUDGED) }
 }
 
 fn policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
@@ -90,10 +91,7 @@ fn accepted(
         _ => beyond.of_no_quote(&mut checks).err(),
     };
     match refused {
-        Some(refused) => {
-            let (name, detail) = (refused.name, refused.detail);
-            no(&checks, name, &detail, Some(checked.statement()), file, args)
-        }
+        Some(refused) => no(&checks, refused.name, &refused.detail, Some(checked), args),
         None => yes(checked, &checks, file, args),
     }
 }
@@ -101,8 +99,10 @@ fn accepted(
 fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) -> Answered {
     let (statement, header) = (checked.statement(), checked.header());
     let used = checked.used();
+    let unproved = unproved(checked);
     if args.json {
         let mut object = shown::facts_json(statement, header);
+        object.insert("unproved".into(), unproved.into());
         object.insert("outcome".into(), "accepted".into());
         object.insert("reason".into(), Value::Null);
         object.insert("proof_bytes".into(), file.body.len().into());
@@ -111,7 +111,7 @@ fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) 
         return (format!("{}\n", Value::Object(object)), ExitCode::SUCCESS);
     }
     let mut text = table(checks);
-    text.push_str(&shown::facts(statement, header));
+    text.push_str(&shown::facts(statement, header, unproved));
     let _ = writeln!(
         text,
         "{:<19}{} bytes; the check took {:.1} ms, {} of CPU, peak memory {}{}",
@@ -124,6 +124,14 @@ fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) 
     );
     let _ = writeln!(text, "{:<19}{:<15}{}", "accepted", "yes", worth(checks));
     (text, ExitCode::SUCCESS)
+}
+
+/// Fields of the answer that stand in the file and that no check can tell.
+fn unproved(checked: &Checked) -> &'static [&'static str] {
+    match checked.done().segments {
+        Some(_) => &["cycles"],
+        None => &["segments", "cycles"],
+    }
 }
 
 /// What the yes rests on beside the proof.
@@ -142,25 +150,26 @@ fn worth(checks: &[Check]) -> String {
     worth.join("; ")
 }
 
-fn rejected_by(rejected: &Rejected, file: &ProofFile, args: &ProofArgs) -> Answered {
+fn rejected_by(rejected: &Rejected, args: &ProofArgs) -> Answered {
     let reason = &rejected.reason;
-    no(&rejected.checks, reason.name(), &reason.to_string(), None, file, args)
+    no(&rejected.checks, reason.name(), &reason.to_string(), None, args)
 }
 
-/// A no. Nothing of the header is shown as if it were true.
+/// A no. Nothing of the file is shown as if it were true, unless it was proved and is only not what
+/// is wanted.
 fn no(
     checks: &[Check],
     name: &str,
     detail: &str,
-    proved: Option<&Statement>,
-    file: &ProofFile,
+    proved: Option<&Checked>,
     args: &ProofArgs,
 ) -> Answered {
     if args.json {
-        let mut object = match proved {
-            Some(statement) => shown::facts_json(statement, &file.header),
-            None => Map::new(),
-        };
+        let mut object = Map::new();
+        if let Some(checked) = proved {
+            object = shown::facts_json(checked.statement(), checked.header());
+            object.insert("unproved".into(), unproved(checked).into());
+        }
         object.insert("outcome".into(), "rejected".into());
         object.insert("reason".into(), name.into());
         object.insert("detail".into(), detail.into());
