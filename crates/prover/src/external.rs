@@ -5,18 +5,18 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use sha2::{Digest as _, Sha256};
 use wait4::Wait4;
 
 use crate::{
     file::BODY_BYTES_MAX,
     line::{Description, Digest, Done, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage},
+    program::Program,
     stages::{OnProgress, Plan, Prover, ProverError, Ran, Used},
 };
 
@@ -32,9 +32,6 @@ const LINES_MAX: usize = 100_000;
 /// So much of what a failed process says to people is kept.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
 
-/// Largest `confide-prover`: a release build has some 30 MB.
-const PROGRAM_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-
 /// `describe` computes the commitments of some programs.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(300);
 
@@ -47,9 +44,10 @@ const PROVE_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 /// So long after SIGTERM a process that does not end is killed.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// `confide-prover`, found at a path.
+/// `confide-prover`, found at a path. The file is read once: every stage runs what was hashed.
 pub struct External<'a> {
-    program: PathBuf,
+    path: PathBuf,
+    program: OnceLock<Program>,
     work: PathBuf,
     stop: Stop,
     progress: &'a OnProgress<'a>,
@@ -68,38 +66,40 @@ struct State {
 }
 
 impl<'a> External<'a> {
-    /// The program at `program`; inputs and proofs pass through files in `work`, a folder that exists
-    /// and that nobody else can read: an input may be a secret.
+    /// The program at `path`, which is read when it is first asked for; inputs and proofs pass through
+    /// files in `work`, a folder that exists and that nobody else can read: an input may be a secret.
     pub fn new(
-        program: impl Into<PathBuf>,
+        path: impl Into<PathBuf>,
         work: impl Into<PathBuf>,
         stop: Stop,
         progress: &'a OnProgress<'a>,
     ) -> Self {
-        Self { program: program.into(), work: work.into(), stop, progress }
+        let program = OnceLock::new();
+        Self { path: path.into(), program, work: work.into(), stop, progress }
     }
 
-    /// SHA-256 of the program's file.
+    /// SHA-256 of the program: of what every stage of this runs, whatever becomes of the file.
     ///
     /// # Errors
     /// [`ProverError::Missing`] where it cannot be read.
     pub fn sha256(&self) -> Result<Digest, ProverError> {
-        let missing = |reason: String| ProverError::Missing { path: self.program.clone(), reason };
-        let mut file = fs::File::open(&self.program)
-            .map_err(|error| missing(error.to_string()))?
-            .take(PROGRAM_BYTES_MAX);
-        let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => return Ok(Digest(hash.finalize().into())),
-                Ok(read) => hash.update(&piece[..read]),
-                Err(error) => return Err(missing(error.to_string())),
-            }
+        self.program().map(Program::sha256)
+    }
+
+    fn program(&self) -> Result<&Program, ProverError> {
+        if let Some(program) = self.program.get() {
+            return Ok(program);
         }
+        let program = Program::hold(&self.path).map_err(|error| self.missing(&error))?;
+        Ok(self.program.get_or_init(|| program))
+    }
+
+    fn missing(&self, error: &io::Error) -> ProverError {
+        ProverError::Missing { path: self.path.clone(), reason: error.to_string() }
     }
 
     fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, Used), ProverError> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.program()?.command();
         command.arg(stage.name()).args(["--guest", order.guest]);
         for (option, path) in order.files {
             command.arg(option).arg(path);
@@ -133,7 +133,10 @@ impl<'a> External<'a> {
     ) -> Result<(Line, Used), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let floor_bytes = own_peak_bytes();
-        let (mut child, started) = self.stop.spawn(name, &self.program, &mut command)?;
+        let started = self.stop.spawn(&mut command).map_err(|error| self.missing(&error))?;
+        let Some((mut child, started)) = started else {
+            return Err(ProverError::Interrupted { stage: name });
+        };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let kept = thread::spawn(move || stderr.map(last_words).unwrap_or_default());
         let watch = Watch::new(self.stop.clone(), limit);
@@ -159,7 +162,8 @@ impl<'a> External<'a> {
             Some(line) if status.code() == Some(status_of(&line)) => line,
             _ => return Err(ProverError::Ended { stage: name, status, stderr: clean(&stderr) }),
         };
-        let peak_is_at_most = floor_bytes.is_some_and(|floor| peak_rss_bytes <= floor);
+        // Where the floor is not known, nothing tells the stage's memory from this process's.
+        let peak_is_at_most = floor_bytes.is_none_or(|floor| peak_rss_bytes <= floor);
         Ok((line, Used { wall, cpu, peak_rss_bytes, peak_is_at_most }))
     }
 
@@ -217,7 +221,7 @@ impl<'a> External<'a> {
 
 impl Prover for External<'_> {
     fn describe(&self) -> Result<Description, ProverError> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.program()?.command();
         command.arg("describe");
         let protocol = |reason| ProverError::Protocol { stage: "describe", reason };
         match self.run("describe", None, command, DESCRIBE_DEADLINE)?.0 {
@@ -292,23 +296,16 @@ impl Stop {
         }
     }
 
-    fn spawn(
-        &self,
-        stage: &'static str,
-        program: &Path,
-        command: &mut Command,
-    ) -> Result<(std::process::Child, Instant), ProverError> {
+    /// Starts a process, unless somebody asked to stop.
+    fn spawn(&self, command: &mut Command) -> io::Result<Option<(std::process::Child, Instant)>> {
         let mut state = self.locked();
         if state.asked {
-            return Err(ProverError::Interrupted { stage });
+            return Ok(None);
         }
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| ProverError::Missing {
-            path: program.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let child = command.spawn()?;
         state.running = Some(Pid::from_child(&child));
-        Ok((child, started))
+        Ok(Some((child, started)))
     }
 
     /// Waits for the end, then takes the process's account: status, CPU time, peak memory.

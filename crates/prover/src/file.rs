@@ -122,9 +122,10 @@ impl ProofFile {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// [`FileError::TooLong`] where header or body is beyond its limit.
+    /// [`FileError::TooLong`] where header or body is beyond its limit, [`FileError::Header`] where the
+    /// header is nothing that JSON holds.
     pub fn encode(&self) -> Result<Vec<u8>, FileError> {
-        let header = self.header.encode();
+        let header = self.header.encode()?;
         within("header", HEADER_BYTES_MAX, header.len() as u64)?;
         within("body", BODY_BYTES_MAX, self.body.len() as u64)?;
         let mut bytes = Vec::with_capacity(MAGIC.len() + 12 + header.len() + self.body.len());
@@ -158,9 +159,8 @@ impl ProofFile {
 }
 
 impl Header {
-    fn encode(&self) -> Vec<u8> {
-        // Text, numbers and one flag: nothing that JSON cannot hold.
-        serde_json::to_vec(self).unwrap_or_default()
+    fn encode(&self) -> Result<Vec<u8>, FileError> {
+        serde_json::to_vec(self).map_err(|error| FileError::Header { reason: error.to_string() })
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, FileError> {
@@ -176,7 +176,7 @@ impl Header {
                 return Err(FileError::Name { subject });
             }
         }
-        if header.encode() != bytes { Err(FileError::Spelling) } else { Ok(header) }
+        if header.encode()? != bytes { Err(FileError::Spelling) } else { Ok(header) }
     }
 }
 

@@ -10,6 +10,7 @@ mod file;
 mod judge;
 pub mod line;
 mod policy;
+mod program;
 mod stages;
 
 pub use dcap::DcapParts;

@@ -134,6 +134,44 @@ fn a_missing_program_is_named() {
 }
 
 #[test]
+fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
+    let case = Case::new("exchanged");
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let yes = format!("echo '{}'", text(&Line::Result(done(Stage::Check))));
+    let program = case.write(&yes);
+    let told = |_, _| ();
+    let back = External::new(&program, case.work(), Stop::default(), &told);
+    let hashed = back.sha256().unwrap();
+    back.check("sort", Mode::App, b"").unwrap();
+    // Written over in its place, then replaced by another, then gone.
+    let no = Refusal { why: Why::Unsound, detail: String::new() };
+    case.write(&format!("echo '{}'\nexit 1", text(&Line::Refused(no))));
+    back.check("sort", Mode::App, b"").unwrap();
+    let other = case.dir.join("other");
+    fs::write(&other, "#!/bin/false\n").unwrap();
+    fs::rename(&other, &program).unwrap();
+    back.check("sort", Mode::App, b"").unwrap();
+    fs::remove_file(&program).unwrap();
+    back.check("sort", Mode::App, b"").unwrap();
+    assert_eq!(back.sha256().unwrap(), hashed);
+    // Whoever comes later finds what is there later.
+    let later = External::new(&program, case.work(), Stop::default(), &told);
+    assert!(matches!(later.sha256(), Err(ProverError::Missing { .. })));
+}
+
+#[test]
+fn a_file_that_nobody_may_run_is_not_run() {
+    let case = Case::new("mode");
+    let program = case.write("exit 0");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    let told = |_, _| ();
+    for path in [program, case.work()] {
+        let back = External::new(path, case.work(), Stop::default(), &told);
+        assert!(matches!(back.describe(), Err(ProverError::Missing { .. })));
+    }
+}
+
+#[test]
 fn stopping_ends_the_process_and_lets_no_other_start() {
     let case = Case::new("stop");
     // It ignores the polite signal.

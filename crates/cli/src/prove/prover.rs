@@ -61,7 +61,11 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        // An input may be a secret: that it stays is not kept silent.
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            let path = self.0.display();
+            eprintln!("confide: cannot remove {path}, which may hold the input: {error}");
+        }
     }
 }
 

@@ -121,19 +121,20 @@ impl Claimed {
     }
 
     /// Which of the files that are shown anyway hold the signature, if one does.
-    fn holds(&self, signature: &[u8]) -> Option<&Path> {
-        let holds = |path: &&PathBuf| {
-            let bytes = read_file(path, MESSAGE_BYTES_MAX).unwrap_or_default();
-            let inside =
-                |bytes: &[u8]| bytes.windows(signature.len()).any(|part| part == signature);
-            let decoded = pem::decode_chain("certificate", &bytes).unwrap_or_default();
-            inside(&bytes) || decoded.iter().any(|der| inside(der))
-        };
-        let mut files = [&self.certificate, &self.key, &self.message].into_iter().flatten();
-        match signature.is_empty() {
-            true => None,
-            false => files.find(holds).map(PathBuf::as_path),
+    fn holds(&self, signature: &[u8]) -> Result<Option<&Path>, CliError> {
+        if signature.is_empty() {
+            return Ok(None);
         }
+        let inside = |bytes: &[u8]| bytes.windows(signature.len()).any(|part| part == signature);
+        for path in [&self.certificate, &self.key, &self.message].into_iter().flatten() {
+            let bytes = read_file(path, MESSAGE_BYTES_MAX)?;
+            // What is no chain of certificates has nothing more to look into.
+            let decoded = pem::decode_chain("certificate", &bytes).unwrap_or_default();
+            if inside(&bytes) || decoded.iter().any(|der| inside(der)) {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -159,30 +160,27 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     // A proof that does not hold is not written, whoever made it.
     proof.verify(&key, &message, args.claimed.context()).map_err(explained)?;
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
+    // Whether it is pointless has to be known before it is written: no silence where it is not.
+    let public = args.claimed.holds(&signature)?;
     let file = proof.to_bytes();
     NewFile::beside(&args.out)?.save(&file)?;
-    let told = Told { prove_ms, check_ms, bytes: file.len(), signature: signature.len() };
-    let text = shown(args, &key, &proof, &signature, &told);
+    let told = Told { prove_ms, check_ms, bytes: file.len(), signature: signature.len(), public };
+    let text = shown(args, &key, &proof, &told);
     print_whole(&text).map(|()| ExitCode::SUCCESS)
 }
 
-/// What was measured of one proof.
-struct Told {
+/// What was measured and found out of one proof.
+struct Told<'a> {
     prove_ms: f64,
     check_ms: f64,
     bytes: usize,
     signature: usize,
+    /// A file that is shown anyway and holds the signature.
+    public: Option<&'a Path>,
 }
 
-fn shown(
-    args: &Args,
-    key: &PublicKey,
-    proof: &SignatureProof,
-    signature: &[u8],
-    told: &Told,
-) -> String {
-    let Told { prove_ms, check_ms, bytes, signature: length } = told;
-    let public = args.claimed.holds(signature);
+fn shown(args: &Args, key: &PublicKey, proof: &SignatureProof, told: &Told<'_>) -> String {
+    let Told { prove_ms, check_ms, bytes, signature: length, public } = told;
     let pointless = public.map(|path| {
         let path = path.display();
         format!("{path} holds this signature, which verifies: whoever has that file needs no proof")
