@@ -66,6 +66,7 @@ guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-
 	guests/build.sh
 
 programs: tools  ## the zkVM's programs natively; their ELFs are what their source gives
+	cd guests && cargo clippy --locked --features host --all-targets -- -D warnings
 	cd guests && cargo test --locked --features host
 	cd guests/dcap && cargo test --locked
 	guests/build.sh --compare
@@ -129,8 +130,14 @@ long: build prover seal  ## what CI has no time for: ten minutes of fuzzing a pa
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored
+	@# Clippy checks all of OpenVM anew: minutes that CI does not have.
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo clippy --release --locked --all-targets -- -D warnings
+	cd guests/dcap && cargo clippy --locked --all-targets -- -D warnings
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked -- --ignored
-	cargo test --locked -p confide-cli --test bench_load -- --ignored
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) CONFIDE_MUTATIONS=20000 cargo test --release --locked \
+	  --test mutations
+	cargo test --locked -p confide-cli --test bench_load --test prove_dcap --test prove_aggregated \
+	  -- --ignored
 	for suite in verify generate batch collateral nested chat adapters gateway llm storage cpu memory \
 	  jitter network zk tls-claims; do \
 	  $(RELEASE) bench run $$suite --full --out $(OUT)/$$suite || [ $$? -eq 3 ]; done

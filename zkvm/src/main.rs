@@ -6,6 +6,7 @@
 mod answer;
 mod arguments;
 mod guests;
+mod joins;
 mod keep;
 mod records;
 mod stages;

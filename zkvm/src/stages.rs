@@ -10,7 +10,7 @@ use confide_prover::line::{
     Description, Digest, Done, Line, Mode, PROTOCOL, Phase, Stage, Strength, Why,
 };
 use confide_zkvm_machine::{
-    BACKEND, BODY_BYTES_MAX, Machine, Plan, Program, Rejection, VERSION, aggregate,
+    BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Plan, Program, Rejection, VERSION, aggregate,
     check_aggregated, check_app, declared,
 };
 use sha2::{Digest as _, Sha256};
@@ -19,6 +19,7 @@ use crate::{
     answer::{Parts, Refused, progress, step},
     arguments::Work,
     guests::{GUESTS, Guest},
+    joins,
     records::{self, Record},
 };
 
@@ -88,6 +89,7 @@ pub fn native(work: &Work) -> Result<Line, Refused> {
 pub fn emulate(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
     let (_, record, _, plan) = run(work, &mut parts)?;
+    fan_in(work, &plan)?;
     Ok(Line::Result(Done {
         stage: Stage::Emulate,
         program_digest: record.program_digest,
@@ -108,6 +110,7 @@ pub fn emulate(work: &Work) -> Result<Line, Refused> {
 pub fn prove(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
     let (guest, record, machine, plan) = run(work, &mut parts)?;
+    let fan_in = fan_in(work, &plan)?;
     let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
     let (cycles, segments) = (plan.cycles, plan.loads.len() as u32);
     let public_values = Digest(plan.public_values);
@@ -121,7 +124,7 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
     let body = match work.mode {
         Mode::App => proof.encode()?,
         Mode::Aggregated => {
-            let body = aggregate(proof, &mut step)?;
+            let body = aggregate(proof, fan_in, &mut step)?;
             parts.end("aggregate_s");
             body
         }
@@ -183,6 +186,24 @@ fn name(rejection: Rejection, body: &[u8], asked: &Record) -> Refused {
     rejection.into()
 }
 
+/// Said before anything is proved: what the proofs are joined with later needs memory too.
+fn fan_in(work: &Work, plan: &Plan) -> Result<FanIn, Fault> {
+    match work.mode {
+        Mode::App => Ok(FanIn::MOST),
+        Mode::Aggregated => joins::fan_in(work.memory, plan.loads.len()),
+    }
+}
+
+/// What is named as the least has to suffice for the joins too.
+fn with_joins(fault: Fault, mode: Mode) -> Fault {
+    match (fault, mode) {
+        (Fault::Memory { needed, given }, Mode::Aggregated) => {
+            Fault::Memory { needed: needed.max(joins::LEAST_BYTES), given }
+        }
+        (fault, _) => fault,
+    }
+}
+
 type Run = (&'static Guest, Record, Machine, Plan);
 
 fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
@@ -196,7 +217,7 @@ fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
     progress(Phase::Execute, 0, Some(1));
     machine.run(&input)?;
     parts.end("execute_s");
-    let plan = machine.plan(&input, work.memory)?;
+    let plan = machine.plan(&input, work.memory).map_err(|fault| with_joins(fault, work.mode))?;
     parts.end("plan_s");
     Ok((guest, record, machine, plan))
 }

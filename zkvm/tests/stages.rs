@@ -130,6 +130,29 @@ fn refusals_have_their_names() {
 }
 
 #[test]
+fn memory_that_is_too_small_is_refused_with_the_least_that_suffices() {
+    let folder = Folder::new();
+    let rsa = host::sample("rsa2048", 1024, 1).unwrap().to_string();
+    let rsa = host::input_from_json("rsa2048", rsa.as_bytes()).unwrap();
+    for (guest, input, mode) in [
+        ("fibonacci", fibonacci(10), "app"),
+        ("sort", sort(3000, 0), "app"),
+        ("rsa2048", rsa, "app"),
+        ("sort", sort(3000, 0), "aggregated"),
+    ] {
+        let input = folder.file("input", &input);
+        let within = |bytes: &str| {
+            let arguments = ["emulate", "--guest", guest, "--input", &input, "--mode", mode];
+            run(&[&arguments[..], &["--memory", bytes]].concat())
+        };
+        let refusal = within("1000000000").refused();
+        assert_eq!(refusal.why, Why::Memory, "{guest}");
+        let named = refusal.detail.split(' ').find(|word| word.parse::<u64>().is_ok());
+        within(named.expect("the least is named")).done();
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_no_answer() {
     for arguments in [&[][..], &["bake"], &["check"], &["describe", "--guest", "sort"]] {
         let output = start(arguments).output().unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Memory that cuts the run below into several segments.
-const MEMORY: &str = "1181116006";
+const MEMORY: &str = "1409286144";
 
 /// Magic, machine and program in front of a body's segments.
 const HEAD_BYTES: usize = 16 + 32 + 32;

@@ -13,14 +13,14 @@ use openvm_stark_sdk::config::{
 };
 
 use crate::{
-    AppProof, Engine, Fault, SC, Step,
+    AppProof, Engine, FanIn, Fault, SC, Step,
     keys::{Lineage, bits_of},
     wire::Body,
 };
 
-/// Proofs that one node of the tree checks. Both are part of the keys.
-const LEAF_CHILDREN: usize = 4;
-const INTERNAL_CHILDREN: usize = 3;
+/// Proofs that one node of the tree may check. Both are part of the keys.
+pub(crate) const LEAF_CHILDREN: usize = 4;
+pub(crate) const INTERNAL_CHILDREN: usize = 3;
 
 /// Provers of the layers of the tree.
 pub(crate) struct Aggregator {
@@ -29,15 +29,20 @@ pub(crate) struct Aggregator {
     internal_recursive: InnerCpuProver<INTERNAL_CHILDREN>,
 }
 
-/// Aggregates the proofs of all segments of a run into one of constant size, and gives its body.
+/// Aggregates the proofs of all segments of a run into one of constant size, and gives its body. No
+/// node joins more proofs than `fan_in` says, whatever it may: fewer take less memory and more time.
 ///
 /// # Errors
 ///
 /// [`Fault::Backend`].
-pub fn aggregate(proof: AppProof, step: &mut dyn FnMut(Step)) -> Result<Vec<u8>, Fault> {
+pub fn aggregate(
+    proof: AppProof,
+    fan_in: FanIn,
+    step: &mut dyn FnMut(Step),
+) -> Result<Vec<u8>, Fault> {
     let AppProof { body, key } = proof;
     let aggregator = Aggregator::new(Arc::new(key));
-    let joined = aggregator.join(body.proofs, step)?;
+    let joined = aggregator.join(body.proofs, fan_in, step)?;
     Body { aggregated: true, proofs: vec![joined], ..body }
         .encode()
         .map_err(|e| Fault::Backend(e.to_string()))
@@ -80,21 +85,25 @@ impl Aggregator {
     fn join(
         &self,
         segments: Vec<Proof<SC>>,
+        fan_in: FanIn,
         step: &mut dyn FnMut(Step),
     ) -> Result<Proof<SC>, Fault> {
-        let mut tally = Tally { done: 0, of: joins(segments.len()), step };
-        let mut proofs = tally.layer(&segments, LEAF_CHILDREN, |children| {
+        // A node that joins one proof makes no layer shorter: the last layers would have no end.
+        let leaf = fan_in.leaf.clamp(1, LEAF_CHILDREN);
+        let internal = fan_in.internal.clamp(2, INTERNAL_CHILDREN);
+        let mut tally = Tally { done: 0, of: joins(segments.len(), leaf, internal), step };
+        let mut proofs = tally.layer(&segments, leaf, |children| {
             self.leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::App)
         })?;
         drop(segments);
-        proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| {
+        proofs = tally.layer(&proofs, internal, |children| {
             self.internal_for_leaf.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
         })?;
-        proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| {
+        proofs = tally.layer(&proofs, internal, |children| {
             self.internal_recursive.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
         })?;
         while proofs.len() > 1 {
-            proofs = tally.layer(&proofs, INTERNAL_CHILDREN, |children| self.again(children))?;
+            proofs = tally.layer(&proofs, internal, |children| self.again(children))?;
         }
         (tally.step)(Step::Wrap);
         self.again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
@@ -134,15 +143,15 @@ impl Tally<'_> {
 }
 
 /// How many joins a run of so many segments takes, without the last one.
-fn joins(segments: usize) -> u32 {
-    let mut layer = segments.div_ceil(LEAF_CHILDREN);
+fn joins(segments: usize, leaf: usize, internal: usize) -> u32 {
+    let mut layer = segments.div_ceil(leaf);
     let mut joins = layer;
     for _ in 0..2 {
-        layer = layer.div_ceil(INTERNAL_CHILDREN);
+        layer = layer.div_ceil(internal);
         joins += layer;
     }
     while layer > 1 {
-        layer = layer.div_ceil(INTERNAL_CHILDREN);
+        layer = layer.div_ceil(internal);
         joins += layer;
     }
     joins as u32

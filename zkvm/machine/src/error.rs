@@ -12,9 +12,9 @@ pub enum Fault {
     #[error("program stopped: {0}")]
     Stopped(String),
     /// No cut into segments keeps the memory asked for.
-    #[error("memory is too small: a segment takes {needed} bytes at least, got {given}")]
+    #[error("memory is too small: wanted {needed} bytes at least, got {given}")]
     Memory {
-        /// Bytes that the smallest segment takes.
+        /// Bytes that suffice for the smallest segments.
         needed: u64,
         /// Bytes that the caller gave.
         given: u64,

@@ -20,7 +20,7 @@ pub use error::{Fault, Rejection};
 pub use keys::{Keys, KeysError};
 pub use program::{Commitment, Program};
 pub use prove::{AppProof, Machine, Plan, Prover};
-pub use size::{Load, MEMORY_DEFAULT};
+pub use size::{FanIn, Load, MEMORY_DEFAULT};
 pub use wire::{BODY_BYTES_MAX, declared};
 
 /// Name of the back end.

@@ -22,7 +22,7 @@ use crate::{
     config::MachineBuilder,
     keys::{app_key, machine_digest},
     program::to_bytes,
-    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, next_limit, seconds},
+    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, named, next_limit, seconds},
     wire::{Body, PublicValues},
 };
 
@@ -105,6 +105,9 @@ impl Machine {
             if best.as_ref().is_some_and(|best| plan.segments.len() > best.segments.len()) {
                 break;
             }
+            if needed > memory && plan.loads.iter().all(Load::is_smallest) {
+                break;
+            }
             let faster = |best: &Plan| seconds(&plan.loads) < seconds(&best.loads);
             if needed <= memory && best.as_ref().is_none_or(faster) {
                 best = Some(plan);
@@ -115,7 +118,7 @@ impl Machine {
             refined += u32::from(best.is_some());
             limit = next_limit(limit, memory, needed);
         }
-        best.ok_or(Fault::Memory { needed: least, given: memory })
+        best.ok_or_else(|| Fault::Memory { needed: named(least), given: memory })
     }
 
     /// A plan within the back end's own limit, whose bytes are those of a graphics card.
@@ -158,6 +161,7 @@ pub struct Prover {
 }
 
 /// Proofs of all segments of a run.
+#[derive(Clone)]
 pub struct AppProof {
     pub(crate) body: Body,
     pub(crate) key: MultiStarkVerifyingKey<SC>,

@@ -9,6 +9,8 @@
 
 use openvm_circuit::arch::execution_mode::Segment;
 
+use crate::aggregate::{INTERNAL_CHILDREN, LEAF_CHILDREN};
+
 /// Memory of a run where the caller gives none.
 pub const MEMORY_DEFAULT: u64 = 4 << 30;
 
@@ -23,6 +25,16 @@ const FIXED_BYTES: u64 = 320 << 20;
 const BYTES_PER_STACKED_ROW: u64 = 384;
 const BYTES_PER_CELL: u64 = 16;
 const BYTES_PER_LEAF: u64 = 160;
+/// Smaller trees were not measured: a segment is not said to take less than this one does.
+const LEAVES_MIN: u64 = 1 << 21;
+/// What segments leave behind that the next one does not use again, and a proof of each.
+const BYTES_LEFT: u64 = 192 << 20;
+const BYTES_PER_PROOF: u64 = 512 << 10;
+
+/// A need that is named is rounded up to this, after a margin: cuts of about one size differ by
+/// some megabytes, and what is named has to suffice.
+const NAMED_STEP: u64 = 64 << 20;
+const NAMED_MARGIN: u64 = 16 << 20;
 
 const FIXED_S: f64 = 3.0;
 const S_PER_CELL: f64 = 0.084e-6;
@@ -39,6 +51,26 @@ pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
     let excess = memory as f64 / needed.max(1) as f64;
     let above = limit.saturating_sub(LIMIT_MIN) as f64;
     LIMIT_MIN + (above * excess.clamp(0.5, 0.85)) as usize
+}
+
+/// The memory to name where none of the cuts fits.
+pub(crate) fn named(least: u64) -> u64 {
+    least.saturating_add(NAMED_MARGIN).next_multiple_of(NAMED_STEP)
+}
+
+/// How many proofs one node of an aggregation joins, at most; its keys bound it too. A node of more
+/// takes more memory, one of fewer makes more nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanIn {
+    /// Proofs of segments.
+    pub leaf: usize,
+    /// Joined proofs.
+    pub internal: usize,
+}
+
+impl FanIn {
+    /// The most that the keys allow.
+    pub const MOST: Self = Self { leaf: LEAF_CHILDREN, internal: INTERNAL_CHILDREN };
 }
 
 /// What one segment weighs.
@@ -62,7 +94,12 @@ impl Load {
     }
 
     fn leaves(&self) -> u64 {
-        self.interactions.next_power_of_two()
+        self.interactions.next_power_of_two().max(LEAVES_MIN)
+    }
+
+    /// Whether a smaller one would take about as much, by the model.
+    pub(crate) fn is_smallest(&self) -> bool {
+        self.leaves() == LEAVES_MIN
     }
 }
 
@@ -82,7 +119,11 @@ impl Tables {
     /// Peak of resident memory of a run, of which one segment at a time is in memory.
     pub fn peak_bytes(&self, loads: &[Load]) -> u64 {
         let segment = loads.iter().map(Load::bytes).max().unwrap_or(0);
-        FIXED_BYTES + (BYTES_PER_STACKED_ROW << self.log_height) + segment
+        let left = match loads.len() as u64 {
+            0 | 1 => 0,
+            several => BYTES_LEFT + several * BYTES_PER_PROOF,
+        };
+        FIXED_BYTES + (BYTES_PER_STACKED_ROW << self.log_height) + segment + left
     }
 
     pub fn load(&self, segment: &Segment) -> Load {

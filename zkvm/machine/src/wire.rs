@@ -38,6 +38,7 @@ pub fn declared(bytes: &[u8]) -> Option<([u8; 32], [u8; 32])> {
 pub(crate) type PublicValues = UserPublicValuesProof<DIGEST_SIZE, F>;
 
 /// A body, taken apart.
+#[derive(Clone)]
 pub(crate) struct Body {
     pub aggregated: bool,
     pub machine: [u8; 32],

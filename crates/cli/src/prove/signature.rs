@@ -298,3 +298,20 @@ impl HashName {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_taken_for_one_without_the_signature() {
+        let absent = std::env::temp_dir().join("confide-no-such-file/message");
+        let claimed = Claimed {
+            certificate: None,
+            key: None,
+            message: Some(absent),
+            context: Context(Vec::new()),
+        };
+        assert!(claimed.holds(b"signature").is_err());
+    }
+}

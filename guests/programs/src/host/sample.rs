@@ -144,7 +144,7 @@ fn nodes_beside(mut level: Vec<[u8; 32]>, mut first: usize, mut last: usize) -> 
         if first % 2 == 1 {
             nodes.push(hex::encode(level[first - 1]));
         }
-        if last % 2 == 0 {
+        if last.is_multiple_of(2) {
             nodes.push(hex::encode(level[last + 1]));
         }
         let above =

@@ -3,7 +3,7 @@
 //! The proof shows that the verifier said what the statement says. A prover may bring a root of its
 //! own, a revoked platform, a quote of last year: all of that is in the statement, and compared here.
 
-use confide_evidence::{ReportData, tcb_info::TcbStatus};
+use confide_evidence::{ReportData, quote::Tee, tcb_info::TcbStatus};
 use confide_prover::{Check, Outcome};
 use confide_statement::{Dcap, Measurements, SgxMeasurements, TdxMeasurements, Verdict};
 use confide_verifier::{
@@ -70,6 +70,7 @@ impl Beyond {
             }
         };
         steps.pass("verdict", verdict);
+        self.kind(claim, &mut steps)?;
         self.root(claim, &mut steps)?;
         self.validity(claim, &mut steps)?;
         self.tcb(claim, &mut steps)?;
@@ -82,6 +83,20 @@ impl Beyond {
         self.report_data(claim, &mut steps)?;
         self.measurements(claim, &mut steps)?;
         steps.unproved(&self.policy)
+    }
+
+    /// The kinds of evidence that the policy looks at.
+    fn kind(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+        let got = match claim.measurements {
+            Measurements::Tdx(_) => Tee::Tdx.as_str(),
+            Measurements::Sgx(_) => Tee::Sgx.as_str(),
+        };
+        let wanted = self.policy.formats.to_string();
+        if !wanted.split(" or ").any(|kind| kind == got) {
+            return steps.fail("formats", format!("wanted {wanted}, got {got}"));
+        }
+        steps.compared("formats", !self.policy.formats.is_all(), got);
+        Ok(())
     }
 
     fn root(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
@@ -259,6 +274,7 @@ impl Steps<'_> {
             ("evidence_age_s_max", policy.evidence_age_s_max.is_some()),
             ("root_crl.number_min", policy.root_crl.number_min > 0),
             ("pck_crl.number_min", policy.pck_crl.number_min > 0),
+            ("gpu.required", policy.gpu.required),
             ("mrseam", domain.is_some_and(|domain| domain.mrseam.is_some())),
             // The program itself refuses a trust domain with a service TD.
             ("mr_service_td", domain.is_some_and(|domain| !domain.mr_service_td.accepts(&[0; 48]))),
@@ -271,3 +287,7 @@ impl Steps<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "dcap_tests.rs"]
+mod tests;
