@@ -140,6 +140,8 @@ pub struct Report {
     pub void: Option<String>,
     /// What a reader must know of the arm, when only known after the work.
     pub note: Option<String>,
+    /// Peak memory of a child that has ended: nobody else can tell it.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// Speaks the protocol on standard input and output until the harness ends it.
@@ -197,6 +199,9 @@ fn write_report(out: &mut impl Write, id: &Value, report: Report) -> io::Result<
         }
         if let Some(note) = report.note {
             line.insert("note".into(), note.into());
+        }
+        if let Some(bytes) = report.peak_memory_bytes {
+            line.insert("peak_memory_bytes".into(), bytes.into());
         }
         if let Some((name, metric, value)) = report.floor {
             let floor = json!({ "name": name, "metric": metric, "value": value });

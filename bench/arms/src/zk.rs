@@ -87,8 +87,8 @@ fn price() -> Outcome<Option<f64>> {
 }
 
 fn hello(stage: Stage, described: &Outcome<Description>) -> ZkHello {
-    let (version, guarantee, note) = match described {
-        Err(_) => (String::new(), None, None),
+    let (version, guarantee) = match described {
+        Err(_) => (String::new(), None),
         Ok(known) => {
             let bits = known.strength;
             let (proven, conjectured) = (bits.proven_bits, bits.conjectured_bits);
@@ -96,11 +96,11 @@ fn hello(stage: Stage, described: &Outcome<Description>) -> ZkHello {
                 true => "the input is hidden from whoever checks (zero-knowledge: yes)",
                 false => "nothing is hidden by promise (zero-knowledge: no)",
             };
-            (
-                format!("{} {}", known.backend, known.version),
-                Some(format!("{proven} bits proven, {conjectured} conjectured; {hides}")),
-                Some(format!("{proven} bits proven, {conjectured} conjectured; {hides}")),
-            )
+            let guarantee = match stage {
+                Stage::Native | Stage::Emulate => "none: this stage proves nothing".to_string(),
+                _ => format!("{proven} bits proven, {conjectured} conjectured; {hides}"),
+            };
+            (format!("{} {}", known.backend, known.version), Some(guarantee))
         }
     };
     ZkHello {
@@ -110,7 +110,7 @@ fn hello(stage: Stage, described: &Outcome<Description>) -> ZkHello {
             simulated: false,
             guarantee,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            note,
+            note: None,
         },
         warming: false,
         cannot: described.as_ref().err().cloned(),
@@ -142,6 +142,7 @@ impl Arm<'_> {
             report.samples.push(self.sample(&known, plan, &done, used, proof));
             report.wall_s += used.wall.as_secs_f64();
             report.cpu_s += used.cpu.as_secs_f64();
+            report.peak_memory_bytes = report.peak_memory_bytes.max(Some(used.peak_rss_bytes));
             let below = "its memory is below what the arm itself had: an upper bound";
             if used.peak_is_at_most && report.marks.is_empty() {
                 report.marks.push(below.to_string());

@@ -33,8 +33,25 @@ pub(super) fn chip(class: &str, text: &str) -> String {
     let sign = sign_of(class);
     format!(
         "<span class=\"chip {class}\"><span aria-hidden=\"true\">{sign}</span> {}</span>",
-        escape(text)
+        words(text)
     )
+}
+
+/// Text with what stands between backticks as code.
+pub(super) fn words(text: &str) -> String {
+    let mut out = String::new();
+    let mut parts = text.split('`').peekable();
+    let mut is_code = false;
+    while let Some(part) = parts.next() {
+        // A backtick that nothing closes is one.
+        let _ = match (is_code, parts.peek()) {
+            (true, None) => write!(out, "`{}", escape(part)),
+            (true, Some(_)) => write!(out, "<code>{}</code>", escape(part)),
+            (false, _) => write!(out, "{}", escape(part)),
+        };
+        is_code = !is_code;
+    }
+    out
 }
 
 /// One sign a class.
@@ -107,6 +124,12 @@ pub(crate) fn utc(unix_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code_and_escaped() {
+        assert_eq!(words("run `a <b>` twice"), "run <code>a &lt;b&gt;</code> twice");
+        assert_eq!(words("a ` alone"), "a ` alone");
+    }
 
     #[test]
     fn markup_in_a_text_stays_text() {

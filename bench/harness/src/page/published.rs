@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::{chip, escape, scroll, simulated};
+use super::html::{chip, escape, scroll, simulated, words};
 use crate::{
     Record,
     format::value,
@@ -57,7 +57,7 @@ pub(super) fn protection(arm: &ArmRecord) -> &str {
 }
 
 fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
-    let note = table.note.as_ref().map_or_else(String::new, |note| escape(note));
+    let note = table.note.as_ref().map_or_else(String::new, |note| words(note));
     let _ = writeln!(
         out,
         "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
@@ -103,7 +103,7 @@ fn answer_line<'a>(
     let note = row
         .note
         .as_ref()
-        .map_or_else(String::new, |note| format!("<small class=\"soft\">{}</small>", escape(note)));
+        .map_or_else(String::new, |note| format!("<small class=\"soft\">{}</small>", words(note)));
     let _ = writeln!(
         out,
         "<tr><td class=\"layer\">{}</td><td class=\"num theirs\" data-name=\"theirs\">{}</td>\
@@ -112,7 +112,7 @@ fn answer_line<'a>(
          <td data-name=\"protects\">{}</td></tr>",
         escape(&row.what),
         escape(&row.theirs),
-        escape(&values.join(", ")),
+        escape(&values.join("; ")),
         simulated(first.is_some_and(|arm| arm.simulated)),
         escape(again),
     );
@@ -157,7 +157,7 @@ fn shown(record: &Record, ours: &Ours) -> String {
     }
     let failed = record.not_run.iter().any(|not| not.bench == ours.bench);
     match arm_of(record, ours) {
-        None if !failed && record.partial.is_none() => "in a full run".into(),
+        None if !failed && record.partial.is_none() => "one in a full run only".into(),
         Some(arm) if !failed && arm.given_up.is_none() => "not measured".into(),
         _ => "not run".into(),
     }

@@ -90,7 +90,12 @@ fn sources(record: &Record) -> String {
 
 fn known_sources(record: &Record) -> Vec<&str> {
     let mut known: Vec<&str> = Vec::new();
-    for figure in &record.seed_figures {
+    // A source of rows that this run does not have would stand for nothing.
+    let is_shown = |figure: &&SeedFigure| {
+        let mut rows = record.rows.iter().filter(|row| row.headline && !row.twin);
+        rows.any(|row| is_of(figure, row))
+    };
+    for figure in record.seed_figures.iter().filter(is_shown) {
         if !known.contains(&figure.source.as_str()) {
             known.push(&figure.source);
         }
@@ -283,14 +288,7 @@ fn under(shown: &Shown<'_>, row: &Row) -> String {
 }
 
 fn seed_text(record: &Record, row: &Row) -> String {
-    let matches = |figure: &&SeedFigure| {
-        figure.bench == row.bench
-            && figure.metric == row.metric
-            && figure.params.iter().all(|(name, value)| {
-                let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                row.case.split(' ').any(|part| part == format!("{name}={shown}"))
-            })
-    };
+    let matches = |figure: &&SeedFigure| is_of(figure, row);
     let of = |arm: Option<&str>| {
         record.seed_figures.iter().filter(matches).find(|figure| figure.arm.as_deref() == arm)
     };
@@ -301,6 +299,15 @@ fn seed_text(record: &Record, row: &Row) -> String {
     let source = known_sources(record).iter().position(|source| **source == figure.source);
     let letter = source.and_then(|index| char::from_u32('a' as u32 + u32::try_from(index).ok()?));
     format!("{} <sup>{}</sup>", values.join(" → "), letter.unwrap_or('?'))
+}
+
+fn is_of(figure: &SeedFigure, row: &Row) -> bool {
+    figure.bench == row.bench
+        && figure.metric == row.metric
+        && figure.params.iter().all(|(name, value)| {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            row.case.split(' ').any(|part| part == format!("{name}={shown}"))
+        })
 }
 
 fn figure_line(out: &mut String, record: &Record, figure: &Figure) {
