@@ -266,15 +266,42 @@ impl Steps<'_> {
 
     /// What a policy asks that no statement tells: refused, since a demand must not go unheard.
     fn unproved(&mut self, policy: &Policy) -> Result<(), Refused> {
-        let domain = policy.workload.as_ref().and_then(|workload| workload.tdx.as_ref());
+        // Every key is named here: a new one does not compile before somebody has said whether it is
+        // compared, asked for in vain, or about something else.
+        let Policy {
+            // Compared above.
+            roots: _,
+            formats: _,
+            tcb_status: _,
+            advisories: _,
+            tcb_evaluation_data_number_min: _,
+            dangerous_accept_debug: _,
+            report_data: _,
+            // A leave, not a demand: no statement tells the date of a level, so that it is not used.
+            tcb_grace_s: _,
+            // About claims, what is remembered, and SEV-SNP: a statement speaks of none.
+            key_validity_s_max: _,
+            cache_lifetime_s: _,
+            dangerous_skip_revocation: _,
+            snp: _,
+            root_crl,
+            pck_crl,
+            ppids,
+            binding,
+            config_digest,
+            evidence_age_s_max,
+            gpu,
+            workload,
+        } = policy;
+        let domain = workload.as_ref().and_then(|workload| workload.tdx.as_ref());
         let asked = [
-            ("ppids", policy.ppids.is_some()),
-            ("binding", policy.binding.is_some()),
-            ("config_digest", policy.config_digest.is_some()),
-            ("evidence_age_s_max", policy.evidence_age_s_max.is_some()),
-            ("root_crl.number_min", policy.root_crl.number_min > 0),
-            ("pck_crl.number_min", policy.pck_crl.number_min > 0),
-            ("gpu.required", policy.gpu.required),
+            ("ppids", ppids.is_some()),
+            ("binding", binding.is_some()),
+            ("config_digest", config_digest.is_some()),
+            ("evidence_age_s_max", evidence_age_s_max.is_some()),
+            ("root_crl.number_min", root_crl.number_min > 0),
+            ("pck_crl.number_min", pck_crl.number_min > 0),
+            ("gpu.required", gpu.required),
             ("mrseam", domain.is_some_and(|domain| domain.mrseam.is_some())),
             // The program itself refuses a trust domain with a service TD.
             ("mr_service_td", domain.is_some_and(|domain| !domain.mr_service_td.accepts(&[0; 48]))),
