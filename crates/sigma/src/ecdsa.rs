@@ -96,7 +96,7 @@ where
     }
     let (point, rest) = proof.split_at(1 + size);
     let (claimed, response) = rest.split_first_chunk().ok_or_else(malformed)?;
-    let point = AffinePoint::<C>::from_sec1_bytes(point).map_err(|_| not_on_curve("R"))?;
+    let point = read_point::<C>(point).ok_or_else(|| not_on_curve("R"))?;
     let response = read_scalar::<C>(response).ok_or_else(malformed)?;
     let r = x_of::<C>(&point);
     let target = target(key, statement.digest, &r);
@@ -161,6 +161,18 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     point.to_sec1_point(true).as_bytes().to_vec()
+}
+
+/// A compressed point, and no other encoding of the same: SEC 1 has one without a sign, which a
+/// proof could be rewritten to.
+fn read_point<C>(bytes: &[u8]) -> Option<AffinePoint<C>>
+where
+    C: CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    let point = AffinePoint::<C>::from_sec1_bytes(bytes).ok()?;
+    (compressed::<C>(&point) == bytes).then_some(point)
 }
 
 /// A challenge as a scalar: its 16 bytes, most significant first.
@@ -228,17 +240,44 @@ mod tests {
 
     use super::*;
     use crate::{
-        PublicKey as Key,
+        Hash, PublicKey as Key,
         key::Kind,
+        random::entropy,
         vectors::{bytes, read_all},
     };
 
-    #[test]
-    fn a_simulator_without_the_signature_makes_accepting_transcripts() {
+    /// Key, digest and the two halves of a vector's signature.
+    fn case() -> (p256::PublicKey, Vec<u8>, Halves<NistP256>) {
         let (_, vector) =
             read_all().into_iter().find(|(name, _)| name == "ecdsa-p256-sha256").unwrap();
         let key = Key::from_spki(&bytes(&vector["key"])).unwrap();
         let Kind::P256(key) = key.kind else { panic!("a P-256 key") };
+        let digest = Hash::Sha256.digest(&bytes(&vector["message"]));
+        let halves = read_signature::<NistP256>(&bytes(&vector["made_with"]["signature"]));
+        (key, digest, halves.unwrap())
+    }
+
+    #[test]
+    fn a_point_in_another_encoding_is_refused() {
+        let (key, digest, (r, s)) = case();
+        let statement = Statement { claim: vec![7], digest: &digest, context: b"" };
+        // Of R and its negative one is what the compact encoding (0x05) of their x stands for.
+        for s in [*s, s.neg()] {
+            let signature = [r.to_repr(), s.to_repr()].concat();
+            let mut stream = Stream::new(&entropy().unwrap(), &[b"test"]);
+            let proof = prove(&key, &statement, &signature, &mut stream).unwrap();
+            for tag in [0, 1, 2, 3, 4, 5, 6, 7] {
+                let mut other = proof.clone();
+                other[0] = tag;
+                let verdict = verify(&key, &statement, &other);
+                assert_eq!(verdict.is_ok(), other == proof, "tag {tag}: {verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_simulator_without_the_signature_makes_accepting_transcripts() {
+        let (key, _, _) = case();
         // A point R, challenge and response first; T from them: no half s is used.
         let point = ProjectivePoint::<NistP256>::generator() * Scalar::<NistP256>::from(77_u64);
         let target = target(&key, &[3; 32], &x_of::<NistP256>(&point.into()));

@@ -106,14 +106,19 @@ impl PublicKey {
     }
 
     fn on_p256(point: &[u8]) -> Result<Self, SigmaError> {
-        let key = p256::PublicKey::from_sec1_bytes(point);
-        Ok(Self::new(Kind::P256(key.map_err(|_| ecdsa::not_on_curve("public key"))?)))
+        let key = usual(point).and_then(|point| p256::PublicKey::from_sec1_bytes(point).ok());
+        Ok(Self::new(Kind::P256(key.ok_or_else(|| ecdsa::not_on_curve("public key"))?)))
     }
 
     fn on_p384(point: &[u8]) -> Result<Self, SigmaError> {
-        let key = p384::PublicKey::from_sec1_bytes(point);
-        Ok(Self::new(Kind::P384(key.map_err(|_| ecdsa::not_on_curve("public key"))?)))
+        let key = usual(point).and_then(|point| p384::PublicKey::from_sec1_bytes(point).ok());
+        Ok(Self::new(Kind::P384(key.ok_or_else(|| ecdsa::not_on_curve("public key"))?)))
     }
+}
+
+/// Points as RFC 5480 writes them: the compact encoding without a sign is no such one.
+fn usual(point: &[u8]) -> Option<&[u8]> {
+    matches!(point.first(), Some(2..=4)).then_some(point)
 }
 
 impl Kind {

@@ -84,20 +84,21 @@ impl<'a, const L: usize> Group<'a, L> {
         let mut table = Zeroizing::new(Vec::with_capacity(DIGITS));
         let mut base = Zeroizing::new(*signature);
         for _ in 0..DIGITS {
-            let square = base.square();
-            table.push([*base, square, square.mul(&base)]);
+            let square = Zeroizing::new(base.square());
+            table.push([*base, *square, square.mul(&base)]);
             *base = square.square();
         }
         let respond = |(r, c): (&Residue<L>, &u16)| {
             let exponent = EXPONENT - u32::from(*c);
-            let mut product = *r;
+            // What stands here before the last product is a nonce times a power of the witness.
+            let mut product = Zeroizing::new(*r);
             for (j, powers) in table.iter().enumerate() {
                 match exponent >> (2 * j) & 3 {
                     0 => {}
-                    digit => product = product.mul(&powers[digit as usize - 1]),
+                    digit => *product = product.mul(&powers[digit as usize - 1]),
                 }
             }
-            product
+            *product
         };
         nonces.iter().zip(challenges).map(respond).collect()
     }
@@ -158,9 +159,10 @@ impl<'a, const L: usize> Group<'a, L> {
     }
 }
 
-/// base^65537.
+/// base^65537. A base that is secret follows from what it gives and its 65536th power, so that is
+/// wiped.
 fn power<const L: usize>(base: &Residue<L>) -> Residue<L> {
-    base.square_repeat_vartime(16).mul(base)
+    Zeroizing::new(base.square_repeat_vartime(16)).mul(base)
 }
 
 /// A number from at most 8·L bytes, most significant first.
