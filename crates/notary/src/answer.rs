@@ -7,6 +7,7 @@ use http::{
     HeaderMap, Method, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
+use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use crate::{
 /// A body on its way: decoded, counted, never longer than its bound.
 pub(crate) struct AnswerBody<'a> {
     incoming: Incoming,
+    http: HttpVersion,
     decoder: Option<Decoder>,
     was_empty: bool,
     limits: Limits,
@@ -46,13 +48,17 @@ impl<'a> AnswerBody<'a> {
             .and_then(|coding| Decoder::named(coding, limits.response_bytes))
             .ok_or_else(|| ExchangeError::Coding { host: host() })?;
         let incoming = response.into_body();
-        Ok(Self { incoming, decoder: Some(decoder), was_empty: true, limits, target, until })
+        let decoder = Some(decoder);
+        Ok(Self { incoming, http, decoder, was_empty: true, limits, target, until })
     }
 
     /// The next piece, decoded; `None` at the end. A piece may be empty.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
         let Some(piece) = self.piece().await? else {
+            if !self.is_whole() {
+                return Err(ExchangeError::Unframed { host: self.target.host().to_owned() });
+            }
             let rest = decoder.finish(self.was_empty).map_err(|error| self.fault(error))?;
             return Ok(Some(rest));
         };
@@ -78,6 +84,13 @@ impl<'a> AnswerBody<'a> {
         }
     }
 
+    /// Whether a body that brings no more has come to its end. The library takes a stream of
+    /// HTTP/2 that its server reset without an error for one that ended (RFC 9113 section 8.1).
+    fn is_whole(&self) -> bool {
+        let is_as_long_as_said = self.incoming.size_hint().exact() == Some(0);
+        self.http == HttpVersion::V11 || self.incoming.is_end_stream() || is_as_long_as_said
+    }
+
     fn fault(&self, error: DecodeError) -> ExchangeError {
         let host = self.target.host().to_owned();
         match error {
@@ -89,7 +102,7 @@ impl<'a> AnswerBody<'a> {
     }
 }
 
-/// With HTTP/2 every message has an end of its own. With HTTP/1.1 there has to be one length, or
+/// With HTTP/2 every message has an end of its own, which is looked for when it came. With HTTP/1.1 there has to be one length, or
 /// chunks, and not both: two readers would see two answers (RFC 9112 section 6.3).
 fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
     let headers = response.headers();

@@ -166,8 +166,16 @@ pub enum ExchangeError {
         /// The deadline.
         deadline: Duration,
     },
+    /// The client did not read the answer in time.
+    #[error("answer was not read within {deadline:?}")]
+    ClientSlow {
+        /// The deadline.
+        deadline: Duration,
+    },
     /// The end of the answer could not be told from the death of its sender.
-    #[error("answer of {host} has no marked end: wanted one content-length, or chunks")]
+    #[error(
+        "answer of {host} has no marked end: wanted one content-length, chunks, or a stream's end"
+    )]
     Unframed {
         /// The host.
         host: String,
@@ -225,6 +233,7 @@ impl ExchangeError {
             },
             Self::Http { .. } => "answer_broken",
             Self::Slow { .. } => "host_timeout",
+            Self::ClientSlow { .. } => "client_timeout",
             Self::Unframed { .. } => "answer_unframed",
             Self::Coding { .. } | Self::Gzip { .. } => "answer_coding",
             Self::TooLong { .. } => "answer_too_large",

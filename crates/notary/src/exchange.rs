@@ -10,7 +10,10 @@ use std::{
 use bytes::Bytes;
 use confide_disclosure::{NotaryEvidence, Seed, SessionFacts, notarise};
 use http_body::{Body, Frame as BodyFrame};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout_at,
+};
 
 use crate::{
     ExchangeError, FetchRequest, Frame, NotaryPolicy, Signed,
@@ -124,15 +127,20 @@ impl Exchanges {
         let Answer { session, response, until, driver: _driver } = answer;
         let mut body =
             AnswerBody::new(response, session.http, request.method(), target, limits, until)?;
-        if frames.send(Frame::Head(head.clone()).encode().into()).await.is_err() {
+        let pass = async |frame: Frame| {
+            // A client that reads slowly holds a place, so it has the exchange's time and no more.
+            let passed = timeout_at(until, frames.send(frame.encode().into())).await;
+            let deadline = limits.exchange;
+            passed.map_err(|_| ExchangeError::ClientSlow { deadline }).map(|sent| sent.is_ok())
+        };
+        if !pass(Frame::Head(head.clone())).await? {
             return Ok(None);
         }
         let mut received = Vec::new();
         while let Some(piece) = body.next().await? {
             received.extend_from_slice(&piece);
             for part in piece.chunks(FRAME_BYTES_MAX) {
-                let frame = Frame::Body(part.to_vec()).encode();
-                if frames.send(frame.into()).await.is_err() {
+                if !pass(Frame::Body(part.to_vec())).await? {
                     return Ok(None);
                 }
             }

@@ -82,8 +82,11 @@ impl Upstream {
         let limits = self.policy.limits();
         let until = Instant::now() + limits.exchange;
         let target = request.target();
-        let stream = self.dial(target, &limits).await?;
-        let tls = self.shake(target, stream, limits.tls).await?;
+        let left = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
+        let dialling = self.dial(target, &limits);
+        let exchange = limits.exchange;
+        let stream = in_time(target, "take a connection", exchange, dialling).await??;
+        let tls = self.shake(target, stream, left(limits.tls)).await?;
         let session = session(&tls).ok_or_else(|| ExchangeError::Tls {
             host: target.host().into(),
             source: rustls::Error::General("no statement speaks of such a session".into()),
@@ -96,9 +99,9 @@ impl Upstream {
                 HttpVersion::V2 => over_http2(tls, message).await,
             }
         };
-        let deadline = limits.response_start.min(limits.exchange);
-        let (response, driver) =
-            in_time(target, "begin to answer", deadline, sending).await?.map_err(broken)?;
+        let start = left(limits.response_start);
+        let sent = in_time(target, "begin to answer", start, sending).await?;
+        let (response, driver) = sent.map_err(broken)?;
         Ok(Answer { session, response, until, driver })
     }
 

@@ -1,6 +1,6 @@
 //! Clients that ask for what they may not have, too much of it, or go away.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_client::{no_body, whole_body};
 use confide_notary::{FETCH_PATH, FetchRequest, Limits, Refusal, WELL_KNOWN_PATH};
@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::mpsc,
     time::timeout,
 };
@@ -143,6 +143,59 @@ async fn exchanges_beyond_the_limit_wait_and_are_refused() {
         arrived = first.recv() => arrived.unwrap(),
         () = tokio::time::sleep(GENEROUS) => panic!("the place was not given back"),
     }
+}
+
+/// Passes bytes on to `address`, and nothing that comes back beyond the first 64 KiB: a client
+/// that does not read. Its window is small, so that little of an answer is on its way.
+async fn deaf_way_to(address: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let here = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (near, _) = listener.accept().await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        let far = socket.connect(address).await.unwrap();
+        let ((mut from_near, mut to_near), (from_far, mut to_far)) =
+            (near.into_split(), far.into_split());
+        let back = tokio::spawn(async move {
+            let mut begin = from_far.take(64 * 1024);
+            tokio::io::copy(&mut begin, &mut to_near).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let _ = tokio::io::copy(&mut from_near, &mut to_far).await;
+        back.abort();
+    });
+    here
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_gives_its_place_back_when_the_exchange_is_over() {
+    let ca = Ca::new();
+    let port = server(ca.acceptor(&["localhost"], &["http/1.1"]), |mut stream| async move {
+        let request = request_of(&mut stream).await;
+        let length = if request.starts_with(b"GET /long") { 8 << 20 } else { 2 };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.write_all(&vec![b'x'; length]).await;
+    })
+    .await;
+    let limits = Limits {
+        exchanges: 1,
+        exchange: Duration::from_secs(2),
+        queue: Duration::from_secs(20),
+        response_bytes: 8 << 20,
+        ..Limits::default()
+    };
+    let mut site = notary(&ca, port, limits).await;
+    let reads = site.client().await;
+    site.address = deaf_way_to(site.address).await;
+    let deaf = site.client().await;
+    let long = deaf.get(&format!("https://localhost:{port}/long"));
+    let asked = Request::post(FETCH_PATH).body(whole_body(long.encode())).unwrap();
+    let held = timeout(GENEROUS, deaf.http.request(asked)).await.unwrap().unwrap();
+    let notarised = reads.fetch(&reads.get(&format!("https://localhost:{port}/"))).await.unwrap();
+    assert!(notarised.received.ends_with(b"\r\n\r\nxx"));
+    drop(held);
 }
 
 #[tokio::test]

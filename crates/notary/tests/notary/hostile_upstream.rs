@@ -1,14 +1,15 @@
 //! Servers that lie about lengths, never end, or are none: no statement, no harm.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, sync::Arc, time::Duration};
 
+use confide_notary::Limits;
 use flate2::{Compression, write::GzEncoder};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket},
 };
 
-use crate::site::{Ca, notary, notary_of, request_of, says, server, short, small};
+use crate::site::{Ca, Stream, notary, notary_of, request_of, says, server, short, small};
 
 /// What a notary says of a server that answers with these bytes and closes.
 async fn code_of(answer: Vec<u8>) -> String {
@@ -91,6 +92,82 @@ async fn codings_that_nobody_undoes_are_refused() {
     assert_eq!(code_of(answer(none, b"ok")).await, "answer_coding");
 }
 
+/// A server that speaks HTTP/2 by hand: answers with these frames, whatever is asked.
+async fn says_frames(mut stream: Stream, frames: Arc<Vec<u8>>) {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const HEADERS: u8 = 1;
+    stream.write_all(&SETTINGS).await.unwrap();
+    stream.read_exact(&mut [0; 24]).await.unwrap();
+    let mut kind = None;
+    while kind != Some(HEADERS) {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        stream.read_exact(&mut vec![0; length]).await.unwrap();
+        kind = Some(head[3]);
+    }
+    stream.write_all(&frames).await.unwrap();
+    let _ = stream.read(&mut [0; 64]).await;
+    std::future::pending::<()>().await;
+}
+
+/// A frame of the first stream.
+fn frame(kind: u8, flags: u8, content: &[u8]) -> Vec<u8> {
+    [&[0, 0, content.len() as u8, kind, flags, 0, 0, 0, 1][..], content].concat()
+}
+
+#[tokio::test]
+async fn a_stream_of_http_2_that_was_reset_is_no_whole_answer() {
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    // `:status: 200`, and with it `content-length: 5` (RFC 7541, appendix A: 8 and 28).
+    let (plain, of_five) = (&[0x88][..], &[0x88, 0x0f, 0x0d, 1, b'5'][..]);
+    let data = |flags: u8| frame(0, flags, b"whole");
+    let reset = |code: u8| frame(3, 0, &[0, 0, 0, code]);
+    for (head, rest, wanted) in [
+        (plain, data(END_STREAM), None),
+        (of_five, data(END_STREAM), None),
+        // The answer is whole before its stream is reset: the server does not read the request.
+        (of_five, [data(0), reset(0)].concat(), None),
+        (plain, [data(0), reset(0)].concat(), Some("answer_unframed")),
+        (plain, reset(0), Some("answer_unframed")),
+        (plain, [data(0), reset(8)].concat(), Some("answer_broken")),
+        (of_five, frame(0, END_STREAM, b"cut"), Some("answer_broken")),
+        (of_five, [frame(0, 0, b"cut"), reset(0)].concat(), Some("answer_unframed")),
+    ] {
+        let ca = Ca::new();
+        let frames = Arc::new([frame(1, END_HEADERS, head), rest].concat());
+        let shown = format!("{frames:?}");
+        let acceptor = ca.acceptor(&["localhost"], &["h2"]);
+        let port = server(acceptor, move |stream| says_frames(stream, frames.clone())).await;
+        let site = notary(&ca, port, short()).await;
+        let client = site.client().await;
+        let request = client.get(&format!("https://localhost:{port}/"));
+        match wanted {
+            Some(code) => assert_eq!(client.refused(&request).await, code, "{shown}"),
+            None => {
+                let notarised = client.fetch(&request).await.unwrap();
+                assert!(notarised.received.ends_with(b"whole"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_ends_in_its_time_whatever_its_steps_may_take() {
+    let ca = Ca::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let hours = Duration::from_secs(3600);
+    let limits = Limits { tls: hours, response_start: hours, ..short() };
+    let site = notary(&ca, port, limits).await;
+    let client = site.client().await;
+    // Connected, and silent for ever.
+    let code = client.refused(&client.get(&format!("https://localhost:{port}/"))).await;
+    assert_eq!(code, "host_timeout");
+    drop(listener);
+}
+
 #[tokio::test]
 async fn silent_and_dripping_servers_are_given_up() {
     let ca = Ca::new();
@@ -105,7 +182,7 @@ async fn silent_and_dripping_servers_are_given_up() {
             request_of(&mut stream).await;
             let mut wrote = stream.write_all(begins.as_bytes()).await;
             while wrote.is_ok() {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
                 wrote = stream.write_all(goes_on.as_bytes()).await;
             }
         })
@@ -178,6 +255,6 @@ async fn private_addresses_are_not_dialled_unless_the_policy_names_them() {
         let code = client.refused(&client.get(&format!("https://{host}:{port}/"))).await;
         assert_eq!(code, "address_refused", "{host}");
     }
-    let dialled = tokio::time::timeout(std::time::Duration::from_millis(50), listener.accept());
+    let dialled = tokio::time::timeout(Duration::from_millis(50), listener.accept());
     assert!(dialled.await.is_err(), "an address was dialled that is not allowed");
 }
