@@ -16,6 +16,7 @@ use crate::{
     error::{CliError, read_file},
     new_file::NewFile,
     process::print_whole,
+    verify::name_words,
 };
 
 /// Arguments.
@@ -48,6 +49,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .hint("--show response./model, or --prove 'response./usage/total_tokens <= 4096'"));
     }
     let session = read_session(&args.file)?;
+    let mut sessions = [Some(&args.file), args.other.as_ref()].into_iter().flatten();
+    if sessions.any(|session| is_same_file(session, &args.out)) {
+        return Err(CliError::new(format!("--out is {}, a session itself", args.out.display()))
+            .hint("give the disclosure a file of its own: what is hidden is in no other file"));
+    }
     let other = args.other.as_deref().map(read_session).transpose()?;
     let elsewhere = |wish: &Prove| matches!(wish, Prove::Equal { elsewhere: true, .. });
     if other.is_some() && !args.prove.iter().any(elsewhere) {
@@ -61,6 +67,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     out.save(&bytes)?;
     print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), &args.out)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| fs::canonicalize(path).ok();
+    whole(one).is_some_and(|one| whole(other) == Some(one))
 }
 
 fn show(text: &str) -> Result<Show, NameError> {
@@ -119,7 +130,7 @@ fn summary(
     let mut names: Vec<&str> = verified.fields().iter().map(|field| field.path.as_str()).collect();
     names.sort_unstable();
     for name in names {
-        let _ = writeln!(text, "shown    {name}");
+        let _ = writeln!(text, "shown    {}", name_words(name));
     }
     for (direction, piece) in verified.bytes() {
         let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
@@ -130,7 +141,7 @@ fn summary(
     }
     for claim in verified.claims() {
         let (path, what) = super::verify::claim_words(claim);
-        let _ = writeln!(text, "proven   {path} {what}");
+        let _ = writeln!(text, "proven   {} {what}", name_words(&path));
     }
     if let Some(other) = verified.other() {
         let _ = writeln!(text, "other    {}", other_words(other));

@@ -29,7 +29,7 @@ use confide_verifier_aws_lc::AwsLc;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-pub(crate) use disclosure::{claim_words, text_proofs};
+pub(crate) use disclosure::{claim_words, name_words, text_proofs};
 
 /// Longest root certificate: Intel's has 659 bytes.
 const ROOT_LENGTH_MAX: u64 = 16 * 1024;

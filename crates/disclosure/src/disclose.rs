@@ -5,18 +5,15 @@ use std::{collections::BTreeMap, ops::Range};
 use crate::{
     claim::Claim,
     disclosure::{CLAIMS_MAX, Disclosure, TEXT_CLAIMS_MAX},
-    field::{Field, Kind},
+    field::Kind,
     fields::{CommittedFields, Reveal, TooManyFields},
     name::{Prove, Show},
     proving::Prover,
+    secrets::secrets,
     session::{HolderError, Notarised},
     text::{TEXT_BYTES_MAX, TextProofs},
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
 };
-
-/// Parts of header names whose values are secrets.
-const SECRET_NAMES: [&str; 9] =
-    ["auth", "cookie", "credential", "key", "password", "secret", "session", "signature", "token"];
 
 /// Why a disclosure is not made.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +37,8 @@ pub enum DiscloseError {
         /// What became of the message's body.
         view: &'static str,
     },
-    /// Whole chunks of the asked bytes would show a secret header field.
+    /// Whole chunks of the asked bytes would show a secret: a header field, or a parameter of the
+    /// target.
     #[error("{} bytes {start}-{end} may hold {path}, which is not to be shown", .direction.as_str())]
     Secret {
         /// Which way they went.
@@ -206,7 +204,7 @@ impl Notarised {
     }
 
     /// Bytes are opened in whole chunks, so a range could show a neighbouring secret: header
-    /// fields whose names say so are hidden unless they are named.
+    /// fields and parameters whose names say so are hidden unless their field is named.
     fn keep_secrets(
         &self,
         direction: Direction,
@@ -214,18 +212,14 @@ impl Notarised {
         ranges: &[Range<u64>],
         wanted: &BTreeMap<usize, Reveal>,
     ) -> Result<(), DiscloseError> {
-        let prefix = format!("{}.header:", direction.as_str());
-        for (index, Field { path, value, .. }) in self.fields.iter().enumerate() {
-            let Some(name) = path.strip_prefix(&prefix) else { continue };
-            let secret = SECRET_NAMES.iter().any(|part| name.contains(part));
-            let named = wanted.get(&index) == Some(&Reveal::Value);
-            if !secret || named || value.is_empty() {
-                continue;
-            }
-            let holds = |range: &&Range<u64>| overlaps(bytes, &whole_chunks(range), value);
+        let named = |index| wanted.get(&index) == Some(&Reveal::Value);
+        let of_direction = secrets(direction, &self.fields);
+        for secret in of_direction.iter().filter(|secret| !named(secret.field)) {
+            let holds = |range: &&Range<u64>| secret.is_in(bytes, &whole_chunks(range));
             if let Some(range) = ranges.iter().find(holds) {
                 let Range { start, end } = whole_chunks(range);
-                return Err(DiscloseError::Secret { direction, start, end, path: path.clone() });
+                let path = self.fields[secret.field].path.clone();
+                return Err(DiscloseError::Secret { direction, start, end, path });
             }
         }
         Ok(())
@@ -295,14 +289,6 @@ fn ranges_of(show: &[Show], direction: Direction) -> Vec<Range<u64>> {
 fn whole_chunks(range: &Range<u64>) -> Range<u64> {
     let chunk = CHUNK_BYTES as u64;
     range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk)
-}
-
-/// Whether some occurrence of `value` in `bytes` has a byte in `range`.
-fn overlaps(bytes: &[u8], range: &Range<u64>, value: &[u8]) -> bool {
-    let before = range.start.saturating_sub(value.len() as u64 - 1);
-    let after = range.end.saturating_add(value.len() as u64 - 1).min(bytes.len() as u64);
-    let part = bytes.get(before as usize..after as usize);
-    part.is_some_and(|part| find(part, value).is_some())
 }
 
 pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

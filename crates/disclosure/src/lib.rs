@@ -23,6 +23,7 @@ mod name;
 mod number;
 mod proven;
 mod proving;
+mod secrets;
 mod seed;
 mod session;
 mod signature;

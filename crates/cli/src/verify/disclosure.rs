@@ -66,6 +66,11 @@ pub(crate) fn text_proofs() -> Option<&'static dyn TextProofs> {
     proofs
 }
 
+/// A field's name as it may stand on a terminal: hosts choose the names of their members.
+pub(crate) fn name_words(name: &str) -> String {
+    shown::name_words(name)
+}
+
 /// What a claim is about, and what it says.
 pub(crate) fn claim_words(claim: &Proven) -> (String, String) {
     shown::claim_words(claim)

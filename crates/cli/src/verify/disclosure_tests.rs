@@ -275,6 +275,61 @@ fn an_opened_string_posing_as_a_field_is_refused() {
 }
 
 #[test]
+fn what_the_policy_demands_to_see_has_to_be_shown() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let demands = |names: &str| {
+        notary.rules_with(&format!("hosts = [\"api.example.com\"]\nmust_show = [{names}]"))
+    };
+    let hidden = demands(r#""request./model", "request.target""#);
+    assert_eq!(refused(&notary.disclosure(), &hidden), "not_shown");
+    // Proven is not shown.
+    let proven = demands(r#""response./usage/total_tokens""#);
+    assert_eq!(refused(&notary.disclosure(), &proven), "not_shown");
+    accepted(&notary.disclosure(), &demands(r#""request./model""#));
+}
+
+#[test]
+fn what_a_policy_demands_of_connections_is_not_asked_of_a_signing_key() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let pinned = format!("config_digest = \"{}\"", hex::encode(CONFIG));
+    let policy =
+        notary.attester.policy_toml().replace("config_digest = \"dangerous-any\"", &pinned);
+    let table = "[disclosure]\nhosts = [\"api.example.com\"]";
+    let rules = Rules::parse(format!("binding = \"session\"\n{policy}\n{table}").as_bytes());
+    accepted(&notary.disclosure(), &rules.unwrap());
+}
+
+#[test]
+fn an_answer_without_its_request_and_status_says_so() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let text = shown::accepted_text(&accepted(&notary.disclosure(), &notary.rules()));
+    assert!(text.contains("request.method, request.target, response.status not shown"), "{text}");
+    let names = ["request.method", "request.target", "response.status", "response./model"];
+    let show: Vec<Show> = names.iter().map(|name| Show::parse(name).unwrap()).collect();
+    let whole = notary.notarise(BODY).disclose(&show, &[], None).unwrap();
+    let text = shown::accepted_text(&accepted(&whole, &notary.rules()));
+    assert!(!text.contains("not shown"), "{text}");
+}
+
+#[test]
+fn names_that_a_host_chose_cannot_pass_for_more_than_names() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let body = r#"{"paid = 100, x":1,"a\nshown b":2,"\u202eevil\u2028":3,"wide\u061c":4,"q\"":5}"#;
+    let show = [Show::parse("response.").unwrap()];
+    let disclosure = notary.notarise(body).disclose(&show, &[], None).unwrap();
+    let text = shown::accepted_text(&accepted(&disclosure, &notary.rules()));
+    for wanted in [
+        "shown      \"response./paid = 100, x\" = 1\n",
+        "shown      \"response./a\\nshown b\" = 2\n",
+        "shown      \"response./\\u{202e}evil\\u{2028}\" = 3\n",
+        "shown      \"response./wide\\u{61c}\" = 4\n",
+        "[\"a\\nshown b\", \"paid = 100, x\", \"q\\\"\", ",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is not in {text}");
+    }
+}
+
+#[test]
 fn a_notary_of_another_measurement_or_configuration_is_refused() {
     let notary = Notary::new(1, Tee::Tdx);
     let genuine = notary.disclosure();
@@ -389,6 +444,14 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     let other = path("session");
     assert!(disclose(&["--show", "response./model", "--other", &other]).is_err());
     disclose(&[&equal[..], &["--other", &other]].concat()).unwrap();
+    let kept = fs::read(path("session")).unwrap();
+    std::os::unix::fs::symlink(path("session"), path("link")).unwrap();
+    for own in ["session", "link"] {
+        let all = ["t", &path("session"), "--show", "response./model", "--out", &path(own)];
+        let over = crate::disclose::run(Disclose::try_parse_from(all).unwrap().args);
+        assert!(over.is_err());
+    }
+    assert!(fs::read(path("session")).unwrap() == kept, "the session was overwritten");
     disclose(&["--show", "response./model", "--prove", PROVE[0]]).unwrap();
     let verify = |at: u64| {
         let (out, policy, root, at) =

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use confide_disclosure::{
     Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, Refused, Verified,
 };
-use confide_evidence::{BindingKind, Kind, claims::Claims, detect, pem};
+use confide_evidence::{Kind, claims::Claims, detect, pem};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots, Scope,
     UnixTime, appraise, snp,
@@ -38,6 +38,9 @@ struct StatementRules {
     age_s_max: u64,
     #[serde(default)]
     dangerous_any_configuration: bool,
+    /// Fields without which a disclosure is refused, by their names.
+    #[serde(default)]
+    must_show: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -60,8 +63,10 @@ impl Rules {
         let Some(statement) = table.remove("disclosure") else {
             return Err("policy has no table [disclosure], which names the hosts".into());
         };
+        let notary: Policy = Value::Table(table).try_into().map_err(invalid)?;
         Ok(Self {
-            notary: Value::Table(table).try_into().map_err(invalid)?,
+            // What it demands of connections: the key that signs statements has none.
+            notary: Policy { binding: None, ..notary },
             statement: statement
                 .try_into()
                 .map_err(|error| format!("policy has no usable table [disclosure]: {error}"))?,
@@ -138,6 +143,8 @@ pub(super) enum Rejected {
     Guarantee { got: String },
     #[error("statement's time {time} is outside the life of the notary's key")]
     KeyTime { time: u64 },
+    #[error("{name} is not shown, which the policy demands")]
+    NotShown { name: String },
     #[error("policy does not say which program and configuration the notary has to be")]
     Unpinned,
     #[error("other session: {0}")]
@@ -156,6 +163,7 @@ impl Rejected {
             Rejected::Key => "key",
             Rejected::Guarantee { .. } => "guarantee",
             Rejected::KeyTime { .. } => "key_time",
+            Rejected::NotShown { .. } => "not_shown",
             Rejected::Unpinned => "notary_unpinned",
             Rejected::Other(rejected) => rejected.name(),
         }
@@ -223,6 +231,10 @@ fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
     let other = disclosure.other().map(|other| believed(other, rules, at)).transpose();
     let other = other.map_err(|rejected| Rejected::Other(Box::new(rejected)))?;
     let verified = disclosure.verify(super::text_proofs())?;
+    let is_shown = |name: &&String| verified.fields().iter().any(|field| field.path == **name);
+    if let Some(name) = rules.statement.must_show.iter().find(|name| !is_shown(name)) {
+        return Err(Rejected::NotShown { name: name.clone() });
+    }
     let other = other.zip(verified.other().cloned());
     let other = other.map(|(believed, verified)| Box::new(believed.accepted(verified, None)));
     Ok(signed.accepted(verified, other))
@@ -276,12 +288,8 @@ fn believed(disclosure: &Disclosure, rules: &Rules, at: u64) -> Result<Believed,
 fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
     let parts = &disclosure.evidence;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));
-    let evidence = Evidence {
-        quote: &parts.quote,
-        claims: Some(&parts.claims),
-        binding: Some(BindingKind::TlsSpki),
-        ..Evidence::default()
-    };
+    let evidence =
+        Evidence { quote: &parts.quote, claims: Some(&parts.claims), ..Evidence::default() };
     let malformed = |error| Rejection::unchecked(Reason::Malformed(error));
     match detect(&parts.quote) {
         Some(Kind::SnpReport) => {

@@ -10,6 +10,10 @@ use super::judged::{Accepted, Rejected};
 /// What stands beside every time of a statement.
 const WHOSE_CLOCK: &str = "the notary's clock, set by its operator";
 
+/// What says that a field is of the answer that its reader means: the same host answers other
+/// requests, and refuses some, with documents that look alike.
+const HEAD: [&str; 3] = ["request.method", "request.target", "response.status"];
+
 pub(super) fn accepted_text(accepted: &Accepted) -> String {
     let mut text = String::new();
     let simulated = match accepted.is_simulated() {
@@ -65,7 +69,7 @@ fn write_session(text: &mut String, accepted: &Accepted) {
     let mut fields: Vec<&ShownField> = accepted.verified.fields().iter().collect();
     fields.sort_by(|one, other| one.path.cmp(&other.path));
     for field in fields {
-        row("shown", format!("{} = {}", printable(&field.path), value_words(field)));
+        row("shown", format!("{} = {}", name_words(&field.path), value_words(field)));
     }
     for (direction, piece) in accepted.verified.bytes() {
         let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
@@ -80,7 +84,7 @@ fn write_session(text: &mut String, accepted: &Accepted) {
     }
     for claim in accepted.verified.claims() {
         let (path, what) = claim_words(claim);
-        row("proven", format!("{} {what} ({})", printable(&path), proof_words(&claim.security)));
+        row("proven", format!("{} {what} ({})", name_words(&path), proof_words(&claim.security)));
     }
 }
 
@@ -207,6 +211,14 @@ fn trust_of(accepted: &Accepted) -> Vec<String> {
         "the host's certificate authority, and the host for what it said".into(),
         "SHA-256, ECDSA on P-256 and, for proofs, discrete logarithms: not post-quantum".into(),
     ];
+    let is_hidden = |part: &&str| !accepted.verified.fields().iter().any(|it| it.path == *part);
+    let hidden: Vec<&str> = HEAD.into_iter().filter(is_hidden).collect();
+    if !hidden.is_empty() {
+        trust.push(format!(
+            "whoever made this for what was asked and how it was answered: {} not shown",
+            hidden.join(", ")
+        ));
+    }
     if accepted.any_host {
         trust.push("that this host is the one you meant: the policy names none".into());
     }
@@ -252,8 +264,9 @@ fn value_words(field: &ShownField) -> String {
         Kind::String => format!("\"{}\"", printable(&text)),
         Kind::Array => format!("an array of {}", printable(&text)),
         Kind::Object => {
-            let names: Vec<_> = names(&field.value).iter().map(|name| printable(name)).collect();
-            format!("an object with the members {names:?} and no others")
+            let quoted = |name: &String| format!("\"{}\"", printable(name));
+            let names: Vec<String> = names(&field.value).iter().map(quoted).collect();
+            format!("an object with the members [{}] and no others", names.join(", "))
         }
         Kind::Octets => format!("octets {}", hex::encode(&field.value)),
     }
@@ -320,9 +333,23 @@ fn proven_json(claim: &Proven) -> Value {
     })
 }
 
-/// Text for a terminal: whatever could move its cursor or turn its direction is escaped.
+/// A name for a terminal. One that could be read as more than a name, since it holds a blank or a
+/// sign of a predicate, stands in quotation marks.
+pub(super) fn name_words(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\=<>".contains(&byte);
+    match name.bytes().all(plain) {
+        true => name.into(),
+        false => format!("\"{}\"", printable(name)),
+    }
+}
+
+/// Text for a terminal: whatever could move its cursor, turn its direction or is not seen is
+/// escaped.
 fn printable(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |c: char| {
+        matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
     let mut printable = String::new();
     for character in text.chars() {
         match character {
