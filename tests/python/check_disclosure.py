@@ -145,6 +145,8 @@ def strict_json(data):
         )
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise Unread(16) from None
+    except RecursionError:
+        raise Unread(18) from None
     if count(document, 0) > 16384:
         raise Unread(18)
     return document
@@ -294,7 +296,8 @@ def add_choice(known, choice):
     message = known.setdefault("message", {})
     join(message, delta, ["content", "reasoning", "reasoning_content", "refusal"])
     first(message, delta, ["role"])
-    calls = (delta.get("tool_calls") if isinstance(delta, dict) else None) or []
+    calls = delta.get("tool_calls") if isinstance(delta, dict) else None
+    calls = [] if calls is None else calls
     if not isinstance(calls, list):
         raise Unread(19)
     for call in calls:
