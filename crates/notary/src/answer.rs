@@ -102,8 +102,9 @@ impl<'a> AnswerBody<'a> {
     }
 }
 
-/// With HTTP/2 every message has an end of its own, which is looked for when it came. With HTTP/1.1 there has to be one length, or
-/// chunks, and not both: two readers would see two answers (RFC 9112 section 6.3).
+/// With HTTP/2 every message has an end of its own, which is looked for when it came. With
+/// HTTP/1.1 there has to be one length, or chunks, and not both: two readers would see two answers
+/// (RFC 9112 section 6.3).
 fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
     let headers = response.headers();
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
