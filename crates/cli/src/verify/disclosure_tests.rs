@@ -306,7 +306,7 @@ fn an_answer_without_its_request_and_status_says_so() {
     assert!(text.contains("request.method, request.target, response.status not shown"), "{text}");
     let names = ["request.method", "request.target", "response.status", "response./model"];
     let show: Vec<Show> = names.iter().map(|name| Show::parse(name).unwrap()).collect();
-    let whole = notary.notarise(BODY).disclose(&show, &[], None).unwrap();
+    let whole = notary.notarise(BODY).disclose(&show, &[], Means::default()).unwrap();
     let text = shown::accepted_text(&accepted(&whole, &notary.rules()));
     assert!(!text.contains("not shown"), "{text}");
 }
@@ -316,7 +316,7 @@ fn names_that_a_host_chose_cannot_pass_for_more_than_names() {
     let notary = Notary::new(1, Tee::Tdx);
     let body = r#"{"paid = 100, x":1,"a\nshown b":2,"\u202eevil\u2028":3,"wide\u061c":4,"q\"":5}"#;
     let show = [Show::parse("response.").unwrap()];
-    let disclosure = notary.notarise(body).disclose(&show, &[], None).unwrap();
+    let disclosure = notary.notarise(body).disclose(&show, &[], Means::default()).unwrap();
     let text = shown::accepted_text(&accepted(&disclosure, &notary.rules()));
     for wanted in [
         "shown      \"response./paid = 100, x\" = 1\n",

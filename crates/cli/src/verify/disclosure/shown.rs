@@ -299,7 +299,7 @@ pub(super) fn claim_words(claim: &Proven) -> (String, String) {
         }
         Fact::Equal { path, other, elsewhere } => {
             let whose = if *elsewhere { "other." } else { "" };
-            (path.clone(), format!("== {whose}{}", printable(other)))
+            (path.clone(), format!("== {whose}{}", name_words(other)))
         }
     }
 }
