@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    let whole = |path: &Path| fs::canonicalize(path).ok();
+    let whole = |path: &Path| std::fs::canonicalize(path).ok();
     whole(one).is_some_and(|one| whole(other) == Some(one))
 }
 

@@ -23,7 +23,7 @@ pub(super) fn accepted_text(accepted: &Accepted) -> String {
     let _ = writeln!(text, "{:<11}yes{simulated}", "accepted");
     write_session(&mut text, accepted);
     if let Some(other) = &accepted.other {
-        let _ = writeln!(text, "{:<11}another session, with whose numbers some are equal", "other");
+        let _ = writeln!(text, "{:<11}another session that this file brings", "other");
         write_session(&mut text, other);
     }
     let mut row = |name: &str, what: String| {
