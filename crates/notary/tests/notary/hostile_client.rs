@@ -191,7 +191,7 @@ async fn a_client_that_does_not_read_gives_its_place_back_when_the_exchange_is_o
     site.address = deaf_way_to(site.address).await;
     let deaf = site.client().await;
     let long = deaf.get(&format!("https://localhost:{port}/long"));
-    let asked = Request::post(FETCH_PATH).body(whole_body(long.encode())).unwrap();
+    let asked = Request::post(FETCH_PATH).body(whole_body(long.encode().unwrap())).unwrap();
     let held = timeout(GENEROUS, deaf.http.request(asked)).await.unwrap().unwrap();
     let notarised = reads.fetch(&reads.get(&format!("https://localhost:{port}/"))).await.unwrap();
     assert!(notarised.received.ends_with(b"\r\n\r\nxx"));
