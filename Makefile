@@ -11,13 +11,15 @@ VENV := .venv
 # The zkVM's workspace: where a target folder is given, both use it.
 ZKVM_TARGET := $(abspath $(or $(CARGO_TARGET_DIR),zkvm/target))
 PROVER := $(ZKVM_TARGET)/release/confide-prover
+# SP1's leaves gigabytes: a folder of its own.
+SP1_TARGET ?= $(abspath bench/peers/sp1/target)
 OUT ?= bench-out
 BENCH_FLAGS ?= --quick
 FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -33,6 +35,9 @@ prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cor
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo build --release --locked
 	@for folder in $(TARGET)/release $(TARGET)/debug; do mkdir -p $$folder; \
 	  [ $(PROVER) -ef $$folder/confide-prover ] || cp $(PROVER) $$folder/confide-prover; done
+
+peers-sp1: tools  ## SP1's core prover, for `confide bench run zk` (522 packages; 11 GiB for a proof)
+	CARGO_TARGET_DIR=$(SP1_TARGET) bench/peers/sp1/build.sh $(TARGET)/release $(TARGET)/debug
 
 zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && cargo fmt --all --check
@@ -156,4 +161,4 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign bench-out
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign bench-out

@@ -112,8 +112,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Not of the house: fuzz targets need a toolchain of their own, guests a target without std, the
-/// zkVM minutes to link, and the peer's client an HTTP stack that nothing of ours links.
-const OWN_WORKSPACES: &[&str] = &["fuzz", "guests", "tests/dcap-qvl-fetch", "zkvm"];
+/// zkVM minutes to link, the peer's client an HTTP stack that nothing of ours links, and SP1 500 packages.
+const OWN_WORKSPACES: &[&str] =
+    &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "zkvm"];
 
 /// Libraries that only the named rooms may link, each with its reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[

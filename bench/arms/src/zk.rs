@@ -13,7 +13,7 @@ use std::{
 
 use confide_arm_line::{Hello, Report, Run, Sample, speak};
 use confide_prover::{
-    External, Plan, Prover, Stop, Used,
+    External, Plan, Prover, ProverError, Stop, Used,
     line::{Description, Done, Mode, Progress, Stage},
 };
 use serde::Serialize;
@@ -25,8 +25,11 @@ use self::{
 };
 use crate::Outcome;
 
-/// Name of the program.
-const PROGRAM: &str = "confide-prover";
+/// Name of the program, and what builds it.
+const PROGRAM: (&str, &str) = ("confide-prover", "make prover");
+
+/// Parts of a stage that depend on the back end and the program only, and that a service would do once.
+const SET_UP: [&str; 2] = ["start_s", "set_up_s"];
 
 /// Dollars that an hour of this machine costs; without it no price is told.
 const PRICE: &str = "CONFIDE_DOLLARS_PER_HOUR";
@@ -37,8 +40,11 @@ pub(crate) struct Args {
     #[arg(long)]
     stage: String,
     /// The back end; without it, the confide-prover beside this program.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "peer")]
     prover: Option<PathBuf>,
+    /// Another back end beside this program, which speaks the same lines: confide-peer-NAME.
+    #[arg(long)]
+    peer: Option<String>,
     /// Where proofs are kept for the arm that checks them.
     #[arg(long)]
     folder: PathBuf,
@@ -59,23 +65,34 @@ struct ZkHello {
 pub(crate) fn run(args: Args) -> Outcome {
     let stage = Stage::ALL.into_iter().find(|stage| stage.name() == args.stage);
     let stage = stage.ok_or("--stage: wanted native, emulate, prove or check")?;
-    let folder = args.folder.join(format!("zk-{}", stage.name()));
+    let (name, builder) = match &args.peer {
+        None => (PROGRAM.0.to_string(), PROGRAM.1.to_string()),
+        Some(peer) => (format!("confide-peer-{peer}"), format!("make peers-{peer}")),
+    };
+    // Each back end checks its own proofs only.
+    let kept = args.folder.join(&name);
+    let folder = kept.join(stage.name());
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let program = found(args.prover)?;
+    let program = found(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
     let back = External::new(&program, &folder, Stop::default(), &quiet);
-    let described = back.describe().map_err(|error| format!("{error}: make prover builds it"));
-    let hello = hello(stage, &described);
-    let arm = Arm { stage, back, kept: Kept::new(&args.folder), dcap: args.dcap, price: price()? };
+    let described = match back.describe() {
+        Err(ProverError::Missing { .. }) => {
+            Err(format!("{name} is not built: {builder} builds it"))
+        }
+        other => other.map_err(|error| error.to_string()),
+    };
+    let hello = hello(&name, stage, &described);
+    let arm = Arm { stage, back, kept: Kept::new(kept), dcap: args.dcap, price: price()? };
     speak(&hello, |run| arm.measure(run)).map_err(|error| error.to_string())
 }
 
-fn found(given: Option<PathBuf>) -> Outcome<PathBuf> {
+fn found(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
     match given {
         Some(path) => Ok(path),
         None => env::current_exe()
-            .map(|here| here.with_file_name(PROGRAM))
+            .map(|here| here.with_file_name(name))
             .map_err(|error| format!("cannot tell where this program is: {error}")),
     }
 }
@@ -86,7 +103,7 @@ fn price() -> Outcome<Option<f64>> {
     price.map(Some).ok_or_else(|| format!("{PRICE}: wanted a price above 0, got {text:?}"))
 }
 
-fn hello(stage: Stage, described: &Outcome<Description>) -> ZkHello {
+fn hello(name: &str, stage: Stage, described: &Outcome<Description>) -> ZkHello {
     let (version, guarantee) = match described {
         Err(_) => (String::new(), None),
         Ok(known) => {
@@ -105,7 +122,7 @@ fn hello(stage: Stage, described: &Outcome<Description>) -> ZkHello {
     };
     ZkHello {
         hello: Hello {
-            arm: format!("{PROGRAM} {stage}"),
+            arm: format!("{name} {stage}"),
             version,
             simulated: false,
             guarantee,
@@ -127,7 +144,7 @@ struct Arm<'a> {
 
 impl Arm<'_> {
     fn measure(&self, run: &Run) -> Outcome<Report> {
-        run.knows_only(&["work", "mode", "memory_mib"])?;
+        run.knows_only(&["work", "mode", "memory_mib", "machines"])?;
         let work = Work::named(&run.text("work", "")?, &self.dcap)?;
         let mode: Mode = run.text("mode", "app")?.parse()?;
         let memory_bytes = match run.number("memory_mib", 0)? {
@@ -135,11 +152,21 @@ impl Arm<'_> {
             mib => Some(mib.saturating_mul(1 << 20)),
         };
         let plan = Plan { mode, memory_bytes };
+        // Cycles and segments of unlike machines are no measure of each other.
+        let alike = match run.text("machines", "alike")?.as_str() {
+            "alike" => true,
+            "unlike" => false,
+            other => return Err(format!("param machines: wanted alike or unlike, got {other:?}")),
+        };
         let known = self.known(&work, plan)?;
         let mut report = Report::default();
         for _ in 0..run.requests {
             let (done, used, proof) = self.once(&work, plan)?;
-            report.samples.push(self.sample(&known, plan, &done, used, proof));
+            let mut sample = self.sample(&known, plan, &done, used, proof);
+            if let (false, Some(answer)) = (alike, sample.answer.as_object_mut()) {
+                answer.retain(|name, _| name == "public_values");
+            }
+            report.samples.push(sample);
             report.wall_s += used.wall.as_secs_f64();
             report.cpu_s += used.cpu.as_secs_f64();
             report.peak_memory_bytes = report.peak_memory_bytes.max(Some(used.peak_rss_bytes));
@@ -254,6 +281,13 @@ fn metrics(done: &Done, used: Used, proof: Option<usize>) -> Map<String, Value> 
     for (part, seconds) in &done.parts {
         tell(&format!("part_{part}"), (*seconds).into());
     }
+    let work = done.parts.iter().filter(|(part, _)| !SET_UP.contains(&part.as_str()));
+    let own = match done.stage {
+        Stage::Prove => "proving_s",
+        Stage::Check => "checking_s",
+        Stage::Native | Stage::Emulate => return metrics,
+    };
+    metrics.insert(own.to_string(), work.map(|(_, seconds)| seconds).sum::<f64>().into());
     metrics
 }
 

@@ -4,11 +4,15 @@
 //! straight line through two sizes says nothing of whether it is one: from three sizes on the largest
 //! error is printed beside it, and with two that there were two.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
-    Record, Suite,
+    Effort, Record, Suite,
     format::{digits, value},
+    plan::cases,
     rows::Figure,
     suite::Bench,
 };
@@ -25,6 +29,12 @@ pub(crate) struct Fit {
     pub(crate) unit: String,
     /// Arms that it is made for; absent: all of the bench.
     pub(crate) arms: Option<Vec<String>>,
+    /// Points of the grid that it goes through, by param; absent: all. Unlike works have lines of
+    /// their own.
+    #[serde(default)]
+    pub(crate) only: BTreeMap<String, Vec<Value>>,
+    /// What those points are called.
+    pub(crate) label: Option<String>,
 }
 
 impl Fit {
@@ -36,8 +46,23 @@ impl Fit {
                 return Err(format!("fit names {name}, which is no metric of the bench"));
             }
         }
+        for (name, values) in &self.only {
+            let grid = bench.grid.get(name);
+            if values.iter().any(|value| !grid.is_some_and(|grid| grid.contains(value))) {
+                return Err(format!("fit wants a value of {name} that the grid has not"));
+            }
+        }
         let of = self.arms.iter().flatten().find(|arm| !bench.arms.contains(arm));
         of.map_or(Ok(()), |arm| Err(format!("fit names {arm}, which the bench does not")))
+    }
+
+    /// Names of the cases that it goes through.
+    fn through(&self, bench: &Bench, effort: Effort) -> Vec<String> {
+        let wanted = |(name, value): (&String, &Value)| {
+            self.only.get(name).is_none_or(|values| values.contains(value))
+        };
+        let all = cases(bench, effort).into_iter();
+        all.filter(|case| case.params.iter().all(wanted)).map(|case| case.key).collect()
     }
 }
 
@@ -61,7 +86,8 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
         for fit in &bench.fits {
             for arm in fit.arms.as_ref().unwrap_or(&bench.arms) {
                 let label = suite.arm(arm).map_or(arm.as_str(), |arm| arm.label.as_str());
-                let name = format!("{}, {label}: {}", bench.name, fit.cost);
+                let works = fit.label.iter().map(|label| format!(", {label}")).collect::<String>();
+                let name = format!("{}{works}, {label}: {}", bench.name, fit.cost);
                 all.extend(fitted(record, bench, fit, arm, name));
             }
         }
@@ -69,14 +95,16 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
     all
 }
 
-/// `None` where the arm was not measured at all.
+/// `None` where the arm was not measured at any of its points.
 fn fitted(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
+    let through = fit.through(bench, record.effort);
     let of = |metric: &str| -> Vec<&Figure> {
         let mine = |figure: &&Figure| {
             figure.bench == bench.name
                 && figure.arm == arm
                 && !figure.twin
                 && figure.metric == metric
+                && through.contains(&figure.case)
         };
         record.figures.iter().filter(mine).collect()
     };
@@ -160,12 +188,27 @@ mod tests {
     }
 
     #[test]
+    fn a_line_goes_through_the_points_it_names_only() {
+        let suite = crate::suite_named("zk").unwrap();
+        let suite = Suite::parse("zk", &suite.text).unwrap();
+        let bench = suite.benches.iter().find(|bench| bench.name == "stages").unwrap();
+        let mut fit = bench.fits.iter().find(|fit| !fit.only.is_empty()).unwrap().clone();
+        let wanted = fit.only["work"].len();
+        assert_eq!(fit.through(bench, Effort::Full).len(), wanted);
+        assert!(wanted < bench.grid["work"].len());
+        fit.only.insert("work".to_owned(), vec!["no-such-work".into()]);
+        assert!(fit.check(bench).is_err());
+    }
+
+    #[test]
     fn the_sentence_names_units_and_how_far_off_it_is() {
         let fit = Fit {
             cost: "wall_s".to_owned(),
             work: "executed_cycles".to_owned(),
             unit: "cycle".to_owned(),
             arms: None,
+            only: BTreeMap::new(),
+            label: None,
         };
         let line = Line { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
         let text = said(&line, &fit, 4);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::Suite;
+use crate::{Suite, suite::Arm};
 
 /// Where Debian keeps programs that a user's PATH may lack.
 const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
@@ -23,6 +23,9 @@ pub(crate) struct Needs {
     pub(crate) package: Option<String>,
     /// CPUs that this process may use.
     pub(crate) cpus: Option<usize>,
+    /// Memory that is free, in GiB: what would be started beside others and then be killed is not
+    /// started.
+    pub(crate) memory_gib: Option<u64>,
 }
 
 /// One name, or several of which one will do.
@@ -54,6 +57,13 @@ impl Suite {
         }
         missing
     }
+
+    /// What its arms take that a machine may not have to spare, said before they start.
+    pub fn takes(&self) -> Vec<String> {
+        let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
+        let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
+        self.arms.iter().filter_map(taken).map(said).collect()
+    }
 }
 
 impl Needs {
@@ -70,18 +80,25 @@ impl Needs {
             ));
         }
         let here = cpus();
-        let wanted = self.cpus.filter(|wanted| *wanted > here)?;
-        Some(format!("needs {wanted} CPUs, here are {here}"))
+        if let Some(wanted) = self.cpus.filter(|wanted| *wanted > here) {
+            return Some(format!("needs {wanted} CPUs, here are {here}"));
+        }
+        let (wanted, free_gib) = (self.memory_gib?, free_gib()?);
+        (free_gib < wanted as f64)
+            .then(|| format!("needs {wanted} GiB of free memory, here are {free_gib:.1}"))
     }
 
     /// What makes no sense, if something does not.
     pub(crate) fn wrong(&self) -> Option<String> {
         let pairs = self.path.is_some() == self.otherwise.is_some()
             && self.program.is_some() == self.package.is_some();
-        let any = self.path.is_some() || self.program.is_some() || self.cpus.is_some();
+        let any = self.path.is_some()
+            || self.program.is_some()
+            || self.cpus.is_some()
+            || self.memory_gib.is_some();
         let named = self.program.as_ref().is_none_or(|names| !names.all().is_empty());
-        (!pairs || !any || !named)
-            .then(|| "needs wants path with otherwise, program with package, or cpus".to_owned())
+        let wanted = "needs wants path with otherwise, program with package, cpus or memory_gib";
+        (!pairs || !any || !named).then(|| wanted.to_owned())
     }
 
     /// Where the program it names lies: the tool that the arm will run.
@@ -121,6 +138,14 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Memory that can be had without swapping; `None` where the kernel does not tell.
+fn free_gib() -> Option<f64> {
+    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / f64::from(1 << 20))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,9 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn cpus_and_paths_are_counted_and_looked_for() {
+    fn cpus_memory_and_paths_are_counted_and_looked_for() {
         assert_eq!(missing("{ cpus = 1 }"), None);
         assert!(missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
+        assert_eq!(missing("{ memory_gib = 0 }"), None);
+        assert!(missing("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
+        assert!(with("{ memory_gib = 7 }").unwrap().takes().concat().contains("takes 7 GiB"));
         assert_eq!(missing(r#"{ path = "/", otherwise = "no root" }"#), None);
         assert_eq!(missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
     }

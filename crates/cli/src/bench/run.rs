@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_bench::{
-    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, State, SuiteText,
+    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, State, Suite, SuiteText,
     Validity,
 };
 
@@ -69,6 +69,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let suite = confide_bench::suite_named(&args.suite).map_err(explained)?;
     if args.install {
         super::install::install(std::slice::from_ref(&suite))?;
+    }
+    for taken in Suite::parse(&suite.name, &suite.text).map_err(explained)?.takes() {
+        eprintln!("note: {taken}");
     }
     let outcome = measured(&options(args, suite)?, args.resume)?;
     show(&outcome)?;

@@ -1,0 +1,84 @@
+//! `confide-peer-sp1`: SP1's core prover, asked and answering as `confide-prover` is
+//! (`confide_prover::line`), so that the bench sets one beside the other.
+//!
+//! One program: `sort`, the function that our guest runs, compiled for SP1's machine. Its public
+//! values are SHA-256 of the statement, as ours are.
+
+mod memory;
+mod stages;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+use confide_prover::line::{Line, Mode, Refusal, Why};
+
+#[derive(Parser)]
+#[command(version, about, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    stage: Request,
+}
+
+/// What is asked.
+#[derive(Subcommand)]
+enum Request {
+    /// What this back end is.
+    Describe,
+    /// The program, compiled for this machine.
+    Native(Work),
+    /// The program in SP1's executor.
+    Emulate(Work),
+    /// The program, proved: 11 GiB of memory, a minute before it begins.
+    Prove(Work),
+    /// A proof, checked.
+    Check(Work),
+}
+
+/// What a stage works on.
+#[derive(Args)]
+struct Work {
+    #[arg(long)]
+    guest: String,
+    #[arg(long, default_value = "")]
+    input: PathBuf,
+    #[arg(long, default_value = "")]
+    out: PathBuf,
+    #[arg(long, default_value = "")]
+    proof: PathBuf,
+    #[arg(long, default_value = "app")]
+    mode: Mode,
+    /// SP1 takes what it takes.
+    #[arg(long)]
+    memory: Option<u64>,
+}
+
+/// A stage that ends in a refusal.
+struct Refused(Refusal);
+
+impl Refused {
+    fn new(why: Why, detail: impl ToString) -> Self {
+        Self(Refusal { why, detail: detail.to_string().chars().take(300).collect() })
+    }
+}
+
+fn main() -> ExitCode {
+    let (line, status) = match answer(&Arguments::parse().stage) {
+        Ok(line) => (line, ExitCode::SUCCESS),
+        Err(refused) => (Line::Refused(refused.0), ExitCode::from(1)),
+    };
+    let mut out = std::io::stdout().lock();
+    match out.write_all(line.to_text().as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => status,
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+fn answer(request: &Request) -> Result<Line, Refused> {
+    match request {
+        Request::Describe => Ok(stages::describe()),
+        Request::Native(work) => stages::native(work),
+        Request::Emulate(work) => stages::emulate(work),
+        Request::Prove(work) => stages::prove(work),
+        Request::Check(work) => stages::check(work),
+    }
+}
