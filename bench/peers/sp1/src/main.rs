@@ -34,16 +34,16 @@ enum Request {
     Check(Work),
 }
 
-/// What a stage works on.
+/// What a stage works on. What it does not take is not looked at.
 #[derive(Args)]
 struct Work {
     #[arg(long)]
     guest: String,
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "none")]
     input: PathBuf,
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "none")]
     out: PathBuf,
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "none")]
     proof: PathBuf,
     #[arg(long, default_value = "app")]
     mode: Mode,

@@ -142,7 +142,8 @@ fn app_only(mode: Mode) -> Result<(), Refused> {
 
 /// What was committed and how many instructions SP1's executor counts.
 fn executed(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), Refused> {
-    let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(false);
+    // Without the gas no instruction is counted.
+    let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(true);
     let (public_values, report) = request.run().map_err(fault)?;
     match report.exit_code {
         0 => Ok((public_values.as_slice().to_vec(), report.total_instruction_count())),
