@@ -156,7 +156,8 @@ fn each_measurement_of_an_enclave_is_compared() {
         "05".repeat(64)
     );
     judged(&policy, None, &enclave(|_| ())).unwrap();
-    let changes: [(&str, fn(&mut SgxMeasurements)); 5] = [
+    type Change = fn(&mut SgxMeasurements);
+    let changes: [(&str, Change); 5] = [
         ("mrenclave", |it| it.mrenclave[0] ^= 1),
         ("mrsigner", |it| it.mrsigner[0] ^= 1),
         ("isv_prod_id", |it| it.isv_prod_id += 1),
