@@ -58,9 +58,8 @@ fn a_peer_that_is_built_when_asked_for_has_no_licence_that_reaches_further_than_
         return;
     };
     let licence = |package: &Value| package["license"].as_str().unwrap_or_default().to_owned();
-    let refused = packages.iter().map(licence).filter(|licence| {
-        !permits(licence) && licence != "MPL-2.0"
-    });
+    let refused =
+        packages.iter().map(licence).filter(|licence| !permits(licence) && licence != "MPL-2.0");
     assert_eq!(refused.collect::<Vec<_>>(), [""; 0]);
 }
 

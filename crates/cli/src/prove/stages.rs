@@ -17,9 +17,9 @@ use crate::{error::CliError, new_file::NewFile, process::print_whole};
 
 pub(super) fn run(guest: &str, input: &[u8], order: &Order) -> Result<ExitCode, CliError> {
     let program = prover::find(order.prover.as_deref())?;
+    let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     // Minutes of proving are not for a place that cannot be written to.
     let out = NewFile::beside(&order.out)?;
-    let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     let progress = Shown::new();
     let told = |stage, step| progress.show(stage, step);
     let back = External::new(program, work.path(), stop.clone(), &told);
