@@ -12,7 +12,7 @@ import json, os, pathlib, re, selectors, shutil, signal, socket, subprocess, sys
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
 LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["notary", "serve"], ["verify", "serve"])
 READY_SECONDS = 60
-COMMAND_SECONDS = 180
+COMMAND_SECONDS = 600
 
 
 def main():

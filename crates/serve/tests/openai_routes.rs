@@ -229,6 +229,7 @@ async fn a_body_that_is_too_long_is_read_on_so_that_its_sender_sees_the_answer()
 /// Gives three tokens and then what the test wants.
 struct Odd {
     then: Option<Event>,
+    begun: Arc<AtomicBool>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -249,6 +250,7 @@ impl Engine for Odd {
     fn generate(&self, _request: Request) -> Result<Generation, EngineError> {
         let (sender, generation) = confide_engine::channel(1);
         let (then, cancelled) = (self.then.clone(), Arc::clone(&self.cancelled));
+        self.begun.store(true, Ordering::SeqCst);
         std::thread::spawn(move || {
             for id in 0..3 {
                 let _ = sender.send(Event::Token(Token { id, text: "word ".into() }));
@@ -270,10 +272,17 @@ impl Engine for Odd {
     }
 }
 
-async fn odd(then: Option<Event>, limits: Limits) -> (Running, Arc<AtomicBool>) {
-    let cancelled = Arc::new(AtomicBool::new(false));
-    let engine = Arc::new(Odd { then, cancelled: Arc::clone(&cancelled) });
-    (Running::start(engine, limits).await, cancelled)
+/// A server over it, and whether its generation was begun and was cancelled.
+async fn odd(then: Option<Event>, limits: Limits) -> (Running, [Arc<AtomicBool>; 2]) {
+    let [begun, cancelled] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let flags = [Arc::clone(&begun), Arc::clone(&cancelled)];
+    (Running::start(Arc::new(Odd { then, begun, cancelled }), limits).await, flags)
+}
+
+async fn until(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test]
@@ -294,19 +303,17 @@ async fn an_engine_that_fails_in_mid_stream_is_seen_as_a_broken_stream() {
 #[tokio::test]
 async fn a_client_that_goes_away_cancels_and_frees_its_slot() {
     for stream in [true, false] {
-        let (server, cancelled) = odd(None, Limits::default()).await;
+        let (server, [begun, cancelled]) = odd(None, Limits::default()).await;
         let body = chat_body(json!({ "stream": stream })).to_string();
         let mut client = server.open("POST", "/v1/chat/completions", &body).await;
         if stream {
             let mut some = [0u8; 64];
             client.read_exact(&mut some).await.expect("the stream begins");
-        } else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        // One who goes before that leaves nothing to cancel.
+        until(&begun).await;
         drop(client);
-        while !cancelled.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(&cancelled).await;
     }
 }
 

@@ -105,7 +105,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         if let Err(error) = &ended {
             self.host.note_end(&seat.0, error);
         }
-        ended
+        // Before the last frame: whoever reads it may open the next connection at once.
+        drop(seat);
+        let goodbye = ended?;
+        self.writer.lock().await.send(Kind::Farewell, goodbye, |_| ()).await
     }
 
     /// The first frame: a session, or one more connection of one.
@@ -135,7 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         }
     }
 
-    async fn requests(&mut self, session: &Arc<Session>) -> Result<(), ProtocolError> {
+    /// Until a goodbye; gives its id.
+    async fn requests(&mut self, session: &Arc<Session>) -> Result<u32, ProtocolError> {
         loop {
             let frame = tokio::select! {
                 biased;
@@ -169,8 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
                     if goodbye.session {
                         self.host.end_session(session);
                     }
-                    let mut writer = self.writer.lock().await;
-                    return writer.send(Kind::Farewell, id, |_| ()).await;
+                    return Ok(id);
                 }
                 got => return Err(ProtocolError::Unexpected { wanted: "a request", got }),
             };

@@ -133,8 +133,8 @@ impl<C: Compute> Queue<C> {
 mod tests {
     use super::*;
 
-    /// Squares, and says how many were squared together.
-    struct Squares;
+    /// Squares, and says how many were squared together. A large job ends when it is let.
+    struct Squares(Mutex<std::sync::mpsc::Receiver<()>>);
 
     impl Compute for Squares {
         type Job = (u64, u64);
@@ -143,7 +143,7 @@ mod tests {
         fn compute(&self, jobs: Vec<(u64, u64)>) -> Vec<(u64, usize)> {
             let count = jobs.len();
             if jobs.iter().any(|(_, cost)| *cost > INLINE_MAX) {
-                std::thread::sleep(std::time::Duration::from_millis(50));
+                self.0.lock().unwrap().recv().unwrap();
             }
             jobs.into_iter().map(|(x, _)| (x * x, count)).collect()
         }
@@ -155,7 +155,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn everyone_gets_their_own_answer_and_those_who_wait_are_computed_together() {
-        let queue = Arc::new(Queue::new(Arc::new(Squares)));
+        let (let_go, gate) = std::sync::mpsc::channel();
+        let queue = Arc::new(Queue::new(Arc::new(Squares(Mutex::new(gate)))));
         assert_eq!(queue.answer((3, 1)).await, Some((9, 1)));
         // A large job occupies the queue; what comes meanwhile is one round.
         let large = tokio::spawn({
@@ -171,13 +172,15 @@ mod tests {
                 tokio::spawn(async move { (x, queue.answer((x, 1)).await) })
             })
             .collect();
+        while queue.lock().waiting.len() < later.len() {
+            tokio::task::yield_now().await;
+        }
+        let_go.send(()).unwrap();
         for task in later {
             let (x, answer) = task.await.unwrap();
             assert_eq!(answer.map(|(square, _)| square), Some(x * x));
         }
         assert_eq!(large.await.unwrap(), Some((4, 1)));
-        let (rounds, jobs) = queue.counts();
-        assert_eq!(jobs, 12);
-        assert!(rounds < 12, "{rounds} rounds");
+        assert_eq!(queue.counts(), (3, 12), "rounds and jobs");
     }
 }

@@ -14,7 +14,7 @@ use confide_lora::{
 use confide_rlwe::{Context, Rng, SecretKey, SmallCiphertext};
 use tokio::{io::DuplexStream, runtime::Runtime};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) struct Raw<'r> {
     runtime: &'r Runtime,
