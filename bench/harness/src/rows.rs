@@ -586,7 +586,8 @@ impl From<Estimate> for Ends {
             low: estimate.interval.low,
             high: estimate.interval.high,
             low_999: estimate.wide.low,
-            high_999: estimate.wide.high,
+            // Two blocks may leave it open: JSON has no infinity, and a record has to be readable.
+            high_999: estimate.wide.high.min(f64::MAX),
             block_sd: estimate.block_sd,
         }
     }
