@@ -136,7 +136,7 @@ fn guest(work: &Work) -> Result<(), Refused> {
 fn app_only(mode: Mode) -> Result<(), Refused> {
     match mode {
         Mode::App => Ok(()),
-        other => Err(Refused::new(Why::UnknownMode, format!("SP1 is here for app only: {other}"))),
+        other => Err(fault(format!("SP1 is here for app only: {other}"))),
     }
 }
 
