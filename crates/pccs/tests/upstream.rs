@@ -113,7 +113,7 @@ async fn an_overdue_document_is_served_and_called_so_while_the_vendor_fails() {
     assert_eq!(vendor.fetches(), 1);
     // It recovers by itself.
     vendor.fail(false);
-    while world.service.get(ROOT_CRL).await.header("warning") != "" {
+    while !world.service.get(ROOT_CRL).await.header("warning").is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
