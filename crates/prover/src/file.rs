@@ -290,7 +290,7 @@ mod tests {
             }
         }
         // Nor is a mode that there is none of repeated.
-        let header = String::from_utf8(whole.header.encode()).unwrap();
+        let header = String::from_utf8(whole.header.encode().unwrap()).unwrap();
         let hostile = header.replacen("\"app\"", "\"\\nyes\"", 1);
         let error = ProofFile::decode(&with_header(&hostile)).unwrap_err();
         assert!(!error.to_string().contains("yes"), "{error}");

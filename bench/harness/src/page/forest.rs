@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn few_ticks_stand_on_an_axis_and_one_is_among_them() {
-        for (low, high) in [(0.9, 1.1), (0.5, 3.0), (0.02, 15.0), (0.03, 3e6), (1.0, 950.0)] {
-            let room = (high / low as f64).ln() * 0.04;
+        for (low, high) in [(0.9f64, 1.1), (0.5, 3.0), (0.02, 15.0), (0.03, 3e6), (1.0, 950.0)] {
+            let room = (high / low).ln() * 0.04;
             let ticks = Axis { low: f64::ln(low) - room, high: f64::ln(high) + room }.ticks();
             let is_one = |tick: &f64| (tick - 1.0).abs() < 1e-9;
             assert!((2..=9).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
