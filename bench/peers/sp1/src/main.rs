@@ -12,6 +12,10 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 use confide_prover::line::{Line, Mode, Refusal, Why};
 
+/// The allocator that our prover has.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Parser)]
 #[command(version, about, disable_help_subcommand = true)]
 struct Arguments {
