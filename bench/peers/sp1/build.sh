@@ -13,8 +13,8 @@ if ! command -v "${PROTOC:-protoc}" >/dev/null; then
   echo "SP1 is not built: no protoc: ask for the package protobuf-compiler (Debian)"
   exit 1
 fi
-echo "SP1: 522 packages, some 20 minutes of two idle cores; then each proof takes 11 GiB of memory," \
-  "and a minute before it begins"
+echo "SP1: 522 packages, some 12 minutes of two cores; then each proof takes 11 GiB of memory," \
+  "and half a minute before it begins"
 guest/build.sh --compare
 
 built="${CARGO_TARGET_DIR:-$PWD/target}"

@@ -32,7 +32,7 @@ enum Request {
     Native(Work),
     /// The program in SP1's executor.
     Emulate(Work),
-    /// The program, proved: 11 GiB of memory, a minute before it begins.
+    /// The program, proved: 11 GiB of memory, half a minute before it begins.
     Prove(Work),
     /// A proof, checked.
     Check(Work),
