@@ -183,7 +183,10 @@ fn an_interrupted_proof_leaves_nothing() {
     let proof = folder.path("proof");
     let arguments =
         ["prove", "--guest", "sort", "--input", &input, "--out", &proof, "--mode", "app"];
-    let mut child = start(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    // A shell that starts this in the background has it ignore the signal, and programs inherit that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_confide-prover")]).args(arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for line in lines.map_while(Result::ok) {
         let Line::Progress(progress) = serde_json::from_str(&line).unwrap() else { continue };
