@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The torch worker, the blind protocol's Python ends and the rehearsal of bench/gpu/run.py, on the CPU; where torch sees a
+# GPU, the same test bodies run on it. Skipped where no Python has torch and transformers. To have them (5.6 GB on disk,
+# a minute or two to fetch): tests/worker.sh --install
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=.venv-worker
+requirements=tests/python/requirements-worker.txt
+if [ "${1:-}" = --install ]; then
+  cmp -s "$requirements" "$venv/ready" && { echo "$venv is ready"; exit 0; }
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements"
+  cp "$requirements" "$venv/ready"
+  echo "$venv is ready"
+  exit 0
+fi
+
+for candidate in "${CONFIDE_TORCH_PYTHON:-}" "$venv/bin/python" python3; do
+  [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+  if "$candidate" -c 'import aiohttp, safetensors, torch, transformers' 2>/dev/null; then python=$candidate; break; fi
+done
+if [ -z "${python:-}" ]; then
+  echo "skipped: no torch with transformers, safetensors and aiohttp (tests/worker.sh --install fetches them, 5.6 GB)"
+  exit 0
+fi
+
+# One thread: the shapes are tiny, and a test machine has other work.
+export PYTHONPATH=python OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+"$python" -m unittest discover -s python -t python
