@@ -1,0 +1,145 @@
+"""CUDA's driver API by ctypes: load a cubin, launch on torch's current stream. torch owns the context."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+
+from . import cache, nvrtc
+from .source import Source
+
+# CUfunction_attribute (cuda.h).
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+SHARED_BYTES_WITHOUT_ASKING = 48 << 10
+
+
+class CudaError(RuntimeError):
+    """A call of the driver failed."""
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """libcuda of the installed driver."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def present() -> bool:
+    """Whether a driver and at least one device are there; asks torch only where a driver is."""
+    try:
+        library()
+    except OSError:
+        return False
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+def check(status: int, call: str) -> None:
+    """Raises CudaError with the driver's own words where `status` is not CUDA_SUCCESS."""
+    if status == 0:
+        return
+    text = ctypes.c_char_p()
+    library().cuGetErrorString(status, ctypes.byref(text))
+    raise CudaError(f"{call}: {(text.value or b'unknown error').decode()} ({status})")
+
+
+@functools.cache
+def context(ordinal: int) -> ctypes.c_void_p:
+    """The primary context of device `ordinal`, the one that torch works in; kept for the life of the process."""
+    import torch
+
+    torch.cuda.init()
+    device, held = ctypes.c_int(), ctypes.c_void_p()
+    check(library().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
+    check(library().cuDevicePrimaryCtxRetain(ctypes.byref(held), device), "cuDevicePrimaryCtxRetain")
+    return held
+
+
+class _Current:
+    """The device's context made current for the calls inside."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._wanted = context(ordinal)
+        self._pushed = False
+
+    def __enter__(self) -> None:
+        now = ctypes.c_void_p()
+        check(library().cuCtxGetCurrent(ctypes.byref(now)), "cuCtxGetCurrent")
+        if now.value != self._wanted.value:
+            check(library().cuCtxPushCurrent_v2(self._wanted), "cuCtxPushCurrent")
+            self._pushed = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._pushed:
+            check(library().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())), "cuCtxPopCurrent")
+
+
+def architecture(ordinal: int) -> str:
+    """The architecture of device `ordinal`, such as "sm_90"."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(ordinal)
+    return f"sm_{major}{minor}"
+
+
+def cubin(source: Source, arch: str) -> bytes:
+    """The cubin of `source`, from the cache where it was compiled before with the same options and NVRTC."""
+    told = [source.digest, repr(nvrtc.version()), *nvrtc.options(source, arch)]
+    key = hashlib.sha256("\0".join(told).encode()).hexdigest()
+    path = cache.folder() / f"{source.path.stem}-{arch}-{key[:32]}.cubin"
+    if path.is_file():
+        return path.read_bytes()
+    binary, _ = nvrtc.compile_cubin(source, arch)
+    made = path.with_suffix(f".{os.getpid()}")
+    made.write_bytes(binary)
+    os.replace(made, path)
+    return binary
+
+
+class DeviceModule:
+    """A cubin loaded on device `ordinal`; lives as long as the process, since graphs may hold its kernels."""
+
+    def __init__(self, source: Source, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self._binary = cubin(source, architecture(ordinal))
+        self._handle = ctypes.c_void_p()
+        with _Current(ordinal):
+            check(library().cuModuleLoadData(ctypes.byref(self._handle), self._binary), f"load {source.path.name}")
+
+    def kernel(self, name: str) -> DeviceKernel:
+        """The kernel `name`, loaded now: a first use inside a graph's capture must not load."""
+        function = ctypes.c_void_p()
+        with _Current(self.ordinal):
+            check(library().cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode()), f"find {name}")
+            if hasattr(library(), "cuFuncLoad"):
+                check(library().cuFuncLoad(function), f"load {name}")
+        return DeviceKernel(name, function, self.ordinal)
+
+
+class DeviceKernel:
+    """A kernel on a device. A launch asks nothing of the host but its own queueing, so it can be captured."""
+
+    def __init__(self, name: str, function: ctypes.c_void_p, ordinal: int) -> None:
+        self.name, self._function, self._ordinal = name, function, ordinal
+        self._shared_allowed = SHARED_BYTES_WITHOUT_ASKING
+
+    def launch(self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData]) -> None:
+        """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults."""
+        import torch
+
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self._ordinal).cuda_stream)
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+        with _Current(self._ordinal):
+            if shared > self._shared_allowed:
+                status = library().cuFuncSetAttribute(self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+                check(status, f"{self.name}: {shared} bytes of shared memory")
+                self._shared_allowed = shared
+            unsigned = [ctypes.c_uint(value) for value in (*dims, shared)]
+            status = library().cuLaunchKernel(self._function, *unsigned, stream, pointers, None)
+            check(status, f"launch {self.name} with grid {dims[:3]}, block {dims[3:]}, shared {shared}")
+            if os.environ.get("CONFIDE_CUDA_SYNC") == "1" and not torch.cuda.is_current_stream_capturing():
+                check(library().cuStreamSynchronize(stream), f"kernel {self.name}")

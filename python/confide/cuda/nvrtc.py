@@ -1,0 +1,126 @@
+"""NVRTC by ctypes: a .cu file to a cubin for one architecture, with ptxas's figures; needs no GPU and no torch."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .source import FOLDER, Source
+
+LOG_BYTES_MAX = 1 << 20
+
+
+class NvrtcMissing(RuntimeError):
+    """No libnvrtc was found on this machine."""
+
+
+class CompileError(RuntimeError):
+    """A compiler refused a kernel file; the message holds its log."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What ptxas says of a kernel: registers a thread, static shared bytes a block, spilled and stack bytes a thread."""
+
+    registers: int
+    shared: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """libnvrtc from $CONFIDE_NVRTC, the nvidia wheels, torch, the loader's path or a CUDA toolkit, in this order."""
+    for candidate in _candidates():
+        try:
+            return ctypes.CDLL(str(candidate))
+        except OSError:
+            continue
+    raise NvrtcMissing("libnvrtc: wanted the wheel nvidia-cuda-nvrtc, torch's CUDA build or a toolkit, found none")
+
+
+def version() -> tuple[int, int]:
+    """NVRTC's version, such as (13, 0)."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
+def options(source: Source, arch: str) -> list[str]:
+    """What NVRTC is told; part of the cubin's cache key. `--fmad` stays on: exact steps use the _rn intrinsics."""
+    told = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    told += [f"--include-path={folder}" for folder in dict.fromkeys((source.path.parent, FOLDER))]
+    return told + [f"--define-macro={name}={value}" for name, value in source.defines]
+
+
+def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
+    """The cubin of `source` for `arch` (such as "sm_90") and the log of NVRTC and ptxas."""
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    told = [option.encode() for option in options(source, arch)]
+    array = (ctypes.c_char_p * len(told))(*told)
+    name, text = source.path.name.encode(), source.text.encode()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None), "nvrtcCreateProgram")
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(told), array)
+        log = _bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        if status != 0:
+            raise CompileError(f"{source.path.name} for {arch} with {dict(source.defines)}: {_name(status)}\n{log}")
+        return _bytes(program, "CUBIN"), log
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def figures(log: str) -> dict[str, Figures]:
+    """ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
+    found: dict[str, Figures] = {}
+    parts = re.split(r"Compiling entry function '(\w+)'", log)[1:]
+    for name, part in zip(parts[::2], parts[1::2]):
+        spills = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
+        used = re.search(r"Used (\d+) registers", part)
+        shared = re.search(r"(\d+) bytes smem", part)
+        stack, stores, loads = (int(number) for number in spills.groups()) if spills else (0, 0, 0)
+        registers = int(used.group(1)) if used else 0
+        found[name] = Figures(registers, int(shared.group(1)) if shared else 0, stores, loads, stack)
+    return found
+
+
+def _candidates() -> list[Path | str]:
+    found: list[Path | str] = []
+    if given := os.environ.get("CONFIDE_NVRTC"):
+        found.append(given)
+    for package in ("nvidia", "torch"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            libraries = sorted(Path(folder).rglob("libnvrtc.so*"), reverse=True)
+            # The wheels keep an alternative build beside the right one; it lacks its builtins.
+            found += [path for path in libraries if ".alt." not in path.name]
+    if named := ctypes.util.find_library("nvrtc"):
+        found.append(named)
+    found += sorted(Path("/usr/local/cuda/lib64").glob("libnvrtc.so*"), reverse=True)
+    return found
+
+
+def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(library(), f"nvrtcGet{what}")(program, buffer), f"nvrtcGet{what}")
+    return buffer.raw
+
+
+def _name(status: int) -> str:
+    library().nvrtcGetErrorString.restype = ctypes.c_char_p
+    return (library().nvrtcGetErrorString(status) or b"unknown error").decode()
+
+
+def _check(status: int, call: str) -> None:
+    if status != 0:
+        raise RuntimeError(f"{call}: {_name(status)}")

@@ -1,0 +1,176 @@
+"""Compile a .cu file and launch its kernels, on a CUDA device or, by the same source, on the CPU.
+
+    module = runtime.Module("embed.cu", "cuda:0", {"WEIGHT": "bf16"})
+    module.kernel("embed")(rows, 256, table, tokens, hidden, width, vocabulary)
+
+Arguments are checked against the kernel's own parameter list: torch tensors on the module's device (numpy arrays and
+torch CPU tensors on "cpu"), contiguous, of the parameter's dtype; numbers that fit the parameter; None for a null
+pointer. A launch on a CUDA device goes to torch's current stream and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from typing import Any, Callable, Sequence
+
+from . import cpu, driver, source
+from .source import Parameter
+
+u8, u16, u32, u64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
+i8, i16, i32, i64 = ctypes.c_int8, ctypes.c_int16, ctypes.c_int32, ctypes.c_int64
+f32, f64 = ctypes.c_float, ctypes.c_double
+
+# A parameter's C type: what packs a scalar of it, and the dtypes that an array behind a pointer to it may have.
+_UNSIGNED = {1: ("uint8", "int8", "bool"), 2: ("uint16", "int16"), 4: ("uint32", "int32"), 8: ("uint64", "int64")}
+_TYPES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "uint8_t": (u8, _UNSIGNED[1]), "unsigned char": (u8, _UNSIGNED[1]), "int8_t": (i8, _UNSIGNED[1]),
+    "uint16_t": (u16, _UNSIGNED[2]), "int16_t": (i16, _UNSIGNED[2]), "bool": (ctypes.c_bool, _UNSIGNED[1]),
+    "uint32_t": (u32, _UNSIGNED[4]), "unsigned": (u32, _UNSIGNED[4]), "unsigned int": (u32, _UNSIGNED[4]),
+    "int32_t": (i32, _UNSIGNED[4]), "int": (i32, _UNSIGNED[4]),
+    "uint64_t": (u64, _UNSIGNED[8]), "unsigned long long": (u64, _UNSIGNED[8]), "size_t": (u64, _UNSIGNED[8]),
+    "int64_t": (i64, _UNSIGNED[8]), "long long": (i64, _UNSIGNED[8]),
+    "float": (f32, ("float32",)), "double": (f64, ("float64",)), "bf16": (u16, ("bfloat16", "uint16")),
+}  # fmt: skip
+_GRID_MAX = (2**31 - 1, 65535, 65535)
+_BLOCK_THREADS_MAX = 1024
+
+
+def devices() -> list[str]:
+    """ "cpu", and each "cuda:N" that torch sees."""
+    found = ["cpu"]
+    if driver.present():
+        import torch
+
+        found += [f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count())]
+    return found
+
+
+class Module:
+    """A .cu file (relative to this package, or absolute) built for `device`, with `defines` as macros.
+
+    Made once per process for the same file, device and defines; building is cached on disk by the text of the file and
+    its includes, the compiler and its options.
+    """
+
+    def __new__(cls, file: str | os.PathLike[str], device: str = "cpu", defines: dict[str, str | int] | None = None):
+        given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
+        return _module(cls, str(file), str(device), given)
+
+    def _build(self, file: str, device: str, defines: dict[str, str]) -> None:
+        self.file, self.device = file, device
+        self._source = source.read(file, defines)
+        self._kernels: dict[str, Kernel] = {}
+        if device == "cpu":
+            self._library: Any = cpu.load(self._source)
+        elif device.startswith("cuda"):
+            self._library = driver.DeviceModule(self._source, int(device.partition(":")[2] or 0))
+        else:
+            raise ValueError(f'device {device}: wanted "cpu" or "cuda:N"')
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the file's kernels."""
+        return list(self._source.kernels)
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel `name`: call it with grid, block, its arguments, and `shared` bytes where it asks for them."""
+        if name not in self._kernels:
+            if name not in self._source.kernels:
+                raise KeyError(f"kernel {name}: {self.file} has {', '.join(self._source.kernels) or 'none'}")
+            self._kernels[name] = self._find(name)
+        return self._kernels[name]
+
+    def _find(self, name: str) -> Kernel:
+        parameters = self._source.kernels[name]
+        if self.device != "cpu":
+            return Kernel(name, parameters, self.device, self._library.kernel(name).launch)
+        found = cpu.HostKernel(self._library, name)
+        for parameter, size in zip(parameters, found.parameter_bytes, strict=True):
+            known = _TYPES.get(parameter.type)
+            if size != (8 if parameter.pointer else ctypes.sizeof(known[0]) if known else size):
+                raise TypeError(f"{name}: {parameter.name} has {size} bytes in the library, not those of its type")
+        return Kernel(name, parameters, self.device, found.launch)
+
+
+@functools.cache
+def _module(cls: type[Module], file: str, device: str, defines: tuple[tuple[str, str], ...]) -> Module:
+    made = object.__new__(cls)
+    made._build(file, device, dict(defines))
+    return made
+
+
+class Kernel:
+    """A kernel ready to launch: `kernel(grid, block, *arguments, shared=0)`, grid and block an int or up to three."""
+
+    def __init__(self, name: str, parameters: tuple[Parameter, ...], device: str, launch: Callable[..., None]) -> None:
+        self.name, self.parameters, self.device = name, parameters, device
+        self._launch = launch
+
+    def __call__(self, grid: int | Sequence[int], block: int | Sequence[int], *arguments: Any, shared: int = 0) -> None:
+        dims = _three(grid) + _three(block)
+        if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
+            raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
+        if min(dims[3:]) < 1 or dims[3] * dims[4] * dims[5] > _BLOCK_THREADS_MAX or dims[5] > 64:
+            raise ValueError(f"{self.name}: block {block}, wanted 1 to {_BLOCK_THREADS_MAX} threads")
+        if len(arguments) != len(self.parameters):
+            wanted = ", ".join(parameter.name for parameter in self.parameters)
+            raise TypeError(f"{self.name}: wanted {len(self.parameters)} arguments ({wanted}), got {len(arguments)}")
+        values = [self._pack(parameter, value) for parameter, value in zip(self.parameters, arguments)]
+        self._launch(dims, int(shared), values)
+
+    def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData:
+        if parameter.pointer:
+            return ctypes.c_void_p(self._address(parameter, value))
+        known = _TYPES.get(parameter.type)
+        if isinstance(value, ctypes._SimpleCData):
+            if known and type(value) is not known[0]:
+                raise self._refusal(parameter, f"a {parameter.type}", type(value).__name__)
+            return value
+        if known is None:
+            raise self._refusal(parameter, "an explicit ctypes value (runtime.u32(…))", type(value).__name__)
+        if known[0] in (f32, f64):
+            return known[0](float(value))
+        packed = known[0](int(value))
+        if packed.value != int(value):
+            raise self._refusal(parameter, f"a {parameter.type}", str(value))
+        return packed
+
+    def _address(self, parameter: Parameter, value: Any) -> int | None:
+        if value is None:
+            return None
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            dtype, contiguous = str(value.dtype).removeprefix("torch."), value.is_contiguous()
+            device, writable, address = _device_name(value.device), True, value.data_ptr()
+        elif hasattr(value, "__array_interface__") and hasattr(value, "flags"):
+            dtype, contiguous = value.dtype.name, value.flags.c_contiguous
+            device, writable, address = "cpu", value.flags.writeable, value.ctypes.data
+        else:
+            raise self._refusal(parameter, "a torch tensor or a numpy array", type(value).__name__)
+        if device != self.device:
+            raise self._refusal(parameter, f"an array on {self.device}", device)
+        if not contiguous:
+            raise self._refusal(parameter, "a contiguous array", "a strided one")
+        if parameter.writes and not writable:
+            raise self._refusal(parameter, "an array that can be written", "a read-only one")
+        known = _TYPES.get(parameter.type)
+        if known and dtype not in known[1]:
+            raise self._refusal(parameter, " or ".join(known[1]), dtype)
+        return address
+
+    def _refusal(self, parameter: Parameter, wanted: str, got: str) -> TypeError:
+        return TypeError(f"{self.name}: argument {parameter.name}: wanted {wanted}, got {got}")
+
+
+def _three(value: int | Sequence[int]) -> tuple[int, int, int]:
+    given = (value,) if isinstance(value, int) else tuple(int(part) for part in value)
+    if not 1 <= len(given) <= 3:
+        raise ValueError(f"grid or block {value}: wanted one to three numbers")
+    return (*given, 1, 1)[:3]
+
+
+def _device_name(device: Any) -> str:
+    return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"

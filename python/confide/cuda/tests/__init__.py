@@ -1,0 +1,52 @@
+"""Tests of the kernels: each body runs on the CPU form and on every CUDA device that is there."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any, Callable
+
+import numpy as np
+
+from confide.cuda import runtime
+
+
+def on_each_device(test: Callable[[Any, "Device"], None]) -> Callable[[Any], None]:
+    """Runs the test body on each device; on the CPU twice, the threads in order and reversed, so that races show."""
+
+    @functools.wraps(test)
+    def run(case: Any) -> None:
+        for name in runtime.devices():
+            for order in ("", "reversed") if name == "cpu" else ("",):
+                os.environ["CONFIDE_CPU_ORDER"] = order
+                try:
+                    with case.subTest(device=name, order=order):
+                        test(case, Device(name))
+                finally:
+                    del os.environ["CONFIDE_CPU_ORDER"]
+
+    return run
+
+
+class Device:
+    """Arrays on a device, and back."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of `values` on the device: numpy on the CPU, a torch tensor elsewhere."""
+        made = np.array(values, dtype)
+        if self.name == "cpu":
+            return made
+        # torch's unsigned types know few operations, but they carry bytes.
+        return sys.modules["torch"].from_numpy(made).to(self.name)
+
+    def zeros(self, shape: Any, dtype: Any) -> Any:
+        """Zeros on the device."""
+        return self.array(np.zeros(shape, dtype))
+
+    def numpy(self, array: Any) -> np.ndarray:
+        """The array's values on the host."""
+        return array if isinstance(array, np.ndarray) else array.cpu().numpy()
