@@ -26,7 +26,7 @@ class CompileError(RuntimeError):
 
 @dataclass(frozen=True)
 class Figures:
-    """What ptxas says of a kernel: registers a thread, static shared bytes a block, spilled and stack bytes a thread."""
+    """What ptxas says of a kernel: registers a thread, shared bytes a block, spilled and stack bytes a thread."""
 
     registers: int
     shared: int
