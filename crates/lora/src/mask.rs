@@ -205,6 +205,8 @@ impl std::fmt::Display for Epoch {
 
 #[cfg(test)]
 mod tests {
+    use sha2::Digest;
+
     use super::*;
 
     fn slot() -> Slot {
@@ -237,6 +239,25 @@ mod tests {
         stream.rows(0..1, 32, 64, &mut row);
         assert_eq!(row[0], u64::from_le_bytes([0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]));
         assert_eq!(row[8], u64::from_le_bytes([0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a]));
+    }
+
+    #[test]
+    fn rows_are_those_of_the_committed_vectors() {
+        let file = include_str!("../../../vectors/rlwe/mask.json");
+        let vectors: serde_json::Value = serde_json::from_str(file).unwrap();
+        let number = |name: &str| vectors[name].as_u64().unwrap() as usize;
+        let (tokens, columns) = (number("tokens"), number("columns"));
+        let stream = MaskStream { key: Zeroizing::new([number("key") as u8; 32]) };
+        for wanted in vectors["streams"].as_array().unwrap() {
+            let mut rows = vec![0; tokens * columns];
+            let bits = wanted["bits"].as_u64().unwrap() as u32;
+            stream.rows(0..tokens as u32, columns, bits, &mut rows);
+            let mut digest = Sha256::new();
+            rows.iter().for_each(|word| digest.update(word.to_le_bytes()));
+            let digest: [u8; 32] = digest.finalize().into();
+            let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(wanted["rows"]["sha256"], hex);
+        }
     }
 
     #[test]

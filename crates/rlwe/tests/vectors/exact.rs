@@ -1,0 +1,173 @@
+//! Exact encryption under every set, each draw from a seed of its own.
+
+use std::sync::Arc;
+
+use confide_rlwe::{
+    Ciphertext, Context, ParameterSet, Plaintext, PublicKey, Rng, ScalarMatrix, ScalarProducts,
+    SecretKey, SeededCiphertext, SmallCiphertext,
+};
+use serde_json::{Value, json};
+
+use super::{agrees, hex, of_bytes, of_signed, of_words, seeded};
+
+const ROWS: usize = 3;
+const COLUMNS: usize = 5;
+/// Sets whose forms are written out whole.
+const WHOLE: &str = "toy-256-q100-flood40";
+
+#[test]
+fn every_set_computes_what_is_committed() {
+    for name in ParameterSet::names() {
+        let set = ParameterSet::dangerous_named(name).unwrap();
+        agrees(name, &Walk::new(&set).all());
+    }
+}
+
+struct Walk {
+    context: Arc<Context>,
+    key: SecretKey,
+    public: PublicKey,
+    messages: Vec<Vec<u64>>,
+    fresh: Vec<SeededCiphertext>,
+    small: Vec<SmallCiphertext>,
+}
+
+impl Walk {
+    /// Key, public key, messages, encryptions from seeds 1 to 4.
+    fn new(set: &ParameterSet) -> Walk {
+        let context = Context::new(set).unwrap();
+        let key = SecretKey::generate(&context, &mut seeded(1));
+        let public = key.public_key(&mut seeded(2));
+        let messages = drawn(&context, 3, COLUMNS);
+        let mut encryptor = key.encryptor(seeded(4));
+        let fresh = messages.iter().map(|message| encryptor.encrypt(message).unwrap()).collect();
+        Walk { context, key, public, messages, fresh, small: Vec::new() }
+    }
+
+    fn all(mut self) -> Value {
+        let scalar = self.scalar_products();
+        let plaintext = self.plaintext_products();
+        let mut made = json!({
+            "set": self.context.set().name(),
+            "seeds": { "key": 1, "public": 2, "messages": 3, "encryptor": 4, "weights": 5,
+                "plain": 6, "hide": 7, "plaintext": 8, "zero": 9 },
+            "public_key": of_bytes(&self.public.to_bytes(&self.context)),
+            "messages": of_each(&self.messages),
+            "seeded": self.seeded(),
+            "scalar_products": scalar,
+            "plaintext_products": plaintext,
+        });
+        if self.context.set().name() == WHOLE {
+            made["forms"] = self.forms();
+        }
+        made
+    }
+
+    fn seeded(&self) -> Value {
+        let one = |fresh: &SeededCiphertext| {
+            json!({ "c0": of_words(fresh.c0.values()), "c1": of_words(fresh.c1().values()),
+                "wire": of_bytes(&fresh.to_bytes(&self.context)) })
+        };
+        self.fresh.iter().map(one).collect()
+    }
+
+    /// Σ_j w_ij·ct_j, hidden behind an encryption of `plain` where the set floods, switched down.
+    fn scalar_products(&mut self) -> Value {
+        let weights = weights(seeded(5), ROWS * COLUMNS, self.context.set().row_l1_max());
+        let matrix = ScalarMatrix::new(&self.context, ROWS, COLUMNS, &weights).unwrap();
+        let mut products = ScalarProducts::new(&self.context, &matrix);
+        self.fresh.iter().for_each(|fresh| products.push(fresh).unwrap());
+        let plain = drawn(&self.context, 6, ROWS);
+        let flooded = self.context.set().flood_bits() > 0;
+        let mut rng = seeded(7);
+        let mut rows = Vec::new();
+        for (mut sum, plain) in products.finish().unwrap().into_iter().zip(&plain) {
+            let mut row = json!({ "sum": self.of_ciphertext(&sum) });
+            if flooded {
+                sum.add_assign(&self.public.encrypt(&self.context, plain, &mut rng).unwrap());
+                row["hidden"] = self.of_ciphertext(&sum);
+            }
+            let small = sum.switch_down();
+            self.add_answer(&mut row, &small);
+            self.small.push(small);
+            rows.push(row);
+        }
+        json!({ "weights": weights, "plain": of_each(&plain), "rows": rows })
+    }
+
+    /// The first ciphertext times one polynomial plus the second times another; a zero in front
+    /// where the set floods.
+    fn plaintext_products(&mut self) -> Value {
+        let n = self.context.n();
+        let limit = self.context.set().row_l1_max() / (2 * n as u64);
+        let mut rng = seeded(8);
+        let mut draw = || {
+            let weight = |_| (rng.below(2 * limit + 1) as i64) - limit as i64;
+            (0..n).map(weight).collect::<Vec<i64>>()
+        };
+        let weights = [draw(), draw()];
+        let mut sum = match self.context.set().flood_bits() {
+            0 => Ciphertext::nothing(&self.context),
+            _ => self.public.zero(&self.context, &mut seeded(9)).unwrap(),
+        };
+        for (fresh, weights) in self.fresh.iter().zip(&weights) {
+            let weights = Plaintext::new(&self.context, weights).unwrap();
+            sum.add_product(&fresh.clone().expand(), &weights);
+        }
+        let mut made = json!({ "limit": limit, "sum": self.of_ciphertext(&sum),
+            "weights": weights.iter().map(|w| of_signed(w)).collect::<Vec<_>>() });
+        let small = sum.switch_down();
+        self.add_answer(&mut made, &small);
+        let some = small.select(&[0, 5, n - 1]).unwrap();
+        made["selected"] = json!({ "positions": [0, 5, n - 1],
+            "wire": of_bytes(&some.to_bytes(&self.context)),
+            "messages": self.key.decrypt(&some).unwrap() });
+        self.small.push(some);
+        made
+    }
+
+    fn add_answer(&self, made: &mut Value, small: &SmallCiphertext) {
+        made["wire"] = of_bytes(&small.to_bytes(&self.context));
+        made["messages"] = of_words(&self.key.decrypt(small).unwrap());
+    }
+
+    fn of_ciphertext(&self, ciphertext: &Ciphertext) -> Value {
+        json!({ "c0": of_words(ciphertext.c0.values()), "c1": of_words(ciphertext.c1.values()) })
+    }
+
+    /// Bytes that this crate wrote, for a reader that did not.
+    fn forms(&self) -> Value {
+        json!({
+            "public_key": hex(&self.public.to_bytes(&self.context)),
+            "seeded": hex(&self.fresh[0].to_bytes(&self.context)),
+            "answer": hex(&self.small[0].to_bytes(&self.context)),
+            "selected": hex(&self.small[ROWS].to_bytes(&self.context)),
+        })
+    }
+}
+
+/// Vectors of messages, one after the other from one generator.
+fn drawn(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
+    let mut rng = seeded(seed);
+    let draw = |_| {
+        let mut messages = vec![0; context.n()];
+        rng.fill_bits(context.set().plaintext_bits(), &mut messages);
+        messages
+    };
+    (0..count).map(draw).collect()
+}
+
+/// Weights whose rows keep to the set's limit, the least of all first where there is room.
+fn weights(mut rng: Rng, count: usize, limit: u64) -> Vec<i16> {
+    let most = (limit / COLUMNS as u64).min(32_767);
+    let weight = |_| (rng.below(2 * most + 1) as i64 - most as i64) as i16;
+    let mut weights: Vec<i16> = (0..count).map(weight).collect();
+    if limit >= 32_768 * COLUMNS as u64 {
+        weights[0] = i16::MIN;
+    }
+    weights
+}
+
+fn of_each(vectors: &[Vec<u64>]) -> Value {
+    vectors.iter().map(|vector| of_words(vector)).collect()
+}
