@@ -1,0 +1,3 @@
+"""The torch worker: an engine of `confide serve` in a process of its own (docs/worker.md)."""
+
+PROTOCOL = 1

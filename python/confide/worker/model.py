@@ -1,0 +1,200 @@
+"""The decoder in torch: prefill of one slot and decode of a batch, both as generators that stop where adapters add.
+
+The layers are the reference that transformers' models are compared with; graphs.py records them. In a batch row i is
+slot i of the cache. Nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Generator
+
+import torch
+import torch.nn.functional as functional
+from torch import Tensor
+
+from .cache import Cache
+from .config import Config
+from .deltas import NO_POINTS, Point, Points
+from .rotary import Rotary
+from .weights import Weights
+
+Pass = Generator[Point, None, Tensor]  # stops at points; gives logits [T, vocabulary] in the model's type
+ATTENTION_FORMS = ("fused", "products")
+
+
+def drive(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
+    """Runs a pass to its end, calling `add` at each point."""
+    while True:
+        try:
+            point = next(run)
+        except StopIteration as end:
+            return end.value
+        if add is None:
+            raise RuntimeError("a pass stopped at a point and nobody adds")
+        add(point)
+
+
+@dataclass
+class Span:
+    """Rows of one slot in a prefill: tokens `start` to `start + rows` of the text."""
+
+    slot: int
+    start: int
+    rows: int
+
+
+class Model:
+    """A decoder with its weights."""
+
+    def __init__(self, config: Config, weights: Weights, positions: int) -> None:
+        self.config, self.weights = config, weights
+        self.device, self.dtype = weights.embedding.device, weights.embedding.dtype
+        self.rotary = Rotary(config, positions, self.device, self.dtype)
+        self.scale = config.head_dim**-0.5
+        self.groups = config.heads // config.kv_heads
+
+    def decode(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        cache: Cache,
+        context: int,
+        points: Points = NO_POINTS,
+        form: str = "fused",
+    ) -> Pass:
+        """One token of each row: `tokens` and `positions` int64 [B] on the device; attends to the first `context`
+        tokens of each slot, of which those up to its own position count."""
+        rows = tokens.shape[0]
+        table = self.rotary.at(positions)
+        places = self.places(cache, torch.arange(rows, device=self.device), positions)
+        bias = self.decode_bias(positions, context)
+
+        def attend(layer: int, qkv: Tensor) -> Tensor:
+            heads = self.turned(qkv, table)
+            cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
+            query = heads[:, : self.config.heads].view(rows, self.config.kv_heads, self.groups, -1)
+            keys, content = cache.keys(layer, rows, context), cache.content(layer, rows, context)
+            return self.attention(query, keys, content, bias, form).reshape(rows, -1)
+
+        hidden = functional.embedding(tokens, self.weights.embedding)
+        hidden = yield from self.layers(hidden, attend, points)
+        return (yield from self.logits(hidden, points))
+
+    def prefill(self, tokens: Tensor, span: Span, cache: Cache, points: Points = NO_POINTS) -> Pass:
+        """Part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""
+        config, rows = self.config, span.rows
+        positions = torch.arange(span.start, span.start + rows, device=self.device)
+        table = self.rotary.at(positions)
+        places = self.places(cache, torch.full_like(positions, span.slot), positions)
+        whole = span.start == 0 and config.window is None
+        length = span.start + rows if whole else min(-(-(span.start + rows) // 64) * 64, cache.length)
+        bias = None if whole else self.prefill_bias(positions, length).repeat(self.groups, 1)
+
+        def attend(layer: int, qkv: Tensor) -> Tensor:
+            heads = self.turned(qkv, table)
+            cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
+            keys = cache.values[layer, 0, span.slot : span.slot + 1, :, :length]
+            content = cache.values[layer, 1, span.slot : span.slot + 1, :, :length]
+            query = heads[:, : config.heads]
+            if whole:
+                return self.causal(query, keys, content)
+            query = query.view(rows, config.kv_heads, self.groups, -1).permute(1, 2, 0, 3)
+            query = query.reshape(1, config.kv_heads, self.groups * rows, -1)
+            out = functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
+            out = out.view(config.kv_heads, self.groups, rows, -1).permute(2, 0, 1, 3)
+            return out.reshape(rows, -1)
+
+        hidden = functional.embedding(tokens, self.weights.embedding)
+        hidden = yield from self.layers(hidden, attend, points)
+        return (yield from self.logits(hidden[-1:], points))
+
+    def layers(self, hidden: Tensor, attend: Callable[[int, Tensor], Tensor], points: Points) -> Pass:
+        """All layers over `hidden` [T, hidden], which is overwritten; stops at `points`."""
+        config, epsilon, width = self.config, self.config.norm_epsilon, (self.config.hidden,)
+        for index, layer in enumerate(self.weights.layers):
+            normed = functional.rms_norm(hidden, width, layer.attention_norm, epsilon)
+            qkv = layer.qkv(normed)
+            if (index, "attention") in points:
+                parts = qkv.split((config.query_width, config.key_width, config.key_width), dim=-1)
+                yield Point(index, "attention", normed, dict(zip(("q", "k", "v"), parts)))
+            attended = attend(index, qkv)
+            yield from self.back(hidden, attended, layer.o, (index, "attention_output", "o"), points)
+            normed = functional.rms_norm(hidden, width, layer.ffn_norm, epsilon)
+            both = layer.gate_up(normed)
+            gate, up = both.split((config.ffn, config.ffn), dim=-1)
+            if (index, "feed_forward") in points:
+                yield Point(index, "feed_forward", normed, {"gate": gate, "up": up})
+            inner = functional.silu(gate).mul_(up)
+            yield from self.back(hidden, inner, layer.down, (index, "feed_forward_inner", "down"), points)
+        return functional.rms_norm(hidden, width, self.weights.final_norm, epsilon)
+
+    def back(self, hidden: Tensor, rows: Tensor, matrix, place: tuple[int, str, str], points: Points) -> Pass:
+        """Adds a projection of `rows` to the residual `hidden` in place; one kernel where no adapter is between."""
+        index, source, projection = place
+        if (index, source) not in points:
+            matrix.add_to(hidden, rows)
+            return hidden
+        output = matrix(rows)
+        yield Point(index, source, rows, {projection: output})
+        return hidden.add_(output)
+
+    def logits(self, normed: Tensor, points: Points) -> Pass:
+        """Logits of rows after the last norm."""
+        if (0, "final_hidden") in points:
+            output = normed.clone()
+            yield Point(0, "final_hidden", normed, {"final_hidden": output})
+            normed = output
+        return self.weights.head(normed)
+
+    def turned(self, qkv: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+        """All heads of fused rows, positions applied: [T, heads + 2 · kv_heads, head_dim]."""
+        heads = self.config.heads + 2 * self.config.kv_heads
+        return self.rotary.turn(qkv.view(qkv.shape[0], heads, self.config.head_dim), table)
+
+    def rows_to_keep(self, heads: Tensor) -> Tensor:
+        """Keys and values of `heads` as rows of the cache, in the order of `places`."""
+        return heads[:, self.config.heads :].reshape(-1, self.config.head_dim)
+
+    def places(self, cache: Cache, slots: Tensor, positions: Tensor) -> Tensor:
+        """Where the cache keeps each row's keys and values: int64 [T · 2 · kv_heads]."""
+        kind = torch.arange(2, device=self.device)[None, :, None]
+        head = torch.arange(self.config.kv_heads, device=self.device)[None, None, :]
+        slot = kind * cache.size.slots + slots[:, None, None]
+        return ((slot * self.config.kv_heads + head) * cache.length + positions[:, None, None]).view(-1)
+
+    def decode_bias(self, positions: Tensor, context: int) -> Tensor:
+        """0 where a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
+        seen = torch.arange(context, device=self.device)[None, :]
+        hidden = seen > positions[:, None]
+        if self.config.window is not None:
+            hidden = hidden | (seen <= positions[:, None] - self.config.window)
+            # A row without a generation stands beyond the context: it would see nothing, which is no number.
+            hidden = hidden & (positions < context)[:, None]
+        bias = torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(hidden, float("-inf"))
+        return bias[:, None, None, :]
+
+    def prefill_bias(self, positions: Tensor, length: int) -> Tensor:
+        """As `decode_bias`, [T, length]."""
+        seen = torch.arange(length, device=self.device)[None, :]
+        hidden = seen > positions[:, None]
+        if self.config.window is not None:
+            hidden = hidden | (seen <= positions[:, None] - self.config.window)
+        return torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(hidden, float("-inf"))
+
+    def attention(self, query: Tensor, keys: Tensor, content: Tensor, bias: Tensor, form: str) -> Tensor:
+        """Heads that share keys are rows of one query: [B, kv_heads, groups, head_dim], so nothing is repeated."""
+        if form == "fused":
+            shape = (query.shape[0], keys.shape[1], query.shape[2], keys.shape[2])
+            return functional.scaled_dot_product_attention(query, keys, content, bias.expand(shape), scale=self.scale)
+        scores = torch.matmul(query, keys.transpose(-1, -2))
+        shares = torch.softmax(torch.add(bias, scores, alpha=self.scale), dim=-1)
+        return torch.matmul(shares, content)
+
+    def causal(self, query: Tensor, keys: Tensor, content: Tensor) -> Tensor:
+        """Attention of a whole text [T, heads, head_dim] to itself; result [T, heads · head_dim]."""
+        query = query.transpose(0, 1).unsqueeze(0)
+        out = functional.scaled_dot_product_attention(
+            query, keys, content, is_causal=True, scale=self.scale, enable_gqa=self.groups > 1
+        )
+        return out[0].transpose(0, 1).reshape(query.shape[2], -1)
