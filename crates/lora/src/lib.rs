@@ -26,6 +26,8 @@ pub mod protocol;
 mod quantise;
 mod site;
 mod terms;
+#[cfg(test)]
+mod vectors;
 
 pub use adapter::{Adapter, Matrix, Pair};
 pub use budget::{Allowance, BudgetError, BudgetState, Budgets, SLOTS_MAX};
