@@ -1,0 +1,95 @@
+"""What can go wrong between a key holder and an adapter host, by name."""
+
+from __future__ import annotations
+
+
+class BlindError(Exception):
+    """Base of all that this package raises on purpose."""
+
+
+class ProtocolError(BlindError):
+    """A frame could not be sent, received or read. The connection is not used again."""
+
+
+class StreamEnded(ProtocolError):
+    """The peer ended the stream, between frames or within one."""
+
+    def __init__(self, within_frame: bool):
+        self.within_frame = within_frame
+        super().__init__("stream ended " + ("within a frame" if within_frame else "by the peer"))
+
+
+class Deadline(ProtocolError):
+    """The peer was silent for too long."""
+
+    def __init__(self, what: str, seconds: float):
+        self.what, self.seconds = what, seconds
+        super().__init__(f"{what}: nothing came within {seconds * 1000:.0f} ms")
+
+
+class FieldError(ProtocolError):
+    """A field of a message is not as it must be."""
+
+    def __init__(self, message: str, field: str, wanted: str):
+        self.message, self.field, self.wanted = message, field, wanted
+        super().__init__(f"{message}: {field}: wanted {wanted}")
+
+
+# Code on the wire -> name, as the table of docs/blind-protocol.md has them.
+REFUSALS = {
+    1: "malformed", 2: "version", 3: "unknown-adapter", 4: "not-offered", 5: "no-session", 6: "counter-used",
+    7: "not-prepared", 8: "prepared-already", 9: "budget", 10: "busy", 11: "deadline", 12: "stopping", 13: "internal",
+}
+_CODES = {name: code for code, name in REFUSALS.items()}
+
+
+class Refusal(BlindError):
+    """The host does not answer: coarse, so that it tells an attacker nothing new."""
+
+    def __init__(self, name: str, detail: int = 0):
+        if name not in _CODES:
+            raise ValueError(f"refusal: wanted one of docs/blind-protocol.md, got {name!r}")
+        self.name, self.detail = name, detail
+        limit = f": {detail} answered vectors were allowed" if name == "budget" else ""
+        super().__init__(f"{name}{limit}")
+
+    @property
+    def code(self) -> int:
+        """Its byte on the wire."""
+        return _CODES[self.name]
+
+
+class HostLost(BlindError):
+    """The adapter host went away, was never there, or broke the protocol."""
+
+
+class StartedAnew(HostLost):
+    """The host was started anew or forgot the session: what was prepared with it is worthless."""
+
+
+class HostRefused(BlindError):
+    """The adapter host refused, by name."""
+
+
+class BudgetUsedUp(HostRefused):
+    """As many vectors were answered as this client may have."""
+
+    def __init__(self, host: str, limit: int):
+        self.limit = limit
+        super().__init__(f"adapter host {host}: adapter budget is used up: {limit} answered vectors were allowed")
+
+
+class NotPrepared(HostLost):
+    """No prepared masks were ready in time."""
+
+
+class ActivationRefused(BlindError):
+    """An activation cannot be sent: not finite, or too coarse under the adapter's norm limit."""
+
+
+class AdapterRefused(BlindError):
+    """A folder that is no adapter this package reads, or one beyond a limit."""
+
+
+class OutOfOrder(BlindError):
+    """A step of the masked scheme came twice, early, or after its batch was dropped."""

@@ -1,0 +1,174 @@
+"""Frames of the blind protocol (docs/blind-protocol.md): length, kind, request id, payload; one write each.
+
+Every length has a limit that is checked before the payload is read, every wait a deadline.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import struct
+import time
+from dataclasses import dataclass
+
+from .errors import Deadline, ProtocolError, StreamEnded
+
+VERSION = 1
+MAGIC = b"CFDBLIND"
+HEADER = struct.Struct("<IBI")
+COUNTED_BYTES = 5
+
+# Waits of docs/blind-protocol.md, in seconds.
+HELLO_DEADLINE_S = 10.0
+FRAME_DEADLINE_S = 30.0
+IDLE_DEADLINE_S = 600.0
+BLOCK_DEADLINE_S = 30.0
+WRITE_DEADLINE_S = 30.0
+ANSWER_DEADLINE_S = 30.0
+STEP_DEADLINE_S = 120.0
+CONNECT_DEADLINE_S = 20.0
+FAREWELL_DEADLINE_S = 1.0
+
+_READ_BYTES = 64 * 1024
+
+
+class Kind(enum.IntEnum):
+    """What a frame is: the key holder's below 0x80, the host's from there on."""
+
+    HELLO = 0x01
+    ATTACH = 0x02
+    PREPARE = 0x03
+    BLOCK = 0x04
+    APPLY = 0x05
+    DIRECT = 0x06
+    GOODBYE = 0x07
+    WELCOME = 0x81
+    TERMS = 0x82
+    ATTACHED = 0x83
+    CREDIT = 0x84
+    PREPARED = 0x85
+    PRODUCTS = 0x86
+    DIRECT_ANSWER = 0x87
+    FAREWELL = 0x88
+    ERROR = 0xFF
+
+
+PAYLOAD_MAX = {
+    Kind.HELLO: 512 << 10, Kind.ATTACH: 128, Kind.PREPARE: 256, Kind.BLOCK: 8 << 20, Kind.APPLY: 4 << 20,
+    Kind.DIRECT: 8 << 20, Kind.GOODBYE: 1, Kind.WELCOME: 128, Kind.TERMS: 64 << 20, Kind.ATTACHED: 128,
+    Kind.CREDIT: 16, Kind.PREPARED: (1 << 20) + 64, Kind.PRODUCTS: 16 << 20, Kind.DIRECT_ANSWER: 64 << 20,
+    Kind.FAREWELL: 0, Kind.ERROR: 9,
+}
+
+
+class Side(enum.Enum):
+    """Who receives."""
+
+    HOST = "host"
+    HOLDER = "holder"
+
+    def receives(self, kind: Kind) -> bool:
+        """Whether frames of this kind come to this side."""
+        return (kind < 0x80) == (self is Side.HOST)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A whole frame."""
+
+    kind: Kind
+    id: int
+    payload: bytes
+
+
+def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
+    """The bytes of a frame; a payload beyond its kind's limit is a mistake of this end."""
+    if len(payload) > PAYLOAD_MAX[kind]:
+        raise ProtocolError(
+            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {len(payload)}")
+    return HEADER.pack(len(payload) + COUNTED_BYTES, kind, request) + payload
+
+
+def checked_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
+    """Kind, request id and payload bytes of a header that `side` received."""
+    counted, number, request = HEADER.unpack(header)
+    if counted < COUNTED_BYTES:
+        raise ProtocolError(f"frame length: wanted at least {COUNTED_BYTES}, got {counted}")
+    if number not in Kind._value2member_map_ or not side.receives(Kind(number)):
+        raise ProtocolError(f"frame kind: wanted one for this side, got {number:#04x}")
+    kind, count = Kind(number), counted - COUNTED_BYTES
+    if count > PAYLOAD_MAX[kind]:
+        raise ProtocolError(
+            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {count}")
+    return kind, request, count
+
+
+class FrameStream:
+    """Frames over a connected socket: blocking, with a deadline at each step. Reads are one thread's."""
+
+    def __init__(self, stream: socket.socket, side: Side):
+        self.socket, self.side = stream, side
+        self.bytes_sent = self.bytes_received = 0
+        self._held = bytearray()
+        if stream.family in (socket.AF_INET, socket.AF_INET6):
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, kind: Kind, request: int, payload: bytes | bytearray = b"",
+             seconds: float = WRITE_DEADLINE_S) -> None:
+        """Writes a whole frame as one write."""
+        self.send_bytes(encode(kind, request, payload), seconds)
+
+    def send_bytes(self, frame: bytes, seconds: float = WRITE_DEADLINE_S) -> None:
+        """Writes bytes that `encode` made."""
+        try:
+            self.socket.settimeout(seconds)
+            self.socket.sendall(frame)
+        except TimeoutError as error:
+            raise Deadline("sending a frame", seconds) from error
+        except OSError as error:
+            raise ProtocolError(f"stream: {error}") from error
+        self.bytes_sent += len(frame)
+
+    def next(self, what: str, seconds: float) -> Frame:
+        """The next frame; `seconds` are for its first bytes, the rest has FRAME_DEADLINE_S."""
+        if not self._held:
+            self._read(what, time.monotonic() + seconds, seconds, within=False)
+        until = time.monotonic() + FRAME_DEADLINE_S
+        while len(self._held) < HEADER.size:
+            self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
+        kind, request, count = checked_header(bytes(self._held[:HEADER.size]), self.side)
+        end = HEADER.size + count
+        while len(self._held) < end:
+            self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
+        payload = bytes(self._held[HEADER.size:end])
+        del self._held[:end]
+        self.bytes_received += end
+        return Frame(kind, request, payload)
+
+    def waiting(self) -> bool:
+        """Whether bytes of another frame were read already."""
+        return bool(self._held)
+
+    def close(self) -> None:
+        """Ends both directions."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.socket.close()
+
+    def _read(self, what: str, until: float, seconds: float, within: bool) -> None:
+        """Takes what came. Memory grows with what comes, never with what a length announces."""
+        left = until - time.monotonic()
+        if left <= 0:
+            raise Deadline(what, seconds)
+        try:
+            self.socket.settimeout(left)
+            part = self.socket.recv(_READ_BYTES)
+        except TimeoutError as error:
+            raise Deadline(what, seconds) from error
+        except OSError as error:
+            raise ProtocolError(f"stream: {error}") from error
+        if not part:
+            raise StreamEnded(within)
+        self._held += part

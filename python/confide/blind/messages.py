@@ -1,0 +1,286 @@
+"""What frames hold, byte for byte as docs/blind-protocol.md has it. A budget of None is none."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+from .errors import REFUSALS, FieldError, Refusal
+from .frames import MAGIC, VERSION
+
+VECTORS_MAX = 64
+GROUPS_MAX = 1024
+CREDENTIAL_MAX = 64
+NO_BUDGET = (1 << 64) - 1
+SCHEMES = ("masked", "direct")
+PROTECTS = ("a", "ba")
+
+
+class Fields:
+    """Reads one message's fields in order; a wrong one is named."""
+
+    def __init__(self, message: str, payload: bytes):
+        self.message, self._rest = message, memoryview(payload)
+
+    def wrong(self, field: str, wanted: str) -> FieldError:
+        """The error for a field."""
+        return FieldError(self.message, field, wanted)
+
+    def bytes(self, field: str, count: int) -> bytes:
+        """That many bytes."""
+        if count > len(self._rest):
+            raise self.wrong(field, "all of its bytes")
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return bytes(taken)
+
+    def number(self, field: str, form: str) -> int:
+        """A little-endian integer of a struct form: B, H, I or Q."""
+        return struct.unpack("<" + form, self.bytes(field, struct.calcsize("<" + form)))[0]
+
+    def magnitude(self, field: str) -> float:
+        """A finite number that is not below zero."""
+        value = struct.unpack("<d", self.bytes(field, 8))[0]
+        if not math.isfinite(value) or value < 0:
+            raise self.wrong(field, "a finite number of at least 0")
+        return value
+
+    def short(self, field: str) -> bytes:
+        """A length of one byte, then that many."""
+        return self.bytes(field, self.number(field, "B"))
+
+    def name(self, field: str) -> str:
+        """1 to 128 visible ASCII characters."""
+        raw = self.short(field)
+        if not is_name(raw):
+            raise self.wrong(field, "1 to 128 visible ASCII characters")
+        return raw.decode("ascii")
+
+    def word(self, field: str, words: tuple[str, ...], first: int) -> str:
+        """A code as the word that it stands for."""
+        at = self.number(field, "B") - first
+        if not 0 <= at < len(words):
+            raise self.wrong(field, "a known code")
+        return words[at]
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        taken, self._rest = self._rest, self._rest[:0]
+        return bytes(taken)
+
+    def end(self) -> None:
+        """Nothing may follow the last field."""
+        if len(self._rest):
+            raise self.wrong("end", "nothing after the last field")
+
+
+def is_name(raw: bytes) -> bool:
+    """Whether bytes can be sent as a name."""
+    return 1 <= len(raw) <= 128 and all(0x21 <= byte <= 0x7E for byte in raw)
+
+
+def _short(raw: bytes) -> bytes:
+    return bytes([len(raw)]) + raw
+
+
+def _budget(value: int | None) -> int:
+    return NO_BUDGET if value is None else value
+
+
+def _opening(fields: Fields) -> None:
+    if fields.bytes("magic", 8) != MAGIC:
+        raise fields.wrong("magic", "CFDBLIND")
+    if fields.number("version", "H") != VERSION:
+        raise Refusal("version", VERSION)
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Opens a session."""
+
+    adapter: str
+    scheme: str
+    parameters: str
+    protect: str | None
+    client: bytes
+    credential: bytes
+    public_key: bytes
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        protect = 0 if self.protect is None else PROTECTS.index(self.protect) + 1
+        return b"".join((
+            MAGIC, struct.pack("<H", VERSION), _short(self.adapter.encode("ascii")),
+            bytes([SCHEMES.index(self.scheme) + 1]), _short(self.parameters.encode("ascii")), bytes([protect]),
+            self.client, _short(self.credential), self.public_key))
+
+    @staticmethod
+    def decode(payload: bytes) -> Hello:
+        """From its bytes; a foreign version is a refusal that names this end's."""
+        fields = Fields("hello", payload)
+        _opening(fields)
+        adapter, scheme = fields.name("adapter"), fields.word("scheme", SCHEMES, 1)
+        parameters, protect = fields.name("parameters"), fields.number("protect", "B")
+        if protect > 2:
+            raise fields.wrong("protect", "0, 1 or 2")
+        client, credential = fields.bytes("client", 32), fields.short("credential")
+        if len(credential) > CREDENTIAL_MAX:
+            raise fields.wrong("credential", "at most 64 bytes")
+        protect_name = None if protect == 0 else PROTECTS[protect - 1]
+        return Hello(adapter, scheme, parameters, protect_name, client, credential, fields.rest())
+
+
+@dataclass(frozen=True, repr=False)
+class Attach:
+    """Joins a session. The token lets its bearer use up the session's masks: it is not shown."""
+
+    client: bytes
+    epoch: bytes
+    token: bytes
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        return MAGIC + struct.pack("<H", VERSION) + self.client + self.epoch + self.token
+
+    @staticmethod
+    def decode(payload: bytes) -> Attach:
+        """From its bytes."""
+        fields = Fields("attach", payload)
+        _opening(fields)
+        attach = Attach(fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32))
+        fields.end()
+        return attach
+
+
+@dataclass(frozen=True, repr=False)
+class Welcome:
+    """What a session is, from the host."""
+
+    epoch: bytes
+    token: bytes
+    simulated: bool
+    trusted: bool
+    can_be_learned: bool
+    protect: str
+    groups: int
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        flags = self.simulated | self.trusted << 1 | self.can_be_learned << 2
+        return struct.pack("<H", VERSION) + self.epoch + self.token + struct.pack(
+            "<BBH", flags, PROTECTS.index(self.protect) + 1, self.groups)
+
+    @staticmethod
+    def decode(payload: bytes) -> Welcome:
+        """From its bytes."""
+        fields = Fields("welcome", payload)
+        if fields.number("version", "H") != VERSION:
+            raise fields.wrong("version", "the one that was asked for")
+        epoch, token, flags = fields.bytes("epoch", 16), fields.bytes("token", 32), fields.number("flags", "B")
+        if flags > 7:
+            raise fields.wrong("flags", "three bits")
+        protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
+        if not 1 <= groups <= GROUPS_MAX:
+            raise fields.wrong("groups", "1 to 1024")
+        fields.end()
+        return Welcome(epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups)
+
+
+def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
+    """A terms frame: budget, budget left, then what terms.py writes."""
+    return struct.pack("<QQ", _budget(budget), _budget(left)) + terms
+
+
+def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
+    """Budget, budget left and the bytes of the terms."""
+    fields = Fields("terms", payload)
+    budget, left = (None if n == NO_BUDGET else n for n in (fields.number("budget", "Q"), fields.number("left", "Q")))
+    if (budget is None) != (left is None) or (budget is not None and left > budget):
+        raise fields.wrong("budget left", "no more than the budget")
+    return budget, left, fields.rest()
+
+
+def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
+    """A block or a part of a prepared batch."""
+    return struct.pack("<IH", first, count) + ciphertexts
+
+
+def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
+    """First row or column, count, and that many ciphertexts of one length."""
+    fields = Fields(message, payload)
+    first, count, ciphertexts = fields.number("first", "I"), fields.number("count", "H"), fields.rest()
+    if count == 0 or not ciphertexts or len(ciphertexts) % count:
+        raise fields.wrong("ciphertexts", "at least one, all of one length")
+    return first, count, ciphertexts
+
+
+def encode_place(layer: int, source: int) -> bytes:
+    """The head of prepare and apply: layer and the number of the input."""
+    return struct.pack("<IB", layer, source)
+
+
+def _place(fields: Fields) -> tuple[int, int]:
+    layer, source = fields.number("layer", "I"), fields.number("input", "B")
+    if source > 4:
+        raise fields.wrong("input", "a known code")
+    return layer, source
+
+
+def decode_prepare(payload: bytes) -> tuple[int, int]:
+    """Layer and input."""
+    fields = Fields("prepare", payload)
+    place = _place(fields)
+    fields.end()
+    return place
+
+
+def decode_credit(payload: bytes) -> tuple[int, int]:
+    """Blocks that may be sent, and the batch's number."""
+    fields = Fields("credit", payload)
+    credit = fields.number("blocks", "H"), fields.number("batch", "Q")
+    fields.end()
+    return credit
+
+
+def encode_apply(layer: int, source: int, counter: int, vectors: int, packed: bytes) -> bytes:
+    """Masked vectors, each packed by itself."""
+    return struct.pack("<IBQH", layer, source, counter, vectors) + packed
+
+
+def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
+    """Layer, input, first counter, vectors, and the packed vectors."""
+    fields = Fields("apply", payload)
+    layer, source = _place(fields)
+    counter, vectors = fields.number("counter", "Q"), fields.number("vectors", "H")
+    if not 1 <= vectors <= VECTORS_MAX:
+        raise fields.wrong("vectors", "1 to 64")
+    if counter + vectors >= 1 << 64:
+        raise fields.wrong("counter", "one that can be counted on from")
+    return layer, source, counter, vectors, fields.rest()
+
+
+def encode_products(left: int | None, vectors: int, packed: bytes) -> bytes:
+    """Answers left, and the packed products."""
+    return struct.pack("<QH", _budget(left), vectors) + packed
+
+
+def decode_products(payload: bytes) -> tuple[int | None, int, bytes]:
+    """Answers left, vectors, and the packed products."""
+    fields = Fields("products", payload)
+    left, vectors = fields.number("budget left", "Q"), fields.number("vectors", "H")
+    return (None if left == NO_BUDGET else left), vectors, fields.rest()
+
+
+def encode_error(refusal: Refusal) -> bytes:
+    """A refusal's code and detail."""
+    return struct.pack("<BQ", refusal.code, refusal.detail)
+
+
+def decode_error(payload: bytes) -> Refusal:
+    """The refusal."""
+    fields = Fields("error", payload)
+    code, detail = fields.number("code", "B"), fields.number("detail", "Q")
+    if code not in REFUSALS:
+        raise fields.wrong("code", "a known one")
+    fields.end()
+    return Refusal(REFUSALS[code], detail)

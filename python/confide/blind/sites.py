@@ -1,0 +1,30 @@
+"""Projections and the vectors that they read: names and numbers of docs/blind-protocol.md and the worker."""
+
+from __future__ import annotations
+
+# The number of each is its place. The worker's names; SOURCE_NAMES in logs are those of crates/lora.
+SOURCES = ("attention", "attention_output", "feed_forward", "feed_forward_inner", "final_hidden")
+PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down", "final_hidden")
+MODEL_PROJECTIONS = PROJECTIONS[:7]
+_READ_BY = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",), ("final_hidden",))
+
+Site = tuple[int, str]
+Width = tuple[int, int]
+
+
+def source_of(projection: str) -> int:
+    """The number of the input that a projection reads."""
+    return next(number for number, readers in enumerate(_READ_BY) if projection in readers)
+
+
+def source_number(name: str) -> int:
+    """The number of an input by its name."""
+    if name not in SOURCES:
+        raise ValueError(f"input: wanted one of {', '.join(SOURCES)}, got {name!r}")
+    return SOURCES.index(name)
+
+
+def module_path(layer: int, projection: str) -> str:
+    """Where a projection stands within a decoder's layers: `3.self_attn.q_proj`."""
+    part = "self_attn" if projection in ("q", "k", "v", "o") else "mlp"
+    return f"{layer}.{part}.{projection}_proj"

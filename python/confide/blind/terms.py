@@ -1,0 +1,228 @@
+"""The projections that read one vector, as one matrix of integers, and what a key holder is told of them.
+
+As crates/lora/src/terms.rs and protocol/message/terms.rs: same integers, same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy
+
+from .errors import AdapterRefused
+from .messages import Fields
+from .parameters import ParameterSet
+from .quantise import ENTRY_MAX, VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
+from .sites import PROJECTIONS, source_of
+
+WIDTH_MAX = 1 << 16
+RANK_MAX = 1024
+PARTS_MAX = 8
+NORM_LIMIT_WIRE_MAX = 1 << 62
+NOISE_SIGMA_MAX = float(1 << 30)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
+
+    a: numpy.ndarray
+    b: numpy.ndarray
+    scale: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """One projection: its rows in the product, and what follows from them: a factor or a scale, never both."""
+
+    projection: str
+    rows: int
+    factor: numpy.ndarray | None = None
+    """float32 [outputs, rows]: B with all scales in it."""
+    scale: float = 0.0
+
+    @property
+    def outputs(self) -> int:
+        """Width of the projection's output."""
+        return self.rows if self.factor is None else self.factor.shape[0]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a key holder must know of one input. `bits` is k, `norm_limit` bounds the integers' norm."""
+
+    layer: int
+    source: int
+    columns: int
+    bits: int
+    norm_limit: int
+    noise_sigma: float
+    outputs_max: int
+    parts: tuple[Part, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts: the length of a product."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def merged(self) -> bool:
+        """Whether the products are the deltas themselves, so that B stays too."""
+        return all(part.factor is None for part in self.parts)
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        out = [struct.pack("<IBIBQdIB", self.layer, self.source, self.columns, self.bits, self.norm_limit,
+                           self.noise_sigma, self.outputs_max, len(self.parts))]
+        for part in self.parts:
+            out.append(struct.pack("<BI", PROJECTIONS.index(part.projection), part.rows))
+            if part.factor is None:
+                out.append(struct.pack("<Bd", 0, part.scale))
+            else:
+                out.append(struct.pack("<BI", 1, part.outputs) + part.factor.astype("<f4").tobytes())
+        return b"".join(out)
+
+    @staticmethod
+    def decode(payload: bytes) -> Terms:
+        """From its bytes."""
+        fields = Fields("terms", payload)
+        layer, source = fields.number("layer", "I"), fields.number("input", "B")
+        if source > 4:
+            raise fields.wrong("input", "a known code")
+        columns, bits = _side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
+        if not 2 <= bits <= VECTOR_BITS_MAX:
+            raise fields.wrong("bits", f"2 to {VECTOR_BITS_MAX}")
+        limit = fields.number("norm limit", "Q")
+        if not 1 <= limit <= NORM_LIMIT_WIRE_MAX:
+            raise fields.wrong("norm limit", "1 to 2^62")
+        sigma, outputs_max = fields.magnitude("noise sigma"), fields.number("rows of a tile", "I")
+        count = fields.number("parts", "B")
+        if not 1 <= count <= PARTS_MAX:
+            raise fields.wrong("parts", "1 to 8")
+        parts: list[Part] = []
+        for _ in range(count):
+            part = _decode_part(fields)
+            if source_of(part.projection) != source:
+                raise fields.wrong("projection", "one that reads the input")
+            if any(other.projection == part.projection for other in parts):
+                raise fields.wrong("projection", "each once")
+            parts.append(part)
+        fields.end()
+        return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
+
+    def add(self, projection: str, products: numpy.ndarray, scales: numpy.ndarray, outputs: numpy.ndarray) -> bool:
+        """Adds what products mean: uint64 [vectors, rows], float64 [vectors], float32 [vectors, width] in place."""
+        first = 0
+        for part in self.parts:
+            if part.projection == projection:
+                words = centred(products[:, first:first + part.rows], self.bits)
+                real = (words.astype(numpy.float64) * scales[:, None]).astype(numpy.float32)
+                if part.factor is None:
+                    outputs += (real.astype(numpy.float64) * part.scale).astype(numpy.float32)
+                else:
+                    outputs += real @ part.factor.T
+                return True
+            first += part.rows
+        return False
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the host computes with, int16 [rows, columns], and the terms on which."""
+
+    matrix: numpy.ndarray
+    terms: Terms
+
+
+def quantised(layer: int, pairs: list[tuple[str, Pair]], protect: str, parameters: ParameterSet,
+              noise_sigma: float = 0.0, entry_max: int = ENTRY_MAX) -> Weights:
+    """The projections that read one vector, stacked and rounded."""
+    if not 1 <= len(pairs) <= PARTS_MAX:
+        raise AdapterRefused(f"an input: wanted 1 to {PARTS_MAX} projections, got {len(pairs)}")
+    if not 0.0 <= noise_sigma <= NOISE_SIGMA_MAX:
+        raise AdapterRefused(f"noise on answers: wanted a standard deviation from 0 to 2^30, got {noise_sigma}")
+    source, columns = source_of(pairs[0][0]), pairs[0][1].a.shape[1]
+    matrices, parts = [], []
+    for projection, pair in pairs:
+        _check(projection, pair, source, columns)
+        if protect == "a":
+            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max, entry_max)
+            factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(numpy.float32)
+            parts.append(Part(projection, matrix.shape[0], factor=factor))
+        else:
+            matrix, scale = quantise_whole(merged(pair), parameters.row_l1_max, entry_max)
+            parts.append(Part(projection, matrix.shape[0], scale=scale))
+        matrices.append(matrix)
+    matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
+    bits = min(parameters.plaintext_bits, VECTOR_BITS_MAX)
+    limit = norm_limit(matrix, bits, noise_headroom(noise_sigma))
+    terms = Terms(layer, source, columns, bits, limit, noise_sigma, outputs_max(matrix, parameters), tuple(parts))
+    return Weights(matrix, terms)
+
+
+def merged(pair: Pair) -> numpy.ndarray:
+    """scale · b · a in float64, summed rank after rank."""
+    total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
+    for rank in range(pair.a.shape[0]):
+        total += (pair.b[:, rank].astype(numpy.float64) * pair.scale)[:, None] * pair.a[rank].astype(numpy.float64)
+    return total
+
+
+def outputs_max(matrix: numpy.ndarray, parameters: ParameterSet) -> int:
+    """Most rows that can stand together anywhere while their magnitudes keep to the set's bound."""
+    sums = numpy.abs(matrix.astype(numpy.int64)).sum(axis=1)
+    before = numpy.concatenate(([0], numpy.cumsum(sums)))
+    best = 0
+    for count in range(1, len(sums) + 1):
+        if int((before[count:] - before[:-count]).max()) > parameters.row_l1_max:
+            break
+        best = count
+    return best
+
+
+def noise_headroom(sigma: float) -> int:
+    """What noise may add to an answer: it is cut at eight standard deviations and half a unit."""
+    return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
+
+
+def centred(words: numpy.ndarray, bits: int) -> numpy.ndarray:
+    """Words mod 2^bits as the integers of least magnitude, int64."""
+    shift = numpy.uint64(64 - bits)
+    return (words << shift).view(numpy.int64) >> shift.astype(numpy.int64)
+
+
+def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
+    rank, width, outputs = pair.a.shape[0], pair.a.shape[1], pair.b.shape[0]
+    reasons = (
+        (source_of(projection) != source, "it reads another vector"),
+        (width != columns or rank != pair.b.shape[1], "widths do not fit together"),
+        (width > WIDTH_MAX or outputs > WIDTH_MAX or rank > RANK_MAX, "it is wider than the limits"),
+        (0 in (width, outputs, rank), "it is empty"))
+    for wrong, reason in reasons:
+        if wrong:
+            raise AdapterRefused(f"{projection} does not belong to this input: {reason}")
+
+
+def _decode_part(fields: Fields) -> Part:
+    number, rows = fields.number("projection", "B"), 0
+    if number >= len(PROJECTIONS):
+        raise fields.wrong("projection", "a known code")
+    rows, effect = _side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
+    if effect == 0:
+        return Part(PROJECTIONS[number], rows, scale=fields.magnitude("scale"))
+    if effect != 1 or rows > RANK_MAX:
+        raise fields.wrong("effect", "0, or 1 with at most 1024 rows")
+    outputs = _side(fields, "outputs", WIDTH_MAX)
+    factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(outputs, rows)
+    if not numpy.isfinite(factor).all():
+        raise fields.wrong("factor", "finite numbers")
+    return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
+
+
+def _side(fields: Fields, field: str, limit: int) -> int:
+    side = fields.number(field, "I")
+    if not 1 <= side <= limit:
+        raise fields.wrong(field, "1 to its limit")
+    return side
