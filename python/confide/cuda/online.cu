@@ -1,0 +1,337 @@
+// The online step of the masked scheme (crates/lora/src/masked.rs): quantise, mask, multiply, unmask, scale, B.
+//
+// One process, two launches for one input of one layer, any number of rows of any adapters, recorded in a CUDA graph:
+// `masked_products` (one block for 8 rows of A and one vector; it quantises and masks the vector itself, since that is
+// cheaper than a launch) and `add_outputs`. Counters are in device memory: `masked_products` reads them, `add_outputs`
+// moves them on. Two processes: `mask_vectors` | `answer_vectors` | `unmask_products`, then `add_outputs`.
+//
+// Floor of one vector: A is rows x columns x 2 bytes and B outputs x rank x 4 bytes, from L2 once they fit (q, k, v of
+// Qwen2.5-1.5B at rank 32: 295 KB + 262 KB), 3 multiply-adds for each entry of A (442 thousand), ChaCha20 of
+// columns + rows words for each block of 8 rows. Each is below a microsecond; two launches in a graph are the floor.
+//
+// compile with: INPUT=float OUTPUT=float
+// compile with: INPUT=bf16 OUTPUT=bf16
+#include "types.cuh"
+#include "int_matrix.cuh"
+#include "mask.cuh"
+#include "quantise.cuh"
+
+#ifndef INPUT
+#define INPUT float
+#endif
+#ifndef OUTPUT
+#define OUTPUT float
+#endif
+
+constexpr uint32_t THREADS = 256;
+constexpr uint32_t ROWS_AT_ONCE = THREADS / WARP;
+constexpr uint32_t LISTENERS = THREADS - WARP;  // warp 0 sums while the others make masks
+static_assert(TILE_COLUMNS == LISTENERS * 8, "one chunk of columns for each thread but those of warp 0");
+
+// A table of 64-bit words says what an adapter is at this input; online.py writes it.
+constexpr uint32_t INPUT_WORDS = 32;
+enum InputWord { MATRIX, ROWS, COLUMNS, STRIDE, BITS, NORM_LIMIT, TOKENS, POOL, PARTS };
+constexpr uint32_t PART_WORDS = 6, PARTS_MAX = 3;
+enum PartWord { PART_KIND, PART_FIRST, PART_ROWS, PART_FACTOR, PART_SCALE, PART_WIDTH };
+enum PartKind { NO_PART, FACTOR_PART, SCALE_PART };
+
+// A pool: the next counter, then slots that hold the batches that are ready.
+constexpr uint32_t POOL_HEAD = 4, SLOT_WORDS = 12;
+enum PoolWord { NEXT, REFUSED, SLOTS };
+enum SlotWord { BATCH_AND_ONE, PREPARED, MASK_KEY, SHARE_KEY = 6 };
+
+struct Scan {
+    double square, scale, error[ROWS_AT_ONCE];
+    uint64_t norm[ROWS_AT_ONCE];
+    float greatest[ROWS_AT_ONCE];
+    uint32_t status;
+};
+
+// Warp 0 sums in the order that the result depends on; the others look for the greatest magnitude.
+template <class Element>
+__device__ inline void begin_scan(Scan &scan, const Element *x, uint32_t columns) {
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (warp == 0) {
+        double square = lane_sum(x, columns, lane);
+        if (lane == 0) scan.square = square;
+    } else {
+        float greatest = warp_greatest(x, columns, threadIdx.x - WARP, LISTENERS);
+        if (lane == 0) scan.greatest[warp] = greatest;
+    }
+}
+
+// The whole block, after begin_scan: the vector's status; its scale is in `scan`.
+template <class Element>
+__device__ inline uint32_t finish_scan(Scan &scan, const Element *x, uint32_t columns, uint64_t norm_limit) {
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        float greatest = 0.0f;
+        for (uint32_t i = 1; i < ROWS_AT_ONCE; i++) greatest = max(greatest, scan.greatest[i]);
+        scan.status = 0;
+        scan.scale = vector_scale(scan.square, greatest, columns, norm_limit, &scan.status);
+    }
+    __syncthreads();
+    double scale = scan.scale, factor = 1.0 / scale, error = 0.0;
+    uint64_t norm = 0;
+    for (uint32_t i = threadIdx.x; i < columns && scan.status == 0; i += THREADS) {
+        float value = to_float(x[i]);
+        int32_t rounded = quantised(value, factor);
+        double left = double(value) - scale * double(rounded);
+        norm += uint64_t(int64_t(rounded) * rounded);
+        error += left * left;
+    }
+    norm = warp_sum(norm);
+    for (int lanes = 16; lanes > 0; lanes >>= 1) error += __shfl_xor_sync(ALL_LANES, error, lanes);
+    if (lane == 0) scan.norm[warp] = norm, scan.error[warp] = error;
+    __syncthreads();
+    if (threadIdx.x == 0 && scan.status == 0) {
+        for (uint32_t i = 1; i < ROWS_AT_ONCE; i++) scan.norm[0] += scan.norm[i], scan.error[0] += scan.error[i];
+        scan.status = rounded_status(scan.norm[0], scan.error[0], scan.square, columns, norm_limit);
+    }
+    __syncthreads();
+    return scan.status;
+}
+
+// The 8 words of a chunk: x − r mod 2^bits; beyond the columns zero.
+template <class Element>
+__device__ inline void masked_chunk(uint64_t *words, const Element *x, uint32_t columns, uint32_t chunk, double factor,
+                                    const uint64_t *masks, uint32_t bits) {
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t column = chunk * 8 + i;
+        uint64_t value = column < columns ? uint64_t(int64_t(quantised(to_float(x[column]), factor))) : 0;
+        words[i] = column < columns ? (value - masks[i]) & low_mask(bits) : 0;
+    }
+}
+
+// A counter's place, or null where its batch is not there: then nothing may be masked.
+__device__ inline uint64_t *slot_of(uint64_t *pool, uint64_t counter, uint32_t tokens) {
+    uint64_t batch = counter / tokens;
+    uint64_t *slot = pool + POOL_HEAD + batch % pool[SLOTS] * SLOT_WORDS;
+    return slot[BATCH_AND_ONE] == batch + 1 ? slot : nullptr;
+}
+
+// x [vectors, x_stride]; inputs [adapters, INPUT_WORDS]; adapter_of and offset_of [vectors]: which adapter a vector
+// meets, -1 for none, and how many of that adapter's vectors stand before it. real [vectors, real_stride] float32 and
+// used [vectors] are what add_outputs takes; status [vectors] gathers refusals until its reader clears it.
+// grid (rows of the tallest adapter / 8, vectors), block 256.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    masked_products(const uint64_t *inputs, const int32_t *adapter_of, const uint32_t *offset_of, const INPUT *x,
+                    uint32_t x_stride, float *real, uint32_t real_stride, uint32_t *used, uint32_t *status) {
+    __shared__ Scan scan;
+    __shared__ Digits digits;
+    __shared__ uint64_t shares[MASK_WORDS];
+    uint32_t vector = blockIdx.y, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    int32_t adapter = adapter_of[vector];
+    const uint64_t *input = inputs + size_t(adapter < 0 ? 0 : adapter) * INPUT_WORDS;
+    if (adapter < 0 || input[ROWS] == 0) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0;
+        return;
+    }
+    uint32_t rows = uint32_t(input[ROWS]), columns = uint32_t(input[COLUMNS]), bits = uint32_t(input[BITS]);
+    if (blockIdx.x * ROWS_AT_ONCE >= rows) return;
+    uint32_t tokens = uint32_t(input[TOKENS]);
+    uint64_t *pool = reinterpret_cast<uint64_t *>(input[POOL]);
+    uint64_t counter = pool[NEXT] + offset_of[vector];
+    const uint64_t *slot = slot_of(pool, counter, tokens);
+    if (slot == nullptr) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0, atomicOr(status + vector, NO_MASK);
+        return;
+    }
+    const uint32_t *mask_key = reinterpret_cast<const uint32_t *>(slot + MASK_KEY);
+    const uint32_t *share_key = reinterpret_cast<const uint32_t *>(slot + SHARE_KEY);
+    uint32_t token = uint32_t(counter % tokens), chunks = (columns + 7) / 8;
+    const INPUT *row_of_x = x + size_t(vector) * x_stride;
+    begin_scan(scan, row_of_x, columns);
+    // Meanwhile: the masks of the first tile, in registers, and the host's shares of these 8 rows.
+    uint32_t listener = threadIdx.x - WARP;
+    uint64_t masks[MASK_WORDS], words[MASK_WORDS];
+    if (warp > 0 && listener < chunks) mask_chunk(mask_key, token, listener, bits, masks);
+    if (threadIdx.x == THREADS - WARP) mask_chunk(share_key, token, blockIdx.x, bits, shares);
+    uint32_t refused = finish_scan(scan, row_of_x, columns, input[NORM_LIMIT]);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        // A counter is spent even where its vector is refused.
+        used[vector] = refused ? 2 : 1;
+        if (refused) atomicOr(status + vector, refused);
+    }
+    if (refused) return;
+    double factor = 1.0 / scan.scale;
+    uint32_t row = blockIdx.x * ROWS_AT_ONCE + warp;
+    const int16_t *entries = reinterpret_cast<const int16_t *>(input[MATRIX]) + size_t(row) * input[STRIDE];
+    uint64_t sum = 0;
+    for (uint32_t first = 0; first < chunks; first += LISTENERS) {
+        uint32_t chunk = first + listener, here = min(LISTENERS, chunks - first);
+        if (warp > 0 && chunk < chunks) {
+            if (first > 0) mask_chunk(mask_key, token, chunk, bits, masks);
+            masked_chunk(words, row_of_x, columns, chunk, factor, masks, bits);
+            store_digits(digits, listener, words);
+        }
+        __syncthreads();
+        if (row < rows) add_product(sum, entries + size_t(first) * 8, digits, here, lane);
+        __syncthreads();
+    }
+    sum = warp_sum(sum);
+    if (lane == 0 && row < rows) {
+        // What the host answers, A·y + s, and what the key holder adds, A·r − s: used once, then wiped.
+        uint64_t *prepared = reinterpret_cast<uint64_t *>(slot[PREPARED]) + size_t(token) * rows + row;
+        uint64_t answer = (sum + shares[warp]) & low_mask(bits);
+        uint64_t product = (answer + *prepared) & low_mask(bits);
+        *prepared = 0;
+        real[size_t(vector) * real_stride + row] = float(double(centred(product, bits)) * scan.scale);
+    }
+}
+
+// The value that an adapter's part adds to output `column`; `real` are the products of the part's rows.
+__device__ inline float added(const uint64_t *part, const float *real, uint32_t column) {
+    if (part[PART_KIND] == SCALE_PART) {
+        return float(double(real[column]) * __longlong_as_double(int64_t(part[PART_SCALE])));
+    }
+    // [rows, width]: neighbours read neighbours.
+    const float *factor = reinterpret_cast<const float *>(part[PART_FACTOR]) + column;
+    uint32_t rows = uint32_t(part[PART_ROWS]);
+    size_t width = part[PART_WIDTH];
+    float sum = 0.0f;
+#pragma unroll 8
+    for (uint32_t row = 0; row < rows; row++) sum += factor[row * width] * real[row];
+    return sum;
+}
+
+// outputs first, second, third [vectors, stride]: the projections that read the input, null where there is none.
+// Adds onto them and moves the counters on. grid (columns of all outputs / 256, vectors), block 256.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    add_outputs(const uint64_t *inputs, const int32_t *adapter_of, const float *real, uint32_t real_stride,
+                const uint32_t *used, OUTPUT *first, uint32_t first_stride, OUTPUT *second, uint32_t second_stride,
+                OUTPUT *third, uint32_t third_stride, uint32_t advance) {
+    uint32_t vector = blockIdx.y;
+    int32_t adapter = adapter_of[vector];
+    if (adapter < 0 || used[vector] == 0) return;
+    const uint64_t *input = inputs + size_t(adapter) * INPUT_WORDS;
+    if (advance && blockIdx.x == 0 && threadIdx.x == 0) {
+        atomicAdd(reinterpret_cast<unsigned long long *>(input[POOL]) + NEXT, 1ull);
+    }
+    if (used[vector] != 1) return;
+    OUTPUT *outputs[PARTS_MAX] = {first, second, third};
+    uint32_t strides[PARTS_MAX] = {first_stride, second_stride, third_stride};
+    uint32_t column = blockIdx.x * THREADS + threadIdx.x;
+    for (uint32_t place = 0; place < PARTS_MAX; place++) {
+        if (outputs[place] == nullptr) continue;
+        const uint64_t *part = input + PARTS + place * PART_WORDS;
+        if (column < strides[place]) {
+            if (part[PART_KIND] == NO_PART || column >= part[PART_WIDTH]) return;
+            OUTPUT *output = outputs[place] + size_t(vector) * strides[place] + column;
+            float delta = added(part, real + size_t(vector) * real_stride + part[PART_FIRST], column);
+            *output = from_float<OUTPUT>(to_float(*output) + delta);
+            return;
+        }
+        column -= strides[place];
+    }
+}
+
+__device__ inline uint64_t unpacked(const uint8_t *packed, uint32_t index, uint32_t bits) {
+    uint64_t at = uint64_t(index) * bits, word = 0;
+    uint32_t shift = uint32_t(at & 7), bytes = (shift + bits + 7) / 8;
+    for (uint32_t i = 0; i < bytes && i < 8; i++) word |= uint64_t(packed[(at >> 3) + i]) << (8 * i);
+    word >>= shift;
+    if (bytes > 8) word |= uint64_t(packed[(at >> 3) + 8]) << (64 - shift);
+    return word & low_mask(bits);
+}
+
+// The byte `index` of words of `bits` bits, at least 8, least significant bit first.
+__device__ inline uint8_t packed_byte(const uint64_t *words, uint32_t count, uint32_t index, uint32_t bits) {
+    uint64_t at = uint64_t(index) * 8;
+    uint32_t word = uint32_t(at / bits), shift = uint32_t(at % bits);
+    uint64_t value = words[word] >> shift;
+    if (shift + 8 > bits && word + 1 < count) value |= words[word + 1] << (bits - shift);
+    return uint8_t(value);
+}
+
+// The key holder's half: x [vectors, x_stride] -> masked words [vectors, columns], the same packed into whole bytes
+// [vectors, packed_stride] where there is room for them, scales [vectors] and status [vectors].
+// tokens [vectors, 5]: a mask key (4 words) and the token in its batch. grid (vectors), block 256.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mask_vectors(const uint64_t *tokens, const INPUT *x, uint32_t x_stride, uint32_t columns, uint32_t bits,
+                 uint64_t norm_limit, uint64_t *masked, uint8_t *packed, uint32_t packed_stride, double *scales,
+                 uint32_t *status) {
+    __shared__ Scan scan;
+    uint32_t vector = blockIdx.x, chunks = (columns + 7) / 8;
+    const uint32_t *key = reinterpret_cast<const uint32_t *>(tokens + size_t(vector) * 5);
+    uint32_t token = uint32_t(tokens[size_t(vector) * 5 + 4]);
+    const INPUT *row = x + size_t(vector) * x_stride;
+    uint64_t *words = masked + size_t(vector) * columns;
+    begin_scan(scan, row, columns);
+    uint32_t refused = finish_scan(scan, row, columns, norm_limit);
+    if (threadIdx.x == 0) status[vector] = refused, scales[vector] = scan.scale;
+    double factor = 1.0 / scan.scale;
+    for (uint32_t chunk = threadIdx.x; chunk < chunks; chunk += THREADS) {
+        uint64_t masks[MASK_WORDS], out[MASK_WORDS];
+        mask_chunk(key, token, chunk, bits, masks);
+        masked_chunk(out, row, columns, chunk, factor, masks, bits);
+        // A refused vector leaves this block as zeroes: neither it nor its mask is shown.
+        for (uint32_t i = 0; i < 8 && chunk * 8 + i < columns; i++) words[chunk * 8 + i] = refused ? 0 : out[i];
+    }
+    if (packed == nullptr) return;
+    __syncthreads();
+    uint8_t *bytes = packed + size_t(vector) * packed_stride;
+    uint32_t count = uint32_t((uint64_t(columns) * bits + 7) / 8);
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS) bytes[i] = packed_byte(words, columns, i, bits);
+}
+
+// The host's half, for all who wait: answers [vectors, answer_stride] = A·y + s mod 2^k. y are words [vectors, y_stride]
+// or, where `words` is null, packed bytes [vectors, y_stride]. jobs [vectors, 6]: adapter, share key (4 words), token.
+// grid (rows of the tallest adapter / 8, vectors), block 256.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    answer_vectors(const uint64_t *inputs, const uint64_t *jobs, const uint64_t *words, const uint8_t *packed,
+                   uint32_t y_stride, uint64_t *answers, uint32_t answer_stride) {
+    __shared__ Digits digits;
+    __shared__ uint64_t shares[MASK_WORDS];
+    uint32_t vector = blockIdx.y, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint64_t *job = jobs + size_t(vector) * 6;
+    const uint64_t *input = inputs + job[0] * INPUT_WORDS;
+    uint32_t rows = uint32_t(input[ROWS]), columns = uint32_t(input[COLUMNS]), bits = uint32_t(input[BITS]);
+    if (blockIdx.x * ROWS_AT_ONCE >= rows) return;
+    uint32_t chunks = (columns + 7) / 8, row = blockIdx.x * ROWS_AT_ONCE + warp, listener = threadIdx.x - WARP;
+    const int16_t *entries = reinterpret_cast<const int16_t *>(input[MATRIX]) + size_t(row) * input[STRIDE];
+    if (threadIdx.x == 0) {
+        mask_chunk(reinterpret_cast<const uint32_t *>(job + 1), uint32_t(job[5]), blockIdx.x, bits, shares);
+    }
+    uint64_t sum = 0;
+    for (uint32_t first = 0; first < chunks; first += LISTENERS) {
+        uint32_t chunk = first + listener, here = min(LISTENERS, chunks - first);
+        if (warp > 0 && chunk < chunks) {
+            uint64_t out[8];
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t column = chunk * 8 + i;
+                if (column >= columns) out[i] = 0;
+                else if (words != nullptr) out[i] = words[size_t(vector) * y_stride + column] & low_mask(bits);
+                else out[i] = unpacked(packed + size_t(vector) * y_stride, column, bits);
+            }
+            store_digits(digits, listener, out);
+        }
+        __syncthreads();
+        if (row < rows) add_product(sum, entries + size_t(first) * 8, digits, here, lane);
+        __syncthreads();
+    }
+    sum = warp_sum(sum);
+    if (lane == 0 && row < rows) {
+        answers[size_t(vector) * answer_stride + row] = (sum + shares[warp]) & low_mask(bits);
+    }
+}
+
+// The key holder again: answers are words [vectors, answer_stride] or, where `words` is null, packed bytes
+// [vectors, answer_stride]. prepared [vectors]: addresses of `rows` words each, which are wiped. real and used as in
+// masked_products. grid (vectors), any block.
+extern "C" __global__ void unmask_products(const uint64_t *prepared, const uint64_t *words, const uint8_t *packed,
+                                           uint32_t answer_stride, uint32_t rows, uint32_t bits, const double *scales,
+                                           float *real, uint32_t real_stride, uint32_t *used) {
+    uint32_t vector = blockIdx.x;
+    uint64_t *own = reinterpret_cast<uint64_t *>(prepared[vector]);
+    for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
+        uint64_t answer = words != nullptr ? words[size_t(vector) * answer_stride + row] & low_mask(bits)
+                                           : unpacked(packed + size_t(vector) * answer_stride, row, bits);
+        uint64_t product = (answer + own[row]) & low_mask(bits);
+        own[row] = 0;
+        real[size_t(vector) * real_stride + row] = float(double(centred(product, bits)) * scales[vector]);
+    }
+    if (threadIdx.x == 0) used[vector] = 1;
+}
