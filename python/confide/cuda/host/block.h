@@ -25,7 +25,8 @@ struct Thread {
 
 static Thread threads[BLOCK_THREADS_MAX];
 static Suspended scheduler;
-static unsigned now, count, ended, at_block;
+static unsigned now, count, ended, at_block, cursor;
+static bool backwards;
 static unsigned block_votes[2], block_count;
 static uint32_t warp_waiting[BLOCK_THREADS_MAX / 32];
 static char *stacks;
@@ -39,27 +40,50 @@ alignas(128) static unsigned char dynamic_shared[SHARED_BYTES_MAX];
 
 static inline void leave() { switch_to(threads[now].suspended, scheduler); }
 
+static inline Thread &begin(unsigned thread, uint16_t stack) {
+    Thread &self = threads[thread];
+    self.state = State::Ready;
+    self.stack = stack;
+    now = thread;
+    threadIdx = self.index;
+    return self;
+}
+
+// The thread in place `cursor` of the order in which this pass visits them.
+static inline unsigned visited() { return backwards ? count - 1 - cursor : cursor; }
+
+// A fiber runs one thread after the other, on one warm stack and without a switch, until one of them must wait.
 static void entry() {
-    body(body_arguments);
-    threads[now].state = State::Ended;
-    ended++;
-    leave();
-    abort();
+    for (;;) {
+        body(body_arguments);
+        Thread &self = threads[now];
+        self.state = State::Ended;
+        ended++;
+        if (cursor + 1 < count) {
+            cursor++;
+            if (threads[visited()].state == State::Fresh) {
+                begin(visited(), self.stack);
+                continue;
+            }
+            cursor--;
+        }
+        free_stacks[free_count++] = self.stack;
+        leave();
+        abort();
+    }
 }
 
 static inline void resume(unsigned thread) {
     Thread &next = threads[thread];
     if (next.state == State::Fresh) {
-        // Threads that wait for nothing follow each other on one warm stack. The tops are staggered: at equal
-        // distances of a power of two they would share one set of the cache.
-        next.stack = free_stacks[--free_count];
-        prepare(next.suspended, stacks + next.stack * STACK_BYTES, STACK_BYTES - next.stack % 61 * 192, entry);
+        // The tops are staggered: at equal distances of a power of two they would share one set of the cache.
+        uint16_t stack = free_stacks[--free_count];
+        begin(thread, stack);
+        prepare(next.suspended, stacks + stack * STACK_BYTES, STACK_BYTES - stack % 61 * 192, entry);
+    } else {
+        begin(thread, next.stack);
     }
-    next.state = State::Ready;
-    now = thread;
-    threadIdx = next.index;
     switch_to(scheduler, next.suspended);
-    if (next.state == State::Ended) free_stacks[free_count++] = next.stack;
 }
 
 // All threads of the block meet; returns how many came with `vote` true.
@@ -136,7 +160,7 @@ static void describe_deadlock() {
              blockIdx.x, blockIdx.y, blockIdx.z, count, in_block, in_warp, ended);
 }
 
-static bool run_block(bool reversed) {
+static bool run_block() {
     unsigned thread = 0;
     for (unsigned z = 0; z < blockDim.z; z++)
         for (unsigned y = 0; y < blockDim.y; y++)
@@ -149,8 +173,8 @@ static bool run_block(bool reversed) {
     memset(warp_waiting, 0, sizeof warp_waiting);
     while (ended < count) {
         bool moved = false;
-        for (unsigned i = 0; i < count; i++) {
-            unsigned next = reversed ? count - 1 - i : i;
+        for (cursor = 0; cursor < count; cursor++) {
+            unsigned next = visited();
             if (threads[next].state != State::Fresh && threads[next].state != State::Ready) continue;
             moved = true;
             resume(next);
@@ -176,15 +200,16 @@ static const char *run_grid(const unsigned *dims, size_t shared, int order) {
         if (mapped == MAP_FAILED) return "no memory for the stacks of a block";
         stacks = static_cast<char *>(mapped);
     }
+    backwards = order == 1;
     uint64_t blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
     for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t block = order == 1 ? blocks - 1 - i : i;
+        uint64_t block = backwards ? blocks - 1 - i : i;
         blockIdx.x = block % gridDim.x;
         blockIdx.y = block / gridDim.x % gridDim.y;
         blockIdx.z = block / gridDim.x / gridDim.y;
         // What a block left behind must not look like zeros to the next.
         memset(dynamic_shared, 0xa5, shared);
-        if (!run_block(order == 1)) return fault;
+        if (!run_block()) return fault;
     }
     return nullptr;
 }

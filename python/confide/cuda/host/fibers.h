@@ -18,7 +18,8 @@ extern "C" __attribute__((visibility("hidden"))) void confide_switch(void **save
 asm(".text\n.type confide_switch,@function\nconfide_switch:\n"
     "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
     "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
-    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+    // Not `ret`: the processor would predict the caller that this stack did not come from.
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\npopq %rcx\njmpq *%rcx\n"
     ".size confide_switch,.-confide_switch\n");
 
 static inline void prepare(Suspended &fiber, char *stack, size_t bytes, void (*entry)()) {
