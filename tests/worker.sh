@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The torch worker, the blind protocol's Python ends and the rehearsal of bench/gpu/run.py, on the CPU; where torch sees a
+# The torch worker, the blind protocol's Python ends and bench/gpu/run.py's rehearsal, on the CPU; where torch sees a
 # GPU, the same test bodies run on it. Skipped where no Python has torch and transformers. To have them (5.6 GB on disk,
 # a minute or two to fetch): tests/worker.sh --install
 set -euo pipefail

@@ -19,6 +19,12 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         if suffix == "_s" && metric.ends_with("_gbit_per_s") {
             return format!("{} Gbit/s", digits(value));
         }
+        if suffix == "_s" && metric.ends_with("_tflop_per_s") {
+            return format!("{} TFLOP/s", digits(value));
+        }
+        if suffix == "_s" && metric.ends_with("_top_per_s") {
+            return format!("{} TOP/s", digits(value));
+        }
         if suffix == "_s" && metric.ends_with("_per_s") {
             return format!("{} /s", digits(value));
         }
@@ -40,6 +46,9 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     }
     if metric.ends_with("_mips") {
         return format!("{} MIPS", digits(value));
+    }
+    if metric.ends_with("_w") {
+        return format!("{} W", digits(value));
     }
     if metric.starts_with("cpu_ms_per") {
         return duration(value, "ms");
@@ -394,6 +403,9 @@ mod tests {
         assert_eq!(value("chase_ns", 90.34), "90.3 ns");
         assert_eq!(value("rating_mips", 28_691.2), "28,691 MIPS");
         assert_eq!(value("received_gbit_per_s", 11.13), "11.1 Gbit/s");
+        assert_eq!(value("bf16_tflop_per_s", 788.4), "788 TFLOP/s");
+        assert_eq!(value("int8_top_per_s", 1500.0), "1,500 TOP/s");
+        assert_eq!(value("power_w", 412.0), "412 W");
         assert_eq!(value("wire_per_app_ratio", 2.007), "2.01");
     }
 

@@ -222,6 +222,36 @@ mod tests {
         }
     }
 
+    /// `bench/gpu/tests/test_journal.py` holds the script to this file, this test the instrument.
+    #[test]
+    fn a_journal_of_the_script_for_a_gpu_reads_as_a_record() {
+        let kept = include_bytes!("../../gpu/tests/journal.jsonl");
+        let loaded = Loaded::of_journal(kept).unwrap().unwrap();
+        let record = &loaded.record;
+        assert_eq!((record.suite.name.as_str(), record.partial()), ("gpu", None));
+        let row = |arm: &str, metric: &str| {
+            let wanted = |row: &&crate::rows::Row| {
+                (row.arm.as_str(), row.metric.as_str(), row.reference.as_str())
+                    == (arm, metric, "base")
+            };
+            record.rows.iter().find(wanted).unwrap()
+        };
+        let hidden = row("final-hidden", "tokens_per_s");
+        assert!((hidden.ratio.unwrap().value - 1.0 / 0.96).abs() < 1e-9);
+        assert!((hidden.floor.as_ref().unwrap().value - 0.96 / 1.4).abs() < 1e-3);
+        assert_eq!((hidden.blocks, hidden.marks.as_slice()), (12, &["made-up".to_owned()][..]));
+        assert!(row("base", "tokens_per_s").twin);
+        // One of its blocks gave a wrong answer.
+        assert_eq!(row("one-graph", "tokens_per_s").blocks, 11);
+        assert_eq!(record.voids.len(), 1);
+        assert_eq!(record.not_run(), ["placement: cut at its budget"]);
+        // A rehearsal differs by one field, and is refused.
+        let text = std::str::from_utf8(kept).unwrap();
+        let rehearsal =
+            text.replacen("{\"kind\":\"run\"", "{\"kind\":\"run\",\"rehearsal\":\"x\"", 1);
+        assert!(matches!(Loaded::of_journal(rehearsal.as_bytes()), Err(BenchError::Record { .. })));
+    }
+
     #[test]
     fn a_folder_a_file_and_a_compressed_file_are_the_same() {
         let folder = scratch("compressed");

@@ -82,10 +82,13 @@ mod tests {
         }
     }
 
+    /// The suite of `bench/gpu/run.py`, which runs its arms itself; its records are read here.
+    const GPU: (&str, &str) = ("gpu", include_str!("../../gpu/suite.toml"));
+
     #[test]
-    fn every_model_of_an_embedded_suite_is_defined() {
+    fn every_model_of_a_suite_is_defined() {
         let models = include_str!("../../MODELS.md");
-        for (name, text) in EMBEDDED {
+        for (name, text) in EMBEDDED.iter().chain([&GPU]) {
             for bench in Suite::parse(name, text).unwrap().benches {
                 let heading = format!("## `{}`", bench.model);
                 assert!(models.contains(&heading), "{name}: {} is not in MODELS.md", bench.model);

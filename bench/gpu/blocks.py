@@ -1,0 +1,220 @@
+"""Blocks: every arm once on the same work, in random order from the seed; the reference arm twice, as its own twin.
+
+A stage builds its arms and gives them to `Session.bench`; lines go to the run's journal as each block ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+from journal import case_key, suite
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Took:
+    """What one run of one arm gave: `samples` of metrics by name, the answer that arms share, a floor and marks."""
+
+    samples: list[dict[str, float]]
+    answer: Any = None
+    floor: dict[str, Any] | None = None
+    marks: list[str] = field(default_factory=list)
+    void: str | None = None
+
+
+@dataclass
+class Arm:
+    """One arm: `run(seed)` does the block's work. `says`, `guarantee` and `note` are its own words in the record."""
+
+    name: str
+    run: Callable[[int], Took]
+    says: str = ""
+    version: str = ""
+    guarantee: str | None = None
+    note: str | None = None
+    twin: bool = False
+
+
+class Session:
+    """One stage's view of the run: where lines go, what earlier stages found, until when it may go on."""
+
+    def __init__(
+        self, emit: Emit, facts: dict[str, Any], seed: int, deadline: float, started: float, cpu: bool
+    ) -> None:
+        self.emit, self.facts, self.seed, self.cpu = emit, facts, seed, cpu
+        self._deadline, self._started = deadline, started
+        self._suite = suite()
+
+    def left_s(self) -> float:
+        """Seconds until this stage is cut."""
+        return self._deadline - time.monotonic()
+
+    def fact(self, name: str, value: Any) -> None:
+        """Something that later stages need; not part of the record."""
+        self.facts[name] = value
+        self.emit({"kind": "fact", "name": name, "value": value})
+
+    def say(self, text: str) -> None:
+        """A line for the terminal; not part of the record."""
+        self.emit({"kind": "say", "text": text})
+
+    def tell(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
+        """What a build or a check came to, in the record's list of services."""
+        self.emit({"kind": "service", "name": name, "command": command, "simulated": False, "ready": ready})
+
+    def missing(self, bench: str, name: str, reason: str) -> None:
+        """An arm that is left out by name."""
+        self.emit(self._arm_line(bench, Arm(name, lambda _: Took([])), given_up=reason))
+        self.say(f"{bench}: {name} is left out: {reason}")
+
+    def bench(self, bench: str, params: dict[str, Any], arms: list[Arm], blocks: int | None = None) -> int:
+        """Runs the blocks of one case; gives how many were whole. A stage near its end stops at a whole block."""
+        table = next(entry for entry in self._suite["bench"] if entry["name"] == bench)
+        planned = blocks or table["blocks"]["quick" if self.cpu else "full"]
+        warmup = table.get("warmup", 1)
+        key = case_key(params)
+        for arm in arms:
+            self.emit(self._arm_line(bench, arm))
+        longest, done = 0.0, 0
+        for block in range(warmup + planned):
+            if self.left_s() < longest * 1.2:
+                reason = f"its stage's budget: {done} of {planned} blocks"
+                self.emit({"kind": "cut", "bench": bench, "blocks": done, "planned": planned, "reason": reason})
+                self.say(f"{bench} {key}: cut, {reason}")
+                break
+            began = time.monotonic()
+            self._block(bench, key, arms, block, warmup=block < warmup)
+            # The warm-up compiles and captures: its length says nothing of the next.
+            longest = max(longest, time.monotonic() - began) if block >= warmup else 0.0
+            done += block >= warmup
+        return done
+
+    def _block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
+        generator = random.Random(_derived(self.seed, "order", bench, key, block))
+        work_seed = _derived(self.seed, "work", bench, key, block) >> 11
+        order = list(range(len(arms)))
+        generator.shuffle(order)
+        for position, index in enumerate(order):
+            arm = arms[index]
+            quiet, began = Quiet(), time.monotonic()
+            try:
+                took = arm.run(work_seed)
+            except Failed as failed:
+                took = Took([], void=str(failed))
+            if not all(math.isfinite(value) for metrics in took.samples for value in metrics.values()):
+                took = Took([], void="a figure that is no number")
+            self._slice(bench, key, arm, block, position, took, (began, time.monotonic()), quiet.end(), warmup)
+        self.emit({"kind": "block", "bench": bench, "case": key, "block": block})
+
+    def _slice(
+        self,
+        bench: str,
+        key: str,
+        arm: Arm,
+        block: int,
+        position: int,
+        took: Took,
+        times: tuple[float, float],
+        quiet: dict[str, Any],
+        warmup: bool,
+    ) -> None:
+        place = {"bench": bench, "case": key, "block": block, "arm": arm.name}
+        place |= {"twin": True} if arm.twin else {}
+        place |= {"warmup": True} if warmup else {}
+        for index, metrics in enumerate(took.samples):
+            answer = {"answer": took.answer} if took.answer is not None else {}
+            self.emit({"kind": "sample", **place, "index": index, "metrics": metrics, **answer})
+        marks = took.marks + (
+            [f"kernel checks: {self.facts['checks_failed']}"] if "checks_failed" in self.facts else []
+        )
+        line = {
+            "kind": "slice",
+            **place,
+            "order": position,
+            "started_s": times[0] - self._started,
+            "wall_s": times[1] - times[0],
+            "samples": len(took.samples),
+            "metrics": {},
+            "quiet": quiet,
+        }
+        optional = {"floor": took.floor, "marks": marks, "void": took.void}
+        self.emit(line | {name: value for name, value in optional.items() if value})
+
+    def _arm_line(self, bench: str, arm: Arm, given_up: str | None = None) -> dict[str, Any]:
+        table = next(entry for entry in self._suite["arm"] if entry["name"] == arm.name)
+        return {
+            "kind": "arm",
+            "bench": bench,
+            "name": arm.name,
+            "label": table["label"],
+            "twin": arm.twin,
+            "command": table["command"],
+            "description": table["description"],
+            "protects": table["protects"],
+            "says": arm.says,
+            "version": arm.version,
+            "guarantee": arm.guarantee,
+            "note": arm.note,
+            "simulated": False,
+            "given_up": given_up,
+        }
+
+
+class Failed(Exception):
+    """An arm's answer was wrong, or it could not give one: the pair is void with this reason."""
+
+
+class Quiet:
+    """What else the machine did during a slice: pressure and steal. The calibration is a loop of Python, not the
+    instrument's own, so it compares with records of this script only."""
+
+    def __init__(self) -> None:
+        self._before, self._began = _counters(), time.monotonic()
+        self._calibration = _loop_us()
+
+    def end(self) -> dict[str, Any]:
+        wall_us = max(1.0, (time.monotonic() - self._began) * 1e6)
+        after = _counters()
+        share = lambda name: max(0.0, after[name] - self._before[name]) / wall_us if name in after else None
+        total = after.get("total", 0) - self._before.get("total", 0)
+        steal = (after["steal"] - self._before["steal"]) / total if total > 0 else None
+        return {
+            "psi_cpu": share("cpu"),
+            "psi_memory": share("memory"),
+            "steal": steal,
+            "calibration_us": self._calibration,
+        }
+
+
+def _loop_us() -> float:
+    began, value = time.perf_counter(), 1
+    for _ in range(10_000):
+        value = value * 5 & 0xFFFF
+    return (time.perf_counter() - began) * 1e6
+
+
+def _counters() -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name in ("cpu", "memory"):
+        try:
+            found[name] = float(Path(f"/proc/pressure/{name}").read_text().split("total=")[1].split()[0])
+        except (OSError, IndexError, ValueError):
+            pass
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        found |= {"total": float(sum(ticks)), "steal": float(ticks[7])}
+    except (OSError, IndexError, ValueError):
+        pass
+    return found
+
+
+def _derived(seed: int, *place: Any) -> int:
+    text = "\0".join(str(part) for part in (seed, *place))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

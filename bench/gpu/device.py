@@ -1,0 +1,122 @@
+"""The card, or in a rehearsal the CPU in its place: clocks, buffers and what NVML tells."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from typing import Any, Callable
+
+import torch
+
+
+class Device:
+    """`torch_device` is `cuda:0`, or `cpu` in a rehearsal, whose sizes are tiny."""
+
+    def __init__(self, cpu: bool) -> None:
+        self.cpu = cpu
+        self.torch_device = torch.device("cpu" if cpu else "cuda:0")
+        self.name = "cpu" if cpu else "cuda:0"
+        if cpu:
+            torch.set_num_threads(1)
+        else:
+            torch.cuda.set_device(0)
+
+    def wait(self) -> None:
+        """Until the card has done all that was asked."""
+        if not self.cpu:
+            torch.cuda.synchronize()
+
+    def time_ms(self, work: Callable[[], Any], repeats: int) -> float:
+        """Milliseconds of one `work` by device events around each of `repeats`: their median. One run warms up."""
+        work()
+        self.wait()
+        if self.cpu:
+            return statistics.median(self.wall_ms(work) for _ in range(min(repeats, 3)))
+        pairs = []
+        for _ in range(repeats):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            work()
+            end.record()
+            pairs.append((begin, end))
+        self.wait()
+        return statistics.median(begin.elapsed_time(end) for begin, end in pairs)
+
+    def wall_ms(self, work: Callable[[], Any]) -> float:
+        """Milliseconds of one `work` by the host's clock, the card idle at both ends."""
+        self.wait()
+        began = time.perf_counter()
+        work()
+        self.wait()
+        return (time.perf_counter() - began) * 1e3
+
+    def copy_bytes_per_s(self, repeats: int = 5) -> float:
+        """Bytes read and written in a second by a copy within the card's memory; its cache is far smaller."""
+        size = (1 << 20) if self.cpu else (1 << 30)
+        if not hasattr(self, "_buffers"):
+            make = lambda: torch.randint(0, 255, (size,), dtype=torch.uint8, device=self.torch_device)
+            self._buffers = [(make(), make()), (make(), make())]
+        turn = [0]
+
+        def copy() -> None:
+            source, target = self._buffers[turn[0] % 2]
+            target.copy_(source)
+            turn[0] += 1
+
+        return 2 * size / (self.time_ms(copy, repeats) / 1e3)
+
+    def free_buffers(self) -> None:
+        """Gives the copy's buffers back."""
+        self.__dict__.pop("_buffers", None)
+        if not self.cpu:
+            torch.cuda.empty_cache()
+
+
+class Sampler:
+    """`nvidia-smi` beside the work, ten times a second, as a process of its own: it takes no time of this one's."""
+
+    FIELDS = "utilization.gpu,power.draw,clocks.sm,memory.used"
+
+    def __init__(self, cpu: bool) -> None:
+        command = [
+            "nvidia-smi",
+            f"--query-gpu={self.FIELDS}",
+            "--format=csv,noheader,nounits",
+            "-lms",
+            "100",
+            "-i",
+            "0",
+        ]
+        try:
+            self._process = None if cpu else subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        except OSError:
+            self._process = None
+
+    def end(self) -> dict[str, float]:
+        """Means of what it saw; empty where nothing can be asked."""
+        if self._process is None:
+            return {}
+        self._process.terminate()
+        told, _ = self._process.communicate(timeout=10)
+        rows = []
+        for line in told.splitlines():
+            try:
+                rows.append([float(word) for word in line.split(",")])
+            except ValueError:
+                continue
+        # The first row tells of the time before the work.
+        columns = list(zip(*rows[1:]))
+        if not columns:
+            return {}
+        use, power, clock, _ = (statistics.mean(column) for column in columns)
+        return {"kernel_time_ratio": use / 100.0, "power_w": power, "clock_mhz": clock}
+
+
+def release(cpu: bool) -> None:
+    """Memory that nothing holds any more goes back to the card."""
+    import gc
+
+    gc.collect()
+    if not cpu:
+        torch.cuda.empty_cache()

@@ -1,0 +1,148 @@
+"""What a run leaves, in the instrument's own words: a journal (docs/records.md) that `confide bench` reads.
+
+Its first line is a record with nothing measured yet; slices, samples and whole blocks follow as they are measured, so
+that an interrupted run keeps them. Estimates, intervals and verdicts are not made here: crates/estimate is their one
+source, and `confide bench report` computes every row from these samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
+SUITE = HERE / "suite.toml"
+REHEARSAL = "rehearsal on a CPU: says nothing of a GPU"
+JOURNAL_FILE = "samples.jsonl"
+REHEARSAL_FILE = "rehearsal.jsonl"
+
+
+class Journal:
+    """Appends lines to DIR/samples.jsonl; of a rehearsal to DIR/rehearsal.jsonl, which no reader takes for a record."""
+
+    def __init__(self, folder: Path, head: dict[str, Any], rehearsal: bool) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / (REHEARSAL_FILE if rehearsal else JOURNAL_FILE)
+        # A second run never writes over a first one: choosing the run that pleases is choosing the result.
+        self._file = open(self.path, "x", encoding="utf-8")
+        self._started = time.monotonic()
+        # The reader refuses a record with a field that it does not know, so that no copy of this passes for one.
+        refused = {"rehearsal": REHEARSAL} if rehearsal else {}
+        self.put({"kind": "run", **head, **refused})
+        self.put({"kind": "session", **head["sessions"][0]})
+
+    def elapsed_s(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._started
+
+    def put(self, line: dict[str, Any]) -> None:
+        """One line, on disk before the next is measured."""
+        self._file.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+    def end(self, partial: str | None) -> None:
+        """The last word."""
+        ended = "interrupted" if partial else "done"
+        self.put({"kind": "end", "wall_s": self.elapsed_s(), "ended": ended, "partial": partial})
+        self._file.close()
+
+
+def suite() -> dict[str, Any]:
+    """The suite's tables."""
+    return tomllib.loads(SUITE.read_text(encoding="utf-8"))
+
+
+def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The record before anything was measured."""
+    text = SUITE.read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    about = tables["suite"]
+    started = int(time.time())
+    session = {"started_unix_s": started, "wall_s": 0.0, "boot": boot(), "ended": "killed", "command": command}
+    return {
+        "schema": 2,
+        "version": version(),
+        "commit": commit(),
+        "command": command,
+        "suite": {
+            "name": about["name"],
+            "title": about["title"],
+            "about": about["about"],
+            "sha256": digest,
+            "text": text,
+        },
+        "effort": "full",
+        "seed": seed,
+        "blocks_asked": None,
+        "started_unix_s": started,
+        "wall_s": 0.0,
+        "partial": None,
+        "machine": machine,
+        "arms": [],
+        "services": [],
+        "not_run": [],
+        "voids": [],
+        "validity": {"outcome": "not_judged", "reason": "rows are computed where the record is read"},
+        "rows": [],
+        "figures": [],
+        "seed_figures": [{"arm": None, "params": {}, **figure} for figure in tables.get("seed_figure", [])],
+        "plan": {"sha256": plan_digest(digest, seed)},
+        "sessions": [session],
+    }
+
+
+def plan_digest(suite_sha256: str, seed: int) -> str:
+    """As the instrument names a plan: keys sorted, no spaces (bench/harness/src/record.rs)."""
+    plan = {
+        "plan": 1,
+        "suite": suite_sha256,
+        "effort": "full",
+        "seed": seed,
+        "blocks": None,
+        "benches": [],
+        "budget_s": None,
+        "vars": {},
+    }
+    return hashlib.sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def version() -> str:
+    """The workspace's version."""
+    return tomllib.loads((CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+
+
+def commit() -> str:
+    """The checkout's commit, `-dirty` where tracked files differ; `unknown` where there is no git."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    found = git("rev-parse", "HEAD")
+    if not found:
+        return "unknown"
+    return found if git("status", "--porcelain", "--untracked-files=no") == "" else f"{found}-dirty"
+
+
+def boot() -> str:
+    """The kernel's id of this boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
+
+
+def case_key(params: dict[str, Any]) -> str:
+    """A point of a grid as the instrument writes it: by name, `batch=1 model=qwen2.5-1.5b`."""
+    shown = lambda value: value if isinstance(value, str) else json.dumps(value)
+    return " ".join(f"{name}={shown(value)}" for name, value in sorted(params.items()))

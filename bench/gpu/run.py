@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Builds, checks and times all of confide's GPU side in one run, and writes one record. See docs/gpu.md.
+
+    python3 bench/gpu/run.py --out DIR [--confide PATH] [--price DOLLARS_PER_HOUR] [--only STAGE,…]
+    python3 bench/gpu/run.py --list            the stages and their budgets
+    python3 bench/gpu/run.py --cpu --out DIR   a rehearsal on the CPU with tiny shapes; no record
+    python3 bench/gpu/run.py --table DIR       the speed table of a record
+
+Without a GPU and without --cpu it says so, writes nothing and ends with status 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import tomllib
+import traceback
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
+
+import machine  # noqa: E402
+from blocks import Session  # noqa: E402
+from journal import REHEARSAL, Journal, head, suite  # noqa: E402
+
+NO_GPU = 3
+# After its budget a stage may end its block; then it is killed.
+GRACE_S = 5.0
+
+
+def main() -> int:
+    args = arguments()
+    stages = chosen(args)
+    if args.arm:
+        return refuse_arm(args.arm)
+    if args.list:
+        return show(stages)
+    if args.table is not None:
+        return importlib.import_module("table").main(args.table)
+    if not args.cpu and (reason := no_gpu()):
+        print(
+            f"no GPU: {reason}; nothing is measured and nothing written (--cpu rehearses on the CPU)", file=sys.stderr
+        )
+        return NO_GPU
+    if args.out is None:
+        print("--out DIR is missing: a folder for the record", file=sys.stderr)
+        return 2
+    return run(args, stages)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder for the record; one with a record is refused")
+    parser.add_argument("--list", action="store_true", help="print the stages")
+    parser.add_argument("--only", default="", help="these stages, by name, with commas")
+    parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU: every figure is labelled, no record")
+    parser.add_argument("--confide", help="the binary: for the host on the CPU and to write record.json.gz")
+    parser.add_argument("--price", type=float, help="dollars an hour of this machine; without it no price is shown")
+    parser.add_argument("--seed", type=int, default=suite()["suite"]["seed"])
+    parser.add_argument("--table", type=Path, nargs="?", const=Path(), help="print the speed table of a record and end")
+    parser.add_argument("--arm", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def plan() -> list[dict[str, Any]]:
+    """The stages in order."""
+    return tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))["stage"]
+
+
+def chosen(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The stages asked for."""
+    stages, wanted = plan(), [name for name in args.only.split(",") if name]
+    unknown = set(wanted) - {stage["name"] for stage in stages}
+    if unknown:
+        sys.exit(f"--only: no stage named {', '.join(sorted(unknown))}; --list shows them")
+    return [stage for stage in stages if not wanted or stage["name"] in wanted]
+
+
+def show(stages: list[dict[str, Any]]) -> int:
+    for stage in stages:
+        print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
+    print(
+        f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s more for each that is cut"
+    )
+    return 0
+
+
+def refuse_arm(name: str) -> int:
+    """The instrument may start an arm of the suite by itself: it is told why that cannot be."""
+    print(
+        json.dumps(
+            {
+                "type": "hello",
+                "protocol": 1,
+                "arm": f"bench/gpu/run.py {name}",
+                "version": "none",
+                "cannot": "its arms share one process and one card: python3 bench/gpu/run.py --out DIR",
+            }
+        )
+    )
+    return 0
+
+
+def no_gpu() -> str | None:
+    """Why there is no GPU to measure. By the driver's files: CUDA itself may not be touched before stages fork."""
+    if not Path("/dev/nvidiactl").exists() and not Path("/dev/dxg").exists():
+        return "no NVIDIA driver on this machine"
+    try:
+        import torch
+    except ImportError:
+        return "this Python has no torch"
+    return None if torch.version.cuda else f"torch {torch.__version__} is built without CUDA"
+
+
+def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
+    """All stages, one process each, into one journal."""
+    if args.cpu:
+        print(REHEARSAL)
+    # Imported once: stages are forks, and importing torch takes longer than many of them.
+    for module in ("torch", "numpy", "transformers"):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            print(f"no {module} in this Python")
+    record = head([Path(sys.argv[0]).name, *sys.argv[1:]], machine.read(args.confide), args.seed)
+    journal = Journal(args.out, record, rehearsal=args.cpu)
+    facts: dict[str, Any] = {"confide": args.confide, "price": args.price, "out": str(args.out)}
+    failed: list[str] = []
+    try:
+        for stage in stages:
+            if ended := run_stage(stage, journal, facts, args):
+                failed.append(f"{stage['name']}: {ended}")
+    except KeyboardInterrupt:
+        failed.append("interrupted by Ctrl-C")
+    journal.end("; ".join(failed) or None)
+    print(f"{journal.elapsed_s():.0f} s in all; " + ("; ".join(failed) if failed else "every stage ended by itself"))
+    table = importlib.import_module("table")
+    table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu)
+    return 1 if failed else 0
+
+
+def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace) -> str | None:
+    """One stage in a fork of its own; gives why it did not end by itself. A line that it got out is kept."""
+    budget = stage["budget_s"] * (2.0 if args.cpu else 1.0)
+    print(f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {budget:.0f} s", flush=True)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        os._exit(in_child(stage, writer, facts, args, time.monotonic() + budget, journal))
+    os.close(writer)
+    deadline = time.monotonic() + budget + GRACE_S
+    cut = collect(reader, deadline, journal, facts)
+    if cut:
+        # The whole session: a stage starts hosts of its own.
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.close(reader)
+    if cut:
+        return not_run(journal, stage, f"cut at its budget of {budget:.0f} s")
+    if status != 0:
+        return not_run(journal, stage, f"ended with {describe(status)}; its error is above")
+    return None
+
+
+def not_run(journal: Journal, stage: dict[str, Any], reason: str) -> str:
+    journal.put({"kind": "not_run", "bench": stage["name"], "reason": reason})
+    print(f"{stage['name']}: {reason}", flush=True)
+    return reason
+
+
+def describe(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {-code}" if code < 0 else f"status {code}"
+
+
+def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any]) -> bool:
+    """Lines of the stage into the journal, block by block; whether the deadline came first. What a block that did not
+    end has measured counts nowhere."""
+    rest, of_block = b"", []
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([reader], [], [], left)
+        if not ready:
+            continue
+        piece = os.read(reader, 1 << 16)
+        if not piece:
+            return False
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in map(json.loads, lines):
+            if line["kind"] == "fact":
+                facts[line["name"]] = line["value"]
+            elif line["kind"] == "say":
+                print(f"    {line['text']}", flush=True)
+            elif line["kind"] in ("sample", "slice"):
+                of_block.append(line)
+            else:
+                for kept in of_block + [line] if line["kind"] == "block" else [line]:
+                    journal.put(kept)
+                of_block = [] if line["kind"] == "block" else of_block
+    return True
+
+
+def in_child(
+    stage: dict[str, Any],
+    writer: int,
+    facts: dict[str, Any],
+    args: argparse.Namespace,
+    deadline: float,
+    journal: Journal,
+) -> int:
+    """Runs the stage's module; lines go through the pipe."""
+    with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+
+        def emit(line: dict[str, Any]) -> None:
+            pipe.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
+            pipe.flush()
+
+        started = time.monotonic() - journal.elapsed_s()
+        session = Session(emit, facts, args.seed, deadline, started, args.cpu)
+        try:
+            importlib.import_module(f"stages.{stage['name']}").run(session)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            return 1
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""What the card does with nothing of ours: the bounds that later rows stand beside."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import torch
+
+from blocks import Arm, Session, Took
+from device import Device
+
+
+def run(session: Session) -> None:
+    device = Device(session.cpu)
+    side = 128 if session.cpu else 8192
+    products = {
+        "bf16_tflop_per_s": bf16(device, side),
+        "fp8_tflop_per_s": fp8(device, side),
+        "int8_top_per_s": int8(device, side),
+    }
+    usable: dict[str, Callable[[], object]] = {}
+    for name, work in products.items():
+        try:
+            work()
+            device.wait()
+            usable[name] = work
+        except (RuntimeError, NotImplementedError, AttributeError) as error:
+            session.say(f"ceilings: {name} is left out: {str(error).splitlines()[0][:100]}")
+
+    def measure(_seed: int) -> Took:
+        metrics = {"copy_mib_per_s": device.copy_bytes_per_s() / 2**20}
+        for name, work in usable.items():
+            metrics[name] = 2 * side**3 / (device.time_ms(work, 10) / 1e3) / 1e12
+        found.append(metrics)
+        return Took([metrics])
+
+    found: list[dict[str, float]] = []
+    says = "cpu" if session.cpu else torch.cuda.get_device_name(0)
+    arms = [
+        Arm("card", measure, says=says, version=f"torch {torch.__version__}"),
+        Arm("card", measure, says=says, version=f"torch {torch.__version__}", twin=True),
+    ]
+    session.bench("ceilings", {}, arms)
+    for name in found[-1]:
+        session.say(f"{name}: {found[-1][name]:.4g}")
+    session.fact("copy_bytes_per_s", found[-1]["copy_mib_per_s"] * 2**20)
+
+
+def random_matrix(device: Device, side: int, dtype: torch.dtype) -> torch.Tensor:
+    """Random data: a product of zeros has been seen to run 13 % faster."""
+    return torch.randn(side, side, device=device.torch_device, dtype=torch.float32).to(dtype)
+
+
+def bf16(device: Device, side: int) -> Callable[[], object]:
+    def work() -> object:
+        return torch.matmul(left, right, out=out)
+
+    left, right = (random_matrix(device, side, torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(left)
+    return work
+
+
+def fp8(device: Device, side: int) -> Callable[[], object]:
+    def work() -> object:
+        return torch._scaled_mm(left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+    left, right = (random_matrix(device, side, torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device=device.torch_device, dtype=torch.float32)
+    return work
+
+
+def int8(device: Device, side: int) -> Callable[[], object]:
+    def work() -> object:
+        return torch._int_mm(left, right)
+
+    make = lambda: torch.randint(-127, 128, (side, side), device=device.torch_device, dtype=torch.int8)
+    left, right = make(), make()
+    return work

@@ -1,0 +1,119 @@
+"""What the script writes is what the instrument reads (crates beside read the same file: bench/harness, `loaded`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import journal  # noqa: E402
+import table  # noqa: E402
+from blocks import Arm, Failed, Session, Took  # noqa: E402
+
+KEPT = HERE / "journal.jsonl"
+BLOCKS = 12
+
+
+def made_up(folder: Path, rehearsal: bool = False) -> Path:
+    """A journal of made-up figures: the base, a twin, one arm at 96 % of it, another that is wrong once."""
+    record = journal.head(["bench/gpu/run.py", "made-up"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
+    record |= {"commit": "made-up", "version": "0.0.0", "started_unix_s": 1_800_000_000}
+    record["sessions"][0] |= {"boot": "made-up", "started_unix_s": 1_800_000_000}
+    written = journal.Journal(folder, record, rehearsal)
+    calls = {"one-graph": 0}
+
+    def of(share: float, name: str):
+        def run(seed: int) -> Took:
+            if name == "one-graph":
+                calls[name] += 1
+                if calls[name] == 5:
+                    raise Failed("made-up: wrong tokens")
+            rate = 1000.0 * share * (1.0 + (seed % 1000) * 1e-6)
+            floor = {"name": "all weights read once, made-up", "metric": "tokens_per_s", "value": 1400.0}
+            return Took([{"tokens_per_s": rate, "online_tokens_per_s": rate * 1.01}], floor=floor, marks=["made-up"])
+
+        return run
+
+    def emit(line: dict) -> None:
+        if line["kind"] not in ("say", "fact"):
+            written.put(line)
+
+    session = Session(emit, {}, 7, time.monotonic() + 60, time.monotonic(), cpu=False)
+    arms = [
+        Arm("base", of(1.0, "base")),
+        Arm("base", of(1.0003, "base"), twin=True),
+        Arm("final-hidden", of(0.96, "final-hidden"), guarantee="none"),
+        Arm("one-graph", of(0.8, "one-graph")),
+    ]
+    session.bench("decode", {"model": "qwen2.5-1.5b", "batch": 1}, arms)
+    session.missing("decode", "ckks-slots", "made-up: no kernels")
+    written.put({"kind": "not_run", "bench": "placement", "reason": "cut at its budget"})
+    written.end(None)
+    return written.path
+
+
+def without_times(path: Path) -> list[dict]:
+    """Its lines but for what another run would have otherwise."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        for name in ("started_s", "wall_s", "quiet", "rehearsal"):
+            line.pop(name, None)
+    return lines
+
+
+class AJournal(unittest.TestCase):
+    def test_is_what_the_instrument_has_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = made_up(Path(folder))
+            if os.environ.get("CONFIDE_WRITE"):
+                KEPT.write_bytes(path.read_bytes())
+            self.assertEqual(
+                without_times(path),
+                without_times(KEPT),
+                "the format or the suite changed: CONFIDE_WRITE=1, then `cargo test -p confide-bench loaded`",
+            )
+
+    def test_is_never_written_over(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made_up(Path(folder))
+            with self.assertRaises(FileExistsError):
+                made_up(Path(folder))
+
+    def test_of_a_rehearsal_is_no_record(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = made_up(Path(folder), rehearsal=True)
+            self.assertFalse((Path(folder) / journal.JOURNAL_FILE).exists())
+            renamed = Path(folder) / journal.JOURNAL_FILE
+            path.rename(renamed)
+            with self.assertRaises(ValueError):
+                table.read(renamed)
+
+
+class ATable(unittest.TestCase):
+    def test_without_a_record_says_not_measured_in_every_cell(self):
+        rows = [line for line in table.text([]).splitlines() if line.startswith("| ") and "---" not in line]
+        self.assertGreater(len(rows), len(table.CASES))
+        for row in rows:
+            if not row.startswith(("| case", "| arm")):
+                self.assertIn(table.NOT_MEASURED, row)
+
+    def test_shows_shares_of_the_base_and_of_the_floor_and_leaves_voids_out(self):
+        shown = table.text(table.read(KEPT))
+        base = next(line for line in shown.splitlines() if line.startswith("| base decode |"))
+        self.assertRegex(base, r"1,00\d tokens/s, 71\.\d % of the floor; 12 blocks")
+        final = next(line for line in shown.splitlines() if line.startswith("| `final-hidden`"))
+        self.assertRegex(final, r"96\.0 % of base, 970 without the offline work; 12 blocks")
+        graph = next(line for line in shown.splitlines() if line.startswith("| true LoRA q,k,v,o x 28"))
+        self.assertIn("80.0 % of base", graph)
+        self.assertIn("11 blocks", graph)
+
+
+if __name__ == "__main__":
+    unittest.main()
