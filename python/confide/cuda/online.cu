@@ -37,7 +37,7 @@ enum PartKind { NO_PART, FACTOR_PART, SCALE_PART };
 
 // A pool: the next counter, then slots that hold the batches that are ready.
 constexpr uint32_t POOL_HEAD = 4, SLOT_WORDS = 12;
-enum PoolWord { NEXT, REFUSED, SLOTS };
+enum PoolWord { NEXT, SLOTS };
 enum SlotWord { BATCH_AND_ONE, PREPARED, MASK_KEY, SHARE_KEY = 6 };
 
 struct Scan {
@@ -112,13 +112,19 @@ __device__ inline uint64_t *slot_of(uint64_t *pool, uint64_t counter, uint32_t t
     return slot[BATCH_AND_ONE] == batch + 1 ? slot : nullptr;
 }
 
-// x [vectors, x_stride]; inputs [adapters, INPUT_WORDS]; adapter_of and offset_of [vectors]: which adapter a vector
-// meets, -1 for none, and how many of that adapter's vectors stand before it. real [vectors, real_stride] float32 and
-// used [vectors] are what add_outputs takes; status [vectors] gathers refusals until its reader clears it.
+// One thread of the grid writes a vector's word; a later refusal takes the place of an earlier one.
+__device__ inline void refuse(uint64_t status, uint32_t vector, uint32_t reason) {
+    reinterpret_cast<volatile uint32_t *>(status)[vector] = reason;
+}
+
+// x: the address of INPUT [vectors, x_stride], a part of a wider array or a whole one; inputs [adapters, INPUT_WORDS];
+// adapter_of and offset_of [vectors]: which adapter a vector meets, -1 for none, and how many of that adapter's vectors
+// stand before it. real [vectors, real_stride] float32 and used [vectors] are what add_outputs takes. status: the
+// address of a word for each vector, in the host's pinned memory, so that only a refusal is ever written there.
 // grid (rows of the tallest adapter / 8, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    masked_products(const uint64_t *inputs, const int32_t *adapter_of, const uint32_t *offset_of, const INPUT *x,
-                    uint32_t x_stride, float *real, uint32_t real_stride, uint32_t *used, uint32_t *status) {
+    masked_products(const uint64_t *inputs, const int32_t *adapter_of, const uint32_t *offset_of, uint64_t x,
+                    uint32_t x_stride, float *real, uint32_t real_stride, uint32_t *used, uint64_t status) {
     __shared__ Scan scan;
     __shared__ Digits digits;
     __shared__ uint64_t shares[MASK_WORDS];
@@ -136,13 +142,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     uint64_t counter = pool[NEXT] + offset_of[vector];
     const uint64_t *slot = slot_of(pool, counter, tokens);
     if (slot == nullptr) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0, atomicOr(status + vector, NO_MASK);
+        if (blockIdx.x == 0 && threadIdx.x == 0) used[vector] = 0, refuse(status, vector, NO_MASK);
         return;
     }
     const uint32_t *mask_key = reinterpret_cast<const uint32_t *>(slot + MASK_KEY);
     const uint32_t *share_key = reinterpret_cast<const uint32_t *>(slot + SHARE_KEY);
     uint32_t token = uint32_t(counter % tokens), chunks = (columns + 7) / 8;
-    const INPUT *row_of_x = x + size_t(vector) * x_stride;
+    const INPUT *row_of_x = reinterpret_cast<const INPUT *>(x) + size_t(vector) * x_stride;
     begin_scan(scan, row_of_x, columns);
     // Meanwhile: the masks of the first tile, in registers, and the host's shares of these 8 rows.
     uint32_t listener = threadIdx.x - WARP;
@@ -153,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         // A counter is spent even where its vector is refused.
         used[vector] = refused ? 2 : 1;
-        if (refused) atomicOr(status + vector, refused);
+        if (refused) refuse(status, vector, refused);
     }
     if (refused) return;
     double factor = 1.0 / scan.scale;
@@ -197,12 +203,13 @@ __device__ inline float added(const uint64_t *part, const float *real, uint32_t 
     return sum;
 }
 
-// outputs first, second, third [vectors, stride]: the projections that read the input, null where there is none.
-// Adds onto them and moves the counters on. grid (columns of all outputs / 256, vectors), block 256.
+// outputs: the addresses of OUTPUT [vectors, stride] of which the first width columns are an output, 0 where there is
+// none. Adds onto them and moves the counters on. grid (columns of all outputs / 256, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     add_outputs(const uint64_t *inputs, const int32_t *adapter_of, const float *real, uint32_t real_stride,
-                const uint32_t *used, OUTPUT *first, uint32_t first_stride, OUTPUT *second, uint32_t second_stride,
-                OUTPUT *third, uint32_t third_stride, uint32_t advance) {
+                const uint32_t *used, uint64_t first, uint32_t first_width, uint32_t first_stride, uint64_t second,
+                uint32_t second_width, uint32_t second_stride, uint64_t third, uint32_t third_width,
+                uint32_t third_stride, uint32_t advance) {
     uint32_t vector = blockIdx.y;
     int32_t adapter = adapter_of[vector];
     if (adapter < 0 || used[vector] == 0) return;
@@ -211,20 +218,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         atomicAdd(reinterpret_cast<unsigned long long *>(input[POOL]) + NEXT, 1ull);
     }
     if (used[vector] != 1) return;
-    OUTPUT *outputs[PARTS_MAX] = {first, second, third};
+    uint64_t outputs[PARTS_MAX] = {first, second, third};
+    uint32_t widths[PARTS_MAX] = {first_width, second_width, third_width};
     uint32_t strides[PARTS_MAX] = {first_stride, second_stride, third_stride};
     uint32_t column = blockIdx.x * THREADS + threadIdx.x;
+#pragma unroll
     for (uint32_t place = 0; place < PARTS_MAX; place++) {
-        if (outputs[place] == nullptr) continue;
-        const uint64_t *part = input + PARTS + place * PART_WORDS;
-        if (column < strides[place]) {
+        if (column < widths[place]) {
+            const uint64_t *part = input + PARTS + place * PART_WORDS;
             if (part[PART_KIND] == NO_PART || column >= part[PART_WIDTH]) return;
-            OUTPUT *output = outputs[place] + size_t(vector) * strides[place] + column;
+            OUTPUT *output = reinterpret_cast<OUTPUT *>(outputs[place]) + size_t(vector) * strides[place] + column;
             float delta = added(part, real + size_t(vector) * real_stride + part[PART_FIRST], column);
             *output = from_float<OUTPUT>(to_float(*output) + delta);
             return;
         }
-        column -= strides[place];
+        column -= widths[place];
     }
 }
 
@@ -246,18 +254,18 @@ __device__ inline uint8_t packed_byte(const uint64_t *words, uint32_t count, uin
     return uint8_t(value);
 }
 
-// The key holder's half: x [vectors, x_stride] -> masked words [vectors, columns], the same packed into whole bytes
-// [vectors, packed_stride] where there is room for them, scales [vectors] and status [vectors].
+// The key holder's half: x, the address of INPUT [vectors, x_stride] -> masked words [vectors, columns], the same packed
+// into whole bytes [vectors, packed_stride] where there is room for them, scales [vectors] and status [vectors].
 // tokens [vectors, 5]: a mask key (4 words) and the token in its batch. grid (vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    mask_vectors(const uint64_t *tokens, const INPUT *x, uint32_t x_stride, uint32_t columns, uint32_t bits,
+    mask_vectors(const uint64_t *tokens, uint64_t x, uint32_t x_stride, uint32_t columns, uint32_t bits,
                  uint64_t norm_limit, uint64_t *masked, uint8_t *packed, uint32_t packed_stride, double *scales,
                  uint32_t *status) {
     __shared__ Scan scan;
     uint32_t vector = blockIdx.x, chunks = (columns + 7) / 8;
     const uint32_t *key = reinterpret_cast<const uint32_t *>(tokens + size_t(vector) * 5);
     uint32_t token = uint32_t(tokens[size_t(vector) * 5 + 4]);
-    const INPUT *row = x + size_t(vector) * x_stride;
+    const INPUT *row = reinterpret_cast<const INPUT *>(x) + size_t(vector) * x_stride;
     uint64_t *words = masked + size_t(vector) * columns;
     begin_scan(scan, row, columns);
     uint32_t refused = finish_scan(scan, row, columns, norm_limit);
@@ -277,8 +285,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (uint32_t i = threadIdx.x; i < count; i += THREADS) bytes[i] = packed_byte(words, columns, i, bits);
 }
 
-// The host's half, for all who wait: answers [vectors, answer_stride] = A·y + s mod 2^k. y are words [vectors, y_stride]
-// or, where `words` is null, packed bytes [vectors, y_stride]. jobs [vectors, 6]: adapter, share key (4 words), token.
+// The host's half, for all who wait: answers [vectors, answer_stride] = A·y + s mod 2^k. y are words [vectors,
+// y_stride] or, where `words` is null, packed bytes [vectors, y_stride]. jobs [vectors, 6]: adapter, share key (4 words), token.
 // grid (rows of the tallest adapter / 8, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     answer_vectors(const uint64_t *inputs, const uint64_t *jobs, const uint64_t *words, const uint8_t *packed,

@@ -1,0 +1,310 @@
+"""The online step of the masked scheme on a device: Python face of online.cu (crates/lora/src/masked.rs).
+
+Arrays are torch tensors on "cuda:N"; on "cpu" numpy arrays or torch CPU tensors. `Pool` and `Table` are what lives in
+device memory, so that a CUDA graph that recorded `fused` finds the batches of later tokens there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import numpy
+
+from . import runtime
+
+Array = Any
+
+NOT_FINITE, TOO_COARSE, NO_MASK = 1, 2, 4
+REFUSALS = {
+    NOT_FINITE: "an entry is not finite",
+    TOO_COARSE: "vector is too coarse: under the adapter's norm limit rounding adds more than 2^-10",
+    NO_MASK: "no prepared mask is left",
+}
+THREADS, ROWS_AT_ONCE = 256, 8
+INPUT_WORDS, PART_WORDS, PARTS_MAX, PARTS = 32, 6, 3, 8
+POOL_HEAD, SLOT_WORDS, PREPARED, MASK_KEY, SHARE_KEY = 4, 12, 1, 2, 6
+_NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
+_TYPES = {"float32": "float", "bfloat16": "bf16"}
+
+
+def zeros(device: str, shape: int | Sequence[int], dtype: str) -> Array:
+    """numpy zeros on "cpu", a torch tensor elsewhere."""
+    if device == "cpu":
+        return numpy.zeros(shape, dtype)
+    import torch
+
+    return torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
+
+
+def upload(device: str, values: numpy.ndarray) -> Array:
+    """A copy of `values` on the device. Words of 64 bits keep their bits."""
+    if device == "cpu":
+        return numpy.array(values, order="C")
+    import torch
+
+    signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
+    return torch.from_numpy(numpy.ascontiguousarray(signed)).to(device)
+
+
+def address(array: Array) -> int:
+    """Where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
+    return int(array.ctypes.data) if isinstance(array, numpy.ndarray) else int(array.data_ptr())
+
+
+def words_of(array: Array) -> numpy.ndarray:
+    """uint64 on the host; waits for the device."""
+    if isinstance(array, numpy.ndarray):
+        return array.view(numpy.uint64)
+    return array.cpu().numpy().view(numpy.uint64)
+
+
+def wipe(array: Array) -> None:
+    """Zeroes a buffer that held a secret."""
+    if isinstance(array, numpy.ndarray):
+        array.fill(0)
+    else:
+        array.zero_()
+
+
+@dataclass(frozen=True)
+class PartOnDevice:
+    """What follows from some rows of a product: B as float32 [rows, width], or a scale."""
+
+    first: int
+    rows: int
+    width: int
+    factor: Array | None = None
+    scale: float = 0.0
+
+
+class InputOnDevice:
+    """One adapter at one input: its integers in rows that are filled up to whole 16 bytes, and its parts by place."""
+
+    def __init__(self, device: str, matrix: numpy.ndarray | None, columns: int, bits: int, norm_limit: int, tokens: int,
+                 parts: dict[int, PartOnDevice]):
+        """matrix int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
+        self.columns, self.bits, self.norm_limit, self.tokens, self.parts = columns, bits, norm_limit, tokens, parts
+        self.rows = sum(part.rows for part in parts.values()) if matrix is None else matrix.shape[0]
+        self.stride = -(-columns // 8) * 8
+        self.matrix = None
+        if matrix is not None:
+            padded = numpy.zeros((self.rows, self.stride), numpy.int16)
+            padded[:, :columns] = matrix
+            self.matrix = upload(device, padded)
+
+    def words(self, pool: Pool | None) -> numpy.ndarray:
+        """Its line of a table, uint64 [INPUT_WORDS]."""
+        line = numpy.zeros(INPUT_WORDS, numpy.uint64)
+        matrix = 0 if self.matrix is None else address(self.matrix)
+        line[:PARTS] = (matrix, self.rows, self.columns, self.stride, self.bits, self.norm_limit, self.tokens,
+                        0 if pool is None else address(pool.state))
+        for place, part in self.parts.items():
+            factor = 0 if part.factor is None else address(part.factor)
+            kind = _SCALE_PART if part.factor is None else _FACTOR_PART
+            scale = int(numpy.float64(part.scale).view(numpy.uint64))
+            at = PARTS + place * PART_WORDS
+            line[at:at + PART_WORDS] = (kind, part.first, part.rows, factor, scale, part.width)
+        return line
+
+
+def parts_on_device(device: str, terms: Any, places: Sequence[str]) -> dict[int, PartOnDevice]:
+    """The parts of `confide.blind.terms.Terms`, by the place of their projection in `places`."""
+    found, first = {}, 0
+    for part in terms.parts:
+        factor = None
+        if part.factor is not None:
+            factor = upload(device, numpy.ascontiguousarray(part.factor.T))
+        found[places.index(part.projection)] = PartOnDevice(first, part.rows, part.outputs, factor, part.scale)
+        first += part.rows
+    return found
+
+
+class Pool:
+    """The batches of one input that are ready, and the counter of the next token: all in device memory."""
+
+    def __init__(self, device: str, tokens: int, slots: int = 2):
+        self.device, self.tokens, self.slots = device, tokens, slots
+        self.state = zeros(device, POOL_HEAD + slots * SLOT_WORDS, "int64")
+        self._prepared: list[Array | None] = [None] * slots
+        self.installed = 0
+        self.write(1, numpy.array([slots], numpy.uint64))
+
+    def install(self, batch: int, prepared: Array, mask_key: bytes, share_key: bytes = bytes(32)) -> None:
+        """prepared uint64 or int64 [tokens, rows]: what the key holder adds. The slot's last batch must be used up."""
+        if batch != self.installed:
+            raise ValueError(f"batch: wanted {self.installed}, got {batch}")
+        slot = batch % self.slots
+        at = POOL_HEAD + slot * SLOT_WORDS
+        words = numpy.zeros(SLOT_WORDS - 1, numpy.uint64)
+        words[0] = address(prepared)
+        words[1:5] = numpy.frombuffer(mask_key, "<u8")
+        words[5:9] = numpy.frombuffer(share_key, "<u8")
+        # First nobody's, then filled, then named: a kernel beside sees a whole slot or none.
+        self.write(at, numpy.zeros(1, numpy.uint64))
+        self.write(at + 1, words)
+        self.write(at, numpy.array([batch + 1], numpy.uint64))
+        words.fill(0)
+        self._prepared[slot] = prepared
+        self.installed += 1
+
+    def next(self) -> int:
+        """The next counter; waits for the device."""
+        return int(words_of(self.state[:1])[0])
+
+    def write(self, at: int, words: numpy.ndarray) -> None:
+        """Copies words into the state, in the order of the current stream."""
+        if self.device == "cpu":
+            self.state[at:at + len(words)] = words.view(numpy.int64)
+        else:
+            self.state[at:at + len(words)].copy_(upload(self.device, words))
+
+    def wipe(self) -> None:
+        """Zeroes keys and prepared words: nothing can be masked any more."""
+        self.write(POOL_HEAD, numpy.zeros(self.slots * SLOT_WORDS, numpy.uint64))
+        for prepared in self._prepared:
+            if prepared is not None:
+                wipe(prepared)
+
+
+class Status:
+    """A word for each row, in memory that the device writes to and the host reads without a copy: 0 is no refusal."""
+
+    def __init__(self, device: str, rows: int):
+        if device == "cpu":
+            self._words = numpy.zeros(rows, numpy.int32)
+            self.address = address(self._words)
+        else:
+            import torch
+
+            held = torch.zeros(rows, dtype=torch.int32, pin_memory=True)
+            self._held, self._words, self.address = held, held.numpy(), held.data_ptr()
+
+    def take(self) -> int:
+        """The refusals since the last taking, as one word. To be called after the stream was waited for."""
+        found = int(numpy.bitwise_or.reduce(self._words))
+        if found:
+            self._words.fill(0)
+        return found
+
+
+def refusal_text(status: int) -> str:
+    """What a status word says."""
+    return "; ".join(text for bit, text in REFUSALS.items() if status & bit)
+
+
+class Table:
+    """What the adapters are at one input, in device memory: a line for each."""
+
+    def __init__(self, device: str, adapters: int):
+        self.device, self.words = device, zeros(device, (adapters, INPUT_WORDS), "int64")
+        self._kept: list[Any] = [None] * adapters
+        self.rows_max = 0
+
+    def put(self, index: int, line: InputOnDevice | None, pool: Pool | None = None) -> None:
+        """Sets a line; None: this adapter has nothing at this input."""
+        words = numpy.zeros(INPUT_WORDS, numpy.uint64) if line is None else line.words(pool)
+        if self.device == "cpu":
+            self.words[index] = words.view(numpy.int64)
+        else:
+            self.words[index].copy_(upload(self.device, words))
+        self._kept[index] = (line, pool)
+        self.rows_max = max((kept[0].rows for kept in self._kept if kept and kept[0]), default=0)
+
+
+class Online:
+    """The launches. Buffers are kept between calls, so that graphs find them where they were."""
+
+    def __init__(self, device: str, vectors_max: int, rows_max: int):
+        self.device, self.vectors_max, self.rows_max = device, vectors_max, rows_max
+        self.real = zeros(device, (vectors_max, rows_max), "float32")
+        self.used = zeros(device, vectors_max, "int32")
+
+    def fused(self, table: Table, adapter_of: Array, offset_of: Array, rows: Array, outputs: Sequence[Array | None],
+              status: Status) -> None:
+        """One process, two launches: rows [T, width] through both roles, added onto `outputs` [T, width of each].
+
+        adapter_of int32 [T] (-1: none) and offset_of int32 [T] are on the device; counters move on there.
+        """
+        vectors, x, stride, kind = _matrix(rows)
+        self._check(vectors, table.rows_max)
+        places = [_output(output, vectors) for output in outputs] + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))
+        output_kind = next((place[3] for place in places if place[3]), kind)
+        if any(place[3] not in (None, output_kind) for place in places):
+            raise TypeError("outputs: wanted one dtype, got several")
+        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": output_kind})
+        tiles = -(-table.rows_max // ROWS_AT_ONCE)
+        module.kernel("masked_products")(
+            (tiles, vectors), THREADS, table.words, adapter_of, offset_of, x, stride, self.real, self.rows_max,
+            self.used, status.address)
+        self._add(module, table, adapter_of, vectors, places, advance=True)
+
+    def mask(self, tokens: Array, rows: Array, columns: int, bits: int, norm_limit: int, masked: Array,
+             packed: Array | None, scales: Array, status: Array) -> None:
+        """The key holder's half: tokens int64 [T, 5] (mask key, token) -> masked int64 [T, columns], packed uint8."""
+        vectors, x, stride, kind = _matrix(rows)
+        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
+        packed_stride = 0 if packed is None else packed.shape[1]
+        module.kernel("mask_vectors")(vectors, THREADS, tokens, x, stride, columns, bits, norm_limit, masked, packed,
+                                      packed_stride, scales, status)
+
+    def answer(self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array) -> None:
+        """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
+        given = packed if words is None else words
+        module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
+        tiles = -(-table.rows_max // ROWS_AT_ONCE)
+        module.kernel("answer_vectors")((tiles, jobs.shape[0]), THREADS, table.words, jobs, words, packed,
+                                        given.shape[1], answers, answers.shape[1])
+
+    def unmask(self, prepared: Array, words: Array | None, packed: Array | None, rows: int, bits: int,
+               scales: Array) -> None:
+        """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped."""
+        given = packed if words is None else words
+        self._check(prepared.shape[0], rows)
+        module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
+        module.kernel("unmask_products")(prepared.shape[0], 128, prepared, words, packed, given.shape[1], rows, bits,
+                                         scales, self.real, self.rows_max, self.used)
+
+    def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
+        """B onto `outputs`, of what `unmask` left."""
+        places = [_output(output, None) for output in outputs] + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))
+        kind = next(place[3] for place in places if place[3])
+        module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
+        vectors = next(output.shape[0] for output in outputs if output is not None)
+        self._add(module, table, adapter_of, vectors, places, advance=False)
+
+    def _add(self, module: runtime.Module, table: Table, adapter_of: Array, vectors: int, places: list[tuple],
+             advance: bool) -> None:
+        width = sum(place[1] for place in places)
+        flat = [value for place in places for value in place[:3]]
+        module.kernel("add_outputs")((-(-width // THREADS), vectors), THREADS, table.words, adapter_of, self.real,
+                                     self.rows_max, self.used, *flat, int(advance))
+
+    def _check(self, vectors: int, rows: int) -> None:
+        if vectors > self.vectors_max or rows > self.rows_max:
+            raise ValueError(f"online step: wanted at most {self.vectors_max} vectors of {self.rows_max} products, "
+                             f"got {vectors} of {rows}")
+
+
+def _matrix(rows: Array) -> tuple[int, int, int, str]:
+    """Vectors, address, stride in elements, and the type's name in the kernels."""
+    dtype = str(rows.dtype).removeprefix("torch.")
+    if dtype not in _TYPES or len(rows.shape) != 2:
+        raise TypeError(f"activations: wanted [T, width] of float32 or bfloat16, got {tuple(rows.shape)} of {dtype}")
+    if isinstance(rows, numpy.ndarray):
+        step, stride = rows.strides[1] // rows.itemsize, rows.strides[0] // rows.itemsize
+    else:
+        stride, step = rows.stride()
+    if step != 1 and rows.shape[1] > 1:
+        raise TypeError("activations: wanted rows whose elements lie side by side")
+    return int(rows.shape[0]), address(rows), int(stride), _TYPES[dtype]
+
+
+def _output(output: Array | None, vectors: int | None) -> tuple[int, int, int, str | None]:
+    """Address, width, stride, type."""
+    if output is None:
+        return 0, 0, 0, None
+    count, where, stride, kind = _matrix(output)
+    if vectors is not None and count != vectors:
+        raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
+    return where, int(output.shape[1]), stride, kind

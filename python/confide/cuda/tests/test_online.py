@@ -1,0 +1,215 @@
+"""The online step on every device there is: against crates/lora's vectors and the slow reference in numpy."""
+
+import json
+import unittest
+from pathlib import Path
+
+import numpy
+
+from confide.blind import masks, pack, parameters, quantise, terms
+from confide.cuda import online, runtime
+
+VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
+MASK, SHARE = bytes(range(32)), bytes(range(100, 132))
+
+
+def to_host(array) -> numpy.ndarray:
+    return array if isinstance(array, numpy.ndarray) else array.cpu().numpy()
+
+
+def token_words(key: bytes, tokens: list[int]) -> numpy.ndarray:
+    head = numpy.frombuffer(key, "<u8")
+    return numpy.array([[*head, token] for token in tokens], numpy.uint64)
+
+
+class Example:
+    """One input with two projections: [rows, columns] integers, B, and vectors of mixed sizes."""
+
+    def __init__(self, device: str, columns: int, protect: str, seed: int, tokens: int = 16):
+        rng = numpy.random.default_rng(seed)
+        pairs = []
+        for projection, rank, width in (("q", 5, 23), ("v", 7, 40)):
+            a = rng.normal(0, 0.02, (rank, columns)).astype(numpy.float32)
+            b = rng.normal(0, 0.02, (width, rank)).astype(numpy.float32)
+            pairs.append((projection, terms.Pair(a, b, 2.0)))
+        self.tokens, self.device = tokens, device
+        self.weights = terms.quantised(0, pairs, protect, parameters.named(parameters.DEFAULT))
+        self.terms = self.weights.terms
+        parts = online.parts_on_device(device, self.terms, ("q", "k", "v"))
+        self.line = online.InputOnDevice(device, self.weights.matrix, columns, self.terms.bits,
+                                         self.terms.norm_limit, tokens, parts)
+        self.prepared = self._prepared()
+
+    def _prepared(self) -> numpy.ndarray:
+        """A·r − s, uint64 [tokens, rows]."""
+        low = numpy.uint64((1 << self.terms.bits) - 1)
+        drawn = masks.rows(MASK, 0, self.tokens, self.terms.columns, self.terms.bits)
+        share = masks.rows(SHARE, 0, self.tokens, self.terms.rows, self.terms.bits)
+        return (self.products(drawn) - share) & low
+
+    def products(self, words: numpy.ndarray) -> numpy.ndarray:
+        wide = self.weights.matrix.astype(numpy.int64).astype(numpy.uint64)
+        low = numpy.uint64((1 << self.terms.bits) - 1)
+        return numpy.stack([(wide * vector).sum(axis=1) for vector in words]) & low
+
+    def reference(self, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]) -> None:
+        for index, row in enumerate(rows):
+            values, scale = quantise.quantise_vector(row, self.terms.norm_limit)
+            product = self.products(values.astype(numpy.int64).astype(numpy.uint64)[None])
+            for projection in ("q", "v"):
+                self.terms.add(projection, product, numpy.array([scale]), outputs[projection][index:index + 1])
+
+
+class OnlineTest(unittest.TestCase):
+    """Each test runs on "cpu" and on each CUDA device."""
+
+    def each(self, **cases):
+        for device in runtime.devices():
+            for name, case in cases.items():
+                with self.subTest(device=device, case=name):
+                    yield device, case
+
+    def test_vectors_are_quantised_masked_and_refused_as_in_rust(self):
+        cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]
+        for device, _ in self.each(all=None):
+            for number, case in enumerate(cases):
+                real = numpy.array(case["real_bits"], numpy.uint32).view(numpy.float32)[None]
+                columns, bits = real.shape[1], 33
+                masked = online.zeros(device, (1, columns), "int64")
+                packed = online.zeros(device, (1, pack.packed_bytes(columns, bits)), "uint8")
+                scales, status = online.zeros(device, 1, "float64"), online.zeros(device, 1, "int32")
+                step = online.Online(device, 1, 8)
+                step.mask(online.upload(device, token_words(MASK, [9])), online.upload(device, real), columns, bits,
+                          case["norm_limit"], masked, packed, scales, status)
+                if "refused" in case:
+                    wanted = online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
+                    self.assertEqual(int(to_host(status)[0]), wanted, number)
+                    self.assertFalse(to_host(masked).any(), "a refused vector is not shown")
+                    continue
+                self.assertEqual(int(to_host(status)[0]), 0, number)
+                self.assertEqual(int(to_host(scales).view(numpy.uint64)[0]), case["scale_bits"], number)
+                low = numpy.uint64((1 << bits) - 1)
+                values = numpy.array(case["values"], numpy.int64).astype(numpy.uint64)
+                wanted = (values - masks.rows(MASK, 9, 1, columns, bits)[0]) & low
+                self.assertEqual(online.words_of(masked)[0].tolist(), wanted.tolist(), number)
+                self.assertEqual(to_host(packed)[0].tobytes(), pack.pack(wanted[None], bits), number)
+
+    def test_products_are_those_of_rust_extremes_included(self):
+        forms = json.loads((VECTORS / "weights.json").read_text())["forms"]
+        extremes = json.loads((VECTORS / "extremes.json").read_text())
+        entries = [-4095 if at % 3 == 0 else 4095 for at in range(3 * 700)]
+        cases = [(form["entries"], form["vectors"], form["products"], 41, 2, 33) for form in forms]
+        cases.append((entries, [(1 << 33) - 1] * 700, extremes["products"], 700, 1, 33))
+        for device, (entries, vectors, products, columns, count, bits) in self.each(
+                **{str(at): case for at, case in enumerate(cases)}):
+            matrix = numpy.array(entries, numpy.int16).reshape(-1, columns)
+            line = online.InputOnDevice(device, matrix, columns, bits, 1, 16, {})
+            table = online.Table(device, 1)
+            table.put(0, line)
+            jobs = numpy.zeros((count, 6), numpy.uint64)
+            jobs[:, 1:] = token_words(SHARE, list(range(count)))
+            words = numpy.array(vectors, numpy.uint64).reshape(count, columns)
+            share = masks.rows(SHARE, 0, count, len(matrix), bits)
+            wanted = (numpy.array(products, numpy.uint64).reshape(count, -1) + share) & numpy.uint64((1 << bits) - 1)
+            raw = numpy.frombuffer(pack.pack(words, bits), numpy.uint8).reshape(count, -1)
+            for given in ((online.upload(device, words), None), (None, online.upload(device, raw))):
+                answers = online.zeros(device, (count, len(matrix)), "int64")
+                online.Online(device, count, 8).answer(table, online.upload(device, jobs), *given, answers)
+                self.assertEqual(online.words_of(answers).tolist(), wanted.tolist())
+
+    def test_the_fused_step_is_the_plain_one_for_many_rows_and_adapters(self):
+        for device, (columns, protect) in self.each(narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"),
+                                                    merged=(64, "ba")):
+            examples = [Example(device, columns, protect, seed) for seed in (1, 2)]
+            table, pools = online.Table(device, 3), []
+            for index, example in enumerate(examples):
+                pools.append(online.Pool(device, example.tokens))
+                pools[-1].install(0, online.upload(device, example.prepared), MASK, SHARE)
+                table.put(index, example.line, pools[-1])
+            table.put(2, None)
+            adapter_of = numpy.array([0, 1, -1, 0, 2], numpy.int32)
+            offset_of = numpy.array([0, 0, 0, 1, 0], numpy.int32)
+            rng = numpy.random.default_rng(3)
+            step, status = online.Online(device, 5, 64), online.Status(device, 5)
+            for turn in range(2):
+                rows = rng.normal(0, 1, (5, columns)).astype(numpy.float32)
+                start = {name: rng.normal(0, 1, (5, width)).astype(numpy.float32) for name, width in
+                         (("q", 23), ("k", 3), ("v", 40))}
+                wanted = {name: value.copy() for name, value in start.items()}
+                for row, adapter in enumerate(adapter_of):
+                    if adapter in (0, 1):
+                        part = {name: value[row:row + 1] for name, value in wanted.items()}
+                        examples[adapter].reference(rows[row:row + 1], part)
+                outputs = [online.upload(device, start[name]) for name in ("q", "k", "v")]
+                step.fused(table, online.upload(device, adapter_of), online.upload(device, offset_of),
+                           online.upload(device, rows), outputs, status)
+                for name, output in zip(("q", "k", "v"), outputs):
+                    numpy.testing.assert_allclose(to_host(output), wanted[name], rtol=2e-5, atol=2e-5)
+                self.assertEqual([pool.next() for pool in pools], [2 * (turn + 1), turn + 1])
+            self.assertEqual(status.take(), 0)
+
+    def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self):
+        for device, _ in self.each(once=None):
+            example = Example(device, 64, "a", 5, tokens=4)
+            pool, table = online.Pool(device, 4), online.Table(device, 1)
+            prepared = online.upload(device, example.prepared)
+            pool.install(0, prepared, MASK, SHARE)
+            table.put(0, example.line, pool)
+            step, status = online.Online(device, 3, 64), online.Status(device, 3)
+            rows = numpy.ones((3, 64), numpy.float32)
+            adapter_of, offset_of = numpy.zeros(3, numpy.int32), numpy.arange(3, dtype=numpy.int32)
+            arguments = [online.upload(device, each) for each in (adapter_of, offset_of, rows)]
+            first = [online.zeros(device, (3, 23), "float32"), None, online.zeros(device, (3, 40), "float32")]
+            step.fused(table, *arguments, first, status)
+            self.assertEqual((status.take(), pool.next()), (0, 3))
+            self.assertFalse(online.words_of(prepared)[:3].any(), "what was used is wiped")
+            second = [online.zeros(device, (3, 23), "float32"), None, online.zeros(device, (3, 40), "float32")]
+            step.fused(table, *arguments, second, status)
+            self._waited(device)
+            self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
+            self.assertTrue(to_host(second[0])[0].any())
+            self.assertFalse(to_host(second[0])[1:].any(), "rows without a mask get nothing")
+            with self.assertRaises(ValueError):
+                pool.install(0, prepared, MASK, SHARE)
+            rows[1, 7] = numpy.nan
+            pool.install(1, online.upload(device, example.prepared), MASK, SHARE)
+            step.fused(table, *arguments[:2], online.upload(device, rows), second, status)
+            self._waited(device)
+            self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
+
+    def test_two_halves_apart_give_what_the_fused_step_gives(self):
+        for device, columns in self.each(short=41, long=2000):
+            example = Example(device, columns, "a", 7)
+            bits, count, rows_count = example.terms.bits, 3, example.terms.rows
+            table = online.Table(device, 1)
+            table.put(0, example.line)
+            step = online.Online(device, count, 64)
+            rows = numpy.random.default_rng(8).normal(0, 1, (count, columns)).astype(numpy.float32)
+            masked = online.zeros(device, (count, columns), "int64")
+            packed = online.zeros(device, (count, pack.packed_bytes(columns, bits)), "uint8")
+            scales, status = online.zeros(device, count, "float64"), online.zeros(device, count, "int32")
+            step.mask(online.upload(device, token_words(MASK, [4, 5, 6])), online.upload(device, rows), columns, bits,
+                      example.terms.norm_limit, masked, packed, scales, status)
+            jobs = numpy.zeros((count, 6), numpy.uint64)
+            jobs[:, 1:] = token_words(SHARE, [4, 5, 6])
+            answers = online.zeros(device, (count, rows_count), "int64")
+            step.answer(table, online.upload(device, jobs), None, packed, answers)
+            prepared = online.upload(device, example.prepared)
+            addresses = online.address(prepared) + numpy.array([4, 5, 6], numpy.uint64) * numpy.uint64(rows_count * 8)
+            step.unmask(online.upload(device, addresses), answers, None, rows_count, bits, scales)
+            outputs = [online.zeros(device, (count, 23), "float32"), None, online.zeros(device, (count, 40), "float32")]
+            step.add(table, online.zeros(device, count, "int32"), outputs)
+            wanted = {"q": numpy.zeros((count, 23), numpy.float32), "v": numpy.zeros((count, 40), numpy.float32)}
+            example.reference(rows, wanted)
+            numpy.testing.assert_allclose(to_host(outputs[0]), wanted["q"], rtol=2e-5, atol=2e-5)
+            numpy.testing.assert_allclose(to_host(outputs[2]), wanted["v"], rtol=2e-5, atol=2e-5)
+
+    def _waited(self, device: str) -> None:
+        if device != "cpu":
+            import torch
+
+            torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    unittest.main()
