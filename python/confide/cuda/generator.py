@@ -1,0 +1,90 @@
+"""ChaCha20 (RFC 8439) as a generator whose key lives on the device: crates/rlwe/src/rng.rs word by word."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from . import arrays, runtime
+from .arrays import Array
+
+# 2^32 blocks of 8 words.
+_WORDS_MAX = 1 << 35
+
+
+class Rng:
+    """Draws take whole words of 64 bits from the keystream, in order. `wipe()` zeroes the key."""
+
+    def __init__(self, key: Array, device: str) -> None:
+        """key uint32 [8] on the device; it is this object's from here on."""
+        self.device = device
+        self._key: Array | None = key
+        self._next = 0
+
+    @classmethod
+    def from_os(cls, device: str) -> Rng:
+        """Seeded by the operating system."""
+        return cls.from_seed(os.urandom(32), device)
+
+    @classmethod
+    def from_seed(cls, seed: bytes, device: str) -> Rng:
+        """The generator of 32 bytes."""
+        return cls(key_on_device(seed, device), device)
+
+    @property
+    def key(self) -> Array:
+        """The key, for a kernel."""
+        if self._key is None:
+            raise RuntimeError("generator: wiped, no draw is possible")
+        return self._key
+
+    def take(self, words: int) -> int:
+        """Uses up the next words for a kernel that makes them itself; gives the first one's index."""
+        first = self._next
+        if first + words > _WORDS_MAX:
+            raise RuntimeError("generator: gave its 256 GiB")
+        self._next += words
+        return first
+
+    def words(self, count: int) -> Array:
+        """The next words, uint64 [count]."""
+        drawn = arrays.empty(count, "uint64", self.device)
+        first = self.take(count)
+        blocks = -(-count // 8) + 1
+        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("keystream")
+        kernel(min(1024, -(-blocks // 128)), 128, self.key, first, drawn, count)
+        return drawn
+
+    def seed(self) -> Array:
+        """A fresh seed, uint32 [8]."""
+        return _as_seed(self.words(4))
+
+    def fork(self) -> Rng:
+        """A generator of its own, seeded from this one."""
+        return Rng(self.seed(), self.device)
+
+    def wipe(self) -> None:
+        """Zeroes the key; no draw is possible afterwards."""
+        if self._key is not None:
+            arrays.wipe(self._key)
+            self._key = None
+
+
+def key_on_device(key: bytes, device: str) -> Array:
+    """32 bytes as uint32 [8]."""
+    if len(key) != 32:
+        raise ValueError(f"key: wanted 32 bytes, got {len(key)}")
+    words = np.frombuffer(key, "<u4").copy()
+    made = arrays.on_device(words, "uint32", device, "key", (8,))
+    if made is not words:
+        arrays.wipe(words)
+    return made
+
+
+def _as_seed(words: Array) -> Array:
+    if isinstance(words, np.ndarray):
+        return words.view(np.uint32)
+    import torch
+
+    return words.view(torch.uint32)

@@ -1,0 +1,90 @@
+// Sums of products with what the adapter host knows: crates/rlwe/src/products.rs and its plaintext products.
+//
+// Floor of the scalar products of rows x columns, 2 parts and L limbs of degree n: each word of a ciphertext read once
+// for each tile of rows, 2 multiply-adds of 32 x 32 + 64 bits for each word and row (one at 32 bits).
+// 32 x 1536, 2 limbs, n = 4096: 0.2 GB read once by each of the 2 tiles, 1.6 G multiply-adds.
+// compile with: RING_WORD=uint64_t
+// compile with: RING_WORD=uint32_t
+#include "modulus.cuh"
+
+#ifndef RING_WORD
+#define RING_WORD uint64_t
+#endif
+
+// Rows whose sums one thread holds, and columns whose weights a block holds at a time.
+constexpr uint32_t ROW_TILE = 16, COLUMN_TILE = 64;
+// The lower part has 31 bits, so that both parts of a word times 16 bits fit 47: 2^16 of them fit a signed word.
+constexpr uint32_t CUT = 31;
+
+// weights [columns, rows] int16; c0, c1 [count, limbs, n], the columns from `first` on; sums [rows, 2, limbs, n] +=.
+// grid (n / block, 2 * limbs, rows / ROW_TILE rounded up).
+extern "C" __global__ void __launch_bounds__(128)
+    scalar_products(const int16_t *weights, const uint64_t *c0, const uint64_t *c1, uint64_t *sums, const Limb *limbs,
+                    uint32_t first, uint32_t count, uint32_t rows, uint32_t n) {
+    __shared__ int32_t tile[COLUMN_TILE * ROW_TILE];
+    uint32_t limb_count = gridDim.y / 2, of_limb = blockIdx.y % limb_count, first_row = blockIdx.z * ROW_TILE;
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint64_t *source = (blockIdx.y < limb_count ? c0 : c1) + size_t(of_limb) * n + i;
+    int64_t low[ROW_TILE] = {}, high[ROW_TILE] = {};
+    for (uint32_t start = 0; start < count; start += COLUMN_TILE) {
+        uint32_t width = min(COLUMN_TILE, count - start);
+        __syncthreads();
+        for (uint32_t k = threadIdx.x; k < width * ROW_TILE; k += blockDim.x) {
+            uint32_t row = first_row + k % ROW_TILE;
+            size_t column = first + start + k / ROW_TILE;
+            tile[k] = row < rows ? weights[column * rows + row] : 0;
+        }
+        __syncthreads();
+        const uint64_t *words = source + size_t(start) * limb_count * n;
+#pragma unroll 4
+        for (uint32_t j = 0; j < width; j++) {
+            uint64_t word = words[size_t(j) * limb_count * n];
+            int32_t lower = int32_t(word & ((1u << CUT) - 1)), upper = int32_t(word >> CUT);
+#pragma unroll
+            for (uint32_t row = 0; row < ROW_TILE; row++) {
+                int32_t weight = tile[j * ROW_TILE + row];
+                low[row] += int64_t(weight) * lower;
+                if (sizeof(RING_WORD) == 8) high[row] += int64_t(weight) * upper;
+            }
+        }
+    }
+    const Limb limb = limbs[of_limb];
+#pragma unroll
+    for (uint32_t row = 0; row < ROW_TILE; row++) {
+        if (first_row + row >= rows) break;
+        uint64_t *sum = sums + (size_t(first_row + row) * gridDim.y + blockIdx.y) * n + i;
+        uint64_t value = add_mod(*sum, reduce_signed(low[row], limb), limb.q);
+        if (sizeof(RING_WORD) == 8) {
+            uint64_t shifted = mul_mod(reduce_signed(high[row], limb), uint64_t(1) << CUT, limb);
+            value = add_mod(value, shifted, limb.q);
+        }
+        *sum = value;
+    }
+}
+
+// weights [outputs, inputs, limbs, n], c0, c1 [inputs, limbs, n], NTT form; sums [outputs, 2, limbs, n] +=.
+// grid (n / block, 2 * limbs, outputs). Floor: inputs + 2 words moved for each product of a word.
+extern "C" __global__ void plaintext_products(const uint64_t *weights, const uint64_t *c0, const uint64_t *c1,
+                                              uint64_t *sums, const Limb *limbs, uint32_t inputs, uint32_t n) {
+    uint32_t limb_count = gridDim.y / 2, of_limb = blockIdx.y % limb_count;
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const Limb limb = limbs[of_limb];
+    const uint64_t *source = (blockIdx.y < limb_count ? c0 : c1) + size_t(of_limb) * n + i;
+    const uint64_t *factors = weights + (size_t(blockIdx.z) * inputs * limb_count + of_limb) * n + i;
+    uint64_t *sum = sums + (size_t(blockIdx.z) * gridDim.y + blockIdx.y) * n + i;
+    uint64_t value = *sum;
+    for (uint32_t j = 0; j < inputs; j++) {
+        size_t place = size_t(j) * limb_count * n;
+        value = add_mod(value, mul_mod(source[place], factors[place], limb), limb.q);
+    }
+    *sum = value;
+}
+
+// Signed weights [count, n] to residues [count, limbs, n], coefficient form. grid (n / block, limbs, count).
+extern "C" __global__ void lift_weights(const int64_t *weights, uint64_t *residues, const Limb *limbs, uint32_t n) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int64_t weight = weights[size_t(blockIdx.z) * n + i];
+    residues[(size_t(blockIdx.z) * gridDim.y + blockIdx.y) * n + i] = reduce_signed(weight, limbs[blockIdx.y]);
+}
