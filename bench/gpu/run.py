@@ -88,7 +88,7 @@ def show(stages: list[dict[str, Any]]) -> int:
     for stage in stages:
         print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
     print(
-        f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s more for each that is cut"
+        f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s for each cut"
     )
     return 0
 

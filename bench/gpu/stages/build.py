@@ -1,4 +1,4 @@
-"""Every kernel compiled for this card (in a rehearsal: for the CPU), side by side; later stages find them in the cache."""
+"""Every kernel compiled for this card (in a rehearsal: for the CPU); later stages find them in the cache."""
 
 from __future__ import annotations
 

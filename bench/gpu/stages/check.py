@@ -1,7 +1,7 @@
 """The kernels' and the worker's test bodies on the card, and compute-sanitizer over some of them.
 
-They run side by side, as processes of their own. A failure does not end the run: it stands as a mark on every later row,
-because a fast wrong answer is void, and who reads the record must see it.
+They run side by side, as processes of their own. A failure does not end the run: it stands as a mark on every later
+row, because a fast wrong answer is void, and who reads the record must see it.
 """
 
 from __future__ import annotations
@@ -84,5 +84,11 @@ def finish(process: subprocess.Popen, left_s: float, log: Path) -> dict[str, str
         process.wait()
         outcome = "no time left"
     text = log.read_text(encoding="utf-8", errors="replace")
-    told = re.findall(r"^(?:Ran \d+ tests.*|OK.*|FAILED.*|========= ERROR SUMMARY.*|========= RACECHECK SUMMARY.*)$", text, re.M)
-    return {"outcome": outcome, "last": "; ".join(told)[:200] or "no summary", "waited_s": f"{time.monotonic() - began:.0f}"}
+    told = re.findall(
+        r"^(?:Ran \d+ tests.*|OK.*|FAILED.*|========= ERROR SUMMARY.*|========= RACECHECK SUMMARY.*)$", text, re.M
+    )
+    return {
+        "outcome": outcome,
+        "last": "; ".join(told)[:200] or "no summary",
+        "waited_s": f"{time.monotonic() - began:.0f}",
+    }

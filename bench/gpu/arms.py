@@ -1,0 +1,145 @@
+"""Arms of the decode benches: the worker's loop with an adapter of each kind, with and without the offline work."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import adapter as made
+from bed import PROMPT, TOKENS, Bed
+from blocks import Arm, Failed, Session, Took
+from confide.worker.deltas import Adapter, AdapterError
+
+FINAL_HIDDEN = (0, "final_hidden")
+
+
+class NotHere(Exception):
+    """A kind of adapter cannot be had on this machine; the text is the reason."""
+
+
+@dataclass
+class Offline:
+    """What a batch of masks took: milliseconds for all inputs of the adapter, and tokens that it lasts for."""
+
+    milliseconds: float
+    tokens: int
+
+    @property
+    def token_ms(self) -> float:
+        """Of one token."""
+        return self.milliseconds / self.tokens
+
+
+class FinalHidden:
+    """An adapter of layer 0's q, put onto the last hidden state instead, as report 003 has it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.name = inner, inner.name
+        self.sites = {FINAL_HIDDEN: inner.sites[0, "q"]}
+        self.opens_at_once = getattr(inner, "opens_at_once", False)
+
+    def open(self) -> Any:
+        return FinalHiddenDeltas(self.inner.open())
+
+    def close(self) -> None:
+        getattr(self.inner, "close", lambda: None)()
+
+
+class FinalHiddenDeltas:
+    """Its deltas: whatever they are asked at the last hidden state, the inner ones are asked at layer 0's q."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        grouped = getattr(inner, "grouped", None)
+        if grouped is not None:
+            self.grouped = _grouped(grouped)
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
+        self._inner.add(0, "attention", rows, {"q": outputs["final_hidden"]})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _FinalHiddenGrouped:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]) -> None:
+        inner = [one and one._inner for one in deltas]
+        self.inner.add(0, "attention", rows, {"q": outputs["final_hidden"]}, inner)
+
+
+_GROUPS: dict[int, _FinalHiddenGrouped] = {}
+
+
+def _grouped(inner: Any) -> _FinalHiddenGrouped:
+    """One face for one group: the worker tells groups apart by identity."""
+    return _GROUPS.setdefault(id(inner), _FinalHiddenGrouped(inner))
+
+
+class Kit:
+    """A bed's adapters, made once. `folder` holds the PEFT files for as long as the kit lives."""
+
+    def __init__(self, session: Session, bed: Bed) -> None:
+        self.session, self.bed = session, bed
+        self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
+        self.folder = Path(self._folder.name)
+        self.path = made.write(self.folder / "lora", bed.config)
+
+    def load(self, name: str, kind: str, **spec: Any) -> Adapter:
+        """An adapter of this kind, loaded into the bed's worker."""
+        try:
+            return self.bed.adapters.load(name, kind, spec)
+        except (AdapterError, NotImplementedError, OSError) as error:
+            raise NotHere(f"{kind}: {error}"[:300]) from error
+
+    def final_hidden(self) -> Adapter:
+        """The masked delta on the last hidden state, both roles in this process."""
+        path = made.write(self.folder / "hidden", self.bed.config, seed=12, layers=1)
+        return FinalHidden(self.load("hidden", "one-graph", path=str(path)))
+
+    def close(self) -> None:
+        """Files go."""
+        self._folder.cleanup()
+
+
+def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = False, marks: tuple[str, ...] = ()) -> Arm:
+    """One run: every slot decodes with this adapter (None for the base, a list for one each)."""
+    adapters = adapter if isinstance(adapter, list) else [adapter] * bed.slots
+    held = next((one for one in adapters if one is not None), None)
+    offline = offline_of(bed, held)
+    tokens = 12 if session.cpu else TOKENS
+    price = session.facts.get("price")
+
+    def run(seed: int) -> Took:
+        floor = bed.floor(bed.slots)
+        ran = bed.run(seed, tokens, PROMPT if not session.cpu else 8, adapters)
+        if ran.seconds <= 0 or ran.tokens < tokens // 2:
+            raise Failed(f"{ran.tokens} tokens in {ran.seconds} s")
+        online = ran.tokens / ran.seconds
+        token_ms = 1e3 / online + (offline.token_ms if offline else 0.0)
+        metrics = {"tokens_per_s": 1e3 / token_ms, "online_tokens_per_s": online, "token_ms": token_ms * bed.slots}
+        if offline:
+            metrics["offline_ms"] = offline.token_ms
+        if price:
+            metrics["dollars_per_mtoken"] = price / 3600 * token_ms / 1e3 * 1e6
+        return Took([metrics], floor=floor, marks=list(marks))
+
+    guarantee = "none" if held is None else getattr(held, "guarantee", None)
+    return Arm(name, run, says=bed.says, version=f"torch {torch.__version__}", guarantee=guarantee, twin=twin)
+
+
+def offline_of(bed: Bed, held: Any) -> Offline | None:
+    """The offline work of an adapter, timed from its preparation of a whole batch; None where it has none."""
+    inner = held.inner if isinstance(held, FinalHidden) else held
+    measure = getattr(inner, "time_offline", None)
+    if measure is None:
+        return None
+    milliseconds, tokens = measure()
+    bed.device.wait()
+    return Offline(milliseconds, tokens)

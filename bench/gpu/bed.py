@@ -1,0 +1,168 @@
+"""The worker's own decode loop in this process: its weights, cache, recorded steps and scheduler, without the socket.
+
+A *run* gives every slot a prompt and decodes until the first generation ends; the clock runs from the moment at which
+every generation has its first token. In a rehearsal the shape is tiny, under the true one's name, so that every later
+step is as it will be; all of it is labelled.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from blocks import Failed
+from confide.worker import adapters as worker_adapters
+from confide.worker import cache, config, weights
+from confide.worker.generation import Generation, Request
+from confide.worker.graphs import Stepper
+from confide.worker.model import Model
+from confide.worker.rows import Rows
+from confide.worker.schedule import Scheduler
+from device import Device
+
+MODEL = "qwen2.5-1.5b"
+SEED = 1
+# One bucket of context holds both.
+PROMPT, TOKENS = 64, 160
+
+
+def shape_of(model: str, cpu: bool) -> config.Config:
+    """The shape measured; in a rehearsal a tiny one."""
+    return config.SHAPES["tiny" if cpu else model]
+
+
+@dataclass
+class Ran:
+    """One run: seconds of the window, tokens of all generations in it, every generation's tokens."""
+
+    seconds: float
+    tokens: int
+    told: dict[int, list[int]]
+    reports: list[dict[str, Any] | None]
+
+
+class Bed:
+    """A model with `slots` generations at once. `layers` fewer than the shape's: truncated, and it says so."""
+
+    def __init__(
+        self,
+        device: Device,
+        cpu: bool,
+        model: str,
+        slots: int,
+        context: int = PROMPT + TOKENS + 8,
+        layers: int | None = None,
+        bits: int = 0,
+    ) -> None:
+        self.device, self.model_name, self.slots = device, model, slots
+        shape = shape_of(model, cpu)
+        self.truncated = layers is not None and layers < shape.layers
+        self.config = replace(shape, layers=min(layers or shape.layers, shape.layers))
+        dtype = torch.float32 if cpu else torch.bfloat16
+        size = cache.Size(slots, -(-context // 8) * 8)
+        with torch.inference_mode():
+            self.weights = weights.random(self.config, SEED, device.torch_device, dtype, bits)
+            self.model = Model(self.config, self.weights, size.context + cache.SPARE)
+            self.cache = cache.Cache(self.config, size, device.torch_device, dtype)
+        idle = self.cache.idle_position
+        self.rows = Rows(slots, size.context, self.config.vocabulary, idle, device.torch_device)
+        self.stepper = make_stepper(self.model, self.cache, self.rows, cpu)
+        self.scheduler = Scheduler(self.model, self.cache, self.rows, self.stepper, self)
+        self.adapters = worker_adapters.Adapters(
+            worker_adapters.Context(self.config, device.torch_device, dtype, slots)
+        )
+        self._numbers, self._told, self._ended = 0, {}, {}
+        self._marks: list[tuple[float, int]] = []
+
+    @property
+    def says(self) -> str:
+        """What runs, for the record."""
+        cut = f", truncated to {self.config.layers} layers" if self.truncated else ""
+        decoder = "kernels" if self.stepper.kernels is not None else "torch"
+        return f"{self.model_name}{cut}, {self.weights.label}, decoder {decoder}"
+
+    # What the scheduler tells.
+
+    def tokens(self, told: list[tuple[int, int]]) -> None:
+        for number, token in told:
+            self._told[number].append(token)
+        self._marks.append((time.perf_counter(), len(told)))
+
+    def ended(self, generation: Generation) -> None:
+        self._ended[generation.request.number] = generation
+
+    # Runs.
+
+    def run(self, seed: int, tokens: int = TOKENS, prompt: int = PROMPT, adapters: list[Any] | None = None) -> Ran:
+        """Every slot decodes `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
+        with torch.inference_mode():
+            return self._run(self.begin(seed, tokens, prompt, adapters))
+
+    def _run(self, numbers: list[int]) -> Ran:
+        began = None
+        while not self._ended.keys() & set(numbers):
+            self.scheduler.turn()
+            if began is None and all(self._told[number] for number in numbers):
+                began = len(self._marks)
+        while len(self._ended) < len(numbers):
+            self.scheduler.turn()
+        ended = [self._ended[number] for number in numbers]
+        for one in ended:
+            if one.ended != "length":
+                raise Failed(f"generation ended by {one.ended}: {one.failure.message if one.failure else ''}"[:200])
+        window = self._marks[(began or 1) - 1 :]
+        return Ran(
+            window[-1][0] - window[0][0],
+            sum(count for _, count in window[1:]),
+            {number: self._told[number] for number in numbers},
+            [one.report() for one in ended],
+        )
+
+    def whole_s(self, prompt: int, tokens: int, seed: int) -> float:
+        """Seconds of one generation with its prompt, from submission to the last token."""
+        self.device.wait()
+        began = time.perf_counter()
+        self.run(seed, tokens, prompt)
+        return time.perf_counter() - began
+
+    def begin(self, seed: int, tokens: int, prompt: int, adapters: list[Any] | None = None) -> list[int]:
+        """Submits one request a slot; gives their numbers. The same seed gives the same prompts."""
+        self._told, self._ended, self._marks = {}, {}, []
+        generator = random.Random(seed)
+        numbers = []
+        for slot in range(self.slots):
+            ids = [generator.randrange(self.config.vocabulary) for _ in range(prompt)]
+            self._numbers += 1
+            self._told[self._numbers] = []
+            request = Request(self._numbers, ids, tokens)
+            self.scheduler.submit(request, adapters[slot] if adapters else None)
+            numbers.append(self._numbers)
+        return numbers
+
+    def floor(self, batch: int) -> dict[str, Any]:
+        """The rate at which the weights of a step could be read, at the copy rate measured now."""
+        rate = self.device.copy_bytes_per_s() / self.weights.bytes_per_token() * batch
+        return {"name": "all weights read once, at the copy rate beside it", "metric": "tokens_per_s", "value": rate}
+
+    def close(self) -> None:
+        """Lets go of everything that takes memory."""
+        self.adapters.clear()
+        self.scheduler.close()
+        if not self.device.cpu:
+            torch.cuda.synchronize()
+        for name in ("scheduler", "stepper", "rows", "cache", "model", "weights", "adapters"):
+            delattr(self, name)
+
+
+def make_stepper(model: Model, held: cache.Cache, rows: Rows, cpu: bool) -> Stepper:
+    """With the decode kernels where they are there, as the worker's default is; else torch."""
+    if not cpu:
+        try:
+            return Stepper(model, held, rows, decoder="kernels")
+        except ImportError:
+            pass
+    return Stepper(model, held, rows)

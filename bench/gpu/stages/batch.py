@@ -1,0 +1,108 @@
+"""Batches of 1, 8 and 32, larger shapes, and the memory that each takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bed import Bed
+from blocks import Arm, Failed, Session, Took
+from device import Device, release
+
+# Of 70B in 4 bits the weights take 38 GB; where the card has less, layers are left out and the label says so.
+CASES = (
+    ("qwen2.5-1.5b", (1, 8, 32), 0),
+    ("llama-3.1-8b", (1, 8, 32), 0),
+    ("phi-3-medium-14b", (1,), 0),
+    ("llama-3.1-70b", (1,), 4),
+)
+# Beside the weights: cache, graphs, workspaces, the copy's buffers.
+SPARE_BYTES = 8 << 30
+
+
+def run(session: Session) -> None:
+    device = Device(session.cpu)
+    for model, batches, bits in CASES:
+        for batch in batches:
+            if session.left_s() < 3.0:
+                session.emit({"kind": "not_run", "bench": "batch", "reason": f"{model}, batch {batch}: no time left"})
+                continue
+            # A tiny shape is narrower than a group of four-bit weights.
+            measure(session, device, model, batch, 0 if session.cpu else bits)
+
+
+def measure(session: Session, device: Device, model: str, batch: int, bits: int) -> None:
+    params = {"model": model, "batch": batch}
+    bed, before = None, used_bytes(session.cpu)
+    try:
+        bed = Bed(device, session.cpu, model, batch, layers=layers_that_fit(session, model, bits), bits=bits)
+        arms = [base(bed, batch, session.cpu, twin) for twin in (False, True)]
+        session.bench("batch", params, arms, blocks=None if batch == 32 and model == "qwen2.5-1.5b" else 3)
+        session.bench("memory", params, [memory(bed, session.cpu, before)])
+    except torch.OutOfMemoryError as error:
+        reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"
+        session.emit({"kind": "not_run", "bench": "batch", "reason": reason})
+        session.say(reason)
+    finally:
+        if bed is not None:
+            bed.close()
+        device.free_buffers()
+        del bed
+        release(session.cpu)
+
+
+def layers_that_fit(session: Session, model: str, bits: int) -> int | None:
+    """None: all. Fewer where the weights would not fit the card."""
+    from bed import shape_of
+
+    if session.cpu:
+        return None
+    shape, (free, _) = shape_of(model, False), torch.cuda.mem_get_info()
+    per_weight = 0.5625 if bits == 4 else 2.0
+    embedding = 2 * shape.vocabulary * shape.hidden * (1 if shape.tied else 2)
+    of_layers = (shape.parameters() - embedding / 2) * per_weight
+    room = free - SPARE_BYTES - embedding
+    return None if of_layers <= room else max(1, int(shape.layers * room / of_layers))
+
+
+def base(bed: Bed, batch: int, cpu: bool, twin: bool) -> Arm:
+    """The decode loop of `batch` sessions."""
+    tokens = 8 if cpu else 96
+
+    def run_once(seed: int) -> Took:
+        floor = bed.floor(batch)
+        ran = bed.run(seed, tokens)
+        if ran.seconds <= 0:
+            raise Failed("no time passed")
+        rate = ran.tokens / ran.seconds
+        return Took([{"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}], floor=floor, marks=marks(bed))
+
+    return Arm("base", run_once, says=bed.says, version=torch.__version__, guarantee="none", twin=twin)
+
+
+def marks(bed: Bed) -> list[str]:
+    """What a reader of the figures must know."""
+    found = [f"truncated to {bed.config.layers} layers"] if bed.truncated else []
+    return found + (["weights in 4 bits"] if bed.weights.bits else [])
+
+
+def memory(bed: Bed, cpu: bool, before: int) -> Arm:
+    """Bytes by use; a figure, without a clock."""
+
+    def read(_seed: int) -> Took:
+        weights, cache = bed.weights.bytes(), bed.cache.bytes()
+        bed.device.free_buffers()
+        other = max(0, used_bytes(cpu) - before - weights - cache)
+        sizes: dict[str, Any] = {"weights_bytes": weights, "cache_bytes": cache, "other_bytes": other}
+        return Took([{name: float(value) for name, value in sizes.items()}], marks=marks(bed))
+
+    return Arm("base", read, says=bed.says)
+
+
+def used_bytes(cpu: bool) -> int:
+    """Bytes of the card in use by everybody; 0 in a rehearsal."""
+    if cpu:
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return total - free

@@ -1,0 +1,66 @@
+"""What one prefill and one token move over the bus, counted; and how busy the card is meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+import crossings
+from arms import Kit, NotHere
+from bed import MODEL, Bed
+from blocks import Arm, Session, Took
+from device import Device, Sampler
+
+PREFILL, PASSES = 128, 32
+USE_S = 1.2
+
+
+def run(session: Session) -> None:
+    device = Device(session.cpu)
+    prefill, passes = (16, 4) if session.cpu else (PREFILL, PASSES)
+    bed = Bed(device, session.cpu, MODEL, slots=1, context=prefill + passes + 8)
+    kit = Kit(session, bed)
+    makers: dict[str, Callable[[], Any]] = {
+        "base": lambda: None,
+        "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
+        "one-graph": lambda: kit.load("graph", "one-graph", path=str(kit.path)),
+        "ipc": lambda: kit.load("ipc", "ipc", path=str(kit.path)),
+    }
+    for name, make in makers.items():
+        try:
+            adapter = make()
+        except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
+            session.missing("crossings", name, f"{type(error).__name__}: {error}"[:200])
+            continue
+        for phase, arm in arms(bed, name, [adapter], prefill, passes).items():
+            session.bench("crossings", {"model": MODEL, "phase": phase}, [arm])
+        if name in ("base", "one-graph"):
+            use = Arm(name, lambda _seed, held=adapter: used(bed, held, session.cpu), says=bed.says)
+            session.bench("utilisation", {"model": MODEL, "batch": 1}, [use])
+    kit.close()
+    bed.close()
+
+
+def arms(bed: Bed, name: str, adapters: list[Any], prefill: int, passes: int) -> dict[str, Arm]:
+    """Counts of a prompt alone, and of a token: a run of many less a run of one."""
+
+    def of_prefill(seed: int) -> Took:
+        bed.run(seed, 1, prefill, adapters)
+        return Took([crossings.counted(lambda: bed.run(seed, 1, prefill, adapters), 1)])
+
+    def of_token(seed: int) -> Took:
+        bed.run(seed, passes + 1, prefill, adapters)
+        one = crossings.counted(lambda: bed.run(seed, 1, prefill, adapters), 1)
+        many = crossings.counted(lambda: bed.run(seed, passes + 1, prefill, adapters), 1)
+        return Took([{key: max(0.0, many[key] - one[key]) / passes for key in many}])
+
+    return {"prefill": Arm(name, of_prefill, says=bed.says), "token": Arm(name, of_token, says=bed.says)}
+
+
+def used(bed: Bed, adapter: Any, cpu: bool) -> Took:
+    """Decodes for a while beside nvidia-smi."""
+    sampler, began = Sampler(cpu), time.monotonic()
+    while time.monotonic() - began < (0.1 if cpu else USE_S):
+        bed.run(1, 8 if cpu else 64, 8, [adapter])
+    found = sampler.end()
+    return Took([found] if found else [])

@@ -1,0 +1,100 @@
+"""The peer that everybody has: transformers' generate() on the same card, the same shape and type, random weights."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from bed import MODEL, Bed, shape_of
+from blocks import Arm, Failed, Session, Took
+from device import Device
+
+PROMPT, TOKENS = 16, 128
+# Compiling takes a minute: without that much left it is not begun.
+COMPILE_S = 40.0
+
+
+def run(session: Session) -> None:
+    device, tokens = Device(session.cpu), 8 if session.cpu else TOKENS
+    import transformers
+
+    bed = Bed(device, session.cpu, MODEL, slots=1, context=PROMPT + TOKENS + 1)
+    peer = make(device, session.cpu)
+    version = f"transformers {transformers.__version__}, torch {torch.__version__}"
+
+    def base(seed: int) -> Took:
+        took_s = bed.whole_s(PROMPT, tokens, seed)
+        return Took([{"tokens_per_s": tokens / took_s}], floor=bed.floor(1))
+
+    def generate(**more: Any):
+        def measure(seed: int) -> Took:
+            generator = torch.Generator().manual_seed(seed)
+            prompt = torch.randint(0, peer.config.vocab_size, (1, PROMPT), generator=generator).to(device.torch_device)
+            device.wait()
+            began = time.perf_counter()
+            out = peer.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=tokens,
+                                min_new_tokens=tokens, pad_token_id=0, **more)  # fmt: skip
+            device.wait()
+            took_s = time.perf_counter() - began
+            if out.shape[1] != PROMPT + tokens:
+                raise Failed(f"wanted {tokens} tokens, got {out.shape[1] - PROMPT}")
+            return Took([{"tokens_per_s": tokens / took_s}], floor=bed.floor(1))
+
+        return measure
+
+    arms = [
+        Arm("base", base, says=bed.says, guarantee="none"),
+        Arm("base", base, says=bed.says, guarantee="none", twin=True),
+        Arm("transformers", generate(), says=type(peer).__name__, version=version, guarantee="none"),
+    ]
+    compiled = generate(cache_implementation="static")
+    reason = compiles(session, compiled)
+    if reason is None:
+        arms.append(Arm("transformers-compiled", compiled, says=type(peer).__name__, version=version, guarantee="none"))
+    else:
+        session.missing("generate", "transformers-compiled", reason)
+    session.bench("generate", {"model": MODEL, "batch": 1}, arms)
+
+
+def compiles(session: Session, work: Any) -> str | None:
+    """Why the compiled form cannot be measured; its first call compiles."""
+    if session.left_s() < (5.0 if session.cpu else COMPILE_S):
+        return "no time left to compile"
+    began = time.monotonic()
+    try:
+        work(0)
+    except Exception as error:  # Whatever a compiler of theirs raises, the arm is left out by name.
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no reason'}"
+    session.say(f"transformers-compiled: first call {time.monotonic() - began:.1f} s")
+    return None
+
+
+def make(device: Device, cpu: bool) -> Any:
+    """Qwen2 of the same shape with transformers' own random weights, on the device."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    shape = shape_of(MODEL, cpu)
+    config = Qwen2Config(
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        intermediate_size=shape.ffn,
+        vocab_size=shape.vocabulary,
+        max_position_embeddings=shape.context,
+        rms_norm_eps=shape.norm_epsilon,
+        tie_word_embeddings=shape.tied,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(1)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device(device.torch_device):
+            model = Qwen2ForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+    return model.eval()

@@ -1,0 +1,124 @@
+"""Micro-benchmarks of the ring's kernels and the online step: one operation of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy
+
+from blocks import Arm, Session, Took
+from confide.cuda import ring
+from device import Device
+
+SETS = {1024: "rlwe-1024-q25", 2048: "rlwe-2048-q50", 4096: "rlwe-4096-q100-flood40", 8192: "rlwe-8192-q200-flood40"}
+ROWS, COLUMNS = 32, 1536
+SERVED = 4096
+
+Work = tuple[Callable[[], Any], int]
+
+
+def run(session: Session) -> None:
+    device = Device(session.cpu)
+    for n in (4096, 2048, 8192):
+        context = ring.Context.dangerous_named(SETS[n], device=device.name)
+        for operation, make in operations(context, session.cpu).items():
+            if session.left_s() < 1.0:
+                session.emit({"kind": "not_run", "bench": "ring", "reason": f"{operation}, N = {n}: no time left"})
+                continue
+            measure(session, device, operation, n, make)
+    for operation, make in (("online-step", online_step),):
+        measure(session, device, operation, SERVED, lambda: make(device))
+
+
+def measure(session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]) -> None:
+    try:
+        work, count = make()
+        work()
+        device.wait()
+    except (NotImplementedError, ImportError, AttributeError) as error:
+        session.missing("ring", "kernels", f"{operation}, N = {n}: {type(error).__name__}: {error}"[:200])
+        return
+
+    def once(_seed: int) -> Took:
+        launch_us = device.time_ms(work, 20) * 1e3
+        return Took([{"operation_us": launch_us / count, "launch_us": launch_us}])
+
+    says = f"{count} in a batch"
+    params = {"operation": operation, "n": n}
+    session.bench("ring", params, [Arm("kernels", once, says=says), Arm("kernels", once, says=says, twin=True)])
+
+
+def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
+    """Every operation at this ring; where answers are not flooded, none."""
+    count = 4 if cpu else 1024
+    key = ring.SecretKey.random(context)
+    messages = array(context, numpy.random.default_rng(3).integers(0, 1 << 16, (count, context.n), dtype=numpy.uint64))
+
+    def transforms(forward: bool) -> Work:
+        encrypted = ring.Encryptor(key).encrypt(messages)
+        values = encrypted.c0
+        function = context.ntt_forward if forward else context.ntt_inverse
+        return lambda: function(values), count * context.limbs
+
+    def encrypt() -> Work:
+        encryptor = ring.Encryptor(key)
+        return lambda: encryptor.encrypt(messages), count
+
+    def expand() -> Work:
+        encrypted = ring.Encryptor(key).encrypt(messages)
+        return encrypted.expand, count
+
+    def masks() -> Work:
+        stream = ring.MaskStream(bytes(range(32)), context.device)
+        return lambda: stream.rows(0, count, COLUMNS, 34), count * COLUMNS // context.n or 1
+
+    def products() -> Work:
+        c0, c1 = ring.Encryptor(key).encrypt(messages).expand()
+        wide = numpy.random.default_rng(4).integers(-100, 101, (ROWS, count)).astype(numpy.int16)
+
+        def work() -> Any:
+            made = ring.ScalarProducts(context, array(context, wide))
+            made.add(0, c0, c1)
+            return made
+
+        return work, count
+
+    def answers() -> Work:
+        public, wide = key.public_key(), numpy.ones((ROWS, 1), dtype=numpy.int16)
+        c0, c1 = ring.Encryptor(key).encrypt(messages[:1]).expand()
+        plain = array(context, numpy.zeros((ROWS, context.n), dtype=numpy.uint64))
+
+        def work() -> Any:
+            made = ring.ScalarProducts(context, array(context, wide))
+            made.add(0, c0, c1)
+            return made.answers(public, plain)
+
+        return work, ROWS
+
+    def decrypt() -> Work:
+        work, rows = answers()
+        small = work()
+        return lambda: key.decrypt(small), rows
+
+    found = {"ntt": lambda: transforms(True), "inverse-ntt": lambda: transforms(False), "encrypt": encrypt,
+             "expand": expand, "mask-stream": masks}  # fmt: skip
+    if context.n >= SERVED:
+        found |= {"scalar-products": products, "answers": answers, "decrypt": decrypt}
+    return found
+
+
+def online_step(device: Device) -> Work:
+    """One vector of 1,536 through both roles of one input: quantise, mask, multiply, unmask, B."""
+    import steps
+
+    return steps.online_work(device), 1
+
+
+def array(context: Any, values: numpy.ndarray) -> Any:
+    """Where the context works."""
+    if context.device == "cpu":
+        return values
+    import torch
+
+    signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
+    return torch.from_numpy(signed).to(context.device)

@@ -1,0 +1,45 @@
+"""Report 003's step, one vector through one projection of rank 32, by ours and by the peers whose wheels are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import peers
+import steps
+from blocks import Arm, Session
+from device import Device
+from journal import CHECKOUT
+
+PARAMS = {"width": 1536, "rank": 32}
+REQUESTS = 6
+ARM, SEAL = str(CHECKOUT / "bench/peers/gpu/arm.py"), str(CHECKOUT / "bench/peers/seal/arm.py")
+
+
+def run(session: Session) -> None:
+    device = Device(session.cpu)
+    arms: list[Arm] = []
+    for name, make in (("ckks-step", steps.ckks), ("masked-step", steps.masked)):
+        try:
+            work, says, guarantee = make(device)
+        except (ImportError, AttributeError, NotImplementedError) as error:
+            session.missing("step", name, f"its kernels are not there: {error}")
+            continue
+        arms.append(Arm(name, work, says=says, guarantee=guarantee))
+        if len(arms) == 1:
+            arms.append(Arm(name, work, says=says, guarantee=guarantee, twin=True))
+    for name, command in commands(session.cpu).items():
+        if (arm := peers.arm(session, "step", name, command, PARAMS, REQUESTS)) is not None:
+            arms.append(arm)
+    if arms:
+        session.bench("step", {}, arms)
+
+
+def commands(cpu: bool) -> dict[str, list[str]]:
+    """How each peer is started."""
+    form: list[Any] = ["--cpu"] if cpu else []
+    found = {name: [peers.python(name), ARM, name, *form] for name in ("cukks", "desilofhe", "concrete-ml-extensions")}
+    found["tenseal"] = [peers.python("tenseal"), SEAL, "ckks-slots", "--n", "16384"]
+    if cpu:
+        # Key generation of a hundred MB takes ten seconds of a CPU: its arm is tried by hand.
+        del found["concrete-ml-extensions"]
+    return found
