@@ -29,7 +29,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/prover", &["statement"]),
     // floor 2: engines
     ("crates/engine", &["lora"]),
-    ("crates/native", &["engine", "lora"]),
+    ("crates/native", &["engine", "lora", "text"]),
+    ("crates/text", &["engine"]),
+    ("crates/worker", &["engine", "lora", "text"]),
     // floor 3: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
     ("crates/attestation-service", &["appraiser", "evidence", "forward", "verifier"]),
@@ -73,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "verifier",
             "verifier-aws-lc",
+            "worker",
         ],
     ),
     // beside the house: the harness knows no product, its arms are processes

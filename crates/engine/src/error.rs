@@ -33,6 +33,18 @@ pub enum EngineError {
     /// The engine has stopped.
     #[error("engine has stopped")]
     Stopped,
+    /// The engine is not there, or was lost in mid-answer; it may come back.
+    #[error("engine is not available: {reason}")]
+    Unavailable {
+        /// What became of it.
+        reason: String,
+    },
+    /// This generation needed more memory than there is; others go on.
+    #[error("generation ran out of memory: {reason}")]
+    OutOfMemory {
+        /// What the engine said.
+        reason: String,
+    },
     /// The engine failed while it generated.
     #[error("generation failed: {reason}")]
     Failed {

@@ -46,7 +46,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Engine::count`], and [`EngineError::PromptTooLong`], [`EngineError::QueueFull`],
-    /// [`EngineError::Stopped`].
+    /// [`EngineError::Stopped`], [`EngineError::Unavailable`].
     fn generate(&self, request: Request) -> Result<Generation, EngineError>;
 
     /// How many generations run side by side; more than these wait.
@@ -90,6 +90,8 @@ pub struct Model {
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,
+    /// Where the weights come from, where the engine says so: `random from seed 7`.
+    pub weights: Option<String>,
     /// For an adapter, the name of the model that it changes.
     pub parent: Option<String>,
 }

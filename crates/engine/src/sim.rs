@@ -85,6 +85,7 @@ impl Engine for Sim {
             name: self.options.model_name.clone(),
             context_tokens: self.options.context_tokens,
             manifest_sha256: None,
+            weights: None,
             parent: None,
         }]
     }

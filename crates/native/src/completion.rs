@@ -1,18 +1,16 @@
-use std::{borrow::Cow, fmt::Display};
+use std::fmt::Display;
 
-use confide_engine::{EngineError, FinishReason, Request, StopFilter, Token, Usage};
+use confide_engine::{EngineError, FinishReason, Request, Token, Usage};
+use confide_text::{Answer, Text};
 
-use crate::{detokenise::Detokeniser, sample::Sampler, text::Text};
+use crate::sample::Sampler;
 
 /// The side of a generation that needs no transformer: logits in, tokens and text out.
 pub struct Completion<'a> {
     text: &'a Text,
     sampler: Sampler,
-    detokeniser: Detokeniser<'a>,
-    stop: StopFilter,
+    answer: Answer<&'a Text>,
     ignore_eos: bool,
-    most: u32,
-    usage: Usage,
 }
 
 /// What logits lead to.
@@ -28,24 +26,18 @@ impl<'a> Completion<'a> {
     /// A completion after so many tokens of prompt; `room` is the longest that the context admits.
     pub(crate) fn new(text: &'a Text, request: &Request, prompt_tokens: u32, room: u32) -> Self {
         let banned = if request.ignore_eos { text.special() } else { Default::default() };
+        let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         Self {
             text,
             sampler: Sampler::new(request.sampling, text.vocabulary(), banned),
-            detokeniser: Detokeniser::new(text.tokenizer()),
-            stop: StopFilter::new(&request.stop),
+            answer: Answer::new(text, &request.stop, prompt_tokens, most),
             ignore_eos: request.ignore_eos,
-            most: request.max_tokens.unwrap_or(u32::MAX).min(room),
-            usage: Usage { prompt_tokens, completion_tokens: 0 },
         }
     }
 
     /// Why no further token is wanted, where none is.
     pub fn ended(&self) -> Option<FinishReason> {
-        match (self.stop.stopped(), self.usage.completion_tokens == self.most) {
-            (true, _) => Some(FinishReason::Stop),
-            (false, true) => Some(FinishReason::Length),
-            (false, false) => None,
-        }
+        self.answer.ended()
     }
 
     /// Chooses the next token.
@@ -57,9 +49,7 @@ impl<'a> Completion<'a> {
         if self.text.ends(id) && !self.ignore_eos {
             return Ok(Choice::End);
         }
-        self.usage.completion_tokens += 1;
-        let piece = self.detokeniser.push(id).map_err(|error| failed(&error))?;
-        Ok(Choice::Token(Token { id, text: Cow::Owned(self.stop.push(&piece)) }))
+        self.answer.push(id).map(Choice::Token)
     }
 
     /// The reason, the text held back until now, and what it took.
@@ -70,10 +60,7 @@ impl<'a> Completion<'a> {
         mut self,
         reason: FinishReason,
     ) -> Result<(FinishReason, String, Usage), EngineError> {
-        let rest = self.detokeniser.finish().map_err(|error| failed(&error))?;
-        let tail = self.stop.push(&rest) + &self.stop.finish();
-        let reason = if self.stop.stopped() { FinishReason::Stop } else { reason };
-        Ok((reason, tail, self.usage))
+        self.answer.finish(reason)
     }
 }
 

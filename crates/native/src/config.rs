@@ -21,7 +21,6 @@ pub(crate) struct Config {
     pub(crate) bias: bool,
     /// Whether the output matrix is the embedding.
     pub(crate) tied: bool,
-    pub(crate) end_of_text: Vec<u32>,
 }
 
 /// The stretched positions of Llama 3.1.
@@ -93,23 +92,6 @@ impl Config {
     }
 }
 
-/// One token id, or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Ids {
-    One(u32),
-    Many(Vec<u32>),
-}
-
-impl Ids {
-    pub(crate) fn into_vec(self) -> Vec<u32> {
-        match self {
-            Ids::One(id) => vec![id],
-            Ids::Many(ids) => ids,
-        }
-    }
-}
-
 #[derive(Deserialize)]
 struct Raw {
     model_type: String,
@@ -134,7 +116,6 @@ struct Raw {
     use_sliding_window: bool,
     #[serde(default)]
     tie_word_embeddings: bool,
-    eos_token_id: Option<Ids>,
 }
 
 /// `rope_scaling`, and `rope_parameters` as transformers 5 writes it.
@@ -188,7 +169,6 @@ impl Raw {
             rope_scaling: rope.map_or(Ok(None), RawRope::check)?,
             bias,
             tied: self.tie_word_embeddings,
-            end_of_text: self.eos_token_id.map_or(Vec::new(), Ids::into_vec),
         };
         config.check_sizes()
     }
@@ -282,10 +262,7 @@ mod tests {
         let config = parse(&qwen()).expect("a configuration");
         // The model card of Qwen2.5-1.5B says 1.54 billion, 1.31 without the embedding.
         assert_eq!(config.parameters(), 1_543_714_304);
-        assert_eq!(
-            (config.head_dim, config.bias, &config.end_of_text[..]),
-            (128, true, &[1, 2][..])
-        );
+        assert_eq!((config.head_dim, config.bias), (128, true));
     }
 
     #[test]

@@ -3,12 +3,12 @@ use std::{result, sync::Arc};
 use candle_core::{Device, Result, Tensor};
 use confide_engine::{AdapterReport, EngineError, Event, FinishReason, Request, Sender};
 use confide_lora::{AdaptError, Projection};
+use confide_text::Text;
 
 use crate::{
     adapter::{Applied, Loaded},
     completion::{Choice, Completion, failed},
     model::{Cache, Change, Model},
-    text::Text,
 };
 
 /// How the model reads what came before.

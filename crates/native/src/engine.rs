@@ -12,16 +12,15 @@ use confide_engine::{
     Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request, Split,
 };
 use confide_lora::Adapt;
+use confide_text::{Text, manifest::Manifest, read_limited};
 
 use crate::{
     adapter::Adapters,
     config::Config,
     decode::{self, Job, Reading},
     error::NativeError,
-    manifest::{Manifest, read_limited},
     model::{Model, Operations},
     split::NativeSplit,
-    text::Text,
     weights,
 };
 
@@ -63,7 +62,7 @@ impl Native {
             manifest.check(dir)?;
         }
         let config = read_config(dir)?;
-        let text = Arc::new(Text::load(dir, &config)?);
+        let text = Arc::new(Text::load(dir)?);
         let context = config.context.min(CONTEXT_TOKENS_MAX);
         let weights = weights::load(dir, &config, |_| true)?;
         let model = Arc::new(Model::new(&config, weights, context, Operations::Fused)?);
@@ -85,6 +84,7 @@ impl Native {
             name,
             context_tokens: context as u32,
             manifest_sha256: manifest.map(|(_, sha256)| sha256),
+            weights: None,
             parent: None,
         };
         Ok(Self { adapters, jobs, served, slots, split: Arc::new(split), text })
@@ -97,6 +97,7 @@ impl Engine for Native {
             name,
             context_tokens: self.served.context_tokens,
             manifest_sha256: None,
+            weights: None,
             parent: Some(self.served.name.clone()),
         });
         [self.served.clone()].into_iter().chain(adapted).collect()

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use confide_text::TextError;
+
 /// Why a model cannot be loaded or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -105,5 +107,19 @@ impl NativeError {
 impl From<tokenizers::Error> for NativeError {
     fn from(error: tokenizers::Error) -> Self {
         NativeError::Tokenizer { reason: error.to_string() }
+    }
+}
+
+impl From<TextError> for NativeError {
+    fn from(error: TextError) -> Self {
+        match error {
+            TextError::File { path, source } => NativeError::File { path, source },
+            TextError::TooLong { path, limit } => NativeError::TooLong { path, limit },
+            TextError::Malformed { path, reason } => NativeError::Malformed { path, reason },
+            TextError::Manifest { file, wanted, got } => {
+                NativeError::Manifest { file, wanted, got }
+            }
+            other => NativeError::Tokenizer { reason: other.to_string() },
+        }
     }
 }

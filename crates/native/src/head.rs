@@ -2,6 +2,7 @@ use std::{path::Path, thread};
 
 use candle_core::{Device, Tensor};
 use confide_engine::{EngineError, Prompt, Request};
+use confide_text::{Text, manifest::Manifest};
 use rayon::ThreadPool;
 
 use crate::{
@@ -9,8 +10,6 @@ use crate::{
     config::Config,
     engine::{SMALL_PARAMETERS, read_config, thread_pool},
     error::NativeError,
-    manifest::Manifest,
-    text::Text,
     weights,
 };
 
@@ -51,7 +50,7 @@ impl LmHead {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let large = output.elem_count() as u64 >= SMALL_PARAMETERS;
         let pool = thread_pool(if large { cores } else { 1 })?;
-        let text = Text::load(dir, &config)?;
+        let text = Text::load(dir)?;
         Ok(Self { config, embedding, output, pool, text })
     }
 

@@ -9,16 +9,15 @@
 //! the client.
 
 mod adapter;
-mod chat_template;
 mod completion;
 mod config;
 mod decode;
-mod detokenise;
+#[cfg(test)]
+mod detokenise_tests;
 mod engine;
 mod error;
 mod head;
 pub mod make;
-pub mod manifest;
 mod model;
 mod random;
 mod rope;
@@ -26,10 +25,10 @@ mod sample;
 #[cfg(test)]
 mod specimen;
 mod split;
-mod text;
 mod weights;
 
 pub use completion::{Choice, Completion};
+pub use confide_text::manifest;
 pub use engine::{Native, Options};
 pub use error::NativeError;
 pub use head::LmHead;

@@ -16,17 +16,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use confide_text::{
+    CHATML,
+    manifest::{self, Manifest},
+};
 use serde_json::{Value, json};
 
 pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, adapter};
 pub use shape::Shape;
 
-use crate::{
-    chat_template::CHATML,
-    config::Config,
-    error::NativeError,
-    manifest::{self, Manifest},
-};
+use crate::{config::Config, error::NativeError};
 use writer::Folder;
 
 /// What is to be made.

@@ -9,9 +9,10 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
+use confide_text::read_limited;
 use serde::Deserialize;
 
-use crate::{config::Config, error::NativeError, manifest::read_limited};
+use crate::{config::Config, error::NativeError};
 
 /// The safetensors format's own limit for a header.
 const HEADER_BYTES_MAX: u64 = 100_000_000;

@@ -129,6 +129,8 @@ impl ApiError {
             }
             ApiError::Engine(EngineError::PromptTooLong { .. }) => "context_length_exceeded",
             ApiError::Engine(EngineError::QueueFull { .. }) => "queue_full",
+            ApiError::Engine(EngineError::Unavailable { .. }) => "engine_unavailable",
+            ApiError::Engine(EngineError::OutOfMemory { .. }) => "out_of_memory",
             ApiError::ForeignOrigin => "foreign_origin",
             ApiError::Load(LoadError::Off) => "runtime_adapters_off",
             ApiError::Load(LoadError::Source(SourceError::Refused { .. })) => {
@@ -155,7 +157,9 @@ fn engine_status(error: &EngineError) -> StatusCode {
         | EngineError::TooManyAdapters { .. }
         | EngineError::AdapterSite { .. } => StatusCode::BAD_REQUEST,
         EngineError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-        EngineError::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        EngineError::Stopped
+        | EngineError::Unavailable { .. }
+        | EngineError::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         EngineError::Adapter { error, .. } => match error {
             AdaptError::Budget { .. } => StatusCode::TOO_MANY_REQUESTS,
             AdaptError::Activation { .. } => StatusCode::INTERNAL_SERVER_ERROR,

@@ -84,6 +84,9 @@ impl Site {
         if let Some(digest) = &model.manifest_sha256 {
             object["confide_manifest_sha256"] = Value::from(digest.as_str());
         }
+        if let Some(weights) = &model.weights {
+            object["confide_weights"] = Value::from(weights.as_str());
+        }
         if let Some(adapter) = self.options.adapters.find(&model.name) {
             object["root"] = Value::from(adapter.root.as_str());
             object["guarantee"] = adapter.guarantee().to_string().into();

@@ -239,6 +239,7 @@ impl Engine for Odd {
             name: "sim".into(),
             context_tokens: 100,
             manifest_sha256: Some("ab".into()),
+            weights: Some("random from seed 7".into()),
             parent: None,
         }]
     }

@@ -10,6 +10,7 @@ use std::{
 use candle_core::{Device, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use confide_text::{Text, manifest::Manifest, read_limited};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -21,10 +22,8 @@ use crate::{
     config::Config,
     engine::{SMALL_PARAMETERS, folder_name, read_config, thread_pool},
     error::NativeError,
-    manifest::{Manifest, read_limited},
     model::{Change, Model, Operations},
     random::Random,
-    text::Text,
     weights,
 };
 
@@ -214,7 +213,7 @@ fn base(dir: &Path) -> Result<(Config, Model, Text), NativeError> {
         let (parameters, limit) = (config.parameters(), SMALL_PARAMETERS);
         return Err(NativeError::TooLarge { parameters, limit });
     }
-    let text = Text::load(dir, &config)?;
+    let text = Text::load(dir)?;
     let weights = weights::load(dir, &config, |_| true)?;
     let model = Model::new(&config, weights, LENGTH, Operations::Differentiable)?;
     Ok((config, model, text))

@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use confide_text::manifest::Entry;
 use half::bf16;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Progress, train::Trained};
-use crate::{config::Config, error::NativeError, manifest::Entry, random::Random};
+use crate::{config::Config, error::NativeError, random::Random};
 
 /// A folder being filled; it keeps the digest of everything written.
 pub(crate) struct Folder {

@@ -172,6 +172,7 @@ impl Engine for Double {
             name: name.into(),
             context_tokens: 1000,
             manifest_sha256: None,
+            weights: None,
             parent: parent.map(Into::into),
         };
         let adapters = self.adapters.lock().expect("a table");

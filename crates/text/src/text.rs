@@ -7,13 +7,12 @@ use tokenizers::Tokenizer;
 
 use crate::{
     chat_template::{CHATML, ChatTemplate},
-    config::{Config, Ids},
-    error::NativeError,
+    error::TextError,
     manifest::read_limited,
 };
 
 /// Text in, tokens out.
-pub(crate) struct Text {
+pub struct Text {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     end_of_text: HashSet<u32>,
@@ -24,40 +23,56 @@ const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 const SMALL_BYTES_MAX: u64 = 4 << 20;
 
 impl Text {
-    pub(crate) fn load(dir: &Path, config: &Config) -> Result<Self, NativeError> {
+    /// Reads tokenizer, chat template and end-of-text tokens of the model in this folder.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a file, see [`TextError`].
+    pub fn load(dir: &Path) -> Result<Self, TextError> {
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_bytes(read_limited(&path, TOKENIZER_BYTES_MAX)?)
-            .map_err(|error| NativeError::malformed(&path, error))?;
-        let mut end_of_text: HashSet<u32> = config.end_of_text.iter().copied().collect();
-        let generation: GenerationConfig = read_json(&dir.join("generation_config.json"))?;
-        end_of_text.extend(generation.eos_token_id.map_or(Vec::new(), Ids::into_vec));
+            .map_err(|error| TextError::malformed(&path, error))?;
+        let mut end_of_text = HashSet::new();
+        for name in ["config.json", "generation_config.json"] {
+            let ends: Ends = read_json(&dir.join(name))?;
+            end_of_text.extend(ends.eos_token_id.map_or(Vec::new(), Ids::into_vec));
+        }
         Ok(Self { tokenizer, template: template(dir)?, end_of_text })
     }
 
-    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+    /// The tokenizer itself.
+    pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
     /// Ids from here on are no token.
-    pub(crate) fn vocabulary(&self) -> usize {
+    pub fn vocabulary(&self) -> usize {
         let added = self.tokenizer.get_added_tokens_decoder();
         let past_added = added.keys().max().map_or(0, |id| *id as usize + 1);
         self.tokenizer.get_vocab_size(false).max(past_added)
     }
 
-    pub(crate) fn ends(&self, id: u32) -> bool {
+    /// Whether the model ends its answer with this token.
+    pub fn ends(&self, id: u32) -> bool {
         self.end_of_text.contains(&id)
     }
 
     /// Every token that is not text, the end of it included.
-    pub(crate) fn special(&self) -> HashSet<u32> {
+    pub fn special(&self) -> HashSet<u32> {
         let added = self.tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
         special.chain(self.end_of_text.iter().copied()).collect()
     }
 
+    /// The tokens with which the model ends its answer.
+    pub fn end_of_text(&self) -> &HashSet<u32> {
+        &self.end_of_text
+    }
+
     /// The tokens of a prompt; at least one.
-    pub(crate) fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
+    ///
+    /// # Errors
+    /// [`EngineError::Prompt`] where it cannot be rendered or has no token.
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         let failed = |reason: String| EngineError::Prompt { reason };
         let encoding = match prompt {
             // A template writes the special tokens itself.
@@ -72,9 +87,27 @@ impl Text {
     }
 }
 
+/// What `config.json` and `generation_config.json` say alike.
 #[derive(Default, Deserialize)]
-struct GenerationConfig {
+struct Ends {
     eos_token_id: Option<Ids>,
+}
+
+/// One token id, or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Ids {
+    fn into_vec(self) -> Vec<u32> {
+        match self {
+            Ids::One(id) => vec![id],
+            Ids::Many(ids) => ids,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -84,19 +117,19 @@ struct TokenizerConfig {
     eos_token: Option<Value>,
 }
 
-fn template(dir: &Path) -> Result<ChatTemplate, NativeError> {
+fn template(dir: &Path) -> Result<ChatTemplate, TextError> {
     let path = dir.join("tokenizer_config.json");
     let config: TokenizerConfig = read_json(&path)?;
     let own = dir.join("chat_template.jinja");
     let source = match own.exists() {
         true => {
             let bytes = read_limited(&own, SMALL_BYTES_MAX)?;
-            String::from_utf8(bytes).map_err(|error| NativeError::malformed(&own, error))?
+            String::from_utf8(bytes).map_err(|error| TextError::malformed(&own, error))?
         }
         false => named_template(config.chat_template).unwrap_or_else(|| CHATML.into()),
     };
     ChatTemplate::new(&source, word(config.bos_token), word(config.eos_token))
-        .map_err(|error| NativeError::malformed(&path, format!("chat template: {error}")))
+        .map_err(|error| TextError::malformed(&path, format!("chat template: {error}")))
 }
 
 /// A template, or the one called `default` in a list of them.
@@ -121,10 +154,10 @@ fn word(value: Option<Value>) -> String {
 }
 
 /// Reads a small JSON file; one that is not there is empty.
-fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, NativeError> {
+fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, TextError> {
     if !path.exists() {
         return Ok(T::default());
     }
     let bytes = read_limited(path, SMALL_BYTES_MAX)?;
-    serde_json::from_slice(&bytes).map_err(|error| NativeError::malformed(path, error))
+    serde_json::from_slice(&bytes).map_err(|error| TextError::malformed(path, error))
 }

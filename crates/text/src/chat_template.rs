@@ -2,14 +2,14 @@ use confide_engine::{EngineError, Message};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
 /// Renders a conversation into the text that a model was trained on.
-pub(crate) struct ChatTemplate {
+pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
 }
 
 /// ChatML, for models whose files hold no template.
-pub(crate) const CHATML: &str = "{% for message in messages %}\
+pub const CHATML: &str = "{% for message in messages %}\
     {{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
@@ -19,7 +19,14 @@ const NAME: &str = "chat";
 
 impl ChatTemplate {
     /// Compiles a template in the dialect that Hugging Face's models use.
-    pub(crate) fn new(source: &str, bos: String, eos: String) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn new(source: &str, bos: String, eos: String) -> Result<Self, String> {
+        Self::compile(source, bos, eos).map_err(|error| error.to_string())
+    }
+
+    fn compile(source: &str, bos: String, eos: String) -> Result<Self, Error> {
         let mut environment = Environment::new();
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
@@ -33,7 +40,10 @@ impl ChatTemplate {
     }
 
     /// The conversation as text, open for the assistant's answer.
-    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, EngineError> {
+    ///
+    /// # Errors
+    /// [`EngineError::Prompt`] where the template refuses it, or never ends.
+    pub fn render(&self, messages: &[Message]) -> Result<String, EngineError> {
         let messages: Vec<Value> = messages
             .iter()
             .map(|message| {

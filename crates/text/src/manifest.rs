@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::error::NativeError;
+use crate::error::TextError;
 
 /// Name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";
@@ -48,18 +48,18 @@ impl Manifest {
     /// Reads the folder's manifest and its SHA-256 in hex; `None` where there is none.
     ///
     /// # Errors
-    /// [`NativeError::File`], [`NativeError::TooLong`], [`NativeError::Malformed`].
-    pub fn read(dir: &Path) -> Result<Option<(Manifest, String)>, NativeError> {
+    /// [`TextError::File`], [`TextError::TooLong`], [`TextError::Malformed`].
+    pub fn read(dir: &Path) -> Result<Option<(Manifest, String)>, TextError> {
         let path = dir.join(FILE_NAME);
         if !path.exists() {
             return Ok(None);
         }
         let bytes = read_limited(&path, MANIFEST_BYTES_MAX)?;
         let manifest: Manifest =
-            serde_json::from_slice(&bytes).map_err(|error| NativeError::malformed(&path, error))?;
+            serde_json::from_slice(&bytes).map_err(|error| TextError::malformed(&path, error))?;
         if manifest.version != 1 {
             let reason = format!("wanted version 1, got {}", manifest.version);
-            return Err(NativeError::malformed(&path, reason));
+            return Err(TextError::malformed(&path, reason));
         }
         Ok(Some((manifest, hex::encode(Sha256::digest(&bytes)))))
     }
@@ -67,17 +67,17 @@ impl Manifest {
     /// Checks that the folder holds exactly these files.
     ///
     /// # Errors
-    /// [`NativeError::Manifest`] for the first difference, [`NativeError::File`].
-    pub fn check(&self, dir: &Path) -> Result<(), NativeError> {
+    /// [`TextError::Manifest`] for the first difference, [`TextError::File`].
+    pub fn check(&self, dir: &Path) -> Result<(), TextError> {
         for entry in &self.files {
             if Path::new(&entry.name).file_name() != Some(entry.name.as_ref()) {
                 let wanted = "a plain file name".into();
                 let got = entry.name.clone();
-                return Err(NativeError::Manifest { file: entry.name.clone(), wanted, got });
+                return Err(TextError::Manifest { file: entry.name.clone(), wanted, got });
             }
             let (bytes, sha256) = digest_file(&dir.join(&entry.name))?;
             let differs = |wanted: String, got: String| {
-                Err(NativeError::Manifest { file: entry.name.clone(), wanted, got })
+                Err(TextError::Manifest { file: entry.name.clone(), wanted, got })
             };
             if bytes != entry.bytes {
                 return differs(format!("{} bytes", entry.bytes), format!("{bytes} bytes"));
@@ -90,13 +90,13 @@ impl Manifest {
     }
 
     /// A file that the manifest does not name could change what is loaded.
-    fn check_no_more(&self, dir: &Path) -> Result<(), NativeError> {
-        for found in dir.read_dir().map_err(NativeError::file(dir))? {
-            let name = found.map_err(NativeError::file(dir))?.file_name();
+    fn check_no_more(&self, dir: &Path) -> Result<(), TextError> {
+        for found in dir.read_dir().map_err(TextError::file(dir))? {
+            let name = found.map_err(TextError::file(dir))?.file_name();
             let name = name.to_string_lossy();
             if name != FILE_NAME && !self.files.iter().any(|entry| entry.name == name) {
                 let (wanted, got) = ("no such file".into(), "a file".into());
-                return Err(NativeError::Manifest { file: name.into_owned(), wanted, got });
+                return Err(TextError::Manifest { file: name.into_owned(), wanted, got });
             }
         }
         Ok(())
@@ -104,22 +104,25 @@ impl Manifest {
 }
 
 /// Reads a whole file of at most `limit` bytes.
-pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, NativeError> {
-    let file = File::open(path).map_err(NativeError::file(path))?;
+///
+/// # Errors
+/// [`TextError::File`], [`TextError::TooLong`].
+pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, TextError> {
+    let file = File::open(path).map_err(TextError::file(path))?;
     let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(NativeError::file(path))?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(TextError::file(path))?;
     if bytes.len() as u64 > limit {
-        return Err(NativeError::TooLong { path: path.into(), limit });
+        return Err(TextError::TooLong { path: path.into(), limit });
     }
     Ok(bytes)
 }
 
-fn digest_file(path: &Path) -> Result<(u64, String), NativeError> {
-    let mut file = File::open(path).map_err(NativeError::file(path))?;
+fn digest_file(path: &Path) -> Result<(u64, String), TextError> {
+    let mut file = File::open(path).map_err(TextError::file(path))?;
     let mut block = vec![0u8; 1 << 20];
     let (mut bytes, mut hash) = (0u64, Sha256::new());
     loop {
-        let count = file.read(&mut block).map_err(NativeError::file(path))?;
+        let count = file.read(&mut block).map_err(TextError::file(path))?;
         if count == 0 {
             return Ok((bytes, hex::encode(hash.finalize())));
         }

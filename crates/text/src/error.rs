@@ -1,0 +1,51 @@
+use std::path::{Path, PathBuf};
+
+/// Why a model's folder gives no text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TextError {
+    /// A file could not be read.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is longer than any file of its kind.
+    #[error("{path} is too long: wanted at most {limit} bytes")]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// A file does not hold what its name says.
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file differs from what the manifest says of it.
+    #[error("{file} is not the file of the manifest: wanted {wanted}, got {got}")]
+    Manifest {
+        /// The file, as the manifest names it.
+        file: String,
+        /// Digest or length in the manifest.
+        wanted: String,
+        /// Digest or length of the file.
+        got: String,
+    },
+}
+
+impl TextError {
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| TextError::File { path: path.into(), source }
+    }
+
+    pub(crate) fn malformed(path: &Path, reason: impl std::fmt::Display) -> Self {
+        TextError::Malformed { path: path.into(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,98 @@
+//! Adapters of a worker's model: applied at this end, or in the worker.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use confide_engine::EngineError;
+use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Site, Width};
+use serde_json::{Value, json};
+
+use crate::{message, relay::Relayed, sites};
+
+/// Each may hold a connection and batches of masks; names are looked up for every request.
+pub(crate) const ADAPTERS_MAX: usize = 64;
+
+/// An adapter that the worker has.
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    pub(crate) how: How,
+    /// Whether it was made a model: one in the worker is loaded before its sites are known.
+    pub(crate) is_model: bool,
+    /// Why it is of no use since the worker was started again.
+    broken: Mutex<Option<String>>,
+}
+
+/// Where an adapter is applied.
+#[derive(Clone)]
+pub(crate) enum How {
+    /// Here: the worker asks for each delta.
+    Relay(Relayed),
+    /// In the worker.
+    Worker { kind: String, spec: Value, guarantee: Guarantee },
+}
+
+impl Loaded {
+    pub(crate) fn new(name: &str, how: How, is_model: bool) -> Self {
+        Self { name: name.into(), how, is_model, broken: Mutex::default() }
+    }
+
+    /// What the worker is told of it.
+    pub(crate) fn frame(&self) -> Vec<u8> {
+        match &self.how {
+            How::Relay(relayed) => {
+                let spec = json!({
+                    "sites": sites::to_json(relayed.adapter.sites()),
+                    "guarantee": relayed.adapter.guarantee().to_string(),
+                });
+                message::load_adapter(&self.name, "relay", &spec)
+            }
+            How::Worker { kind, spec, .. } => message::load_adapter(&self.name, kind, spec),
+        }
+    }
+
+    pub(crate) fn set_broken(&self, reason: Option<String>) {
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reason) = &*broken else { return Ok(()) };
+        let error = AdaptError::HostLost { reason: reason.clone() };
+        Err(EngineError::Adapter { name: self.name.clone(), error })
+    }
+}
+
+/// An adapter in the worker as the rest of the house sees it: what it changes and whom it protects.
+/// It is at work where it is loaded, and nowhere else.
+pub(crate) struct InWorker {
+    pub(crate) sites: BTreeMap<Site, Width>,
+    pub(crate) guarantee: Guarantee,
+}
+
+impl Adapt for InWorker {
+    fn sites(&self) -> &BTreeMap<Site, Width> {
+        &self.sites
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        self.guarantee.clone()
+    }
+
+    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+        Err(AdaptError::Refused { reason: "the adapter is in the worker".into() })
+    }
+}
+
+/// The adapter as the worker told it; `Err` is what it said is wrong.
+pub(crate) fn in_worker(answer: message::AdapterAnswer) -> Result<Arc<InWorker>, String> {
+    if let Some(error) = answer.error {
+        return Err(error);
+    }
+    let sites = answer.sites.ok_or("it does not say which projections it changes")?;
+    let said = answer.guarantee.ok_or("it does not say who is protected")?;
+    let guarantee = crate::report::guarantee(&said)
+        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::shown(&said)))?;
+    Ok(Arc::new(InWorker { sites, guarantee }))
+}

@@ -1,0 +1,154 @@
+//! One connection to a worker: a thread that writes, and reads that never wait long.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Deadlines, FrameReader, WorkerError,
+    message::{self, FromWorker, Welcome},
+    process::TICK,
+};
+
+/// Frames that may wait for the writer: an order, a cancel and an answer for each of the most
+/// generations that a welcome may admit would be more, and a writer so far behind is broken.
+const FRAMES_QUEUED_MAX: usize = 4096;
+const BLOCK_BYTES: usize = 256 << 10;
+
+pub(crate) struct Connection {
+    stream: UnixStream,
+    reader: FrameReader,
+    block: Vec<u8>,
+    pub(crate) frames: SyncSender<Vec<u8>>,
+    /// Why nothing more is written.
+    write_error: Arc<Mutex<Option<String>>>,
+}
+
+/// What a look at the connection found.
+pub(crate) enum Came {
+    /// Nothing for a tick.
+    Nothing,
+    /// Some bytes.
+    Bytes,
+    /// Its end, in words.
+    End(String),
+}
+
+impl Connection {
+    pub(crate) fn open(path: &Path, deadlines: &Deadlines) -> Result<Self, WorkerError> {
+        let stream = UnixStream::connect(path).map_err(|error| {
+            let reason = format!("{}: {error}", path.display());
+            WorkerError::System { what: "cannot connect", reason }
+        })?;
+        let set = |stream: &UnixStream| {
+            stream.set_read_timeout(Some(TICK))?;
+            stream.set_write_timeout(Some(deadlines.write))?;
+            stream.try_clone()
+        };
+        let writing = set(&stream).map_err(WorkerError::system("socket"))?;
+        let (frames, waiting) = mpsc::sync_channel(FRAMES_QUEUED_MAX);
+        let write_error = Arc::<Mutex<Option<String>>>::default();
+        let error = Arc::clone(&write_error);
+        thread::Builder::new()
+            .name("worker-writer".into())
+            .spawn(move || write(writing, &waiting, &error))
+            .map_err(WorkerError::system("thread"))?;
+        let block = vec![0; BLOCK_BYTES];
+        Ok(Self { stream, reader: FrameReader::default(), block, frames, write_error })
+    }
+
+    /// Reads once, for at most a tick.
+    pub(crate) fn read(&mut self) -> Came {
+        match self.stream.read(&mut self.block) {
+            Ok(0) => Came::End(self.end("it closed the connection")),
+            Ok(count) => {
+                self.reader.push(&self.block[..count]);
+                Came::Bytes
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Came::Nothing,
+                _ => Came::End(self.end(&format!("the connection broke: {error}"))),
+            },
+        }
+    }
+
+    fn end(&self, found: &str) -> String {
+        let error = self.write_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        error.unwrap_or_else(|| found.into())
+    }
+
+    /// The next message of those that came.
+    pub(crate) fn message(&mut self) -> Result<Option<FromWorker>, WorkerError> {
+        match self.reader.next_frame()? {
+            None => Ok(None),
+            Some(frame) => Ok(Some(FromWorker::parse(frame)?)),
+        }
+    }
+
+    /// Sends a frame and waits for its answer, while nothing else is under way.
+    pub(crate) fn ask(
+        &mut self,
+        frame: Vec<u8>,
+        what: &'static str,
+        limit: Duration,
+        stopping: &AtomicBool,
+    ) -> Result<FromWorker, WorkerError> {
+        let _ = self.frames.try_send(frame);
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(message) = self.message()? {
+                return Ok(message);
+            }
+            match self.read() {
+                Came::End(reason) => return Err(WorkerError::Protocol { reason }),
+                _ if stopping.load(Ordering::Acquire) => return Err(WorkerError::Stopped),
+                _ if Instant::now() > until => return Err(WorkerError::Late { what, limit }),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn welcome(
+        &mut self,
+        vocabulary: usize,
+        limit: Duration,
+        stopping: &AtomicBool,
+    ) -> Result<Welcome, WorkerError> {
+        match self.ask(message::hello(vocabulary), "welcome", limit, stopping)? {
+            FromWorker::Welcome(welcome) => Ok(*welcome),
+            _ => {
+                Err(WorkerError::Protocol { reason: "wanted a welcome, got another frame".into() })
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The writer has a handle of its own: without this the worker would see no end.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn write(mut stream: UnixStream, frames: &Receiver<Vec<u8>>, error: &Mutex<Option<String>>) {
+    while let Ok(frame) = frames.recv() {
+        if let Err(failed) = stream.write_all(&frame) {
+            let reason = format!("it does not read what is written: {failed}");
+            *error.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            // The reader sees the end of the connection.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return;
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The events of one generation, from the thread that reads the worker to whoever reads the answer.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
+use confide_lora::AdaptError;
+use confide_text::{Answer, Text};
+use futures_util::Stream;
+
+/// How far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
+/// minute of a fast model.
+pub(crate) const TOKENS_QUEUED_MAX: usize = 16_384;
+
+/// What a generation has said and its reader has not read.
+#[derive(Debug, Default)]
+pub(crate) struct Feed(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    said: VecDeque<Said>,
+    end: Option<End>,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Said {
+    Token(u32),
+    AdapterLost(AdaptError),
+}
+
+/// How a generation ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// As it should.
+    Whole {
+        /// Why.
+        reason: FinishReason,
+        /// What the adapter took.
+        adapter: Option<AdapterReport>,
+    },
+    /// It is broken.
+    Failed(EngineError),
+}
+
+impl Feed {
+    /// `false` where the reader is too far behind.
+    pub(crate) fn token(&self, id: u32) -> bool {
+        let mut queue = self.queue();
+        if queue.said.len() >= TOKENS_QUEUED_MAX {
+            return false;
+        }
+        queue.said.push_back(Said::Token(id));
+        wake(queue);
+        true
+    }
+
+    pub(crate) fn adapter_lost(&self, reason: AdaptError) {
+        let mut queue = self.queue();
+        queue.said.push_back(Said::AdapterLost(reason));
+        wake(queue);
+    }
+
+    /// The first end counts.
+    pub(crate) fn end(&self, end: End) {
+        let mut queue = self.queue();
+        queue.end.get_or_insert(end);
+        wake(queue);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(mut queue: MutexGuard<'_, Queue>) {
+    let waker = queue.waker.take();
+    drop(queue);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// What its reader reads: token numbers become text here, so that a slow reader slows nobody.
+pub(crate) struct Reading {
+    feed: Arc<Feed>,
+    answer: Answer<Arc<Text>>,
+    /// Whether the end has to be waited for after a stop string: it tells what the adapter took.
+    adapted: bool,
+    /// Tells the worker that no further token is wanted; `None` once it was told, or has ended.
+    cancel: Option<Box<dyn FnOnce() + Send>>,
+    done: bool,
+}
+
+impl Reading {
+    pub(crate) fn new(
+        feed: Arc<Feed>,
+        answer: Answer<Arc<Text>>,
+        adapted: bool,
+        cancel: Box<dyn FnOnce() + Send>,
+    ) -> Self {
+        Self { feed, answer, adapted, cancel: Some(cancel), done: false }
+    }
+
+    fn cancel(&mut self) {
+        if let Some(cancel) = self.cancel.take() {
+            cancel();
+        }
+    }
+
+    fn finish(&mut self, reason: FinishReason, adapter: Option<AdapterReport>) -> Event {
+        match self.answer.finish(reason) {
+            Ok((reason, tail, usage)) => Event::Finished { reason, tail, usage, adapter },
+            Err(error) => Event::Failed(error),
+        }
+    }
+
+    /// The next event, where there is one.
+    fn next_event(&mut self, waker: &Waker) -> Option<Event> {
+        let stopped = self.answer.ended() == Some(FinishReason::Stop);
+        if stopped {
+            self.cancel();
+            if !self.adapted {
+                return Some(self.finish(FinishReason::Stop, None));
+            }
+        }
+        let mut queue = self.feed.queue();
+        loop {
+            match queue.said.pop_front() {
+                // What follows a stop string is not the answer's.
+                Some(Said::Token(_)) if stopped => {}
+                Some(Said::Token(id)) => {
+                    drop(queue);
+                    return Some(self.answer.push(id).map_or_else(Event::Failed, Event::Token));
+                }
+                Some(Said::AdapterLost(reason)) => return Some(Event::AdapterLost { reason }),
+                None => break,
+            }
+        }
+        let Some(end) = queue.end.clone() else {
+            queue.waker = Some(waker.clone());
+            return None;
+        };
+        drop(queue);
+        self.cancel = None;
+        Some(match end {
+            End::Whole { reason, adapter } => self.finish(reason, adapter),
+            // The text was whole before this.
+            End::Failed(_) if stopped => self.finish(FinishReason::Stop, None),
+            End::Failed(error) => Event::Failed(error),
+        })
+    }
+}
+
+impl Stream for Reading {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let Some(event) = self.next_event(context.waker()) else { return Poll::Pending };
+        self.done = matches!(event, Event::Finished { .. } | Event::Failed(_));
+        Poll::Ready(Some(event))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

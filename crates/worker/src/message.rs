@@ -1,0 +1,387 @@
+//! What the frames of docs/worker.md say.
+
+use std::collections::BTreeMap;
+
+use confide_engine::Sampling;
+use confide_lora::{AdaptError, Input, Projection, Site, Width};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    frame::{FRAME_BYTES_MAX, Frame, FrameError, kind},
+    sites::{self, Sites},
+};
+
+/// The version that is spoken here.
+pub(crate) const PROTOCOL: u32 = 1;
+
+/// Longest text of the worker that is kept and shown.
+const SHOWN_BYTES_MAX: usize = 2048;
+
+/// Anything that a worker says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FromWorker {
+    /// What it is.
+    Welcome(Box<Welcome>),
+    /// The tokens of one step: generation and token.
+    Tokens(Vec<(u32, u32)>),
+    /// A generation's end.
+    Ended(Box<Ended>),
+    /// A layer's input, for an adapter at this end.
+    Need(Need),
+    /// The answer to a load or an unload.
+    Adapter(AdapterAnswer),
+    /// What is in use, as the worker counts it.
+    Status(Value),
+    /// A generation that never began.
+    Refused {
+        /// The generation.
+        id: u32,
+        /// Why.
+        error: Fault,
+    },
+}
+
+/// What a worker is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Welcome {
+    /// The name of its model.
+    pub model: String,
+    /// Longest prompt and completion together.
+    pub context_tokens: u32,
+    /// Generations that run at once.
+    pub slots: u32,
+    /// Generations that may wait.
+    pub queue: u32,
+    /// Where the model is, in the worker's words.
+    pub device: String,
+    /// Type of the weights.
+    pub dtype: String,
+    /// Where the weights come from: `safetensors …`, or `random from seed N`.
+    pub weights: String,
+    /// Rows of the output matrix.
+    pub vocabulary: u32,
+    /// The model's projections.
+    pub sites: Sites,
+    /// Versions of what the worker runs on, by name.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// A generation's end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The generation.
+    pub id: u32,
+    /// Why it ended.
+    pub reason: Reason,
+    /// What the adapter took, in the worker's words.
+    pub adapter: Value,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// It is as long as it may be.
+    Length,
+    /// The model ended it.
+    Stop,
+    /// It was cancelled.
+    Cancelled,
+    /// It is broken.
+    Failed(Fault),
+}
+
+/// What the worker says is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// `out_of_memory`, `adapter`, `prompt_too_long`, `internal`, `queue_full`, `unknown_adapter`,
+    /// `malformed`.
+    pub kind: String,
+    /// In words.
+    pub message: String,
+    /// What is wrong with an adapter: `host_lost`, `refused`, `budget`, `activation`.
+    pub cause: Option<String>,
+}
+
+/// A layer's input, and what the base model's projections gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Need {
+    /// The generation.
+    pub id: u32,
+    /// The layer.
+    pub layer: u32,
+    /// The vector that the projections read.
+    pub source: Input,
+    /// Its width.
+    pub width: usize,
+    /// Vectors of that width, one after the other.
+    pub rows: Vec<f32>,
+    /// The projections asked for.
+    pub outputs: Vec<Projection>,
+    /// What each of them gave, one after the other: widths are the adapter's.
+    pub values: Vec<f32>,
+}
+
+/// The answer to a load or an unload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdapterAnswer {
+    /// The adapter.
+    pub name: String,
+    /// Why it was not done.
+    pub error: Option<String>,
+    /// The projections that it changes, after a load.
+    pub sites: Option<BTreeMap<Site, Width>>,
+    /// Who is protected from whom, after a load.
+    pub guarantee: Option<String>,
+}
+
+impl FromWorker {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// [`FrameError::Kind`], [`FrameError::Payload`].
+    pub fn parse(frame: Frame<'_>) -> Result<Self, FrameError> {
+        let parsed = match frame.kind {
+            kind::WELCOME => welcome(&object(frame)?).map(|it| FromWorker::Welcome(Box::new(it))),
+            kind::TOKENS => tokens(frame.payload).map(FromWorker::Tokens),
+            kind::ENDED => ended(read(frame)?).map(|it| FromWorker::Ended(Box::new(it))),
+            kind::NEED => need(frame.payload).map(FromWorker::Need),
+            kind::ADAPTER => adapter(read(frame)?).map(FromWorker::Adapter),
+            kind::STATUS => Ok(FromWorker::Status(object(frame)?)),
+            kind::REFUSED => {
+                let RawRefused { id, error } = read(frame)?;
+                Ok(FromWorker::Refused { id, error: error.shown() })
+            }
+            kind => return Err(FrameError::Kind { kind }),
+        };
+        parsed.map_err(|reason| FrameError::Payload { kind: frame.kind, reason })
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, FrameError> {
+    serde_json::from_slice(frame.payload)
+        .map_err(|error| FrameError::Payload { kind: frame.kind, reason: error.to_string() })
+}
+
+fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
+    match read(frame)? {
+        value @ Value::Object(_) => Ok(value),
+        _ => Err(FrameError::Payload { kind: frame.kind, reason: "wanted an object".into() }),
+    }
+}
+
+/// Text of the worker, short enough to be shown and without what moves a terminal's cursor.
+pub(crate) fn shown(text: &str) -> String {
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn welcome(value: &Value) -> Result<Welcome, String> {
+    let number = |name: &str, least: u32, most: u32| {
+        let number = value[name].as_u64().and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| format!("{name}: wanted {least} to {most}, got {}", value[name]))
+    };
+    let text = |name: &str| {
+        let text = value[name].as_str().ok_or_else(|| format!("{name}: wanted a text"))?;
+        Ok::<_, String>(shown(text))
+    };
+    number("protocol", PROTOCOL, PROTOCOL)?;
+    let versions = value["versions"].as_object().into_iter().flatten();
+    Ok(Welcome {
+        model: text("model")?,
+        context_tokens: number("context_tokens", 2, 1 << 24)?,
+        slots: number("slots", 1, 4096)?,
+        queue: number("queue", 0, 65_536)?,
+        device: text("device")?,
+        dtype: text("dtype")?,
+        weights: text("weights")?,
+        vocabulary: number("vocabulary", 1, 1 << 24)?,
+        sites: Sites::parse(&value["sites"]).ok_or("sites: wanted layers and widths by name")?,
+        versions: versions
+            .map(|(name, version)| (shown(name), shown(version.as_str().unwrap_or_default())))
+            .collect(),
+    })
+}
+
+fn tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
+    let wrong = || format!("a count and as many entries: got {} bytes", payload.len());
+    let (count, entries) = payload.split_first_chunk::<2>().ok_or_else(wrong)?;
+    let count = usize::from(u16::from_le_bytes(*count));
+    if count == 0 || entries.len() != count * 8 {
+        return Err(wrong());
+    }
+    let (words, _) = entries.as_chunks::<4>();
+    let (pairs, _) = words.as_chunks::<2>();
+    Ok(pairs
+        .iter()
+        .map(|pair| (u32::from_le_bytes(pair[0]), u32::from_le_bytes(pair[1])))
+        .collect())
+}
+
+#[derive(Deserialize)]
+struct RawEnded {
+    id: u32,
+    reason: String,
+    error: Option<RawFault>,
+    #[serde(default)]
+    adapter: Value,
+}
+
+#[derive(Deserialize)]
+struct RawFault {
+    kind: String,
+    #[serde(default)]
+    message: String,
+    cause: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawRefused {
+    id: u32,
+    error: RawFault,
+}
+
+impl RawFault {
+    fn shown(self) -> Fault {
+        Fault { kind: shown(&self.kind), message: shown(&self.message), cause: self.cause }
+    }
+}
+
+fn ended(raw: RawEnded) -> Result<Ended, String> {
+    let reason = match (raw.reason.as_str(), raw.error) {
+        ("length", None) => Reason::Length,
+        ("stop", None) => Reason::Stop,
+        ("cancelled", None) => Reason::Cancelled,
+        ("failed", Some(fault)) => Reason::Failed(fault.shown()),
+        (other, error) => {
+            let beside = if error.is_some() { "with" } else { "without" };
+            return Err(format!("reason {:?} {beside} an error", shown(other)));
+        }
+    };
+    Ok(Ended { id: raw.id, reason, adapter: raw.adapter })
+}
+
+#[derive(Deserialize)]
+struct RawAdapter {
+    name: String,
+    ok: bool,
+    error: Option<String>,
+    sites: Option<Value>,
+    guarantee: Option<String>,
+}
+
+fn adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
+    let RawAdapter { name, ok, error, sites, guarantee } = raw;
+    let error = (!ok).then(|| shown(&error.unwrap_or_else(|| "it does not say why".into())));
+    let sites = match sites.filter(|sites| !sites.is_null()) {
+        None => None,
+        Some(value) => Some(sites::of_json(&value).ok_or("sites: wanted [layer, name, in, out]")?),
+    };
+    Ok(AdapterAnswer { name, error, sites, guarantee })
+}
+
+fn need(payload: &[u8]) -> Result<Need, String> {
+    const HEAD: usize = 18;
+    let short = || format!("its head: got {} bytes", payload.len());
+    let (head, rest) = payload.split_first_chunk::<HEAD>().ok_or_else(short)?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let source = sites::source(head[8]).ok_or_else(|| format!("source {}", head[8]))?;
+    let (rows, width, count) = (word(9) as usize, word(13) as usize, usize::from(head[17]));
+    if rows == 0 || width == 0 || !(1..=8).contains(&count) || rest.len() < count {
+        return Err(format!("{rows} rows of {width} for {count} outputs"));
+    }
+    let (numbers, floats) = rest.split_at(count);
+    let outputs = numbers
+        .iter()
+        .map(|number| sites::projection(*number).ok_or_else(|| format!("projection {number}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (floats, odd) = floats.as_chunks::<4>();
+    let inputs = rows.checked_mul(width).filter(|inputs| *inputs < floats.len());
+    let Some(inputs) = inputs.filter(|_| odd.is_empty()) else {
+        return Err(format!("{rows} rows of {width} and outputs: got {} floats", floats.len()));
+    };
+    let values: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let rows = values[..inputs].to_vec();
+    let values = values[inputs..].to_vec();
+    Ok(Need { id: word(0), layer: word(4), source, width, rows, outputs, values })
+}
+
+/// A prompt to go on from, as the worker gets it.
+#[derive(Clone, Debug)]
+pub(crate) struct Generate<'a> {
+    pub(crate) id: u32,
+    pub(crate) ids: &'a [u32],
+    pub(crate) max_tokens: u32,
+    pub(crate) sampling: Sampling,
+    pub(crate) stop_ids: &'a [u32],
+    pub(crate) banned_ids: &'a [u32],
+    pub(crate) adapter: Option<&'a str>,
+}
+
+pub(crate) fn hello(vocabulary: usize) -> Vec<u8> {
+    json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
+}
+
+/// The frame; `None` where the prompt is longer than a frame may be.
+pub(crate) fn generate(order: &Generate<'_>) -> Option<Vec<u8>> {
+    let Sampling { temperature, top_p, seed } = order.sampling;
+    let value = json!({
+        "id": order.id, "ids": order.ids, "max_tokens": order.max_tokens,
+        "temperature": temperature, "top_p": top_p, "seed": seed,
+        "stop_ids": order.stop_ids, "banned_ids": order.banned_ids, "adapter": order.adapter,
+    });
+    let payload = value.to_string().into_bytes();
+    let fits = payload.len() < FRAME_BYTES_MAX;
+    fits.then(|| Frame { kind: kind::GENERATE, payload: &payload }.encode())
+}
+
+pub(crate) fn cancel(id: u32) -> Vec<u8> {
+    Frame { kind: kind::CANCEL, payload: &id.to_le_bytes() }.encode()
+}
+
+pub(crate) fn load_adapter(name: &str, kind: &str, spec: &Value) -> Vec<u8> {
+    json_frame(kind::LOAD_ADAPTER, &json!({ "name": name, "kind": kind, "spec": spec }))
+}
+
+pub(crate) fn unload_adapter(name: &str) -> Vec<u8> {
+    json_frame(kind::UNLOAD_ADAPTER, &json!({ "name": name }))
+}
+
+pub(crate) fn ask_status() -> Vec<u8> {
+    Frame { kind: kind::ASK_STATUS, payload: &[] }.encode()
+}
+
+/// The outputs of a need with the adapter's part added, or why there is none.
+pub(crate) fn deltas(need: &Need, added: Result<&[f32], &AdaptError>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    payload.extend_from_slice(&need.id.to_le_bytes());
+    payload.extend_from_slice(&need.layer.to_le_bytes());
+    payload.push(sites::source_number(need.source));
+    match added {
+        Ok(values) => {
+            payload.push(0);
+            payload.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        Err(error) => {
+            payload.push(match error {
+                AdaptError::Budget { .. } => 3,
+                AdaptError::Activation { .. } => 4,
+                AdaptError::Refused { .. } => 2,
+                _ => 1,
+            });
+            let text = json!({ "message": shown(&error.to_string()) }).to_string();
+            payload.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            payload.extend_from_slice(text.as_bytes());
+        }
+    }
+    Frame { kind: kind::DELTAS, payload: &payload }.encode()
+}
+
+fn json_frame(kind: u8, value: &Value) -> Vec<u8> {
+    Frame { kind, payload: value.to_string().as_bytes() }.encode()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! The worker's process: its private folder, its ready line, its last words, its end.
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, BufRead, BufReader, Read},
+    os::unix::{
+        fs::DirBuilderExt,
+        process::{CommandExt, ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{Deadlines, Program, WorkerError, message::shown};
+
+/// So much of what the process says to people is kept.
+const SAID_BYTES_MAX: usize = 4 << 10;
+/// Longest ready line.
+const READY_BYTES_MAX: u64 = 64 << 10;
+/// How often a wait looks whether it is still wanted.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// A folder that only this user can enter, and that goes with all that is in it.
+#[derive(Debug)]
+pub(crate) struct PrivateFolder(PathBuf);
+
+impl PrivateFolder {
+    pub(crate) fn make(parent: &Path) -> Result<Self, WorkerError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Somebody else's folder of this name is passed over, never used.
+        const TRIES: u32 = 64;
+        let mut tried = 0;
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("confide-worker-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < TRIES => {
+                    tried += 1;
+                }
+                Err(error) => {
+                    let reason = format!("{}: {error}", path.display());
+                    return Err(WorkerError::System { what: "private folder", reason });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("socket")
+    }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A worker that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// Nobody writes to it: its end means stop.
+    input: Option<ChildStdin>,
+    said: Arc<Mutex<Vec<u8>>>,
+    stop: Duration,
+}
+
+impl Process {
+    /// Starts a worker and waits until it is ready.
+    pub(crate) fn start(
+        program: &Program,
+        model: &Path,
+        socket: &Path,
+        deadlines: &Deadlines,
+        stopping: &AtomicBool,
+    ) -> Result<Self, WorkerError> {
+        // The one before may have been killed.
+        let _ = fs::remove_file(socket);
+        let mut child = command(program, model, socket).spawn().map_err(|error| {
+            let reason = error.to_string();
+            WorkerError::Program { program: program.python.clone(), reason }
+        })?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let errors = child.stderr.take();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut process = Self { child, input, said: Arc::clone(&said), stop: deadlines.stop };
+        let (line, lines) = mpsc::sync_channel(1);
+        let spawned = thread::Builder::new()
+            .name("worker-output".into())
+            .spawn(move || read_ready(output, &line))
+            .and_then(|_| {
+                let keep = move || keep_last(errors, &said);
+                thread::Builder::new().name("worker-errors".into()).spawn(keep)
+            });
+        spawned.map_err(WorkerError::system("thread"))?;
+        let asked = Instant::now();
+        loop {
+            match lines.recv_timeout(TICK) {
+                Ok(line) => return process.check_ready(&line).map(|()| process),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(WorkerError::Died { ending: process.ending() });
+                }
+                Err(RecvTimeoutError::Timeout) if stopping.load(Ordering::Acquire) => {
+                    return Err(WorkerError::Stopped);
+                }
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() > deadlines.start => {
+                    return Err(WorkerError::Late { what: "ready line", limit: deadlines.start });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn check_ready(&mut self, line: &str) -> Result<(), WorkerError> {
+        let value: Value = serde_json::from_str(line).unwrap_or_default();
+        match value["ready"] == true && value["protocol"] == crate::message::PROTOCOL {
+            true => Ok(()),
+            false if line.is_empty() => Err(WorkerError::Died { ending: self.ending() }),
+            false => {
+                let reason = format!("its ready line is {:?}", shown(line.trim_end()));
+                Err(WorkerError::Protocol { reason })
+            }
+        }
+    }
+
+    /// Its end in words: exit status and what it said last. Waits a moment for the status, and ends
+    /// a process that goes on without a connection.
+    pub(crate) fn ending(&mut self) -> String {
+        let status = self.wait(Duration::from_millis(1500));
+        let status = match status {
+            Some(status) => status_in_words(status),
+            None => {
+                self.kill();
+                "it still ran and was killed".into()
+            }
+        };
+        match self.last_line() {
+            Some(said) => format!("{status}; it last said: {said}"),
+            None => format!("{status}; it said nothing"),
+        }
+    }
+
+    /// Asks it to stop by the end of its standard input, and kills it if it does not.
+    pub(crate) fn stop(mut self) {
+        self.input = None;
+        self.wait(self.stop);
+    }
+
+    /// What went wrong, where it may be the process's end.
+    pub(crate) fn explain(mut self, error: WorkerError) -> WorkerError {
+        match self.child.try_wait() {
+            Ok(None) => error,
+            _ => WorkerError::Died { ending: format!("{error}; {}", self.ending()) },
+        }
+    }
+
+    fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + limit;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                _ => return None,
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        // Where it cannot be killed it has ended, and where it cannot be waited for it was.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The last line of its standard error that says something.
+    fn last_line(&self) -> Option<String> {
+        // The thread that reads it may be a moment behind the process's end.
+        thread::sleep(Duration::from_millis(20));
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&said).into_owned();
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| shown(line.trim()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn command(program: &Program, model: &Path, socket: &Path) -> Command {
+    let mut command = Command::new(&program.python);
+    command.args(["-m", "confide.worker", "--socket"]).arg(socket).arg("--model").arg(model);
+    command.args(["--device", &program.device, "--dtype", &program.dtype]);
+    if let Some(slots) = program.slots {
+        command.args(["--slots", &slots.to_string()]);
+    }
+    if let Some(seed) = program.random_weights {
+        command.args(["--random-weights", &seed.to_string()]);
+    }
+    if let Some(path) = &program.python_path {
+        command.env("PYTHONPATH", path);
+    }
+    // Without it Python imports what lies in the working folder.
+    command.env("PYTHONSAFEPATH", "1").env("PYTHONUNBUFFERED", "1");
+    // A group of its own: Ctrl-C is for `confide serve`, which lets running answers end.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+}
+
+/// Reads the ready line, then throws the rest away: a full pipe would stall the worker.
+fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
+    let Some(output) = output else { return };
+    let mut output = BufReader::new(output);
+    let mut first = String::new();
+    if (&mut output).take(READY_BYTES_MAX).read_line(&mut first).is_ok() {
+        let _ = line.send(first);
+    }
+    let _ = io::copy(&mut output, &mut io::sink());
+}
+
+/// Keeps the end of what the worker says to people.
+fn keep_last(errors: Option<impl Read>, said: &Mutex<Vec<u8>>) {
+    let Some(mut errors) = errors else { return };
+    let mut block = [0; 4096];
+    while let Ok(count @ 1..) = errors.read(&mut block) {
+        let text = String::from_utf8_lossy(&block[..count]);
+        text.lines().for_each(|line| tracing::info!(target: "worker", "{}", shown(line)));
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&block[..count]);
+        let surplus = said.len().saturating_sub(SAID_BYTES_MAX);
+        said.drain(..surplus);
+    }
+}
+
+fn status_in_words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with status {code}"),
+        (None, Some(signal)) => format!("it was killed by signal {signal}"),
+        (None, None) => "it ended".into(),
+    }
+}

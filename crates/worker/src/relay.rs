@@ -1,0 +1,200 @@
+//! Adapters at this end: the worker asks for deltas, a thread of each generation answers.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+};
+
+use confide_engine::{AdapterReport, EngineError, OnLoss};
+use confide_lora::{Adapt, AdaptError, Deltas, Projection, Report, Site};
+
+use crate::{
+    feed::Feed,
+    message::{self, Need},
+};
+
+/// Threads that may answer or wait for a host at once: one for each generation that runs, and some
+/// whose generation is gone while their host still computes.
+const RELAYS_MAX: usize = 512;
+
+/// An adapter of this end at work in one generation.
+pub(crate) struct Relay {
+    needs: SyncSender<Need>,
+    account: Arc<Account>,
+}
+
+/// An adapter that is applied here.
+#[derive(Clone)]
+pub(crate) struct Relayed {
+    pub(crate) name: String,
+    pub(crate) adapter: Arc<dyn Adapt>,
+    pub(crate) on_loss: OnLoss,
+}
+
+#[derive(Default)]
+struct Account {
+    taken: Mutex<Taken>,
+    /// Whether the worker waits for an answer of ours.
+    asked: AtomicBool,
+}
+
+#[derive(Default)]
+struct Taken {
+    report: Report,
+    lost: Option<AdaptError>,
+}
+
+impl Account {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Relay {
+    /// Starts the thread. It ends with the relay, once its host has answered.
+    pub(crate) fn start(
+        relayed: &Relayed,
+        feed: &Arc<Feed>,
+        frames: SyncSender<Vec<u8>>,
+        running: &Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let place = Place::take(running)?;
+        let (needs, asked) = mpsc::sync_channel(1);
+        let account = Arc::<Account>::default();
+        let thread = Thread {
+            relayed: relayed.clone(),
+            deltas: None,
+            account: Arc::clone(&account),
+            feed: Arc::clone(feed),
+            frames,
+            _place: place,
+        };
+        thread::Builder::new().name("worker-relay".into()).spawn(move || thread.run(&asked))?;
+        Ok(Self { needs, account })
+    }
+
+    /// Hands a need over; `false` where one is out already.
+    pub(crate) fn answer(&self, need: Need) -> bool {
+        !self.account.asked.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
+    }
+
+    /// Whether the worker waits for an answer of ours.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.account.asked.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn report(&self, relayed: &Relayed) -> AdapterReport {
+        let taken = self.account.taken();
+        AdapterReport {
+            report: taken.report.clone(),
+            guarantee: relayed.adapter.guarantee(),
+            lost: taken.lost.clone(),
+        }
+    }
+
+    /// The error that ends the generation, where the loss of the adapter does.
+    pub(crate) fn failure(&self, relayed: &Relayed) -> Option<EngineError> {
+        let error = self.account.taken().lost.clone()?;
+        let name = relayed.name.clone();
+        (relayed.on_loss == OnLoss::Fail).then_some(EngineError::Adapter { name, error })
+    }
+}
+
+/// Whether the outputs of a need are as long as the adapter's sites say.
+pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
+    let rows = need.rows.len() / need.width;
+    let length = |projection: &Projection| {
+        let site = Site { layer: need.layer, projection: *projection };
+        let width = adapter.sites().get(&site)?;
+        let reads = projection.input() == need.source && width.input == need.width;
+        reads.then_some(width.output * rows)
+    };
+    let all: Option<usize> = need.outputs.iter().map(length).sum();
+    all == Some(need.values.len())
+}
+
+struct Thread {
+    relayed: Relayed,
+    deltas: Option<Box<dyn Deltas>>,
+    account: Arc<Account>,
+    feed: Arc<Feed>,
+    frames: SyncSender<Vec<u8>>,
+    _place: Place,
+}
+
+impl Thread {
+    fn run(mut self, asked: &Receiver<Need>) {
+        while let Ok(mut need) = asked.recv() {
+            let added = self.added(&mut need);
+            let frame = message::deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
+            self.account.asked.store(false, Ordering::Release);
+            // A connection that takes no more is the supervisor's business.
+            if self.frames.try_send(frame).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Adds the adapter's part to the need's values. Once it is lost and the base model may answer,
+    /// they stay as they are.
+    fn added(&mut self, need: &mut Need) -> Result<(), AdaptError> {
+        if self.account.taken().lost.is_some() {
+            return Ok(());
+        }
+        let done = self.add(need);
+        let Err(error) = done else { return Ok(()) };
+        self.account.taken().lost = Some(error.clone());
+        match self.relayed.on_loss {
+            OnLoss::Fail => Err(error),
+            OnLoss::Base => {
+                // Before the token that is made without it.
+                self.feed.adapter_lost(error);
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&mut self, need: &mut Need) -> Result<(), AdaptError> {
+        if self.deltas.is_none() {
+            self.deltas = Some(self.relayed.adapter.open()?);
+        }
+        let Some(deltas) = &mut self.deltas else { return Ok(()) };
+        let rows = need.rows.len() / need.width;
+        let mut rest = need.values.as_mut_slice();
+        let mut outputs = Vec::with_capacity(need.outputs.len());
+        for projection in &need.outputs {
+            let site = Site { layer: need.layer, projection: *projection };
+            let width = self.relayed.adapter.sites().get(&site).map_or(0, |width| width.output);
+            let (output, after) = std::mem::take(&mut rest).split_at_mut(width * rows);
+            outputs.push((*projection, output));
+            rest = after;
+        }
+        let added = deltas.add(need.layer, need.source, &need.rows, &mut outputs);
+        self.account.taken().report = deltas.report();
+        added
+    }
+}
+
+/// One of the threads that may be; given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(running: &Arc<AtomicUsize>) -> io::Result<Self> {
+        if running.fetch_add(1, Ordering::AcqRel) >= RELAYS_MAX {
+            running.fetch_sub(1, Ordering::AcqRel);
+            return Err(io::Error::other(format!("{RELAYS_MAX} adapters answer already")));
+        }
+        Ok(Self(Arc::clone(running)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

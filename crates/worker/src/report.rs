@@ -1,0 +1,122 @@
+//! What a worker's adapter says of itself, in the words of this house.
+
+use confide_engine::AdapterReport;
+use confide_lora::{AdaptError, Guarantee, Report};
+use serde_json::Value;
+
+use crate::message::Fault;
+
+/// The steps that a report may time.
+const STEPS: [&str; 14] = [
+    "quantise_ms",
+    "mask_ms",
+    "encrypt_ms",
+    "network_ms",
+    "product_ms",
+    "decrypt_ms",
+    "unmask_ms",
+    "b_ms",
+    "encode_ms",
+    "rotation_ms",
+    "wire_ms",
+    "decode_ms",
+    "sum_ms",
+    "wait_ms",
+];
+
+/// The guarantee of this sentence; `None` where no such sentence is ever said.
+pub(crate) fn guarantee(text: &str) -> Option<Guarantee> {
+    let flags = [false, true];
+    for host_is_blind in flags {
+        for adapter_stays in flags {
+            for b_is_handed_over in flags {
+                for adapter_can_be_learned in flags {
+                    for simulated in flags {
+                        let guarantee = Guarantee {
+                            host_is_blind,
+                            adapter_stays,
+                            // Where nothing stays, all of it is known.
+                            b_is_handed_over: b_is_handed_over || !adapter_stays,
+                            adapter_can_be_learned: adapter_can_be_learned || !adapter_stays,
+                            simulated,
+                        };
+                        if guarantee.to_string() == text {
+                            return Some(guarantee);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The report of a worker's adapter. What it does not say is 0; a guarantee that it does not say is
+/// the one of its load.
+pub(crate) fn of_worker(value: &Value, loaded: &Guarantee) -> AdapterReport {
+    let count = |name: &str| value[name].as_u64().unwrap_or_default();
+    let steps = STEPS.iter().filter_map(|step| {
+        let taken = value["steps_ms"][*step].as_f64().filter(|taken| taken.is_finite())?;
+        Some((*step, taken))
+    });
+    let report = Report {
+        he_operations: count("he_operations"),
+        he_rotations: count("he_rotations"),
+        answered_vectors: count("answered_vectors"),
+        budget_left: value["budget_left"].as_u64(),
+        round_trips: count("round_trips"),
+        online_bytes: count("online_bytes"),
+        steps_ms: steps.collect(),
+    };
+    let said = match &value["guarantee"] {
+        Value::String(text) => guarantee(text).unwrap_or(Guarantee::NONE),
+        _ => loaded.clone(),
+    };
+    AdapterReport { report, guarantee: said, lost: None }
+}
+
+/// What a worker's adapter died of.
+pub(crate) fn adapt_error(fault: &Fault) -> AdaptError {
+    let reason = fault.message.clone();
+    match fault.cause.as_deref() {
+        Some("activation") => AdaptError::Activation { reason },
+        Some("refused" | "budget") => AdaptError::Refused { reason },
+        _ => AdaptError::HostLost { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_sentence_is_understood_and_no_other_one() {
+        for sentence in [
+            "none",
+            "adapter host is blind; adapter is not protected",
+            "adapter is not handed over; activations are not hidden",
+            "adapter host is blind; adapter can be learned",
+            "adapter host is blind; A is not handed over, B is",
+            "adapter host is blind; adapter is not handed over",
+            "adapter host is blind; A is not handed over, B is (simulated)",
+        ] {
+            let found = guarantee(sentence).expect("a guarantee");
+            assert_eq!(found.to_string(), sentence);
+        }
+        assert_eq!(guarantee("none"), Some(Guarantee::NONE));
+        assert_eq!(guarantee("perfect"), None);
+    }
+
+    #[test]
+    fn a_report_says_what_was_counted_and_an_unknown_guarantee_is_none() {
+        let value = json!({ "he_operations": 4, "steps_ms": { "mask_ms": 0.5, "odd": 1 },
+            "guarantee": "perfect" });
+        let loaded = guarantee("adapter host is blind; A is not handed over, B is").expect("one");
+        let report = of_worker(&value, &loaded);
+        assert_eq!((report.report.he_operations, report.report.steps_ms["mask_ms"]), (4, 0.5));
+        assert_eq!(report.guarantee, Guarantee::NONE);
+        assert_eq!(of_worker(&Value::Null, &loaded).guarantee, loaded);
+    }
+}

@@ -1,0 +1,410 @@
+//! What runs in the worker now, and what becomes of it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+        mpsc::SyncSender,
+    },
+    time::Instant,
+};
+
+use confide_engine::{EngineError, FinishReason};
+use confide_text::Text;
+use serde_json::Value;
+
+use crate::{
+    Deadlines,
+    adapter::{How, Loaded},
+    feed::{End, Feed, TOKENS_QUEUED_MAX},
+    message::{self, AdapterAnswer, Ended, Fault, FromWorker, Need, Reason, Welcome},
+    relay::{self, Relay},
+    report,
+};
+
+/// What the engine, its supervisor and its generations share.
+pub(crate) struct Shared {
+    pub(crate) deadlines: Deadlines,
+    pub(crate) name: String,
+    /// One load, unload or restart at a time.
+    pub(crate) change: Mutex<()>,
+    pub(crate) relays: Arc<AtomicUsize>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) text: Arc<Text>,
+    pub(crate) vocabulary: u32,
+    pub(crate) welcome: Welcome,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) link: Link,
+    /// Loaded adapters, in the order in which they were.
+    pub(crate) adapters: Vec<Arc<Loaded>>,
+    /// Who waits for the answer to a load or an unload of this adapter.
+    pub(crate) changing: Option<(String, SyncSender<AdapterAnswer>)>,
+    pub(crate) statuses: VecDeque<SyncSender<Value>>,
+    running: HashMap<u32, Running>,
+    next_id: u32,
+    /// Since when nothing came that was due.
+    quiet_since: Instant,
+}
+
+/// The way to the worker.
+pub(crate) enum Link {
+    Up(SyncSender<Vec<u8>>),
+    /// Why there is none.
+    Down(String),
+}
+
+/// A generation that the worker has.
+pub(crate) struct Running {
+    feed: Arc<Feed>,
+    prompt_tokens: u32,
+    adapter: Option<Arc<Loaded>>,
+    relay: Option<Relay>,
+    asked: Instant,
+    begun: bool,
+    cancelled: Option<Instant>,
+    /// Tokens that it may still send.
+    left: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        welcome: Welcome,
+        text: Arc<Text>,
+        name: String,
+        deadlines: Deadlines,
+        frames: SyncSender<Vec<u8>>,
+    ) -> Self {
+        let state = State {
+            link: Link::Up(frames),
+            adapters: Vec::new(),
+            changing: None,
+            statuses: VecDeque::new(),
+            running: HashMap::new(),
+            next_id: 1,
+            quiet_since: Instant::now(),
+        };
+        Self {
+            deadlines,
+            name,
+            change: Mutex::default(),
+            relays: Arc::default(),
+            stopping: AtomicBool::new(false),
+            vocabulary: text.vocabulary() as u32,
+            text,
+            welcome,
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the worker that nobody waits for a generation.
+    pub(crate) fn cancel(&self, id: u32) {
+        self.state().cancel(id);
+    }
+
+    /// Takes what the worker says.
+    ///
+    /// # Errors
+    /// What it should not have said: the connection is of no further use.
+    pub(crate) fn take(&self, message: FromWorker) -> Result<(), String> {
+        let mut state = self.state();
+        state.quiet_since = Instant::now();
+        match message {
+            FromWorker::Tokens(tokens) => tokens
+                .into_iter()
+                .try_for_each(|(id, token)| state.token(id, token, self.vocabulary)),
+            FromWorker::Ended(ended) => {
+                let running = state.taken(ended.id)?;
+                drop(state);
+                running.end(*ended);
+                Ok(())
+            }
+            FromWorker::Refused { id, error } => {
+                let limit = (self.welcome.slots + self.welcome.queue) as usize;
+                let running = state.taken(id)?;
+                drop(state);
+                running.feed.end(End::Failed(running.refusal(&error, limit)));
+                Ok(())
+            }
+            FromWorker::Need(need) => state.need(need, &self.relays),
+            FromWorker::Adapter(answer) => {
+                let (wanted, sender) =
+                    state.changing.take().ok_or("an adapter nobody asked for")?;
+                if wanted != answer.name {
+                    return Err(format!("adapter {:?} in place of {wanted:?}", answer.name));
+                }
+                // Whoever asked may have given up.
+                let _ = sender.try_send(answer);
+                Ok(())
+            }
+            FromWorker::Status(status) => {
+                let sender = state.statuses.pop_front().ok_or("a status nobody asked for")?;
+                let _ = sender.try_send(status);
+                Ok(())
+            }
+            FromWorker::Welcome(_) => Err("a second welcome".into()),
+        }
+    }
+
+    /// Ends what takes too long.
+    ///
+    /// # Errors
+    /// Where the worker itself is taken for dead.
+    pub(crate) fn check_time(&self, now: Instant) -> Result<(), String> {
+        let limits = &self.deadlines;
+        let mut state = self.state();
+        let late = |running: &Running| {
+            let since = running.cancelled?;
+            (now.saturating_duration_since(since) > limits.cancel).then_some(())
+        };
+        if state.running.values().any(|running| late(running).is_some()) {
+            let limit = limits.cancel.as_secs_f32();
+            return Err(format!("it did not end a cancelled generation within {limit} s"));
+        }
+        let waiting = |running: &&Running| running.cancelled.is_none() && !running.is_asked();
+        let slow: Vec<u32> = state
+            .running
+            .iter()
+            .filter(|(_, running)| waiting(running) && !running.begun)
+            .filter(|(_, running)| {
+                now.saturating_duration_since(running.asked) > limits.first_token
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in slow {
+            let limit = limits.first_token.as_secs_f32();
+            state.fail(id, format!("no first token within {limit} s"));
+        }
+        if state.running.is_empty() || state.running.values().any(Running::is_asked) {
+            state.quiet_since = now;
+            return Ok(());
+        }
+        let begun = state.running.values().any(|running| running.begun);
+        let limit = if begun { limits.silence } else { limits.first_token };
+        match now.saturating_duration_since(state.quiet_since) > limit {
+            false => Ok(()),
+            true => Err(format!("it was silent for {} s", limit.as_secs_f32())),
+        }
+    }
+
+    /// No way to the worker from now on; what ran ends when its end is known.
+    pub(crate) fn down(&self, reason: &str) {
+        self.state().link = Link::Down(reason.into());
+    }
+
+    /// Ends everything that ran.
+    pub(crate) fn fail_all(&self, reason: &str) {
+        let mut state = self.state();
+        state.link = Link::Down(reason.into());
+        let running: Vec<Running> = state.running.drain().map(|(_, running)| running).collect();
+        state.changing = None;
+        state.statuses.clear();
+        drop(state);
+        for generation in running {
+            let error = EngineError::Unavailable { reason: reason.into() };
+            generation.feed.end(End::Failed(error));
+        }
+    }
+
+    pub(crate) fn up(&self, frames: SyncSender<Vec<u8>>) {
+        let mut state = self.state();
+        state.quiet_since = Instant::now();
+        state.link = Link::Up(frames);
+    }
+}
+
+/// A generation to be started.
+pub(crate) struct Order<'a> {
+    pub(crate) generate: message::Generate<'a>,
+    pub(crate) adapter: Option<Arc<Loaded>>,
+    pub(crate) limit: usize,
+}
+
+impl State {
+    /// The way to the worker.
+    pub(crate) fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
+        match &self.link {
+            Link::Up(frames) => Ok(frames),
+            Link::Down(reason) => Err(EngineError::Unavailable { reason: reason.clone() }),
+        }
+    }
+
+    /// Sends an order; gives its number and where its events come.
+    pub(crate) fn start(&mut self, order: Order<'_>) -> Result<(u32, Arc<Feed>), EngineError> {
+        let frames = self.frames()?.clone();
+        if self.running.len() >= order.limit {
+            return Err(EngineError::QueueFull { limit: order.limit });
+        }
+        let id = self.free_id();
+        let generate = message::Generate { id, ..order.generate };
+        let frame = message::generate(&generate).ok_or_else(|| EngineError::Prompt {
+            reason: format!("{} tokens do not fit a frame", generate.ids.len()),
+        })?;
+        let feed = Arc::<Feed>::default();
+        let now = Instant::now();
+        if frames.try_send(frame).is_err() {
+            let reason = "the worker does not read what is written".into();
+            return Err(EngineError::Unavailable { reason });
+        }
+        if self.running.is_empty() {
+            self.quiet_since = now;
+        }
+        let running = Running {
+            feed: Arc::clone(&feed),
+            prompt_tokens: generate.ids.len() as u32,
+            adapter: order.adapter,
+            relay: None,
+            asked: now,
+            begun: false,
+            cancelled: None,
+            left: generate.max_tokens,
+        };
+        self.running.insert(id, running);
+        Ok((id, feed))
+    }
+
+    fn free_id(&mut self) -> u32 {
+        loop {
+            let id = self.next_id;
+            self.next_id = self.next_id.wrapping_add(1);
+            if !self.running.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: u32) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        if running.cancelled.is_none() {
+            running.cancelled = Some(Instant::now());
+            if let Link::Up(frames) = &self.link {
+                let _ = frames.try_send(message::cancel(id));
+            }
+        }
+    }
+
+    /// Ends a generation that the worker still has.
+    fn fail(&mut self, id: u32, reason: String) {
+        if let Some(running) = self.running.get(&id) {
+            running.feed.end(End::Failed(EngineError::Failed { reason }));
+        }
+        self.cancel(id);
+    }
+
+    /// A generation that has ended.
+    fn taken(&mut self, id: u32) -> Result<Running, String> {
+        self.running.remove(&id).ok_or_else(|| format!("an end of generation {id}: none runs"))
+    }
+
+    fn token(&mut self, id: u32, token: u32, vocabulary: u32) -> Result<(), String> {
+        let Some(running) = self.running.get_mut(&id) else {
+            return Err(format!("a token for generation {id}: none runs"));
+        };
+        running.left = running
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| format!("generation {id} has more tokens than were asked for"))?;
+        if token >= vocabulary {
+            return Err(format!("token {token}: wanted one below {vocabulary}"));
+        }
+        running.begun = true;
+        if running.cancelled.is_none() && !running.feed.token(token) {
+            self.fail(id, format!("its reader is {TOKENS_QUEUED_MAX} tokens behind"));
+        }
+        Ok(())
+    }
+
+    fn need(&mut self, need: Need, relays: &Arc<AtomicUsize>) -> Result<(), String> {
+        let Link::Up(frames) = &self.link else { return Ok(()) };
+        let id = need.id;
+        let Some(running) = self.running.get_mut(&id) else {
+            return Err(format!("a need of generation {id}: none runs"));
+        };
+        if running.cancelled.is_some() {
+            return Ok(());
+        }
+        let relayed = match running.adapter.as_deref().map(|loaded| &loaded.how) {
+            Some(How::Relay(relayed)) => relayed,
+            _ => return Err(format!("a need of generation {id}: its adapter is not here")),
+        };
+        if !relay::fits(&*relayed.adapter, &need) {
+            return Err(format!("a need of generation {id} that is not of its adapter's widths"));
+        }
+        if running.relay.is_none() {
+            match Relay::start(relayed, &running.feed, frames.clone(), relays) {
+                Ok(relay) => running.relay = Some(relay),
+                Err(error) => {
+                    self.fail(id, format!("adapter: {error}"));
+                    return Ok(());
+                }
+            }
+        }
+        match running.relay.as_ref().is_some_and(|relay| relay.answer(need)) {
+            true => Ok(()),
+            false => Err(format!("a second need of generation {id} before the first was answered")),
+        }
+    }
+}
+
+impl Running {
+    fn is_asked(&self) -> bool {
+        self.relay.as_ref().is_some_and(Relay::is_asked)
+    }
+
+    fn end(self, ended: Ended) {
+        let reason = match ended.reason {
+            Reason::Length => FinishReason::Length,
+            // Whoever cancelled has what it wanted.
+            Reason::Stop | Reason::Cancelled => FinishReason::Stop,
+            Reason::Failed(fault) => {
+                let error = self.relay_failure().unwrap_or_else(|| self.failure(&fault));
+                return self.feed.end(End::Failed(error));
+            }
+        };
+        let adapter = self.adapter.as_deref().map(|loaded| match &loaded.how {
+            How::Relay(relayed) => match &self.relay {
+                Some(relay) => relay.report(relayed),
+                None => report::of_worker(&Value::Null, &relayed.adapter.guarantee()),
+            },
+            How::Worker { guarantee, .. } => report::of_worker(&ended.adapter, guarantee),
+        });
+        self.feed.end(End::Whole { reason, adapter });
+    }
+
+    fn relay_failure(&self) -> Option<EngineError> {
+        match (&self.relay, self.adapter.as_deref().map(|loaded| &loaded.how)) {
+            (Some(relay), Some(How::Relay(relayed))) => relay.failure(relayed),
+            _ => None,
+        }
+    }
+
+    fn failure(&self, fault: &Fault) -> EngineError {
+        let reason = fault.message.clone();
+        match (fault.kind.as_str(), &self.adapter) {
+            ("out_of_memory", _) => EngineError::OutOfMemory { reason },
+            ("adapter", Some(loaded)) => {
+                let error = report::adapt_error(fault);
+                EngineError::Adapter { name: loaded.name.clone(), error }
+            }
+            ("prompt_too_long", _) => {
+                let got = self.prompt_tokens;
+                EngineError::PromptTooLong { got, limit: got.saturating_sub(1) }
+            }
+            _ => EngineError::Failed { reason },
+        }
+    }
+
+    fn refusal(&self, fault: &Fault, limit: usize) -> EngineError {
+        match fault.kind.as_str() {
+            "queue_full" => EngineError::QueueFull { limit },
+            _ => self.failure(fault),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The worker's life: started, connected to, looked after, started again.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Deadlines, Launch, WorkerError,
+    connection::{Came, Connection},
+    message::{FromWorker, Welcome},
+    process::{PrivateFolder, Process, TICK},
+    state::Shared,
+};
+
+/// How a worker is brought up, the first time and every other time.
+pub(crate) struct Starter {
+    pub(crate) launch: Launch,
+    pub(crate) model: PathBuf,
+    pub(crate) vocabulary: usize,
+    pub(crate) deadlines: Deadlines,
+    /// Where the socket of a process of ours is.
+    pub(crate) folder: Option<PrivateFolder>,
+}
+
+/// A worker that has said what it is.
+pub(crate) struct Up {
+    pub(crate) process: Option<Process>,
+    pub(crate) connection: Connection,
+    pub(crate) welcome: Welcome,
+}
+
+impl Starter {
+    pub(crate) fn start(&self, stopping: &AtomicBool) -> Result<Up, WorkerError> {
+        let (process, socket) = match (&self.launch, &self.folder) {
+            (Launch::Program(program), Some(folder)) => {
+                let (socket, limits) = (folder.socket(), &self.deadlines);
+                let process = Process::start(program, &self.model, &socket, limits, stopping)?;
+                (Some(process), socket)
+            }
+            (Launch::Socket(socket), _) => (None, socket.clone()),
+            (Launch::Program(_), None) => {
+                let reason = "none was made".into();
+                return Err(WorkerError::System { what: "private folder", reason });
+            }
+        };
+        let limit = self.deadlines.welcome;
+        let greeted = Connection::open(&socket, &self.deadlines).and_then(|mut connection| {
+            let welcome = connection.welcome(self.vocabulary, limit, stopping)?;
+            self.check(&welcome)?;
+            Ok((connection, welcome))
+        });
+        match greeted {
+            Ok((connection, welcome)) => Ok(Up { process, connection, welcome }),
+            Err(error) => Err(match process {
+                Some(process) => process.explain(error),
+                None => error,
+            }),
+        }
+    }
+
+    /// Random weights that were ordered are said to be random, or somebody would believe in them.
+    fn check(&self, welcome: &Welcome) -> Result<(), WorkerError> {
+        let Launch::Program(program) = &self.launch else { return Ok(()) };
+        match program.random_weights {
+            Some(seed) if welcome.weights != format!("random from seed {seed}") => {
+                Err(WorkerError::Differs {
+                    what: "weights",
+                    wanted: format!("random from seed {seed}"),
+                    got: welcome.weights.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks after a worker until the engine is dropped.
+pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: Up) {
+    let Up { mut process, mut connection, .. } = up;
+    loop {
+        let lost = run(shared, &mut connection);
+        shared.down(lost.as_deref().unwrap_or("the engine stops"));
+        drop(connection);
+        let Some(lost) = lost else {
+            shared.fail_all("the engine stops");
+            if let Some(process) = process {
+                process.stop();
+            }
+            return;
+        };
+        let reason = match &mut process {
+            Some(process) => format!("the worker was lost: {lost}; {}", process.ending()),
+            None => format!("the worker was lost: {lost}"),
+        };
+        drop(process);
+        tracing::warn!("{reason}");
+        shared.fail_all(&reason);
+        match again(shared, starter, &reason) {
+            Some(up) => (process, connection) = (up.process, up.connection),
+            None => return,
+        }
+    }
+}
+
+/// Reads until the connection is of no further use, and says why; `None` where the engine stops.
+fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
+    let mut checked = Instant::now();
+    loop {
+        if shared.stopping.load(Ordering::Acquire) {
+            return None;
+        }
+        if let Came::End(reason) = connection.read() {
+            return Some(reason);
+        }
+        loop {
+            match connection.message() {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    if let Err(reason) = shared.take(message) {
+                        return Some(format!("it sent {reason}"));
+                    }
+                }
+                Err(error) => return Some(error.to_string()),
+            }
+        }
+        let now = Instant::now();
+        if now.saturating_duration_since(checked) >= TICK {
+            checked = now;
+            if let Err(reason) = shared.check_time(now) {
+                return Some(reason);
+            }
+        }
+    }
+}
+
+/// Brings a worker up again; `None` where the engine stops, or no further try is made.
+fn again(shared: &Shared, starter: &Starter, lost: &str) -> Option<Up> {
+    let limits = &shared.deadlines;
+    let mut wait = limits.back_off;
+    for number in 1..=limits.tries {
+        if !pause(wait, &shared.stopping) {
+            return None;
+        }
+        wait = (wait * 2).min(limits.back_off_max);
+        let up = starter.start(&shared.stopping).and_then(|mut up| {
+            same_model(&shared.welcome, &up.welcome)?;
+            let _change = shared.change.lock().unwrap_or_else(PoisonError::into_inner);
+            load_again(shared, &mut up.connection)?;
+            shared.up(up.connection.frames.clone());
+            Ok(up)
+        });
+        match up {
+            Ok(up) => return Some(up),
+            Err(WorkerError::Stopped) => return None,
+            Err(error) => {
+                tracing::warn!(number, "the worker does not come back: {error}");
+                shared.down(&format!("{lost}; it does not come back: {error}"));
+            }
+        }
+    }
+    shared.down(&format!("{lost}; {} starts failed and no more are tried", limits.tries));
+    wait_for_stop(&shared.stopping);
+    None
+}
+
+fn pause(wait: Duration, stopping: &AtomicBool) -> bool {
+    let until = Instant::now() + wait;
+    while !stopping.load(Ordering::Acquire) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(TICK));
+    }
+    false
+}
+
+fn wait_for_stop(stopping: &AtomicBool) {
+    while !stopping.load(Ordering::Acquire) {
+        thread::sleep(TICK);
+    }
+}
+
+/// What was told of the model must still hold.
+fn same_model(was: &Welcome, is: &Welcome) -> Result<(), WorkerError> {
+    let told = |it: &Welcome| (it.context_tokens, it.vocabulary, it.slots, it.weights.clone());
+    match told(was) == told(is) && was.sites == is.sites {
+        true => Ok(()),
+        false => Err(WorkerError::Differs {
+            what: "model after the restart",
+            wanted: format!("{:?}", told(was)),
+            got: format!("{:?}", told(is)),
+        }),
+    }
+}
+
+fn load_again(shared: &Shared, connection: &mut Connection) -> Result<(), WorkerError> {
+    let adapters: Vec<Arc<_>> = shared.state().adapters.clone();
+    for adapter in adapters {
+        let limit = shared.deadlines.load;
+        let answer = connection.ask(adapter.frame(), "adapter", limit, &shared.stopping)?;
+        let FromWorker::Adapter(answer) = answer else {
+            let reason = "wanted the answer to a load, got another frame".into();
+            return Err(WorkerError::Protocol { reason });
+        };
+        if let Some(error) = &answer.error {
+            tracing::warn!(adapter = adapter.name, "not loaded again: {error}");
+        }
+        adapter.set_broken(answer.error);
+    }
+    Ok(())
+}
