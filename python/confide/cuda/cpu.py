@@ -68,7 +68,9 @@ class HostKernel:
         while listed[len(self.parameter_bytes)]:
             self.parameter_bytes.append(listed[len(self.parameter_bytes)])
 
-    def launch(self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData]) -> None:
+    def launch(
+        self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData], overlap: bool = False
+    ) -> None:
         """dims: the grid's three, the block's three. $CONFIDE_CPU_ORDER=reversed runs threads and blocks backwards."""
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
         order = 1 if os.environ.get("CONFIDE_CPU_ORDER") == "reversed" else 0

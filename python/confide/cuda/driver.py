@@ -10,9 +10,31 @@ import os
 from . import cache, nvrtc
 from .source import Source
 
-# CUfunction_attribute (cuda.h).
+# CUfunction_attribute and CUlaunchAttributeID (cuda.h).
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
 SHARED_BYTES_WITHOUT_ASKING = 48 << 10
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an id, and a union of 64 bytes of which the first four are the number meant here."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60)]
+
+
+class _LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("dims", ctypes.c_uint * 6),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+_OVERLAP = _Attribute(id=PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
 
 
 class CudaError(RuntimeError):
@@ -127,8 +149,14 @@ class DeviceKernel:
         self.name, self._function, self._ordinal = name, function, ordinal
         self._shared_allowed = SHARED_BYTES_WITHOUT_ASKING
 
-    def launch(self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData]) -> None:
-        """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults."""
+    def launch(
+        self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData], overlap: bool = False
+    ) -> None:
+        """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults.
+
+        overlap: the blocks may take their places before the kernel ahead in the stream has ended (sm_90 on); this
+        kernel and that one must be written for it (stream.cuh).
+        """
         import torch
 
         stream = ctypes.c_void_p(torch.cuda.current_stream(self._ordinal).cuda_stream)
@@ -138,8 +166,9 @@ class DeviceKernel:
                 status = library().cuFuncSetAttribute(self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
                 check(status, f"{self.name}: {shared} bytes of shared memory")
                 self._shared_allowed = shared
-            unsigned = [ctypes.c_uint(value) for value in (*dims, shared)]
-            status = library().cuLaunchKernel(self._function, *unsigned, stream, pointers, None)
+            attributes = ctypes.pointer(_OVERLAP) if overlap else None
+            config = _LaunchConfig((ctypes.c_uint * 6)(*dims), shared, stream, attributes, int(overlap))
+            status = library().cuLaunchKernelEx(ctypes.byref(config), self._function, pointers, None)
             check(status, f"launch {self.name} with grid {dims[:3]}, block {dims[3:]}, shared {shared}")
             if os.environ.get("CONFIDE_CUDA_SYNC") == "1" and not torch.cuda.is_current_stream_capturing():
                 check(library().cuStreamSynchronize(stream), f"kernel {self.name}")

@@ -103,13 +103,23 @@ def _module(cls: type[Module], file: str, device: str, defines: tuple[tuple[str,
 
 
 class Kernel:
-    """A kernel ready to launch: `kernel(grid, block, *arguments, shared=0)`, grid and block an int or up to three."""
+    """A kernel ready to launch: `kernel(grid, block, *arguments, shared=0)`, grid and block an int or up to three.
+
+    overlap: its blocks may start before the kernel ahead has ended (driver.py); only for kernels written for it.
+    """
 
     def __init__(self, name: str, parameters: tuple[Parameter, ...], device: str, launch: Callable[..., None]) -> None:
         self.name, self.parameters, self.device = name, parameters, device
         self._launch = launch
 
-    def __call__(self, grid: int | Sequence[int], block: int | Sequence[int], *arguments: Any, shared: int = 0) -> None:
+    def __call__(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *arguments: Any,
+        shared: int = 0,
+        overlap: bool = False,
+    ) -> None:
         dims = _three(grid) + _three(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
@@ -119,7 +129,7 @@ class Kernel:
             wanted = ", ".join(parameter.name for parameter in self.parameters)
             raise TypeError(f"{self.name}: wanted {len(self.parameters)} arguments ({wanted}), got {len(arguments)}")
         values = [self._pack(parameter, value) for parameter, value in zip(self.parameters, arguments)]
-        self._launch(dims, int(shared), values)
+        self._launch(dims, int(shared), values, overlap)
 
     def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData:
         if parameter.pointer:

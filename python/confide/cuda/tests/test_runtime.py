@@ -79,7 +79,7 @@ class Kernels(unittest.TestCase):
         table = np.random.default_rng(2).standard_normal((10, 33)).astype(np.float32)
         hidden = device.zeros((3, 33), np.float32)
         kernel = runtime.Module("embed.cu", device.name, {"WEIGHT": "float"}).kernel("embed")
-        kernel(3, 16, device.array(table), device.array([9, 0, 77], np.int32), hidden, 33, 10)
+        kernel(3, 16, device.array(table), device.array([9, 0, 77], np.int64), hidden, 33, 10)
         np.testing.assert_array_equal(device.numpy(hidden), table[[9, 0, 0]])
 
 

@@ -1,0 +1,270 @@
+"""One decode step of a Llama-like decoder in this package's kernels: five launches a layer, and three.
+
+    step = DecodeStep(config, weights, cache.values, cosines, sines, rows=1, device="cuda:0")
+    logits = step.logits(tokens, positions)
+    sampler.choose(logits, tokens, positions)
+
+Everything that changes from step to step lies in device memory, so both calls can be recorded in one CUDA graph and
+replayed without the host. Activations and the residual stream are float32, weights and the cache bf16 or float32.
+Row i is slot i of the cache. For 1 to 8 rows; larger batches want tensor cores, which these kernels do not use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generator, NamedTuple, Protocol
+
+import numpy as np
+
+from . import runtime, tiling
+from .four_bit import FourBitTiles
+from .tiling import Product, Tiling
+
+ROWS_MAX = 8
+# Positions that a block of the attention takes at least, and blocks for each row and key head at most.
+ATTENTION_LEAST, ATTENTION_SPLITS = 64, 32
+BEST_BLOCKS = 32
+
+
+class Shape(Protocol):
+    """Sizes of a decoder in elements; `window` is the length of sliding attention, None for all."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocabulary: int
+    norm_epsilon: float
+    window: int | None
+
+
+class Point(NamedTuple):
+    """Where an adapter may add: `rows` float32 [B, width], and the outputs of the projections that read them.
+
+    Where the step adds a projection to the residual itself (o, down), the output is the residual.
+    """
+
+    layer: int
+    source: str
+    rows: Any
+    outputs: dict[str, Any]
+
+
+class DecodeStep:
+    """The kernels of a step for `rows` rows, with their buffers.
+
+    weights: `embedding`, `layers` of `attention_norm`, `qkv`, `o`, `ffn_norm`, `gate_up`, `down`, then `final_norm` and
+    `head`; a matrix has `weight` [out, in] and `bias` ([out] or None), or is a FourBitTiles. torch tensors on the
+    device; on "cpu" numpy arrays too. cache: [layers, 2, slots, kv_heads, length, head_dim]. cosines, sines: float32
+    [positions, turned elements / 2]. A row whose position is not below `limit` (default: length) is idle.
+    overlap: let each kernel take its places while the one before still runs (sm_90 on; stream.cuh).
+    """
+
+    def __init__(
+        self,
+        config: Shape,
+        weights: Any,
+        cache: Any,
+        cosines: Any,
+        sines: Any,
+        rows: int,
+        device: str,
+        *,
+        limit: int | None = None,
+        overlap: bool = False,
+        tilings: dict[Product, Tiling] | None = None,
+    ) -> None:
+        if not 1 <= rows <= min(ROWS_MAX, cache.shape[2]):
+            raise ValueError(f"decode step: wanted 1 to {ROWS_MAX} rows and a slot for each, got {rows}")
+        widths = (config.hidden, config.heads * config.head_dim, config.ffn, config.head_dim)
+        if any(width % 8 for width in widths) or config.head_dim > 256:
+            raise ValueError(f"decode step: wanted widths in multiples of 8, heads up to 256, got {widths}")
+        self.config, self.weights, self.cache, self.rows, self.device = config, weights, cache, rows, device
+        self.cosines, self.sines, self.overlap = cosines, sines, overlap
+        self.limit = cache.shape[4] if limit is None else limit
+        self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"
+        self._tilings = _measured(device) if tilings is None else tilings
+        self._products: dict[Product, tuple[runtime.Kernel, Tiling, int]] = {}
+        self._fresh = True
+        self._take_buffers()
+        group = config.heads // config.kv_heads
+        defines = {"ELEMENT": self.element, "GROUP": group, "HEAD_DIM": config.head_dim}
+        self._attention = runtime.Module("attention.cu", device, defines).kernel("attention")
+        self._embed = runtime.Module("embed.cu", device, {"WEIGHT": self.element}).kernel("embed")
+        norm = runtime.Module("norm.cu", device, {"ELEMENT": self.element})
+        self._rms_norm, self._swiglu = norm.kernel("rms_norm"), norm.kernel("swiglu")
+
+    def logits(self, tokens: Any, positions: Any) -> Any:
+        """Logits float32 [B, vocabulary] of one token each; tokens, positions int64 [B] on the device.
+
+        The result is the step's own buffer, overwritten by the next step.
+        """
+        for _ in self.run(tokens, positions):
+            raise RuntimeError("a step without points stopped at one")
+        return self.out
+
+    def run(
+        self, tokens: Any, positions: Any, points: frozenset[tuple[int, str]] = frozenset()
+    ) -> Generator[Point, None, Any]:
+        """As `logits`, but stops at each of `points` (layer, source) and goes on when the outputs were added to."""
+        weights, width, vocabulary = self.weights, self.config.hidden, self.config.vocabulary
+        self._fresh = True
+        self._launch(self._embed, self.rows, 256, weights.embedding, tokens, self.hidden, width, vocabulary)
+        for index, layer in enumerate(weights.layers):
+            yield from self._project(layer, index, (index, "attention") in points)
+            self._attend(index, positions)
+            self._product(layer.o, self.attended, None, self.hidden, "ADD")
+            if (index, "attention_output") in points:
+                yield from self._stop(index, "attention_output", self.attended, {"o": self.hidden})
+            yield from self._gate(layer, index, (index, "feed_forward") in points)
+            self._product(layer.down, self.inner, None, self.hidden, "ADD")
+            if (index, "feed_forward_inner") in points:
+                yield from self._stop(index, "feed_forward_inner", self.inner, {"down": self.hidden})
+        if (0, "final_hidden") in points:
+            self._norm(weights.final_norm, self.normed)
+            self._norm(weights.final_norm, self.changed)
+            yield from self._stop(0, "final_hidden", self.normed, {"final_hidden": self.changed})
+            self._product(weights.head, self.changed, None, self.out, "STORE")
+        else:
+            self._product(weights.head, self.hidden, weights.final_norm, self.out, "STORE")
+        return self.out
+
+    def launches(self) -> int:
+        """Kernels of a step without points, the sampler's two not counted."""
+        return 2 + 5 * self.config.layers
+
+    def _project(self, layer: Any, index: int, stops: bool) -> Generator[Point, None, None]:
+        config = self.config
+        if not stops:
+            self._product(layer.qkv, self.hidden, layer.attention_norm, self.qkv, "STORE")
+            return
+        self._norm(layer.attention_norm, self.normed)
+        self._product(layer.qkv, self.normed, None, self.qkv, "STORE")
+        query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        bounds = {"q": (0, query), "k": (query, query + key), "v": (query + key, query + 2 * key)}
+        outputs = {name: self.qkv[:, begin:end] for name, (begin, end) in bounds.items()}
+        yield from self._stop(index, "attention", self.normed, outputs)
+
+    def _gate(self, layer: Any, index: int, stops: bool) -> Generator[Point, None, None]:
+        ffn = self.config.ffn
+        if not stops:
+            self._product(layer.gate_up, self.hidden, layer.ffn_norm, self.inner, "SWIGLU")
+            return
+        self._norm(layer.ffn_norm, self.normed)
+        self._product(layer.gate_up, self.normed, None, self.both, "STORE")
+        outputs = {"gate": self.both[:, :ffn], "up": self.both[:, ffn:]}
+        yield from self._stop(index, "feed_forward", self.normed, outputs)
+        self._launch(self._swiglu, (-(-ffn // 256), self.rows), 256, self.both, self.inner, ffn)
+
+    def _stop(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> Generator[Point, None, None]:
+        yield Point(layer, source, rows, outputs)
+        self._fresh = True
+
+    def _norm(self, weight: Any, target: Any) -> None:
+        width, epsilon = self.config.hidden, self.config.norm_epsilon
+        self._launch(self._rms_norm, self.rows, 256, self.hidden, weight, target, width, epsilon)
+
+    def _attend(self, index: int, positions: Any) -> None:
+        config, cache = self.config, self.cache
+        keys, values = cache[index, 0], cache[index, 1]
+        self._launch(
+            self._attention, (self._splits, config.kv_heads, self.rows), 128, self.qkv, keys, values, positions,
+            self.cosines, self.sines, self.attended, self._partials, self._counters, cache.shape[4], self.limit,
+            self.cosines.shape[1], config.window or 0, ATTENTION_LEAST, config.head_dim**-0.5,
+        )  # fmt: skip
+
+    def _product(self, matrix: Any, rows: Any, norm: Any, output: Any, kind: str) -> None:
+        tiles = isinstance(matrix, FourBitTiles)
+        out, columns = (matrix.out, matrix.columns) if tiles else matrix.weight.shape
+        weight = "four_bit" if tiles else self.element
+        product = Product(weight, kind, norm is not None, int(out), int(columns), self.rows)
+        kernel, tiles_of, grid = self._kernel(product)
+        data, scales = (matrix.tiles, matrix.scales) if tiles else (matrix.weight, None)
+        epsilon = self.config.norm_epsilon
+        self._launch(kernel, grid, tiles_of.warps * 32, data, scales, matrix.bias, rows, norm, output, product.out,
+                     product.columns, epsilon)  # fmt: skip
+
+    def _kernel(self, product: Product) -> tuple[runtime.Kernel, Tiling, int]:
+        if product not in self._products:
+            chosen = self._tilings.get(product) or tiling.by_shape(product)
+            module = runtime.Module("gemv.cu", self.device, chosen.defines(product, self.element))
+            self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
+        return self._products[product]
+
+    def _launch(self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any) -> None:
+        # What runs ahead of a step's beginning, and after a point, is not this package's: no overlap with it.
+        kernel(grid, block, *arguments, overlap=self.overlap and not self._fresh)
+        self._fresh = False
+
+    def _take_buffers(self) -> None:
+        config, rows = self.config, self.rows
+        group, heads = config.heads // config.kv_heads, config.heads + 2 * config.kv_heads
+        self.hidden, self.normed, self.changed = (self._zeros((rows, config.hidden)) for _ in range(3))
+        self.qkv = self._zeros((rows, heads * config.head_dim))
+        self.attended = self._zeros((rows, config.heads * config.head_dim))
+        self.inner, self.both = self._zeros((rows, config.ffn)), self._zeros((rows, 2 * config.ffn))
+        self.out = self._zeros((rows, config.vocabulary))
+        self._splits = max(1, min(ATTENTION_SPLITS, -(-self.limit // ATTENTION_LEAST)))
+        self._partials = self._zeros((rows, config.kv_heads, self._splits, group, config.head_dim + 2))
+        self._counters = self._zeros((rows, config.kv_heads), "int32")
+
+    def _zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+        return zeros_like(self.weights.embedding, shape, dtype)
+
+
+class Sampler:
+    """The last two kernels of a step, and each row's settings in device memory; fill them in before a generation.
+
+    temperatures, top_ps float32 [B]; seeds uint64 [B]; banned, stops int32 [B, most] with banned_count, stops_count
+    int32 [B]; remaining int32 [B], tokens that may still come. What it writes: ended int32 [B] (0 goes on, 1 a stop id,
+    2 length, 3 no logit was a number); emitted int32 [ring, B], at each row's `steps` modulo ring its token, -1 idle.
+    """
+
+    def __init__(
+        self, like: Any, rows: int, vocabulary: int, limit: int, device: str, *, stops: int = 16, banned: int = 64,
+        ring: int = 64, overlap: bool = False,
+    ) -> None:  # fmt: skip
+        self.rows, self.vocabulary, self.limit, self.ring, self.overlap = rows, vocabulary, limit, ring, overlap
+        made = {
+            "temperatures": ((rows,), "float32"), "top_ps": ((rows,), "float32"), "seeds": ((rows,), "int64"),
+            "banned": ((rows, banned), "int32"), "banned_count": ((rows,), "int32"),
+            "stops": ((rows, stops), "int32"), "stops_count": ((rows,), "int32"), "remaining": ((rows,), "int32"),
+            "ended": ((rows,), "int32"), "emitted": ((ring, rows), "int32"), "steps": ((rows,), "int32"),
+            "_best": ((rows, BEST_BLOCKS), "float32"), "_ids": ((rows, BEST_BLOCKS), "int32"),
+        }  # fmt: skip
+        for name, (shape, dtype) in made.items():
+            setattr(self, name, zeros_like(like, shape, dtype))
+        module = runtime.Module("sample.cu", device)
+        self._first, self._second = module.kernel("best"), module.kernel("choose")
+
+    def choose(self, logits: Any, tokens: Any, positions: Any) -> None:
+        """From logits float32 [B, at least vocabulary] (banned ids are overwritten) to the next tokens and positions,
+        int64 [B], in place."""
+        stride = logits.shape[1]
+        self._first(
+            (BEST_BLOCKS, self.rows), 256, logits, self.banned, self.banned_count, self._best, self._ids, stride,
+            self.vocabulary, self.banned.shape[1], overlap=self.overlap,
+        )  # fmt: skip
+        self._second(
+            self.rows, 1024, logits, self._best, self._ids, self.temperatures, self.top_ps, self.seeds, self.stops,
+            self.stops_count, self.remaining, tokens, positions, self.ended, self.emitted, self.steps, stride,
+            self.vocabulary, BEST_BLOCKS, self.stops.shape[1], self.limit, self.ring, overlap=self.overlap,
+        )  # fmt: skip
+
+
+def zeros_like(array: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Zeros of numpy or torch, where `array` lies; dtype by its name in both."""
+    if isinstance(array, np.ndarray):
+        return np.zeros(shape, dtype)
+    import torch
+
+    return torch.zeros(shape, dtype=getattr(torch, dtype), device=array.device)
+
+
+def _measured(device: str) -> dict[Product, Tiling]:
+    if device == "cpu":
+        return {}
+    import torch
+
+    return tiling.measured(torch.cuda.get_device_name(device))

@@ -1,0 +1,246 @@
+// A matrix times a few vectors, the matrix streamed once: the device side of gemv.cu.
+//
+// A warp takes Rows rows of the matrix whole (or, with Split > 1, a part of their columns: Split warps of the block
+// share them). Each lane asks for Rows x Unroll words of 16 bytes before it uses the first, and before it waits for
+// the kernel that makes the vector. Sums are float32. An RMS norm in front costs no pass of its own:
+// W·(h·g·s) = s·(W·(h·g)), and s, one number for each vector, comes from squares summed beside the product.
+#pragma once
+
+#include "stream.cuh"
+
+// How 16 bytes hold weights. `spread`: the columns of a lane's quads lie 128 apart, so that lanes read neighbours.
+struct four_bit {};
+template <class Weight>
+struct Packing;
+template <>
+struct Packing<float> {
+    static constexpr int QUADS = 1;
+    static constexpr bool SPREAD = false;
+    __device__ static float4 quad(uint4 words, int) {
+        return make_float4(__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
+                           __uint_as_float(words.w));
+    }
+};
+template <>
+struct Packing<bf16> {
+    static constexpr int QUADS = 2;
+    static constexpr bool SPREAD = false;
+    __device__ static float4 quad(uint4 words, int at) {
+        uint32_t low = at ? words.z : words.x, high = at ? words.w : words.y;
+        return make_float4(bf16_low(low), bf16_high(low), bf16_low(high), bf16_high(high));
+    }
+};
+template <>
+struct Packing<four_bit> {
+    static constexpr int QUADS = 8;
+    static constexpr bool SPREAD = true;
+    // A code c, moved to the top of the mantissa of 16.0, reads as 16 + c: no conversion.
+    __device__ static float code(uint32_t word, int nibble) {
+        uint32_t moved = nibble <= 4 ? word << (19 - 4 * nibble) : word >> (4 * nibble - 19);
+        return __uint_as_float((moved & 0x00780000u) | 0x41800000u);
+    }
+    __device__ static float4 quad(uint4 words, int at) {
+        uint32_t word = at < 2 ? words.x : at < 4 ? words.y : at < 6 ? words.z : words.w;
+        int first = at % 2 * 4;
+        return make_float4(code(word, first), code(word, first + 1), code(word, first + 2), code(word, first + 3));
+    }
+};
+
+enum Output { STORE, ADD, SWIGLU };
+
+// weights [out, packs x 16 bytes]; scales of 4-bit weights [out, chunks x 8, 2], scale and offset; bias [out] or null.
+template <class Element>
+struct Matrix {
+    const uint4 *weights;
+    const Element *scales, *bias;
+    uint32_t out, columns;
+};
+
+// input [Batch, columns]; norm [columns] where the input is normed.
+template <class Element>
+struct Vectors {
+    const float *input;
+    const Element *norm;
+    float epsilon;
+};
+
+template <class Weight, class Element, int Rows, int Split, int Unroll, int Batch, int Warps, bool Normed, int Result>
+struct Gemv {
+    using Packed = Packing<Weight>;
+    static constexpr int QUADS = Packed::QUADS;
+    static constexpr int GROUPS = Warps / Split;  // row groups at work in a block
+    static constexpr int HELD = Result == SWIGLU ? Rows / 2 : Rows;  // results of a row group for each vector
+    static_assert(HELD * Batch <= 32, "each result has a lane of its own");
+    static_assert(Warps % Split == 0 && (Result != SWIGLU || Rows % 2 == 0), "whole row groups");
+
+    float sums[Rows][Batch], squares[Batch];
+
+    // The row in place `r` of group `group`: pairs of gate and up stand `half` rows apart.
+    __device__ static uint32_t row_at(uint32_t group, int r, uint32_t out) {
+        uint32_t half = out / 2;
+        uint32_t row = group * HELD + r;
+        if (Result == SWIGLU && r >= HELD) row += half - HELD;
+        uint32_t end = Result == SWIGLU && r < HELD ? half : out;
+        // Past the end: read the last row, store nothing.
+        return row < end ? row : end - 1;
+    }
+
+    __device__ void clear() {
+#pragma unroll
+        for (int b = 0; b < Batch; b++) {
+            squares[b] = 0;
+#pragma unroll
+            for (int r = 0; r < Rows; r++) sums[r][b] = 0;
+        }
+    }
+
+    // The products of one chunk: 16 bytes of each row with the columns they stand for.
+    __device__ void add_chunk(const uint4 words[Rows], const uint32_t scales[Rows], const Vectors<Element> &vectors,
+                              uint32_t chunk, uint32_t lane, uint32_t columns) {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            uint32_t column = Packed::SPREAD ? chunk * (128 * QUADS) + q * 128 + lane * 4
+                                             : ((chunk * WARP + lane) * QUADS + q) * 4;
+            bool inside = column < columns;
+            float4 gain = make_float4(1, 1, 1, 1);
+            if (Normed && inside) gain = load_four(vectors.norm + column);
+            float of_x[Rows], of_one[Rows];
+#pragma unroll
+            for (int r = 0; r < Rows; r++) {
+                of_x[r] = 1, of_one[r] = 0;
+                if (Packed::SPREAD) {
+                    uint32_t pair = __shfl_sync(ALL_LANES, scales[r], q);
+                    of_x[r] = bf16_low(pair);
+                    of_one[r] = bf16_high(pair) - 24.0f * of_x[r];
+                }
+            }
+#pragma unroll
+            for (int b = 0; b < Batch; b++) {
+                float4 x = make_float4(0, 0, 0, 0);
+                if (inside) x = load_four(vectors.input + size_t(b) * columns + column);
+                if (Normed) {
+                    squares[b] += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+                    x.x *= gain.x, x.y *= gain.y, x.z *= gain.z, x.w *= gain.w;
+                }
+                float whole = x.x + x.y + x.z + x.w;
+#pragma unroll
+                for (int r = 0; r < Rows; r++) {
+                    float4 w = Packed::quad(words[r], q);
+                    if (Packed::SPREAD) {
+                        float product = w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+                        sums[r][b] += of_x[r] * product + of_one[r] * whole;
+                    } else {
+                        sums[r][b] = fmaf(w.x, x.x, sums[r][b]);
+                        sums[r][b] = fmaf(w.y, x.y, sums[r][b]);
+                        sums[r][b] = fmaf(w.z, x.z, sums[r][b]);
+                        sums[r][b] = fmaf(w.w, x.w, sums[r][b]);
+                    }
+                }
+            }
+        }
+    }
+
+    // This warp's part of a row group. `waited` tells whether the vectors are there yet.
+    __device__ void accumulate(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
+                               uint32_t part, uint32_t lane, bool &waited) {
+        uint32_t packs = Packed::SPREAD ? (matrix.columns + 1023) / 1024 * WARP : matrix.columns / (QUADS * 4);
+        uint32_t chunks = (packs + WARP - 1) / WARP;
+        for (uint32_t first = part; first < chunks; first += Split * Unroll) {
+            uint4 words[Unroll][Rows];
+            uint32_t scales[Unroll][Rows];
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint32_t chunk = first + u * Split, pack = chunk * WARP + lane;
+#pragma unroll
+                for (int r = 0; r < Rows; r++) {
+                    size_t row = row_at(group, r, matrix.out);
+                    words[u][r] = make_uint4(0, 0, 0, 0), scales[u][r] = 0;
+                    if (pack < packs) words[u][r] = load_stream(matrix.weights + row * packs + pack);
+                    if (Packed::SPREAD && chunk < chunks) {
+                        // Lane q holds the pair of group q.
+                        const uint32_t *pairs = reinterpret_cast<const uint32_t *>(matrix.scales);
+                        scales[u][r] = pairs[(row * chunks + chunk) * 8 + lane % 8];
+                    }
+                }
+            }
+            if (!waited) previous_done();
+            waited = true;
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint32_t chunk = first + u * Split;
+                if (chunk < chunks) add_chunk(words[u], scales[u], vectors, chunk, lane, matrix.columns);
+            }
+        }
+    }
+
+    // Sums over the lanes, and over the warps that share the rows. Only warps with part 0 hold them afterwards.
+    __device__ void reduce(uint32_t warp, uint32_t lane) {
+#pragma unroll
+        for (int b = 0; b < Batch; b++) {
+            if (Normed) squares[b] = warp_sum(squares[b]);
+#pragma unroll
+            for (int r = 0; r < Rows; r++) sums[r][b] = warp_sum(sums[r][b]);
+        }
+        if (Split == 1) return;
+        __shared__ float of_warps[Warps][Rows + 1][Batch];
+        if (lane == 0) {
+            for (int b = 0; b < Batch; b++) {
+                of_warps[warp][Rows][b] = squares[b];
+                for (int r = 0; r < Rows; r++) of_warps[warp][r][b] = sums[r][b];
+            }
+        }
+        __syncthreads();
+        if (warp % Split == 0) {
+#pragma unroll
+            for (int other = 1; other < Split; other++) {
+#pragma unroll
+                for (int b = 0; b < Batch; b++) {
+                    squares[b] += of_warps[warp + other][Rows][b];
+#pragma unroll
+                    for (int r = 0; r < Rows; r++) sums[r][b] += of_warps[warp + other][r][b];
+                }
+            }
+        }
+        __syncthreads();
+    }
+
+    // Lane `held * Batch + b` stores one result.
+    __device__ void store(const Matrix<Element> &matrix, const Vectors<Element> &vectors, float *output,
+                          uint32_t group, uint32_t lane) {
+        float value = 0, gate = 0;
+        uint32_t held = lane / Batch, b = lane % Batch;
+#pragma unroll
+        for (int i = 0; i < Batch; i++) {
+            float norm = Normed ? rsqrtf(squares[i] / float(matrix.columns) + vectors.epsilon) : 1.0f;
+#pragma unroll
+            for (int r = 0; r < HELD; r++) {
+                if (lane != uint32_t(r * Batch + i)) continue;
+                value = sums[Result == SWIGLU ? HELD + r : r][i] * norm;
+                gate = sums[r][i] * norm;
+            }
+        }
+        uint32_t width = Result == SWIGLU ? matrix.out / 2 : matrix.out;
+        uint32_t row = group * HELD + held;
+        if (lane >= uint32_t(HELD * Batch) || row >= width) return;
+        if (Result == SWIGLU) value *= gate / (1.0f + __expf(-gate));
+        if (matrix.bias != nullptr) value += to_float(matrix.bias[row]);
+        float *place = output + size_t(b) * width + row;
+        *place = Result == ADD ? *place + value : value;
+    }
+
+    __device__ void run(const Matrix<Element> &matrix, const Vectors<Element> &vectors, float *output) {
+        uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+        uint32_t width = Result == SWIGLU ? matrix.out / 2 : matrix.out;
+        uint32_t groups = (width + HELD - 1) / HELD;
+        bool waited = false;
+        next_may_start();
+        for (uint32_t first = blockIdx.x * GROUPS; first < groups; first += gridDim.x * GROUPS) {
+            uint32_t group = first + warp / Split;
+            clear();
+            if (group < groups) accumulate(matrix, vectors, group, warp % Split, lane, waited);
+            reduce(warp, lane);
+            if (group < groups && warp % Split == 0) store(matrix, vectors, output, group, lane);
+        }
+        if (!waited) previous_done();
+    }
+};

@@ -1,0 +1,205 @@
+"""The decode step's kernels against a decoder in numpy float64."""
+
+from __future__ import annotations
+
+import unittest
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from confide.cuda import runtime
+from confide.cuda.decode import DecodeStep, Sampler
+from confide.cuda.four_bit import from_codes
+from confide.cuda.tests import Device, on_each_device
+from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
+from confide.cuda.tiling import Product, Tiling, by_shape, candidates
+
+CONTEXT = 160
+
+
+def on_device(device: Device, weights: Any) -> Any:
+    """The weights with each array on the device."""
+    if isinstance(weights, np.ndarray):
+        return device.array(weights)
+    if isinstance(weights, list):
+        return [on_device(device, one) for one in weights]
+    if isinstance(weights, SimpleNamespace):
+        return SimpleNamespace(**{name: on_device(device, value) for name, value in vars(weights).items()})
+    return weights
+
+
+def step_on(device: Device, config: Any, weights: Any, rows: int, **options: Any) -> DecodeStep:
+    cosines, sines = rotary(CONTEXT, config.head_dim)
+    cache = device.zeros((config.layers, 2, rows, config.kv_heads, CONTEXT, config.head_dim), np.float32)
+    tables = device.array(cosines), device.array(sines)
+    return DecodeStep(config, on_device(device, weights), cache, *tables, rows, device.name, **options)
+
+
+class Steps(unittest.TestCase):
+    @on_each_device
+    def test_greedy_tokens_are_the_reference_s(self, device: Device) -> None:
+        weights, rows = random_weights(TINY, 1), 2
+        step = step_on(device, TINY, weights, rows)
+        sampler = Sampler(step.hidden, rows, TINY.vocabulary, CONTEXT, device.name)
+        sampler.remaining[:] = 100
+        tokens, positions = device.array([5, 300], np.int64), device.zeros(rows, np.int64)
+        references = [Reference(TINY, weights, *rotary(CONTEXT, 16)) for _ in range(rows)]
+        fed = [5, 300]
+        for place in range(12):
+            logits = device.numpy(step.logits(tokens, positions))
+            wanted = np.stack([reference.logits(token) for reference, token in zip(references, fed)])
+            np.testing.assert_allclose(logits, wanted, atol=2e-5)
+            sampler.choose(step.out, tokens, positions)
+            fed = [int(token) for token in wanted.argmax(1)]
+            self.assertEqual(device.numpy(tokens).tolist(), fed)
+            self.assertEqual(device.numpy(positions).tolist(), [place + 1] * rows)
+            self.assertEqual(device.numpy(sampler.emitted)[place].tolist(), fed)
+
+    @on_each_device
+    def test_windows_and_partly_turned_heads(self, device: Device) -> None:
+        config = SimpleNamespace(**{**vars(TINY), "window": 5, "kv_heads": 4})
+        weights = random_weights(config, 2, bias=False)
+        step = step_on(device, config, weights, 1)
+        cosines, sines = rotary(CONTEXT, 8)
+        step.cosines, step.sines = device.array(cosines), device.array(sines)
+        reference = Reference(config, weights, cosines, sines)
+        for place, token in enumerate((1, 2, 3, 4, 5, 6, 7, 8, 9)):
+            logits = step.logits(device.array([token], np.int64), device.array([place], np.int64))
+            np.testing.assert_allclose(device.numpy(logits)[0], reference.logits(token), atol=2e-5)
+
+    @on_each_device
+    def test_adapters_add_at_each_point(self, device: Device) -> None:
+        weights, rng = random_weights(TINY, 3), np.random.default_rng(4)
+        widths = {"q": (64, 64), "k": (32, 64), "v": (32, 64), "o": (64, 64), "gate": (128, 64), "up": (128, 64)}
+        widths |= {"down": (64, 128), "final_hidden": (64, 64)}
+        deltas = {(0 if name == "final_hidden" else 1, name): rng.standard_normal(width).astype(np.float32) / 20
+                  for name, width in widths.items()}  # fmt: skip
+        step = step_on(device, TINY, weights, 1)
+        reference = Reference(TINY, weights, *rotary(CONTEXT, 16), deltas)
+        sources = ("attention", "attention_output", "feed_forward", "feed_forward_inner")
+        points = frozenset({(1, source) for source in sources} | {(0, "final_hidden")})
+        for place, token in enumerate((7, 8, 9)):
+            seen = set()
+            run = step.run(device.array([token], np.int64), device.array([place], np.int64), points)
+            for point in run:
+                seen.add((point.layer, point.source))
+                for name, output in point.outputs.items():
+                    output += point.rows @ device.array(deltas[point.layer, name]).T
+            self.assertEqual(seen, points)
+            np.testing.assert_allclose(device.numpy(step.out)[0], reference.logits(token), atol=3e-5)
+
+    @on_each_device
+    def test_an_idle_row_changes_nothing(self, device: Device) -> None:
+        weights = random_weights(TINY, 5)
+        step = step_on(device, TINY, weights, 2, limit=100)
+        logits = step.logits(device.array([1, 2], np.int64), device.array([100, 0], np.int64))
+        wanted = Reference(TINY, weights, *rotary(CONTEXT, 16)).logits(2)
+        np.testing.assert_allclose(device.numpy(logits)[1], wanted, atol=2e-5)
+        self.assertEqual(float(abs(device.numpy(step.cache)[:, :, 0]).sum()), 0.0)
+
+    @on_each_device
+    def test_long_contexts_are_split_over_blocks(self, device: Device) -> None:
+        heads, kv_heads, head_dim, length = 6, 2, 16, 1000
+        rng = np.random.default_rng(6)
+        config = SimpleNamespace(**{**vars(TINY), "heads": heads, "kv_heads": kv_heads, "layers": 1})
+        keys = rng.standard_normal((2, 2, kv_heads, length, head_dim)).astype(np.float32)
+        qkv = rng.standard_normal((2, heads + 2 * kv_heads, head_dim)).astype(np.float32)
+        step = step_on(device, config, random_weights(config, 7), 2)
+        step.cache = device.array(keys[None])
+        step.limit, step._splits = length, 7
+        step._partials = device.zeros((2, kv_heads, 7, 3, head_dim + 2), np.float32)
+        step.cosines, step.sines = device.array(np.ones((length, 8), np.float32)), device.zeros((length, 8), np.float32)
+        step.qkv = device.array(qkv.reshape(2, -1))
+        for positions in ([999, 63], [64, 500], [0, 130]):
+            step._attend(0, device.array(positions, np.int64))
+            for row, position in enumerate(positions):
+                seen = keys[:, row, :, : position + 1].astype(np.float64)
+                seen[0, :, position], seen[1, :, position] = qkv[row, heads : heads + 2], qkv[row, heads + 2 :]
+                scores = np.einsum("hgd,hpd->hgp", qkv[row, :heads].reshape(2, 3, head_dim), seen[0]) / 4
+                shares = np.exp(scores - scores.max(-1, keepdims=True))
+                wanted = np.einsum("hgp,hpd->hgd", shares / shares.sum(-1, keepdims=True), seen[1])
+                np.testing.assert_allclose(device.numpy(step.attended)[row], wanted.ravel(), atol=2e-5)
+                keys[:, row, :, position] = seen[:, :, position]
+        self.assertEqual(device.numpy(step._counters).sum(), 0)
+
+
+class Products(unittest.TestCase):
+    def product(self, device: Device, product: Product, tiles: Tiling) -> None:
+        rng = np.random.default_rng(8)
+        weight = rng.standard_normal((product.out, product.columns)).astype(np.float32)
+        rows = rng.standard_normal((product.batch, product.columns)).astype(np.float32)
+        norm = rng.uniform(0.5, 1.5, product.columns).astype(np.float32)
+        bias = rng.standard_normal(product.out).astype(np.float32)
+        element, data, scales = "float", device.array(weight), None
+        if product.weight == "bf16":
+            element, (data, weight) = "bf16", rounded(device, weight)
+            norm_data, norm = rounded(device, norm)
+            bias_data, bias = rounded(device, bias)
+        elif product.weight == "four_bit":
+            element, codes = "bf16", rng.integers(0, 16, weight.shape).astype(np.uint8)
+            pairs, of_groups = rounded(device, rng.uniform(-0.1, 0.1, (product.out, product.columns // 128, 2)))
+            packed = from_codes(codes, device.numpy(pairs))
+            data, scales = device.array(packed.tiles), device.array(packed.scales)
+            scale, offset = (np.repeat(of_groups[..., part], 128, 1) for part in (0, 1))
+            weight = (codes - 8.0) * scale + offset
+            norm_data, norm = rounded(device, norm)
+            bias_data, bias = rounded(device, bias)
+        else:
+            norm_data, bias_data = device.array(norm), device.array(bias)
+        width = product.out // 2 if product.output == "SWIGLU" else product.out
+        before = rng.standard_normal((product.batch, width)).astype(np.float32)
+        output = device.array(before)
+        kernel = runtime.Module("gemv.cu", device.name, tiles.defines(product, element)).kernel("gemv")
+        with_bias = product.output != "SWIGLU"
+        kernel(tiles.grid(product), tiles.warps * 32, data, scales, bias_data if with_bias else None,
+               device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
+               1e-5)  # fmt: skip
+        wanted = rows.astype(np.float64)
+        if product.normed:
+            wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * norm
+        wanted = wanted @ weight.T.astype(np.float64) + (bias if with_bias else 0)
+        if product.output == "SWIGLU":
+            gate, up = np.split(wanted, 2, 1)
+            wanted = gate / (1 + np.exp(-gate)) * up
+        elif product.output == "ADD":
+            wanted = wanted + before
+        spread = np.sqrt(product.columns)
+        np.testing.assert_allclose(device.numpy(output) / spread, wanted / spread, atol=3e-6, rtol=1e-5)
+
+    @on_each_device
+    def test_every_weight_output_and_sharing(self, device: Device) -> None:
+        for product, tiles in (
+            (Product("float", "STORE", True, 37, 520, 1), Tiling(1, 1, 3, 4)),
+            (Product("float", "ADD", False, 10, 1160, 3), Tiling(2, 2, 4, 4)),
+            (Product("bf16", "STORE", True, 41, 1544, 1), Tiling(4, 1, 3, 4, blocks=2)),
+            (Product("bf16", "SWIGLU", True, 70, 520, 2), Tiling(4, 1, 2, 4)),
+            (Product("bf16", "ADD", False, 9, 2568, 8), Tiling(2, 5, 2, 5, blocks=3)),
+            (Product("four_bit", "STORE", True, 11, 1152, 1), Tiling(4, 1, 2, 4)),
+            (Product("four_bit", "SWIGLU", True, 26, 3072, 2), Tiling(4, 2, 1, 4)),
+            (Product("four_bit", "ADD", False, 6, 2048, 4), Tiling(1, 1, 2, 2)),
+        ):
+            with self.subTest(product=product, tiles=tiles):
+                self.product(device, product, tiles)
+
+    def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
+        for weight in ("float", "bf16", "four_bit"):
+            for output in ("STORE", "ADD", "SWIGLU"):
+                for out, columns in ((2048, 1536), (1536, 8960), (151_936, 1536), (57_344, 8192), (64, 64)):
+                    for batch in range(1, 9):
+                        product = Product(weight, output, output != "ADD", out, columns, batch)
+                        for tiles in (by_shape(product), *candidates(product)):
+                            held = tiles.rows // 2 if output == "SWIGLU" else tiles.rows
+                            self.assertTrue(1 <= held * batch <= 32 and tiles.warps % tiles.split == 0, tiles)
+                            self.assertTrue(tiles.warps <= 8 and tiles.unroll >= 1 and tiles.grid(product) >= 1, tiles)
+
+
+def rounded(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The values in bf16 on the device (as bits), and as float32 on the host."""
+    bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return device.array(halves), (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,118 @@
+"""How a matrix is shared out among warps (gemv.cu): a choice by shape, or one measured on the device (tune.py)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Iterator
+
+from . import cache
+
+# Columns that a warp takes at a time: 32 lanes of 16 bytes.
+CHUNK_COLUMNS = {"float": 128, "bf16": 256, "four_bit": 1024}
+ROWS_MAX, SPLIT_MAX, RESULTS_MAX = 8, 8, 32
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product of a step: the weight's kind, what happens to the result, sizes in elements, vectors at once."""
+
+    weight: str
+    output: str
+    normed: bool
+    out: int
+    columns: int
+    batch: int
+
+    @property
+    def chunks(self) -> int:
+        """Pieces of 32 x 16 bytes in a row of the matrix."""
+        return -(-self.columns // CHUNK_COLUMNS[self.weight])
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows that a warp takes, warps that share a row's columns, words of 16 bytes asked for at once, warps a block.
+
+    `blocks` bounds the grid (blocks then go on to further rows); 0 gives each group of rows a block's place.
+    """
+
+    rows: int
+    split: int
+    unroll: int
+    warps: int
+    blocks: int = 0
+
+    def grid(self, product: Product) -> int:
+        """Blocks to launch."""
+        held, width = self.rows, product.out
+        if product.output == "SWIGLU":
+            held, width = held // 2, width // 2
+        groups = -(-width // held)
+        wanted = -(-groups // (self.warps // self.split))
+        return min(wanted, self.blocks) if self.blocks else wanted
+
+    def defines(self, product: Product, element: str) -> dict[str, str | int]:
+        """The macros of gemv.cu."""
+        return {
+            "WEIGHT": product.weight, "ELEMENT": element, "NORMED": str(product.normed).lower(),
+            "OUTPUT": product.output, "ROWS": self.rows, "SPLIT": self.split, "UNROLL": self.unroll,
+            "WARPS": self.warps, "BATCH": product.batch,
+        }  # fmt: skip
+
+
+def by_shape(product: Product) -> Tiling:
+    """A tiling that keeps at least 8 words of 16 bytes in flight a lane and splits columns where rows are few."""
+    pairs = product.output == "SWIGLU"
+    rows = 2 if pairs else 4 if product.out >= 16_384 or product.batch > 4 else 1 if product.batch == 1 else 2
+    if pairs and product.batch > 1 or product.weight == "four_bit":
+        rows = 4
+    groups = product.out // rows
+    split = 1
+    while split < SPLIT_MAX and product.chunks > 8 * split and groups * split < 8192:
+        split += 1
+    deep = 12 if product.batch == 1 else 8
+    unroll = max(1, min(-(-product.chunks // split), deep // rows, 8))
+    return Tiling(rows, split, unroll, split if split > 2 else 4)
+
+
+def candidates(product: Product) -> Iterator[Tiling]:
+    """Tilings worth measuring for this product, the choice by shape first."""
+    first = by_shape(product)
+    yield first
+    pairs = product.output == "SWIGLU"
+    for rows in (2, 4) if pairs else (1, 2, 4):
+        if (rows // 2 if pairs else rows) * product.batch > RESULTS_MAX:
+            continue
+        for split in (1, 2, 4, 5, 8):
+            each = -(-product.chunks // split)
+            if split > 1 and each < 3:
+                continue
+            for words in (4, 8, 14):
+                unroll = max(1, min(each, words // rows))
+                for warps in (split,) if split > 2 else (4, 8):
+                    made = Tiling(rows, split, unroll, warps)
+                    if made != first:
+                        yield made
+
+
+def path(device_name: str) -> Path:
+    """Where tilings measured on a device of this name are kept."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in device_name)
+    return cache.folder() / f"tilings-{plain}.json"
+
+
+def measured(device_name: str) -> dict[Product, Tiling]:
+    """The tilings that tune.py chose on a device of this name; none where it never ran."""
+    file = path(device_name)
+    if not file.is_file():
+        return {}
+    return {Product(**one["product"]): Tiling(**one["tiling"]) for one in json.loads(file.read_text())}
+
+
+def keep(device_name: str, chosen: dict[Product, Tiling]) -> None:
+    """Adds to what `measured` gives."""
+    whole = {**measured(device_name), **chosen}
+    rows = [{"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()]
+    path(device_name).write_text(json.dumps(rows, indent=1))
