@@ -40,10 +40,21 @@ def library() -> ctypes.CDLL:
     """libnvrtc from $CONFIDE_NVRTC, the nvidia wheels, torch, the loader's path or a CUDA toolkit, in this order."""
     for candidate in _candidates():
         try:
-            return ctypes.CDLL(str(candidate))
+            found = ctypes.CDLL(str(candidate))
         except OSError:
             continue
+        _load_builtins(Path(candidate))
+        return found
     raise NvrtcMissing("libnvrtc: wanted the wheel nvidia-cuda-nvrtc, torch's CUDA build or a toolkit, found none")
+
+
+def _load_builtins(beside: Path) -> None:
+    """NVRTC opens its builtins by name. The wheels of 13.0 do not say where they are, so they are opened before."""
+    for library in sorted(beside.parent.glob("libnvrtc-builtins.so*")) if beside.is_absolute() else []:
+        try:
+            ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
 
 
 def version() -> tuple[int, int]:
