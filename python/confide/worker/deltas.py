@@ -7,7 +7,7 @@ the outputs of the projections that read it. Whoever drives the generator adds t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Hashable, Protocol, Sequence, runtime_checkable
+from typing import Any, Callable, Hashable, Protocol, Sequence, runtime_checkable
 
 from torch import Tensor
 
@@ -43,9 +43,14 @@ class Deltas(Protocol):
     `capturable` says whether `add` may be recorded in a CUDA graph together with the model: it launches on the current
     stream, reads and writes device memory only, allocates through torch and waits for nothing. Such deltas may name
     themselves by `graph_key` (hashable): a graph recorded with one serves another of the same key. Without it each
-    generation records graphs of its own. `before_step(rows)` and `after_step()`, where they are there, are called on
-    the host around each pass, outside any graph (masks refilled, status words read); `close()` at the end.
-    `grouped`, where it is there, is a `Grouped` that several deltas share.
+    generation records graphs of its own. Before a shape is recorded it is run once for the libraries' sake; `add` takes
+    part in that only where `rehearsable` is true.
+
+    Where they are there: `before_step(rows)` is called on the host before each pass over so many rows of the
+    generation, `after_step()` when that pass's tokens have been read (status words may be read then without waiting);
+    both may raise `AdapterError`. `place(row)` tells which row of decode batches is the generation's from now on, None
+    at its end; `belongs_to(id)` the generation's number; `close()` is called at the end. `grouped` is a `Grouped` that
+    several deltas share: decode batches call it, prefills call `add`.
     """
 
     guarantee: str
@@ -63,7 +68,11 @@ class Deltas(Protocol):
 
 @runtime_checkable
 class Adapter(Protocol):
-    """A loaded adapter. `sites` names every projection that it changes, with its widths."""
+    """A loaded adapter. `sites` names every projection that it changes, with its widths.
+
+    `opens_at_once` true says that `open` reaches nobody, so that it need not run on a thread of its own; `guarantee` is
+    told when it is loaded; `close()`, where it is there, gives back what the adapter holds.
+    """
 
     name: str
     sites: dict[Site, Width]
@@ -113,20 +122,36 @@ def graph_key(deltas: Deltas | None) -> Hashable:
     return getattr(deltas, "graph_key", None) or ("generation", id(deltas))
 
 
-def add_each(point: Point, deltas: Sequence[Deltas | None], sites: Sequence[Points]) -> None:
-    """Adds each row's own deltas: grouped ones together, the others one row after the other."""
-    here = (point.layer, point.source)
-    waiting = [one if one is not None and here in sites[row] else None for row, one in enumerate(deltas)]
+Failed = Callable[[int, Exception], None]
+
+
+def add_each(point: Point, deltas: Sequence[Deltas | None], failed: Failed) -> None:
+    """Adds each row's own deltas: grouped ones together, the others one row after the other.
+
+    What goes wrong with one row is told to `failed` and leaves the others alone; what goes wrong with a group is told
+    for each of its rows. Grouped deltas may also keep an error of their own in `error`.
+    """
     groups: dict[int, Grouped] = {}
-    for one in waiting:
+    for one in deltas:
         grouped = getattr(one, "grouped", None)
         if grouped is not None:
             groups[id(grouped)] = grouped
     for grouped in groups.values():
-        members = [one if getattr(one, "grouped", None) is grouped else None for one in waiting]
-        grouped.add(point.layer, point.source, point.rows, point.outputs, members)
-    for row, one in enumerate(waiting):
+        members = [one if getattr(one, "grouped", None) is grouped else None for one in deltas]
+        rows = [row for row, one in enumerate(members) if one is not None]
+        try:
+            grouped.add(point.layer, point.source, point.rows, point.outputs, members)
+        except Exception as error:
+            for row in rows:
+                failed(row, error)
+        for row in rows:
+            if getattr(members[row], "error", None) is not None:
+                failed(row, members[row].error)
+    for row, one in enumerate(deltas):
         if one is None or getattr(one, "grouped", None) is not None:
             continue
         outputs = {name: output[row : row + 1] for name, output in point.outputs.items()}
-        one.add(point.layer, point.source, point.rows[row : row + 1], outputs)
+        try:
+            one.add(point.layer, point.source, point.rows[row : row + 1], outputs)
+        except Exception as error:
+            failed(row, error)

@@ -1,0 +1,118 @@
+"""`python -m confide.worker`: loads a model, listens, says that it is ready, serves until its standard input ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+# How long after the end of standard input the process may take for a turn under way.
+STOP_SECONDS = 4.0
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    from .setup import CONTEXT_TOKENS, DTYPES, SLOTS
+
+    parser = argparse.ArgumentParser(prog="python -m confide.worker", description=__doc__.splitlines()[0])
+    parser.add_argument("--socket", type=Path, required=True, help="path of the Unix socket to make")
+    parser.add_argument("--model", required=True, help="a folder with config.json, or a built-in shape's name")
+    parser.add_argument("--device", default="cuda:0", help="cuda:N or cpu")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
+    parser.add_argument("--slots", type=int, default=SLOTS, help="generations that run at once")
+    parser.add_argument("--context", type=int, default=CONTEXT_TOKENS, help="tokens of each, at most the model's own")
+    parser.add_argument("--queue", type=int, default=64, help="generations that may wait")
+    parser.add_argument("--random-weights", type=int, metavar="SEED", help="serve the shape alone, with random weights")
+    parser.add_argument("--layers", type=int, help="only so many layers; everything that is served says so")
+    parser.add_argument("--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device")
+    parser.add_argument("--chunk", type=int, default=512, help="tokens of a prompt between two steps of others")
+    parser.add_argument("--cache-bytes", type=int, default=0, help="most that the cache may take")
+    parser.add_argument("--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take")
+    parser.add_argument("--decoder", choices=["auto", "kernels", "torch"], default="auto")
+    parser.add_argument("--no-graphs", action="store_true", help="run steps as they stand")
+    parser.add_argument("--no-warm", action="store_true", help="record steps when they are first needed")
+    parser.add_argument("--name", help="the model's name in reports")
+    return parser.parse_args(given)
+
+
+def main() -> int:
+    """Runs a worker; 0 where it was asked to stop."""
+    options = arguments()
+    stop = Stop()
+    stop.watch()
+    try:
+        from .server import Server
+        from .setup import build
+        from .status import status
+
+        built = build(options)
+        server = Server(options.socket, built.scheduler, built.welcome, lambda: status(built.scheduler))
+    except Exception as error:
+        print(f"worker: {error}" if str(error) else f"worker: {type(error).__name__}", file=sys.stderr, flush=True)
+        return 1
+    stop.then(server.stop)
+    print(json.dumps({"ready": True, "protocol": 1, "pid": os.getpid()}), flush=True)
+    try:
+        server.run()
+    except Exception as error:
+        # The device or the worker itself is broken: whoever started it reads why, and starts another.
+        import traceback
+
+        traceback.print_exc()
+        server.path.unlink(missing_ok=True)
+        print(f"worker: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        sys.stderr.flush()
+        os._exit(2)
+    return 0
+
+
+class Stop:
+    """The three ways to be asked to stop: the end of standard input, SIGTERM, SIGINT. Each is clean at first; what
+    takes too long is cut off."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.action = None
+
+    def watch(self) -> None:
+        """Begins to listen for all three."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # A handler runs in the middle of anything, so it only starts what asks.
+            signal.signal(number, lambda *_: threading.Thread(target=self.ask, daemon=True).start())
+        threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
+
+    def until_input_ends(self) -> None:
+        while os.read(0, 4096):
+            pass
+        self.ask()
+
+    def ask(self) -> None:
+        """Stops, or, where nothing runs yet, leaves at once."""
+        self.asked.set()
+        if self.action is None:
+            os._exit(0)
+        self.action()
+        threading.Thread(target=self.cut_off, name="cut-off", daemon=True).start()
+
+    def cut_off(self) -> None:
+        time.sleep(STOP_SECONDS)
+        os._exit(0)
+
+    def then(self, action) -> None:
+        """What stops cleanly, once there is something to stop."""
+        self.action = action
+        if self.asked.is_set():
+            action()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that wait for adapters or sockets must not keep the process.
+    os._exit(code)

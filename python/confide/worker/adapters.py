@@ -1,0 +1,280 @@
+"""The worker's own kinds of adapters, plain and relay, and the door to those of the blind protocol."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import peft
+from .config import Config
+from .deltas import PROJECTIONS, READS, SOURCE_OF, Adapter, AdapterError, Deltas, Site, Width, points_of
+
+ADAPTERS_MAX = 64
+KINDS = ("plain", "relay", "one-graph", "ipc", "blind")
+
+
+@dataclass
+class Context:
+    """What an adapter may need of the worker it is loaded into."""
+
+    config: Config
+    device: torch.device
+    dtype: torch.dtype
+    slots: int
+    # How `confide serve` is asked for deltas, see relay.py; None where nobody can be asked.
+    line: Any = None
+
+
+class Adapters:
+    """Loaded adapters by name."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.loaded: dict[str, Adapter] = {}
+        self.bank = Bank(context)
+
+    def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
+        """Makes and attaches one. Raises `AdapterError`."""
+        return self.attach(self.made(name, kind, spec))
+
+    def attach(self, adapter: Adapter) -> Adapter:
+        """Takes an adapter that was made, between two steps."""
+        name = adapter.name
+        try:
+            if name in self.loaded:
+                raise AdapterError(f"name {name!r} is taken")
+            if len(self.loaded) >= ADAPTERS_MAX:
+                raise AdapterError(f"too many adapters: wanted at most {ADAPTERS_MAX}")
+            for site, got in adapter.sites.items():
+                self.check(name, site, tuple(got))
+            if isinstance(adapter, PlainAdapter):
+                self.bank.take(adapter)
+        except AdapterError:
+            close(adapter)
+            raise
+        self.loaded[name] = adapter
+        return adapter
+
+    def made(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
+        """Reads or reaches an adapter; may take long, and may run beside steps."""
+        if kind == "plain":
+            return PlainAdapter(name, peft.load(Path(str(spec.get("path", "")))), self.bank, self.context)
+        if kind == "relay":
+            from .relay import RelayAdapter
+
+            return RelayAdapter(name, spec, self.context)
+        if kind not in KINDS:
+            raise AdapterError(f"adapter kind: wanted {', '.join(KINDS)}, got {kind!r}")
+        try:
+            blind = importlib.import_module("confide.blind")
+            opened = blind.open_adapter
+        except (ImportError, AttributeError) as error:
+            raise AdapterError(f"adapter kind {kind}: confide.blind is not there: {error}") from error
+        adapter = opened(kind, {**spec, "adapter": name}, self.context)
+        return adapter
+
+    def check(self, name: str, site: Site, got: Width) -> None:
+        """Refuses a site that the model does not have, or not with these widths."""
+        wanted = self.context.config.width(site)
+        if wanted != got:
+            raise AdapterError(f"adapter {name!r}: layer {site[0]} {site[1]}: wanted {wanted}, got {got}")
+
+    def unload(self, name: str) -> None:
+        """Forgets one. Generations that run with it go on."""
+        adapter = self.loaded.pop(name, None)
+        if adapter is None:
+            raise AdapterError(f"no adapter {name!r} is loaded")
+        if isinstance(adapter, PlainAdapter):
+            self.bank.leave(adapter)
+        close(adapter)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        for name in list(self.loaded):
+            self.unload(name)
+
+
+def close(adapter: Adapter) -> None:
+    """Lets an adapter give back what it holds, where it has something to give back."""
+    done = getattr(adapter, "close", None)
+    if done is not None:
+        done()
+
+
+class PlainAdapter:
+    """LoRA in the clear, in the model's own type. Nobody is protected from anybody."""
+
+    opens_at_once = True
+    guarantee = "none"
+    count = itertools.count()
+
+    def __init__(self, name: str, pairs: dict[Site, peft.Pair], bank: Bank, context: Context) -> None:
+        self.name, self.bank = name, bank
+        self.sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in pairs.items()}
+        self.points = points_of(self.sites)
+        self.number, self.open_count, self.is_loaded = next(self.count), 0, True
+        kept = {"device": context.device, "dtype": context.dtype}
+        self.a = {site: pair.a.to(**kept) for site, pair in pairs.items()}
+        # The scale goes into B while it has all its bits.
+        self.b = {site: (pair.b * pair.scale).to(**kept) for site, pair in pairs.items()}
+
+    def open(self) -> Deltas:
+        self.open_count += 1
+        return PlainDeltas(self)
+
+
+class PlainDeltas:
+    """A plain adapter in one generation."""
+
+    guarantee = "none"
+    capturable = True
+    rehearsable = True
+
+    def __init__(self, adapter: PlainAdapter) -> None:
+        self.adapter, self.grouped = adapter, adapter.bank
+        self.row: int | None = None
+
+    @property
+    def graph_key(self) -> tuple[str, int]:
+        """A recorded step serves every row of every adapter in the bank."""
+        return "bank", self.grouped.version
+
+    def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
+        for projection, output in outputs.items():
+            a = self.adapter.a.get((layer, projection))
+            if a is not None:
+                output.add_(rows @ a.t() @ self.adapter.b[layer, projection].t())
+
+    def place(self, row: int | None) -> None:
+        """The row of decode batches that belongs to this generation from now on; None for none."""
+        if self.row is not None:
+            self.grouped.shares[self.row].zero_()
+        if row is not None:
+            self.grouped.mark(row, self.adapter)
+        self.row = row
+
+    def report(self) -> dict[str, Any]:
+        return {"guarantee": self.guarantee}
+
+    def close(self) -> None:
+        self.place(None)
+        self.adapter.open_count -= 1
+
+
+class Bank:
+    """All plain adapters side by side: one product with every A, a mask that leaves each row its own adapter's part,
+    one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all."""
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.members = context, []
+        self.version = 0
+        self.stacked: dict[tuple[int, str], tuple[Tensor, Tensor, list[str]]] = {}
+        self.shares = torch.zeros(context.slots, 0, device=context.device, dtype=context.dtype)
+
+    def take(self, adapter: PlainAdapter) -> None:
+        """Adds an adapter, and lets go of those that were unloaded and have ended."""
+        stay = [member for member in self.members if member.is_loaded or member.open_count]
+        self.build([*stay, adapter])
+
+    def leave(self, adapter: PlainAdapter) -> None:
+        """The adapter is unloaded; its place goes at the next change, since a recorded step may be under way."""
+        adapter.is_loaded = False
+        if not any(member.is_loaded or member.open_count for member in self.members):
+            self.build([])
+
+    def build(self, members: list[PlainAdapter]) -> None:
+        """Stacks the members anew. Recorded steps of an earlier version read what they held, which lives with them."""
+        old, marks = self.members, self.shares
+        self.members, self.version = members, self.version + 1
+        kept = [old.index(member) if member in old else None for member in members]
+        columns = [marks[:, place] if place is not None else torch.zeros_like(self.column()) for place in kept]
+        self.shares = torch.stack(columns, -1).contiguous() if columns else marks[:, :0].clone()
+        points = {point for member in members for point in member.points}
+        self.stacked = {(layer, source): self.stack(layer, source) for layer, source in sorted(points)}
+
+    def column(self) -> Tensor:
+        return torch.zeros(self.context.slots, device=self.context.device, dtype=self.context.dtype)
+
+    def stack(self, layer: int, source: str) -> tuple[Tensor, Tensor, list[str]]:
+        """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
+        config, names = self.context.config, list(READS[source])
+        ranks = {
+            name: max((member.a[layer, name].shape[0] for member in self.members if (layer, name) in member.a), default=0)
+            for name in names
+        }
+        names = [name for name in names if ranks[name]]
+        width = config.width((layer, names[0]))[0]
+        total = sum(ranks[name] for name in names)
+        kept = {"device": self.context.device, "dtype": self.context.dtype}
+        a = torch.zeros(len(self.members), total, width, **kept)
+        b = torch.zeros(sum(config.width((layer, name))[1] for name in names), len(self.members), total, **kept)
+        for index, member in enumerate(self.members):
+            row = column = 0
+            for name in names:
+                out = config.width((layer, name))[1]
+                if (layer, name) in member.a:
+                    one_a, one_b = member.a[layer, name], member.b[layer, name]
+                    a[index, column : column + one_a.shape[0]] = one_a
+                    b[row : row + out, index, column : column + one_a.shape[0]] = one_b
+                row, column = row + out, column + ranks[name]
+        return a.view(-1, width), b.view(b.shape[0], -1), names
+
+    def mark(self, row: int, adapter: PlainAdapter) -> None:
+        """From now on the row is this adapter's."""
+        self.shares[row].zero_()
+        self.shares[row, self.members.index(adapter)].fill_(1)
+
+    def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]) -> None:
+        """`deltas` are not asked: rows of others, and of none, have no share."""
+        found = self.stacked.get((layer, source))
+        if found is None:
+            return
+        a, b, names = found
+        count = rows.shape[0]
+        inner = (rows @ a.t()).view(count, len(self.members), -1) * self.shares[:count, :, None]
+        target = neighbours([outputs[name] for name in names])
+        if target is not None:
+            target.addmm_(inner.view(count, -1), b.t())
+            return
+        parts = (inner.view(count, -1) @ b.t()).split([outputs[name].shape[1] for name in names], dim=-1)
+        for name, part in zip(names, parts):
+            outputs[name].add_(part)
+
+
+def neighbours(parts: list[Tensor]) -> Tensor | None:
+    """One view over tensors [T, width] that lie beside each other in the same rows; None where they do not."""
+    first, width = parts[0], 0
+    for part in parts:
+        beside = part.data_ptr() == first.data_ptr() + width * first.element_size()
+        if not beside or part.stride() != first.stride():
+            return None
+        width += part.shape[1]
+    return first.as_strided((first.shape[0], width), first.stride())
+
+
+def sites_on_wire(sites: dict[Site, Width]) -> list[list[Any]]:
+    """[layer, projection, in, out] of each site, as the protocol has them."""
+    order = {projection: index for index, projection in enumerate(PROJECTIONS)}
+    places = sorted(sites.items(), key=lambda item: (item[0][0], order[item[0][1]]))
+    return [[layer, projection, *width] for (layer, projection), width in places]
+
+
+def sites_from_wire(listed: Any) -> dict[Site, Width]:
+    """The reverse. Raises `AdapterError`."""
+    sites: dict[Site, Width] = {}
+    try:
+        for layer, projection, width, out in listed:
+            if projection not in SOURCE_OF:
+                raise AdapterError(f"projection: wanted {', '.join(PROJECTIONS)}, got {str(projection)[:80]!r}")
+            sites[int(layer), projection] = (int(width), int(out))
+    except (TypeError, ValueError) as error:
+        raise AdapterError(f"sites: wanted [[layer, projection, in, out], …]: {error}") from error
+    if not sites:
+        raise AdapterError("sites: wanted at least one")
+    return sites

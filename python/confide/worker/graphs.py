@@ -1,0 +1,269 @@
+"""One decode step: recorded as CUDA graphs on a CUDA device, run as it stands elsewhere.
+
+A step is recorded once for each *shape*: rows and context in buckets, how tokens are chosen, what adapters add. Where an
+adapter has to be waited for, the step is a chain of graphs with the waiting between them. Token numbers, positions and
+counters stay on the device; what was chosen is copied to pinned memory, with one event for each step, so that the host
+launches the next step before it reads this one's tokens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Callable, Generator, Hashable
+
+import torch
+from torch import Tensor
+
+from .cache import Cache
+from .deltas import NO_POINTS, Point, Points
+from .model import ATTENTION_FORMS, Model
+from .rows import FAST, SLOW, Rows
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+CONTEXTS = (256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
+# Shapes with adapters of one generation come and go; the least used graphs are forgotten beyond these.
+GRAPHS_MAX = 256
+# Steps whose tokens the host may not have read yet.
+RING = 8
+TRIALS = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a recorded step depends on. `adapters` is empty or the graph keys of what adds; `waits` says that the
+    adapters are called between graphs."""
+
+    batch: int
+    context: int
+    kind: str
+    group: int = FAST
+    points: Points = NO_POINTS
+    adapters: Hashable = ()
+    waits: bool = False
+
+
+@dataclass
+class Told:
+    """Tokens that a step chose, on their way to the host."""
+
+    values: Tensor
+    event: Any
+
+    def read(self) -> list[int]:
+        """Waits for them; one for each row, NOT_FOUND where no logit was a number."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.values.tolist()
+
+    def is_there(self) -> bool:
+        """Whether reading would not wait."""
+        return self.event is None or self.event.query()
+
+
+@dataclass
+class Recorded:
+    """A chain of graphs with the points between them (one fewer)."""
+
+    graphs: list[Any]
+    points: list[Point]
+    replays: int = 0
+
+
+@dataclass
+class Counts:
+    """What recording took."""
+
+    recorded: int = 0
+    seconds: float = 0.0
+    steps: int = 0
+    forms: dict[str, str] = field(default_factory=dict)
+
+
+# Adds what adapters give at a point. The flag tells a rehearsal, of which no adapter may keep count.
+Add = Callable[[Point, bool], None]
+
+
+class Stepper:
+    """Runs decode steps of a model over its cache and rows."""
+
+    def __init__(self, model: Model, cache: Cache, rows: Rows, graphs: bool = True, decoder: str = "torch") -> None:
+        self.model, self.cache, self.rows = model, cache, rows
+        self.device = model.device
+        self.graphs = graphs and self.device.type == "cuda"
+        self.batches = buckets(BATCHES, cache.size.slots)
+        self.contexts = buckets(CONTEXTS, cache.size.context)
+        self.counts = Counts()
+        self.recorded: OrderedDict[Shape, Recorded] = OrderedDict()
+        self.forms: dict[tuple[int, int], str] = {}
+        self.shadow: Rows | None = None
+        self.next = 0
+        self.ring = [self.pinned() for _ in range(RING)]
+        self.kernels = None
+        if decoder == "kernels":
+            from .kernels import Kernels
+
+            self.kernels = Kernels(model, cache)
+        if self.graphs:
+            self.stream = torch.cuda.Stream(self.device)
+            # A slow step waits between its graphs while fast ones run, so they share no memory.
+            self.pools = {FAST: torch.cuda.graph_pool_handle(), SLOW: torch.cuda.graph_pool_handle()}
+            slots, width = cache.size.slots, rows.draws.shape[1]
+            self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
+
+    def warm(self, kinds: tuple[str, ...] = ("greedy", "sampled"), contexts: tuple[int, ...] = ()) -> None:
+        """Records the shapes without adapters beforehand, so that no request waits for it."""
+        if not self.graphs:
+            return
+        for batch in reversed(self.batches):
+            for context in contexts or self.contexts:
+                for kind in kinds:
+                    self.record(Shape(batch, context, kind), None)
+        torch.cuda.synchronize(self.device)
+
+    def shape(self, rows: int, tokens: int, kind: str, **more: Any) -> Shape:
+        """The smallest shape that holds so many rows with so many tokens before and at them."""
+        batch = next(bucket for bucket in self.batches if bucket >= rows)
+        context = next(bucket for bucket in self.contexts if bucket >= tokens)
+        return Shape(batch, context, kind, **more)
+
+    def step(self, shape: Shape, add: Add | None = None) -> Told:
+        """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
+        self.counts.steps += 1
+        if not self.graphs:
+            with torch.inference_mode():
+                for point in self.body(shape, self.rows):
+                    add(point, False)
+        else:
+            recorded = self.recorded.get(shape) or self.record(shape, add)
+            self.recorded.move_to_end(shape)
+            self.replay(shape, recorded, add)
+        return self.tell(shape.batch)
+
+    def tell(self, batch: int) -> Told:
+        """Starts the copy of the chosen tokens to the host."""
+        values = self.ring[self.next][:batch]
+        self.next = (self.next + 1) % RING
+        return self.copied(self.rows.chosen[:batch], values)
+
+    def tell_first(self, slot: int) -> Told:
+        """As `tell`, of one slot."""
+        values = self.ring[self.next][:1]
+        self.next = (self.next + 1) % RING
+        return self.copied(self.rows.chosen[slot : slot + 1], values)
+
+    def copied(self, source: Tensor, target: Tensor) -> Told:
+        target.copy_(source, non_blocking=True)
+        if self.device.type != "cuda":
+            return Told(target.clone(), None)
+        event = torch.cuda.Event()
+        event.record()
+        return Told(target, event)
+
+    def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
+        """The step itself, stopping at the shape's points."""
+        batch, tokens = shape.batch, rows.token[: shape.batch]
+        positions = rows.positions(batch, shape.group)
+        if self.kernels is not None and self.kernels.takes(shape):
+            logits = yield from self.kernels.decode(tokens, positions, shape)
+        else:
+            form = self.form(batch, shape.context)
+            logits = yield from self.model.decode(tokens, positions, self.cache, shape.context, shape.points, form)
+        rows.advance(batch, shape.group, logits, shape.kind)
+
+    def replay(self, shape: Shape, recorded: Recorded, add: Add | None) -> None:
+        recorded.replays += 1
+        for index, graph in enumerate(recorded.graphs):
+            graph.replay()
+            if index < len(recorded.points):
+                add(recorded.points[index], False)
+
+    def record(self, shape: Shape, add: Add | None) -> Recorded:
+        """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
+        began = time.monotonic()
+        self.form(shape.batch, shape.context)
+        with torch.inference_mode():
+            for point in self.body(shape, self.shadow):
+                if not shape.waits:
+                    add(point, True)
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self.stream):
+                recorded = self.capture(shape, add)
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        while len(self.recorded) >= GRAPHS_MAX:
+            self.forget_one()
+        self.recorded[shape] = recorded
+        self.counts.recorded += 1
+        self.counts.seconds += time.monotonic() - began
+        return recorded
+
+    def capture(self, shape: Shape, add: Add | None) -> Recorded:
+        """Runs the body once under capture, cut at each point that has to be waited for."""
+        run, graphs, points = self.body(shape, self.rows), [], []
+        ended = False
+        while not ended:
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(pool=self.pools[shape.group], capture_error_mode="thread_local")
+            try:
+                while True:
+                    point = next(run)
+                    if shape.waits:
+                        points.append(point)
+                        break
+                    add(point, False)
+            except StopIteration:
+                ended = True
+            finally:
+                graph.capture_end()
+            graphs.append(graph)
+        return Recorded(graphs, points)
+
+    def forget_one(self) -> None:
+        """Drops the graph that was used longest ago, once the device has done with it."""
+        torch.cuda.synchronize(self.device)
+        self.recorded.popitem(last=False)
+
+    def forget(self, adapters: Callable[[Hashable], bool]) -> None:
+        """Drops graphs whose adapters are of no further use."""
+        gone = [shape for shape in self.recorded if shape.adapters and adapters(shape.adapters)]
+        if gone:
+            torch.cuda.synchronize(self.device)
+        for shape in gone:
+            del self.recorded[shape]
+
+    def form(self, batch: int, context: int) -> str:
+        """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
+        if (batch, context) not in self.forms:
+            form = ATTENTION_FORMS[0]
+            if self.device.type == "cuda":
+                times = {form: self.attention_ms(batch, context, form) for form in ATTENTION_FORMS}
+                form = min(times, key=times.get)
+                self.counts.forms[f"{batch}x{context}"] = form
+            self.forms[batch, context] = form
+        return self.forms[batch, context]
+
+    def attention_ms(self, batch: int, context: int, form: str) -> float:
+        """Milliseconds of one attention of this size, by events on the device, the least of a few runs."""
+        config, model = self.model.config, self.model
+        shape = (batch, config.kv_heads, model.groups, config.head_dim)
+        query = torch.zeros(shape, device=self.device, dtype=model.dtype)
+        positions = torch.full((batch,), context - 1, device=self.device)
+        keys, content = self.cache.keys(0, batch, context), self.cache.content(0, batch, context)
+        with torch.inference_mode():
+            bias = model.decode_bias(positions, context)
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(TRIALS + 1)]
+            for mark in marks:
+                model.attention(query, keys, content, bias, form)
+                mark.record()
+        marks[-1].synchronize()
+        return min(first.elapsed_time(second) for first, second in zip(marks[1:], marks[2:]))
+
+    def pinned(self) -> Tensor:
+        pin = self.device.type == "cuda"
+        return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)
+
+
+def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Those of `steps` below `most`, and `most`."""
+    return tuple(step for step in steps if step < most) + (most,)

@@ -1,0 +1,457 @@
+"""Continuous batching: who runs in which slot, and what is launched next.
+
+A *turn* launches one decode step for all who decode, one chunk of one prompt, and then reads the tokens of the step
+before. So the device always has the next step when one ends, and prompts delay others by a chunk, never by a prompt.
+Generations whose adapters have to be waited for step in a group of their own; while one waits the others take turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Callable, Protocol
+
+import torch
+
+from .cache import Cache
+from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
+from .generation import Failure, Generation, OutOfMemory, Refused, Request, is_out_of_memory
+from .graphs import RING, Shape, Stepper, Told
+from .model import Model, Span, drive
+from .rows import FAST, SLOW, Rows
+from .sample import KINDS, NOT_FOUND
+
+CHUNK_TOKENS = 512
+# Steps and first tokens that were launched and not read; the ring of pinned memory holds them.
+UNREAD_MAX = RING - 2
+OPENING_THREADS = 4
+
+
+class Listener(Protocol):
+    """Who is told what generations give."""
+
+    def tokens(self, told: list[tuple[int, int]]) -> None:
+        """Tokens of one step: generation and token."""
+
+    def ended(self, generation: Generation) -> None:
+        """A generation ended; nothing follows for it."""
+
+
+@dataclass
+class Unread:
+    """A step whose tokens are on their way: (index in what is told, generation)."""
+
+    told: Told
+    rows: list[tuple[int, Generation]]
+
+
+@dataclass
+class Limits:
+    """Bounds of a scheduler. `prefill_bytes` bounds the activations of one chunk, 0 for no bound."""
+
+    queue: int = 64
+    chunk: int = CHUNK_TOKENS
+    prefill_bytes: int = 0
+
+
+class Scheduler:
+    """Owns the slots. All methods are called by one thread, the one that turns."""
+
+    def __init__(
+        self, model: Model, cache: Cache, rows: Rows, stepper: Stepper, listener: Listener, limits: Limits = Limits()
+    ) -> None:
+        self.model, self.cache, self.rows, self.stepper = model, cache, rows, stepper
+        self.listener, self.limits = listener, limits
+        self.waiting: deque[Generation] = deque()
+        self.slots: list[Generation | None] = [None] * cache.size.slots
+        self.unread: deque[Unread] = deque()
+        # Whose chunk is next; prompts take turns.
+        self.prefills: deque[Generation] = deque()
+        self.slow_runs = False
+        self.wake: Callable[[], None] = lambda: None
+        self.openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="open-adapter")
+        self.totals = {"prompt_tokens": 0, "completion_tokens": 0, "steps": 0, "chunks": 0, "generations": 0, "failed": 0}
+
+    # What the connection asks for.
+
+    def submit(self, request: Request, adapter: Adapter | None = None) -> Generation:
+        """Takes a request. Raises `Refused` where as many wait as may."""
+        idle = sum(slot is None for slot in self.slots)
+        if len(self.waiting) >= self.limits.queue + idle:
+            raise Refused("queue_full", f"queue is full: wanted at most {self.limits.queue} waiting generations")
+        generation = Generation(request, adapter)
+        self.waiting.append(generation)
+        self.totals["generations"] += 1
+        return generation
+
+    def cancel(self, number: int) -> None:
+        """Ends a generation before the next step. One that has ended is not known and nothing happens."""
+        for generation in [*self.waiting, *filter(None, self.slots)]:
+            if generation.request.number == number:
+                generation.cancelled = True
+
+    def cancel_all(self) -> None:
+        """Ends all, telling nobody."""
+        for generation in [*self.waiting, *filter(None, self.slots)]:
+            generation.cancelled = True
+
+    def is_cancelled(self, number: int) -> bool:
+        """Whether a running generation was cancelled and is not yet ended."""
+        running = [slot for slot in self.slots if slot is not None and slot.request.number == number]
+        return all(generation.cancelled for generation in running)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a turn would find nothing to do."""
+        opening = [slot for slot in self.slots if slot is not None and not self.only_opens(slot)]
+        startable = bool(self.waiting) and any(slot is None for slot in self.slots)
+        return not opening and not self.unread and not startable
+
+    def only_opens(self, generation: Generation) -> bool:
+        """Whether all that it does is to wait for its adapter to open."""
+        return generation.opening is not None and not generation.opening.done() and not generation.cancelled
+
+    # A turn.
+
+    def turn(self) -> None:
+        """One round for everybody."""
+        self.drop_cancelled()
+        self.admit()
+        launched = self.launch(FAST)
+        launched |= self.prefill()
+        if not self.slow_runs:
+            launched |= self.slow_step()
+        self.read(keep=1 if launched else 0)
+
+    def pump(self) -> None:
+        """A round for those who need not wait, while a slow step or prefill does."""
+        self.drop_cancelled()
+        self.admit()
+        launched = self.launch(FAST)
+        launched |= self.prefill()
+        self.read(keep=1 if launched else 0)
+
+    def drop_cancelled(self) -> None:
+        """Ends those who were cancelled. One that is in a slow pass ends when the pass lets go of it."""
+        for generation in [one for one in self.waiting if one.cancelled]:
+            self.waiting.remove(generation)
+            self.end(generation, "cancelled")
+        for generation in [one for one in self.slots if one is not None and one.cancelled]:
+            if not (self.slow_runs and generation.group == SLOW):
+                self.end(generation, "cancelled")
+
+    def admit(self) -> None:
+        """Gives free slots to those who wait, first come first served, the lowest slot first."""
+        for slot, held in enumerate(self.slots):
+            if held is None and self.waiting:
+                self.place(self.waiting.popleft(), slot)
+        for generation in filter(None, list(self.slots)):
+            if generation.opening is not None and generation.opening.done():
+                self.opened(generation)
+
+    def place(self, generation: Generation, slot: int) -> None:
+        """Puts a generation into a slot and begins to open its adapter."""
+        generation.slot, self.slots[slot] = slot, generation
+        request = generation.request
+        self.rows.admit(slot, request.temperature, request.top_p, request.seed, request.max_tokens, request.banned_ids)
+        if generation.adapter is None:
+            self.prefills.append(generation)
+            return
+        if getattr(generation.adapter, "opens_at_once", False):
+            generation.opening = immediate(generation.adapter.open)
+            self.opened(generation)
+            return
+        generation.opening = self.openers.submit(generation.adapter.open)
+        generation.opening.add_done_callback(lambda _: self.wake())
+
+    def opened(self, generation: Generation) -> None:
+        """The adapter is open, or is not."""
+        opening, generation.opening = generation.opening, None
+        try:
+            generation.deltas = opening.result()
+            generation.points = points_of(generation.adapter.sites)
+            generation.hook("belongs_to", generation.request.number)
+        except Exception as error:
+            wrapped = error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
+            self.fail(generation, wrapped)
+            return
+        self.prefills.append(generation)
+
+    # Decode.
+
+    def launch(self, group: int) -> bool:
+        """Launches one step of a group, if anybody in it decodes."""
+        self.compact()
+        chosen = [one for one in self.slots if one is not None and one.is_decoding and one.group == group]
+        chosen = [one for one in chosen if self.guarded(one, "before_step", 1)]
+        if not chosen:
+            return False
+        while len(self.unread) >= UNREAD_MAX:
+            self.read_one()
+        deltas = self.deltas_of(chosen)
+        try:
+            told = self.stepper.step(
+                self.shape(chosen, group, deltas), lambda point, rehearsal: self.add(point, deltas, rehearsal)
+            )
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            for one in chosen:
+                self.fail(one, error)
+            self.give_back(error)
+            return True
+        for one in chosen:
+            one.launched += 1
+        self.totals["steps"] += 1
+        self.unread.append(Unread(told, [(one.slot, one) for one in chosen]))
+        return True
+
+    def shape(self, chosen: list[Generation], group: int, deltas: list) -> Shape:
+        """What the step of these generations depends on."""
+        # Where adapters are called between graphs, no graph depends on which they are.
+        adapted = [one.deltas for one in chosen if one.deltas is not None and group == FAST]
+        keys = sorted({repr(graph_key(one)) for one in adapted})
+        if any(getattr(one, "grouped", None) is None for one in adapted):
+            # Rows count where each row is added to by itself.
+            keys = [repr(graph_key(one)) for one in deltas]
+        points = frozenset().union(*(one.points for one in chosen))
+        kind = max((one.kind for one in chosen), key=KINDS.index)
+        rows, tokens = chosen[-1].slot + 1, max(one.tokens for one in chosen) + 1
+        more = {"group": group, "points": points, "adapters": tuple(keys), "waits": group == SLOW}
+        return self.stepper.shape(rows, tokens, kind, **more)
+
+    def slow_step(self) -> bool:
+        """One step of those whose adapters have to be waited for; others take turns meanwhile."""
+        if any(one is not None and one.is_decoding and one.group == SLOW for one in self.slots):
+            # Nobody may leave a slot that a slow step, once begun, still writes.
+            self.read(keep=0)
+        self.slow_runs = True
+        try:
+            return self.launch(SLOW)
+        finally:
+            self.slow_runs = False
+
+    def deltas_of(self, chosen: list[Generation]) -> list:
+        """Deltas by row; None for rows that take no part."""
+        deltas = [None] * (chosen[-1].slot + 1)
+        for one in chosen:
+            deltas[one.slot] = one.deltas
+        return deltas
+
+    def add(self, point: Point, deltas: list, rehearsal: bool) -> None:
+        """Adds what the adapters of a step give at a point. A row whose adapter fails goes on without it; its tokens
+        are not read."""
+        if rehearsal:
+            deltas = [one if getattr(one, "rehearsable", False) else None for one in deltas]
+        here = (point.layer, point.source)
+        chosen = [
+            one if one is not None and here in self.slots[row].points else None for row, one in enumerate(deltas)
+        ]
+
+        def failed(row: int, error: Exception) -> None:
+            deltas[row] = None
+            generation = self.slots[row]
+            if generation.failure is None:
+                wrapped = error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
+                generation.failure = Failure.of(wrapped)
+
+        add_each(point, chosen, failed)
+
+    def guarded(self, generation: Generation, hook: str, *arguments: object) -> bool:
+        """Calls a hook of the adapter; its failure ends the generation."""
+        try:
+            generation.hook(hook, *arguments)
+            return True
+        except Exception as error:
+            self.fail(generation, error if isinstance(error, AdapterError) else AdapterError(str(error)))
+            return False
+
+    def compact(self) -> None:
+        """Moves the last generation into the lowest free slot where that makes the batch's bucket smaller."""
+        if self.slow_runs:
+            return
+        held = [one for one in self.slots if one is not None]
+        if not held or self.waiting:
+            return
+        last = next(one for one in reversed(self.slots) if one is not None)
+        free = next((slot for slot, one in enumerate(self.slots) if one is None), None)
+        bucket = self.stepper.shape(len(held), 1, "greedy").batch
+        if free is None or free > last.slot or last.slot < bucket or not last.is_decoding:
+            return
+        source, last.slot = last.slot, free
+        self.rows.move(source, free)
+        self.cache.move(source, free, last.tokens)
+        self.slots[source], self.slots[free] = None, last
+        last.hook("place", free)
+
+    # Prefill.
+
+    def prefill(self) -> bool:
+        """One chunk of one prompt. Whatever goes wrong ends that generation alone."""
+        for _ in range(len(self.prefills)):
+            generation = self.prefills.popleft()
+            if not generation.is_prefilling:
+                continue
+            if self.slow_runs and generation.group == SLOW:
+                self.prefills.append(generation)
+                continue
+            self.slow_runs, before = self.slow_runs or generation.group == SLOW, self.slow_runs
+            try:
+                self.chunk(generation)
+            except Exception as error:
+                if is_fatal(error):
+                    raise
+                self.fail(generation, error)
+                self.give_back(error)
+            finally:
+                self.slow_runs = before
+            if generation.is_prefilling:
+                self.prefills.append(generation)
+            return True
+        return False
+
+    def chunk(self, generation: Generation) -> None:
+        """Runs the next chunk; after the last the first token is chosen and the generation decodes."""
+        ids, start = generation.request.ids, generation.prefilled
+        part = ids[start : start + self.limits.chunk]
+        self.refuse_too_large(len(part), start + len(part))
+        generation.hook("before_step", len(part))
+        span = Span(generation.slot, start, len(part))
+        run = self.model.prefill(self.rows.sent(torch.tensor(part)), span, self.cache, generation.points)
+
+        def add(point: Point) -> None:
+            generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
+
+        logits = drive(run, add)
+        self.totals["chunks"] += 1
+        generation.prefilled += len(part)
+        if generation.prefilled < len(ids) or generation.cancelled:
+            return
+        slot = generation.slot
+        generation.hook("place", slot)
+        self.rows.begin(slot, generation.group, len(ids), logits, generation.kind)
+        while len(self.unread) >= UNREAD_MAX:
+            self.read_one()
+        generation.launched = 1
+        self.totals["prompt_tokens"] += len(ids)
+        self.unread.append(Unread(self.stepper.tell_first(slot), [(0, generation)]))
+
+    def refuse_too_large(self, rows: int, length: int) -> None:
+        """Refuses a chunk whose activations would take more than the worker was given for them."""
+        config = self.model.config
+        wide = config.query_width + 2 * config.key_width + 3 * config.ffn + 4 * config.hidden
+        need = rows * (wide + config.heads * length) * self.model.dtype.itemsize
+        if self.limits.prefill_bytes and need > self.limits.prefill_bytes:
+            raise OutOfMemory(f"prefill: wanted {need} bytes for {rows} rows at {length} tokens, "
+                              f"got {self.limits.prefill_bytes}")  # fmt: skip
+
+    def give_back(self, error: Exception) -> None:
+        """After memory ran out, lets go of what the allocator keeps."""
+        if is_out_of_memory(error) and self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    # Results.
+
+    def read(self, keep: int) -> None:
+        """Reads steps, the oldest first, until so many are left unread."""
+        while len(self.unread) > keep:
+            self.read_one()
+
+    def read_one(self) -> None:
+        """Reads one step and tells what came of it."""
+        step = self.unread.popleft()
+        tokens = step.told.read()
+        told: list[tuple[int, int]] = []
+        ended: list[tuple[Generation, str]] = []
+        for index, generation in step.rows:
+            if generation.ended:
+                continue
+            reason = self.take(generation, tokens[index], told)
+            if reason:
+                ended.append((generation, reason))
+        if told:
+            self.totals["completion_tokens"] += len(told)
+            self.listener.tokens(told)
+        for generation, reason in ended:
+            self.end(generation, reason)
+
+    def take(self, generation: Generation, token: int, told: list[tuple[int, int]]) -> str | None:
+        """One token of a generation; gives the reason where it is the last."""
+        if generation.failure is not None:
+            return "failed"
+        try:
+            generation.hook("after_step")
+        except Exception as error:
+            generation.failure = Failure.of(error if isinstance(error, AdapterError) else AdapterError(str(error)))
+            return "failed"
+        if token == NOT_FOUND:
+            generation.failure = Failure("internal", "no logit is a number")
+            self.cache.clear(generation.slot)
+            return "failed"
+        if token in generation.request.stop_ids:
+            return "stop"
+        generation.sent += 1
+        told.append((generation.request.number, token))
+        return "length" if generation.sent == generation.request.max_tokens else None
+
+    def fail(self, generation: Generation, error: Exception) -> None:
+        """Ends a generation by an error."""
+        if isinstance(error, AdapterError) and error.kind == "cancelled":
+            self.end(generation, "cancelled")
+            return
+        if not isinstance(error, (AdapterError, OutOfMemory)):
+            print(f"generation {generation.request.number}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        generation.failure = Failure.of(error)
+        self.end(generation, "failed")
+
+    def end(self, generation: Generation, reason: str) -> None:
+        """Frees the slot and tells. What of it is still on its way is not read."""
+        if generation.ended:
+            return
+        if generation.cancelled and reason == "failed":
+            reason, generation.failure = "cancelled", None
+        generation.ended = reason
+        self.totals["failed"] += reason == "failed"
+        if generation.slot is not None:
+            self.rows.release(generation.slot)
+            self.slots[generation.slot] = None
+        if generation.opening is not None:
+            generation.opening.add_done_callback(close_late)
+        self.listener.ended(generation)
+        if generation.deltas is not None:
+            try:
+                generation.hook("close")
+            except Exception as error:
+                print(f"adapter {generation.adapter.name}: close: {error}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Stops the helpers."""
+        self.openers.shutdown(wait=False, cancel_futures=True)
+
+
+def immediate(call: Callable[[], object]):
+    """A future that is done."""
+    from concurrent.futures import Future
+
+    future: Future = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def close_late(opening) -> None:
+    """Closes deltas that came after their generation had ended."""
+    if not opening.cancelled() and opening.exception() is None:
+        done = getattr(opening.result(), "close", None)
+        if done is not None:
+            done()
+
+
+def is_fatal(error: Exception) -> bool:
+    """Whether the device is lost: nothing that is launched afterwards can succeed."""
+    accelerator = getattr(torch, "AcceleratorError", None)
+    return accelerator is not None and isinstance(error, accelerator)

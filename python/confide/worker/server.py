@@ -1,0 +1,368 @@
+"""The worker's socket: one connection at a time, frames in by a thread, frames out by a thread, steps in between."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+from . import protocol
+from .adapters import Adapters, Context, close, sites_on_wire
+from .deltas import AdapterError
+from .generation import Generation, Refused, Request
+from .protocol import Closed, Malformed, json_frame, json_of
+from .relay import Mailbox
+from .schedule import Scheduler
+
+HELLO_SECONDS = 30.0
+WRITE_SECONDS = 30.0
+# What may wait to be written: two seconds of tokens of a full batch, or two of the largest frames.
+OUTBOX_BYTES_MAX = 40 << 20
+INBOX_FRAMES_MAX = 4096
+
+
+class Connection:
+    """One peer. Reading and writing happen on threads of their own; `inbox` is emptied between steps."""
+
+    def __init__(self, stream: socket.socket, wake: Callable[[], None]) -> None:
+        self.stream, self.wake = stream, wake
+        self.inbox: deque[tuple[int, bytes]] = deque()
+        self.outbox: deque[bytes] = deque()
+        self.pending = 0
+        self.changed = threading.Condition()
+        self.lost: str | None = None
+        self.mailbox = Mailbox(lambda payload: self.send(protocol.frame(protocol.NEED, payload)))
+        for target in (self.read, self.write):
+            threading.Thread(target=target, name=f"socket-{target.__name__}", daemon=True).start()
+
+    def read(self) -> None:
+        """Takes frames until the connection ends. Deltas go past the inbox, since a step waits for them."""
+        try:
+            while self.lost is None:
+                kind, payload = protocol.read_frame(self.stream)
+                if kind == protocol.DELTAS:
+                    self.mailbox.put(payload)
+                    continue
+                if len(self.inbox) >= INBOX_FRAMES_MAX:
+                    raise Malformed(f"wanted at most {INBOX_FRAMES_MAX} frames that wait, got more")
+                self.inbox.append((kind, payload))
+                self.wake()
+        except (Closed, Malformed, ValueError, OSError) as error:
+            self.lose(f"{error}")
+
+    def send(self, frame: bytes) -> None:
+        """Puts a frame into the outbox; one that is never emptied ends the connection."""
+        with self.changed:
+            if self.lost is not None:
+                return
+            self.outbox.append(frame)
+            self.pending += len(frame)
+            full = self.pending > OUTBOX_BYTES_MAX
+            self.changed.notify_all()
+        if full:
+            self.lose(f"peer does not read: wanted at most {OUTBOX_BYTES_MAX} bytes that wait")
+
+    def write(self) -> None:
+        """Writes each frame at once."""
+        while True:
+            with self.changed:
+                while not self.outbox and self.lost is None:
+                    self.changed.wait()
+                if self.lost is not None:
+                    return
+                frame = self.outbox.popleft()
+                self.pending -= len(frame)
+            try:
+                send_within(self.stream, frame, WRITE_SECONDS)
+            except OSError as error:
+                self.lose(f"write: {error}")
+                return
+
+    def lose(self, reason: str) -> None:
+        """Ends the connection; the first reason counts."""
+        with self.changed:
+            if self.lost is None:
+                self.lost = reason
+            self.changed.notify_all()
+        self.mailbox.close(reason)
+        for end in (lambda: self.stream.shutdown(socket.SHUT_RDWR), self.stream.close):
+            try:
+                end()
+            except OSError:
+                pass
+        self.wake()
+
+
+def send_within(stream: socket.socket, frame: bytes, seconds: float) -> None:
+    """Writes a frame; TimeoutError where the peer takes nothing for so long."""
+    import select
+
+    view = memoryview(frame)
+    while view:
+        if not select.select([], [stream], [], seconds)[1]:
+            raise TimeoutError(f"peer took nothing for {seconds:.0f} s")
+        view = view[stream.send(view, socket.MSG_DONTWAIT) :]
+
+
+class Server:
+    """Listens, and turns the scheduler. Everything that touches the device happens in `run`."""
+
+    def __init__(self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]) -> None:
+        self.path, self.scheduler, self.told, self.status = path, scheduler, welcome, status
+        scheduler.listener, scheduler.wake = self, self.wake
+        self.changed = threading.Condition()
+        self.woken = self.stopping = False
+        self.connection: Connection | None = None
+        self.greeted = False
+        self.adapters = self.no_adapters(None)
+        self.loading: tuple[str, Future] | None = None
+        self.loader = ThreadPoolExecutor(1, thread_name_prefix="load-adapter")
+        self.listener = self.listen()
+
+    def listen(self) -> socket.socket:
+        """Binds the path, which nobody but this user may use."""
+        before = os.umask(0o177)
+        try:
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(str(self.path))
+        finally:
+            os.umask(before)
+        listener.listen(4)
+        threading.Thread(target=self.accept, name="accept", daemon=True).start()
+        return listener
+
+    def accept(self) -> None:
+        """Takes one connection at a time and closes any other."""
+        while not self.stopping:
+            try:
+                stream, _ = self.listener.accept()
+            except (OSError, AttributeError):
+                # The thread may run before the field is set.
+                if self.stopping:
+                    return
+                continue
+            if self.connection is not None:
+                stream.close()
+                continue
+            connection = Connection(stream, self.wake)
+            self.connection = connection
+            # What it said before it was known here has woken nobody.
+            self.wake()
+            timer = threading.Timer(HELLO_SECONDS, self.expect_hello, [connection])
+            timer.daemon = True
+            timer.start()
+
+    def expect_hello(self, connection: Connection) -> None:
+        """A peer that says nothing must not keep others out."""
+        if self.connection is connection and not self.greeted:
+            connection.lose(f"no hello within {HELLO_SECONDS:.0f} s")
+
+    def wake(self) -> None:
+        with self.changed:
+            self.woken = True
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        """Ends `run` after the turn under way."""
+        self.stopping = True
+        self.wake()
+
+    def run(self) -> None:
+        """Serves until stopped."""
+        with torch.inference_mode():
+            while not self.stopping:
+                self.take_frames()
+                self.finish_load()
+                if not self.scheduler.is_idle:
+                    self.scheduler.turn()
+                    continue
+                with self.changed:
+                    if not self.woken:
+                        self.changed.wait()
+                    self.woken = False
+            self.close()
+
+    def close(self) -> None:
+        """Ends the connection and takes the socket away."""
+        self.drop()
+        self.scheduler.close()
+        self.loader.shutdown(wait=False, cancel_futures=True)
+        self.listener.close()
+        self.path.unlink(missing_ok=True)
+
+    # Frames in.
+
+    def take_frames(self) -> None:
+        """Does what the peer asked for since the last turn."""
+        connection = self.connection
+        if connection is None:
+            return
+        while connection.inbox and connection.lost is None:
+            kind, payload = connection.inbox.popleft()
+            try:
+                self.take(connection, kind, payload)
+            except Malformed as error:
+                connection.lose(str(error))
+        if connection.lost is not None:
+            self.drop()
+
+    def drop(self) -> None:
+        """The connection is over: cancels its generations, forgets its adapters, and lets the next one in."""
+        connection = self.connection
+        if connection is None:
+            return
+        if connection.lost is None:
+            connection.lose("worker stops")
+        print(f"connection ended: {connection.lost}", file=sys.stderr, flush=True)
+        self.scheduler.cancel_all()
+        self.scheduler.drop_cancelled()
+        self.scheduler.read(keep=0)
+        self.adapters.clear()
+        if self.loading is not None:
+            self.loading[1].add_done_callback(close_loaded)
+            self.loading = None
+        self.greeted, self.connection = False, None
+
+    def take(self, connection: Connection, kind: int, payload: bytes) -> None:
+        """One frame."""
+        if not self.greeted:
+            if kind != protocol.HELLO:
+                raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")
+            self.greet(connection, json_of(payload))
+        elif kind == protocol.GENERATE:
+            self.generate(json_of(payload))
+        elif kind == protocol.CANCEL:
+            if len(payload) != 4:
+                raise Malformed(f"cancel: wanted 4 bytes, got {len(payload)}")
+            self.scheduler.cancel(int.from_bytes(payload, "little"))
+        elif kind == protocol.LOAD_ADAPTER:
+            self.load(json_of(payload))
+        elif kind == protocol.UNLOAD_ADAPTER:
+            self.unload(json_of(payload))
+        elif kind == protocol.STATUS:
+            connection.send(json_frame(protocol.STATUS_TOLD, self.status()))
+        else:
+            raise Malformed("frame: a second hello")
+
+    def greet(self, connection: Connection, hello: dict[str, Any]) -> None:
+        """Answers a hello."""
+        if hello.get("protocol") != protocol.PROTOCOL:
+            raise Malformed(f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}")
+        vocabulary = self.scheduler.rows.vocabulary
+        known = hello.get("vocabulary", vocabulary)
+        if not isinstance(known, int) or known < 1:
+            raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
+        self.scheduler.rows.known = min(known, vocabulary)
+        self.adapters = self.no_adapters(connection.mailbox)
+        connection.mailbox.pump = self.scheduler.pump
+        connection.mailbox.is_cancelled = self.is_cancelled
+        self.greeted = True
+        connection.send(json_frame(protocol.WELCOME, self.told))
+
+    def is_cancelled(self, number: int) -> bool:
+        """For a generation that waits for deltas: cancels that came since are still in the inbox."""
+        for kind, payload in list(self.connection.inbox):
+            if kind == protocol.CANCEL and payload == number.to_bytes(4, "little"):
+                self.scheduler.cancel(number)
+        return self.scheduler.is_cancelled(number)
+
+    def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
+        model, cache = self.scheduler.model, self.scheduler.cache
+        return Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
+
+    def generate(self, raw: dict[str, Any]) -> None:
+        """Takes a generation or says why not."""
+        try:
+            request = Request.parse(raw, self.scheduler.rows.vocabulary, self.scheduler.cache.size.context)
+            adapter = None
+            if request.adapter is not None:
+                adapter = self.adapters.loaded.get(request.adapter)
+                if adapter is None:
+                    raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
+            self.scheduler.submit(request, adapter)
+        except Refused as error:
+            told = {"kind": error.kind, "message": protocol.short(str(error))}
+            self.send(json_frame(protocol.REFUSED, {"id": raw["id"], "error": told}))
+        except ValueError as error:
+            raise Malformed(str(error)) from error
+
+    # Adapters.
+
+    def load(self, raw: dict[str, Any]) -> None:
+        """Begins to load an adapter, beside the steps."""
+        name, kind, spec = raw.get("name"), raw.get("kind"), raw.get("spec")
+        if not isinstance(name, str) or not isinstance(kind, str) or not isinstance(spec, dict):
+            raise Malformed("load adapter: wanted name, kind and spec")
+        if self.loading is not None:
+            self.answer(name, error="another adapter is being loaded")
+            return
+        future = self.loader.submit(self.adapters.made, name, kind, spec)
+        self.loading = (name, future)
+        future.add_done_callback(lambda _: self.wake())
+
+    def finish_load(self) -> None:
+        """Attaches an adapter that has been made, between two steps."""
+        if self.loading is None or not self.loading[1].done():
+            return
+        (name, future), self.loading = self.loading, None
+        try:
+            adapter = self.adapters.attach(future.result())
+        except Exception as error:
+            told = str(error) if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"
+            self.answer(name, error=told)
+            return
+        guarantee = getattr(adapter, "guarantee", None)
+        self.answer(name, sites=sites_on_wire(adapter.sites), guarantee=guarantee)
+        self.forget_graphs()
+
+    def unload(self, raw: dict[str, Any]) -> None:
+        name = raw.get("name")
+        if not isinstance(name, str):
+            raise Malformed("unload adapter: wanted a name")
+        try:
+            self.adapters.unload(name)
+        except AdapterError as error:
+            self.answer(name, error=str(error))
+            return
+        self.answer(name)
+        self.forget_graphs()
+
+    def forget_graphs(self) -> None:
+        """Steps that were recorded for earlier banks of plain adapters will not be run again."""
+        current = repr(("bank", self.adapters.bank.version))
+        stale = lambda keys: any(str(key).startswith("('bank'") and key != current for key in keys)  # noqa: E731
+        self.scheduler.stepper.forget(stale)
+
+    def answer(self, name: str, error: str | None = None, **more: Any) -> None:
+        told = {"name": name, "ok": error is None, **{key: value for key, value in more.items() if value is not None}}
+        if error is not None:
+            told["error"] = protocol.short(error)
+        self.send(json_frame(protocol.ADAPTER, told))
+
+    # Frames out.
+
+    def send(self, frame: bytes) -> None:
+        if self.connection is not None:
+            self.connection.send(frame)
+
+    def tokens(self, told: list[tuple[int, int]]) -> None:
+        self.send(protocol.tokens_frame(told))
+
+    def ended(self, generation: Generation) -> None:
+        told = generation.ended_frame()
+        if told["error"] is not None:
+            told["error"]["message"] = protocol.short(told["error"]["message"])
+        self.send(json_frame(protocol.ENDED, told))
+
+
+def close_loaded(future: Future) -> None:
+    """Closes an adapter that came after its connection had ended."""
+    if not future.cancelled() and future.exception() is None:
+        close(future.result())

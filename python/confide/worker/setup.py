@@ -1,0 +1,171 @@
+"""From options to a scheduler: shape, weights, cache, recorded steps. Used by the program, the tests and bench/gpu."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import config as shapes
+from . import protocol, weights
+from .cache import SPARE, Cache, Size, fit, free_bytes
+from .config import Config, ConfigError
+from .generation import Generation
+from .graphs import Stepper
+from .model import Model
+from .rows import Rows
+from .schedule import Limits, Scheduler
+from .status import versions
+
+DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+SLOTS = 32
+CONTEXT_TOKENS = 4096
+
+
+class Silent:
+    """A listener that keeps what it is told; for tests and measurements."""
+
+    def __init__(self) -> None:
+        self.said: dict[int, list[int]] = {}
+        self.over: dict[int, Generation] = {}
+
+    def tokens(self, told: list[tuple[int, int]]) -> None:
+        for number, token in told:
+            self.said.setdefault(number, []).append(token)
+
+    def ended(self, generation: Generation) -> None:
+        self.over[generation.request.number] = generation
+
+
+@dataclass
+class Built:
+    """A worker without its socket."""
+
+    config: Config
+    model: Model
+    scheduler: Scheduler
+    welcome: dict[str, Any]
+
+
+@dataclass
+class Options:
+    """What `build` reads of the command line, for those who have none. `model` is a folder or a shape's name."""
+
+    model: str
+    device: str = "cpu"
+    dtype: str = "f32"
+    slots: int = 4
+    context: int = CONTEXT_TOKENS
+    queue: int = 64
+    random_weights: int | None = None
+    layers: int | None = None
+    weight_bits: int | None = None
+    chunk: int = 512
+    cache_bytes: int = 0
+    prefill_bytes: int = 0
+    decoder: str = "auto"
+    no_graphs: bool = False
+    no_warm: bool = False
+    name: str | None = None
+
+
+def build(options: argparse.Namespace | Options) -> Built:
+    """Loads everything that a worker needs. Errors say what is wrong in one line."""
+    device, dtype = device_of(options.device), DTYPES[options.dtype]
+    config, folder = shape_of(options.model)
+    cut = options.layers is not None and options.layers < config.layers
+    if cut:
+        config = replace(config, layers=max(options.layers, 1))
+    context = min(options.context, config.context) // 8 * 8
+    if context < 8 or not 1 <= options.slots <= 256 or not 0 <= options.queue <= 4096 or options.chunk < 1:
+        raise ConfigError("wanted --context of at least 8, --slots 1 to 256, --queue up to 4096, --chunk at least 1")
+    if config.window is not None and config.window >= context:
+        config = replace(config, window=None)
+    size = Size(options.slots, context)
+    room = free_bytes(device)
+    if device.type == "cuda" and not options.weight_bits:
+        room -= config.parameters() * dtype.itemsize
+    # Before minutes of loading: what cannot fit beside the weights is told at once.
+    fit(config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room)
+    with torch.inference_mode():
+        loaded = weights_of(options, config, folder, device, dtype)
+        if cut:
+            loaded.label += f", {config.layers} layers only"
+        model = Model(config, loaded, context + SPARE)
+        cache = Cache(config, size, device, dtype, options.cache_bytes)
+        rows = Rows(options.slots, context, config.vocabulary, cache.idle_position, device)
+        stepper = Stepper(model, cache, rows, not options.no_graphs, decoder_of(options.decoder, config, device))
+        if not options.no_warm:
+            stepper.warm()
+    limits = Limits(options.queue, options.chunk, options.prefill_bytes)
+    scheduler = Scheduler(model, cache, rows, stepper, Silent(), limits)
+    name = options.name or (folder.resolve().name if folder else options.model)
+    return Built(config, model, scheduler, welcome(name, scheduler, options))
+
+
+def device_of(name: str) -> torch.device:
+    """The device, made current."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError(f"device {name}: torch sees no CUDA device; hint: --device cpu")
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    elif device.type != "cpu":
+        raise ConfigError(f"device: wanted cuda:N or cpu, got {name}")
+    return device
+
+
+def shape_of(model: str) -> tuple[Config, Path | None]:
+    """The shape and the folder; a built-in shape has none."""
+    if model in shapes.SHAPES and not Path(model).is_dir():
+        return shapes.SHAPES[model], None
+    return shapes.read(Path(model)), Path(model)
+
+
+def weights_of(options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype):
+    """Weights from the folder, or random ones where they are asked for."""
+    bits = options.weight_bits or 0
+    if options.random_weights is not None:
+        return weights.random(config, options.random_weights, device, dtype, bits)
+    if folder is None:
+        raise ConfigError(f"model {options.model}: a built-in shape has no weights; hint: --random-weights SEED")
+    return weights.load(config, folder, device, dtype, bits)
+
+
+def decoder_of(name: str, config: Config, device: torch.device) -> str:
+    """`auto` is the kernels on a CUDA device, where they are there."""
+    if name != "auto":
+        return name
+    try:
+        from . import kernels
+    except ImportError:
+        return "torch"
+    return "kernels" if device.type == "cuda" and kernels.suits(config) else "torch"
+
+
+def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
+    """The welcome frame's object."""
+    model, cache = scheduler.model, scheduler.cache
+    sites = {name: list(width) for name, width in model.config.widths().items()}
+    return {
+        "protocol": protocol.PROTOCOL,
+        "model": name,
+        "context_tokens": cache.size.context,
+        "slots": cache.size.slots,
+        "queue": scheduler.limits.queue,
+        "device": device_name(model.device),
+        "dtype": options.dtype,
+        "weights": model.weights.label,
+        "vocabulary": model.config.vocabulary,
+        "sites": {"layers": model.config.layers, "widths": sites},
+        "versions": versions(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
