@@ -107,7 +107,8 @@ class FrameStream:
     """Frames over a connected socket: blocking, with a deadline at each step. Reads are one thread's."""
 
     def __init__(self, stream: socket.socket, side: Side):
-        self.socket, self.side = stream, side
+        # Timeouts belong to a socket object: one for each direction, so that neither thread sets the other's.
+        self.socket, self._out, self.side = stream, stream.dup(), side
         self.bytes_sent = self.bytes_received = 0
         self._held = bytearray()
         if stream.family in (socket.AF_INET, socket.AF_INET6):
@@ -121,8 +122,8 @@ class FrameStream:
     def send_bytes(self, frame: bytes, seconds: float = WRITE_DEADLINE_S) -> None:
         """Writes bytes that `encode` made."""
         try:
-            self.socket.settimeout(seconds)
-            self.socket.sendall(frame)
+            self._out.settimeout(seconds)
+            self._out.sendall(frame)
         except TimeoutError as error:
             raise Deadline("sending a frame", seconds) from error
         except OSError as error:
@@ -156,6 +157,7 @@ class FrameStream:
         except OSError:
             pass
         self.socket.close()
+        self._out.close()
 
     def _read(self, what: str, until: float, seconds: float, within: bool) -> None:
         """Takes what came. Memory grows with what comes, never with what a length announces."""

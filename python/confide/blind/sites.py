@@ -6,7 +6,7 @@ from __future__ import annotations
 SOURCES = ("attention", "attention_output", "feed_forward", "feed_forward_inner", "final_hidden")
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down", "final_hidden")
 MODEL_PROJECTIONS = PROJECTIONS[:7]
-_READ_BY = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",), ("final_hidden",))
+READERS = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",), ("final_hidden",))
 
 Site = tuple[int, str]
 Width = tuple[int, int]
@@ -14,7 +14,7 @@ Width = tuple[int, int]
 
 def source_of(projection: str) -> int:
     """The number of the input that a projection reads."""
-    return next(number for number, readers in enumerate(_READ_BY) if projection in readers)
+    return next(number for number, readers in enumerate(READERS) if projection in readers)
 
 
 def source_number(name: str) -> int:

@@ -254,13 +254,14 @@ __device__ inline uint8_t packed_byte(const uint64_t *words, uint32_t count, uin
     return uint8_t(value);
 }
 
-// The key holder's half: x, the address of INPUT [vectors, x_stride] -> masked words [vectors, columns], the same packed
-// into whole bytes [vectors, packed_stride] where there is room for them, scales [vectors] and status [vectors].
+// The key holder's half: x, the address of INPUT [vectors, x_stride] -> masked words [vectors, columns] and scales
+// [vectors] on the device; the same words packed, [vectors, packed_stride] bytes, and status [vectors] at addresses that
+// may be the host's pinned memory: what is sent needs no copy. No packed bytes where `packed` is 0.
 // tokens [vectors, 5]: a mask key (4 words) and the token in its batch. grid (vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     mask_vectors(const uint64_t *tokens, uint64_t x, uint32_t x_stride, uint32_t columns, uint32_t bits,
-                 uint64_t norm_limit, uint64_t *masked, uint8_t *packed, uint32_t packed_stride, double *scales,
-                 uint32_t *status) {
+                 uint64_t norm_limit, uint64_t *masked, uint64_t packed, uint32_t packed_stride, double *scales,
+                 uint64_t status) {
     __shared__ Scan scan;
     uint32_t vector = blockIdx.x, chunks = (columns + 7) / 8;
     const uint32_t *key = reinterpret_cast<const uint32_t *>(tokens + size_t(vector) * 5);
@@ -269,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     uint64_t *words = masked + size_t(vector) * columns;
     begin_scan(scan, row, columns);
     uint32_t refused = finish_scan(scan, row, columns, norm_limit);
-    if (threadIdx.x == 0) status[vector] = refused, scales[vector] = scan.scale;
+    if (threadIdx.x == 0) refuse(status, vector, refused), scales[vector] = scan.scale;
     double factor = 1.0 / scan.scale;
     for (uint32_t chunk = threadIdx.x; chunk < chunks; chunk += THREADS) {
         uint64_t masks[MASK_WORDS], out[MASK_WORDS];
@@ -278,16 +279,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         // A refused vector leaves this block as zeroes: neither it nor its mask is shown.
         for (uint32_t i = 0; i < 8 && chunk * 8 + i < columns; i++) words[chunk * 8 + i] = refused ? 0 : out[i];
     }
-    if (packed == nullptr) return;
+    if (packed == 0) return;
     __syncthreads();
-    uint8_t *bytes = packed + size_t(vector) * packed_stride;
+    uint8_t *bytes = reinterpret_cast<uint8_t *>(packed) + size_t(vector) * packed_stride;
     uint32_t count = uint32_t((uint64_t(columns) * bits + 7) / 8);
     for (uint32_t i = threadIdx.x; i < count; i += THREADS) bytes[i] = packed_byte(words, columns, i, bits);
 }
 
 // The host's half, for all who wait: answers [vectors, answer_stride] = A·y + s mod 2^k. y are words [vectors,
-// y_stride] or, where `words` is null, packed bytes [vectors, y_stride]. jobs [vectors, 6]: adapter, share key (4 words), token.
-// grid (rows of the tallest adapter / 8, vectors), block 256.
+// y_stride] or, where `words` is null, packed bytes [vectors, y_stride]. jobs [vectors, 6]: adapter, share key
+// (4 words), token. grid (rows of the tallest adapter / 8, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     answer_vectors(const uint64_t *inputs, const uint64_t *jobs, const uint64_t *words, const uint8_t *packed,
                    uint32_t y_stride, uint64_t *answers, uint32_t answer_stride) {
@@ -326,17 +327,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// The key holder again: answers are words [vectors, answer_stride] or, where `words` is null, packed bytes
-// [vectors, answer_stride]. prepared [vectors]: addresses of `rows` words each, which are wiped. real and used as in
-// masked_products. grid (vectors), any block.
-extern "C" __global__ void unmask_products(const uint64_t *prepared, const uint64_t *words, const uint8_t *packed,
+// The key holder again: answers are words [vectors, answer_stride] or, where `words` is null, bytes [vectors,
+// answer_stride] at the address `packed`, which may be the host's pinned memory. prepared [vectors]: addresses of
+// `rows` words each, which are wiped. real and used as in masked_products. grid (vectors), any block.
+extern "C" __global__ void unmask_products(const uint64_t *prepared, const uint64_t *words, uint64_t packed,
                                            uint32_t answer_stride, uint32_t rows, uint32_t bits, const double *scales,
                                            float *real, uint32_t real_stride, uint32_t *used) {
     uint32_t vector = blockIdx.x;
     uint64_t *own = reinterpret_cast<uint64_t *>(prepared[vector]);
     for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
+        const uint8_t *bytes = reinterpret_cast<const uint8_t *>(packed) + size_t(vector) * answer_stride;
         uint64_t answer = words != nullptr ? words[size_t(vector) * answer_stride + row] & low_mask(bits)
-                                           : unpacked(packed + size_t(vector) * answer_stride, row, bits);
+                                           : unpacked(bytes, row, bits);
         uint64_t product = (answer + own[row]) & low_mask(bits);
         own[row] = 0;
         real[size_t(vector) * real_stride + row] = float(double(centred(product, bits)) * scales[vector]);

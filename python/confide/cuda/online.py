@@ -167,24 +167,31 @@ class Pool:
                 wipe(prepared)
 
 
-class Status:
-    """A word for each row, in memory that the device writes to and the host reads without a copy: 0 is no refusal."""
+class HostBuffer:
+    """Memory of the host that the device reads and writes in place: pinned where there is a device."""
 
-    def __init__(self, device: str, rows: int):
+    def __init__(self, device: str, shape: int | Sequence[int], dtype: str):
         if device == "cpu":
-            self._words = numpy.zeros(rows, numpy.int32)
-            self.address = address(self._words)
+            self.array = numpy.zeros(shape, dtype)
+            self.address = address(self.array)
         else:
             import torch
 
-            held = torch.zeros(rows, dtype=torch.int32, pin_memory=True)
-            self._held, self._words, self.address = held, held.numpy(), held.data_ptr()
+            self._held = torch.zeros(shape, dtype=getattr(torch, dtype), pin_memory=True)
+            self.array, self.address = self._held.numpy(), self._held.data_ptr()
+
+
+class Status(HostBuffer):
+    """A word for each row: 0 is no refusal. Only a refusal is ever written, so it costs a step nothing."""
+
+    def __init__(self, device: str, rows: int):
+        super().__init__(device, rows, "int32")
 
     def take(self) -> int:
         """The refusals since the last taking, as one word. To be called after the stream was waited for."""
-        found = int(numpy.bitwise_or.reduce(self._words))
+        found = int(numpy.bitwise_or.reduce(self.array))
         if found:
-            self._words.fill(0)
+            self.array.fill(0)
         return found
 
 
@@ -240,13 +247,16 @@ class Online:
         self._add(module, table, adapter_of, vectors, places, advance=True)
 
     def mask(self, tokens: Array, rows: Array, columns: int, bits: int, norm_limit: int, masked: Array,
-             packed: Array | None, scales: Array, status: Array) -> None:
-        """The key holder's half: tokens int64 [T, 5] (mask key, token) -> masked int64 [T, columns], packed uint8."""
+             packed: HostBuffer | None, scales: Array, status: HostBuffer) -> None:
+        """The key holder's half: tokens int64 [T, 5] (mask key, token) -> masked int64 [T, columns] on the device.
+
+        packed: a buffer of uint8 [T, bytes] or None; status: one of int32 [T]. Both are read after the stream ended.
+        """
         vectors, x, stride, kind = _matrix(rows)
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
-        packed_stride = 0 if packed is None else packed.shape[1]
-        module.kernel("mask_vectors")(vectors, THREADS, tokens, x, stride, columns, bits, norm_limit, masked, packed,
-                                      packed_stride, scales, status)
+        there, packed_stride = (0, 0) if packed is None else (packed.address, packed.array.shape[1])
+        module.kernel("mask_vectors")(vectors, THREADS, tokens, x, stride, columns, bits, norm_limit, masked, there,
+                                      packed_stride, scales, status.address)
 
     def answer(self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array) -> None:
         """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
@@ -256,14 +266,18 @@ class Online:
         module.kernel("answer_vectors")((tiles, jobs.shape[0]), THREADS, table.words, jobs, words, packed,
                                         given.shape[1], answers, answers.shape[1])
 
-    def unmask(self, prepared: Array, words: Array | None, packed: Array | None, rows: int, bits: int,
-               scales: Array) -> None:
-        """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped."""
-        given = packed if words is None else words
-        self._check(prepared.shape[0], rows)
+    def unmask(self, prepared: Array, words: Array | None, packed: HostBuffer | None, rows: int, bits: int,
+               scales: Array, first: int = 0) -> None:
+        """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped. What it makes is
+        for `add`, from vector `first` on.
+
+        Answers are `words` int64 [T, rows] on the device, or `packed` uint8 [T, bytes] in a buffer of the host.
+        """
+        self._check(first + prepared.shape[0], rows)
+        there, stride = (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
-        module.kernel("unmask_products")(prepared.shape[0], 128, prepared, words, packed, given.shape[1], rows, bits,
-                                         scales, self.real, self.rows_max, self.used)
+        module.kernel("unmask_products")(prepared.shape[0], 128, prepared, words, there, stride, rows, bits, scales,
+                                         self.real[first:], self.rows_max, self.used[first:])
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
         """B onto `outputs`, of what `unmask` left."""

@@ -64,10 +64,7 @@ class OnlineTest(unittest.TestCase):
     """Each test runs on "cpu" and on each CUDA device."""
 
     def each(self, **cases):
-        for device in runtime.devices():
-            for name, case in cases.items():
-                with self.subTest(device=device, case=name):
-                    yield device, case
+        return [(device, case) for device in runtime.devices() for case in cases.values()]
 
     def test_vectors_are_quantised_masked_and_refused_as_in_rust(self):
         cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]
@@ -76,23 +73,24 @@ class OnlineTest(unittest.TestCase):
                 real = numpy.array(case["real_bits"], numpy.uint32).view(numpy.float32)[None]
                 columns, bits = real.shape[1], 33
                 masked = online.zeros(device, (1, columns), "int64")
-                packed = online.zeros(device, (1, pack.packed_bytes(columns, bits)), "uint8")
-                scales, status = online.zeros(device, 1, "float64"), online.zeros(device, 1, "int32")
+                packed = online.HostBuffer(device, (1, pack.packed_bytes(columns, bits)), "uint8")
+                scales, status = online.zeros(device, 1, "float64"), online.HostBuffer(device, 1, "int32")
                 step = online.Online(device, 1, 8)
                 step.mask(online.upload(device, token_words(MASK, [9])), online.upload(device, real), columns, bits,
                           case["norm_limit"], masked, packed, scales, status)
+                self._waited(device)
                 if "refused" in case:
                     wanted = online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
-                    self.assertEqual(int(to_host(status)[0]), wanted, number)
+                    self.assertEqual(int(status.array[0]), wanted, number)
                     self.assertFalse(to_host(masked).any(), "a refused vector is not shown")
                     continue
-                self.assertEqual(int(to_host(status)[0]), 0, number)
+                self.assertEqual(int(status.array[0]), 0, number)
                 self.assertEqual(int(to_host(scales).view(numpy.uint64)[0]), case["scale_bits"], number)
                 low = numpy.uint64((1 << bits) - 1)
                 values = numpy.array(case["values"], numpy.int64).astype(numpy.uint64)
                 wanted = (values - masks.rows(MASK, 9, 1, columns, bits)[0]) & low
                 self.assertEqual(online.words_of(masked)[0].tolist(), wanted.tolist(), number)
-                self.assertEqual(to_host(packed)[0].tobytes(), pack.pack(wanted[None], bits), number)
+                self.assertEqual(packed.array[0].tobytes(), pack.pack(wanted[None], bits), number)
 
     def test_products_are_those_of_rust_extremes_included(self):
         forms = json.loads((VECTORS / "weights.json").read_text())["forms"]
@@ -186,17 +184,20 @@ class OnlineTest(unittest.TestCase):
             step = online.Online(device, count, 64)
             rows = numpy.random.default_rng(8).normal(0, 1, (count, columns)).astype(numpy.float32)
             masked = online.zeros(device, (count, columns), "int64")
-            packed = online.zeros(device, (count, pack.packed_bytes(columns, bits)), "uint8")
-            scales, status = online.zeros(device, count, "float64"), online.zeros(device, count, "int32")
+            packed = online.HostBuffer(device, (count, pack.packed_bytes(columns, bits)), "uint8")
+            scales, status = online.zeros(device, count, "float64"), online.HostBuffer(device, count, "int32")
             step.mask(online.upload(device, token_words(MASK, [4, 5, 6])), online.upload(device, rows), columns, bits,
                       example.terms.norm_limit, masked, packed, scales, status)
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, [4, 5, 6])
             answers = online.zeros(device, (count, rows_count), "int64")
-            step.answer(table, online.upload(device, jobs), None, packed, answers)
+            self._waited(device)
+            step.answer(table, online.upload(device, jobs), None, online.upload(device, packed.array), answers)
             prepared = online.upload(device, example.prepared)
             addresses = online.address(prepared) + numpy.array([4, 5, 6], numpy.uint64) * numpy.uint64(rows_count * 8)
-            step.unmask(online.upload(device, addresses), answers, None, rows_count, bits, scales)
+            raw = online.HostBuffer(device, (count, pack.packed_bytes(rows_count, bits)), "uint8")
+            raw.array[:] = numpy.frombuffer(pack.pack(online.words_of(answers), bits), numpy.uint8).reshape(count, -1)
+            step.unmask(online.upload(device, addresses), None, raw, rows_count, bits, scales)
             outputs = [online.zeros(device, (count, 23), "float32"), None, online.zeros(device, (count, 40), "float32")]
             step.add(table, online.zeros(device, count, "int32"), outputs)
             wanted = {"q": numpy.zeros((count, 23), numpy.float32), "v": numpy.zeros((count, 40), numpy.float32)}

@@ -1,0 +1,117 @@
+"""`python -m confide.blind host DIR … --listen 127.0.0.1:0`: an adapter host, the blind protocol in the clear."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from . import parameters
+from .accounts import CLIENTS_BYTES_MAX, Clients
+from .audit import AuditLog
+from .errors import AdapterRefused
+from .host import BELOW_WIDTH, AdapterHost, HostOptions
+from .serving import Server
+
+_EPILOG = """The channel is plain TCP: whoever can listen to it sees masked vectors and ciphertexts, whoever can change
+it can spoil answers, and a key holder does not know who answers. So it listens on loopback only, unless
+--dangerous-plain is given. The attested channel is `confide adapter host`: the same protocol within TLS that is bound
+to evidence (docs/channel.md)."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="python -m confide.blind", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    host = commands.add_parser("host", help="answer key holders about adapters that never leave this process",
+                               epilog=_EPILOG)
+    _host_arguments(host)
+    given = parser.parse_args(arguments)
+    try:
+        return _host(given)
+    except (AdapterRefused, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _host_arguments(host: argparse.ArgumentParser) -> None:
+    host.add_argument("adapters", metavar="DIR", nargs="+", help="folders as PEFT writes them; called as their folder")
+    host.add_argument("--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one")
+    host.add_argument("--device", default="cpu", help="cpu, or cuda:N (default: cpu)")
+    host.add_argument("--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B")
+    host.add_argument("--parameters", metavar="NAME", default=parameters.DEFAULT)
+    host.add_argument("--dangerous-parameters", action="store_true", help="also take a set below 128 bits")
+    host.add_argument("--final-hidden", action="store_true",
+                      help="offer only q_proj of layer 0, as a delta on the last hidden state")
+    host.add_argument("--budget", type=int, metavar="N",
+                      help="answers for each client, adapter and input; else one fewer than the input is wide")
+    host.add_argument("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers over a restart")
+    host.add_argument("--clients", type=Path, metavar="FILE",
+                      help="lines of a name and the SHA-256 of its credential; without it all share one budget")
+    host.add_argument("--noise-sigma", type=float, default=0.0, metavar="S",
+                      help="standard deviation of noise on each answer, in units of its integers")
+    host.add_argument("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
+    host.add_argument("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
+    host.add_argument("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
+
+
+def _host(given: argparse.Namespace) -> int:
+    address, _, port = given.listen.rpartition(":")
+    address = address.strip("[]")
+    if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
+        raise ValueError(f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
+                         "hint: take `confide adapter host`, or add --dangerous-plain")
+    log = AuditLog(given.audit_log)
+    server_host = AdapterHost(_options(given), log)
+    for folder in given.adapters:
+        server_host.load(folder, given.final_hidden)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, int(port)), family=family)
+    server = Server(server_host, listener)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stopping.set())
+    print(json.dumps(_ready(server_host, listener)), flush=True)
+    try:
+        server.run()
+    finally:
+        server.stop()
+        log.flush()
+        log("stopped")
+    return 0
+
+
+def _options(given: argparse.Namespace) -> HostOptions:
+    chosen = parameters.dangerous_named if given.dangerous_parameters else parameters.named
+    clients = Clients()
+    if given.clients:
+        with given.clients.open() as file:
+            text = file.read(CLIENTS_BYTES_MAX + 1)
+        clients = Clients.parse(text)
+        if len(text) > CLIENTS_BYTES_MAX or not clients.known:
+            raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
+    allowance = BELOW_WIDTH if given.budget is None else given.budget
+    return HostOptions(chosen(given.parameters), given.protect, allowance, given.noise_sigma, given.max_rank, clients,
+                       given.budget_file, given.device)
+
+
+def _ready(host: AdapterHost, listener: socket.socket) -> dict:
+    address, port = listener.getsockname()[:2]
+    shown = f"[{address}]" if ":" in address else address
+    adapters = [{"name": hosted.name, "inputs": len(hosted.groups),
+                 "rows": sum(group.terms.rows for group in hosted.groups),
+                 "budget_least": min(host.options.limit(group.terms.columns) for group in hosted.groups)}
+                for hosted in host.adapters.values()]
+    return {"ready": True, "listen": f"{shown}:{port}", "guarantee": str(host.guarantee()), "pid": os.getpid(),
+            "binding": "none", "simulated": False, "clients_attest": False, "epoch": host.epoch.hex(),
+            "kept": "masks and keys in memory only: a restart discards them", "device": host.options.device,
+            "parameters": host.options.parameters.name, "protect": host.options.protect,
+            "noise_sigma": host.options.noise_sigma, "adapters": adapters}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

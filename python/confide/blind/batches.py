@@ -1,0 +1,162 @@
+"""Batches of masks at the key holder: made, encrypted, answered, and used up one counter after the other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ..cuda import online, ring
+from . import masks
+from .channel import Channel
+from .errors import ProtocolError
+from .frames import STEP_DEADLINE_S, Kind
+from .messages import decode_credit, decode_part, encode_part, encode_place
+from .terms import Terms
+
+
+class Batch:
+    """N tokens of one input: the mask key, and what was decrypted for each, uint64 [tokens, rows]."""
+
+    def __init__(self, device: str, number: int, key: bytes, prepared: Any):
+        self.device, self.number, self.key, self.prepared = device, number, key, prepared
+        self.tokens, self.rows = prepared.shape
+        self.next = 0
+        # Lines for the kernels, made once: a step then takes a view and copies nothing to the device.
+        counts = numpy.arange(self.tokens, dtype=numpy.uint64)
+        lines = numpy.empty((self.tokens, 5), numpy.uint64)
+        lines[:, :4], lines[:, 4] = numpy.frombuffer(key, "<u8"), counts
+        self.lines = lines if device == "cpu" else online.upload(device, lines)
+        places = numpy.uint64(online.address(prepared)) + counts * numpy.uint64(8 * self.rows)
+        self.places = places if device == "cpu" else online.upload(device, places)
+
+    @property
+    def left(self) -> int:
+        """Tokens that can still be masked."""
+        return self.tokens - self.next
+
+    def wipe(self) -> None:
+        """Forgets masks and answers: nothing can be masked any more."""
+        self.next, self.key = self.tokens, bytes(32)
+        online.wipe(self.prepared)
+        online.wipe(self.lines)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Counters that are used from here on, or lost."""
+
+    batch: Batch
+    first: int
+    count: int
+
+    @property
+    def counter(self) -> int:
+        """The first one as the host has it."""
+        return self.batch.number * self.batch.tokens + self.first
+
+
+class Pool:
+    """What is prepared for one input and not yet used: each counter leaves it once and never comes back."""
+
+    def __init__(self) -> None:
+        self._batches: deque[Batch] = deque()
+        self.preparing, self.finished = False, 0
+        self.lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Vectors that can be asked about."""
+        return sum(batch.left for batch in self._batches)
+
+    @property
+    def batches(self) -> int:
+        """Batches with counters left."""
+        return len(self._batches)
+
+    def put(self, batch: Batch) -> None:
+        """A preparation came to its end."""
+        with self.lock:
+            self.finished += 1
+            self._batches.append(batch)
+
+    def take(self, vectors: int) -> Taken | None:
+        """As many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
+        with self.lock:
+            while self._batches:
+                batch = self._batches[0]
+                count = min(vectors, batch.left)
+                if count:
+                    taken = Taken(batch, batch.next, count)
+                    batch.next += count
+                    return taken
+                # Its last answers may still be on their way through the device: the batch is wiped when they are.
+                self._batches.popleft()
+        return None
+
+    def wipe(self) -> None:
+        """Throws all away."""
+        with self.lock:
+            while self._batches:
+                self._batches.popleft().wipe()
+
+
+def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
+    """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
+    device = context.device
+    stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
+    for tile in range(-(-terms.columns // masks.TILE)):
+        first = tile * masks.TILE
+        count = min(masks.TILE, terms.columns - first)
+        columns = stream.columns(tile, 0, context.n, terms.bits)[:count]
+        yield first, count, encryptor.encrypt(columns)
+    stream.wipe()
+
+
+def by_token(messages: Any) -> Any:
+    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]."""
+    return numpy.ascontiguousarray(messages.T) if isinstance(messages, numpy.ndarray) else messages.T.contiguous()
+
+
+def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
+    """Has the host prepare the next batch of an input."""
+    request = channel.begin(Kind.PREPARE, encode_place(terms.layer, terms.source))
+    blocks, number = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
+    key = os.urandom(32)
+    for first, count, seeded in encrypted_masks(context, secret, terms, key):
+        raw = b"".join(seeded.all_bytes())
+        while blocks == 0:
+            blocks, _ = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
+        blocks -= 1
+        channel.send(Kind.BLOCK, request, encode_part(first, count, raw))
+    rows: list[Any] = []
+    done = 0
+    while done < terms.rows:
+        frame = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)
+        if frame.kind is Kind.CREDIT:
+            continue
+        if frame.kind is not Kind.PREPARED:
+            raise ProtocolError(f"frame: wanted a prepared batch, got {frame.kind.name.lower()}")
+        first, count, raw = decode_part("prepared", frame.payload)
+        if first != done or count > terms.rows - done:
+            raise ProtocolError("prepared: ciphertexts: wanted the next rows, each whole")
+        length = len(raw) // count
+        try:
+            answers = ring.Small.from_bytes(context, [raw[at * length:(at + 1) * length] for at in range(count)])
+        except ValueError as error:
+            raise ProtocolError(f"prepared: ciphertexts: {error}") from error
+        rows.append(secret.decrypt(answers))
+        done += count
+    if isinstance(rows[0], numpy.ndarray):
+        whole = numpy.concatenate(rows)
+    else:
+        import torch
+
+        whole = torch.cat(rows)
+    if whole.shape[1] != context.n:
+        raise ProtocolError(f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}")
+    return Batch(context.device, number, key, by_token(whole))

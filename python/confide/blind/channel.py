@@ -1,0 +1,109 @@
+"""The key holder's end of one connection: requests, answers, and the bytes that they took."""
+
+from __future__ import annotations
+
+import socket
+from typing import Callable
+
+from .errors import HostLost, HostRefused, BlindError, BudgetUsedUp, ProtocolError, Refusal, StartedAnew
+from .frames import (
+    ANSWER_DEADLINE_S, CONNECT_DEADLINE_S, FAREWELL_DEADLINE_S, Frame, FrameStream, Kind, Side,
+)
+from .messages import Attach, decode_error
+
+Dial = Callable[[], socket.socket]
+
+
+def dial_tcp(host: str, port: int) -> Dial:
+    """Opens plain TCP: for loopback, or where the caller was asked for it by name."""
+    return lambda: socket.create_connection((host, port), CONNECT_DEADLINE_S)
+
+
+def dial_unix(path: str) -> Dial:
+    """Opens a Unix stream socket."""
+
+    def opened() -> socket.socket:
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            stream.settimeout(CONNECT_DEADLINE_S)
+            stream.connect(path)
+        except OSError:
+            stream.close()
+            raise
+        return stream
+
+    return opened
+
+
+class Channel:
+    """One connection to a host, driven by the thread that waits for it."""
+
+    def __init__(self, dial: Dial, name: str):
+        self.name, self._next = name, 1
+        try:
+            self.frames = FrameStream(dial(), Side.HOLDER)
+        except OSError as error:
+            raise HostLost(f"adapter host {name}: {error}") from error
+
+    @property
+    def bytes(self) -> int:
+        """Sent and received."""
+        return self.frames.bytes_sent + self.frames.bytes_received
+
+    def begin(self, kind: Kind, payload: bytes) -> int:
+        """Begins a request of several frames; gives its id."""
+        request = self._next
+        self._next = request % 0xFFFFFFFF + 1
+        self.send(kind, request, payload)
+        return request
+
+    def send(self, kind: Kind, request: int, payload: bytes) -> None:
+        """One more frame of a request."""
+        self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
+
+    def receive(self, request: int, what: str, seconds: float) -> Frame:
+        """The next frame, which has to belong to the request; a refusal in place of any answer is raised."""
+        frame = self.frames.next(what, seconds)
+        if frame.kind is Kind.ERROR:
+            raise decode_error(frame.payload)
+        if frame.id != request:
+            raise ProtocolError(f"frame: wanted an answer to this request, got {frame.kind.name.lower()}")
+        return frame
+
+    def expect(self, request: int, kind: Kind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
+        """The payload of the next frame, which has to be of this kind."""
+        frame = self.receive(request, f"the host's {kind.name.lower()}", seconds)
+        if frame.kind is not kind:
+            raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
+        return frame.payload
+
+    def ask(self, kind: Kind, payload: bytes, answer: Kind) -> bytes:
+        """One frame there, one back."""
+        return self.expect(self.begin(kind, payload), answer)
+
+    def attach(self, attach: Attach) -> None:
+        """Joins the session of an earlier hello."""
+        self.ask(Kind.ATTACH, attach.encode(), Kind.ATTACHED)
+
+    def goodbye(self, session: bool) -> None:
+        """Says that nothing more comes, of the whole session where `session` is set, and closes."""
+        try:
+            self.expect(self.begin(Kind.GOODBYE, bytes([session])), Kind.FAREWELL, FAREWELL_DEADLINE_S)
+        except BlindError:
+            pass
+        self.frames.close()
+
+
+def named(error: BlindError, host: str) -> BlindError:
+    """What a refusal or a broken stream means to a key holder."""
+    if isinstance(error, Refusal):
+        if error.name == "no-session":
+            return StartedAnew(f"adapter host {host} was started anew: masks prepared before are thrown away")
+        if error.name == "budget":
+            return BudgetUsedUp(host, error.detail)
+        if error.name == "stopping":
+            return HostLost(f"adapter host {host}: stopping: the host is going down")
+        return HostRefused(f"adapter host {host}: {error}")
+    if isinstance(error, ProtocolError):
+        return HostLost(f"adapter host {host}: {error}")
+    return error

@@ -1,0 +1,429 @@
+"""The key holder: runs the base model, holds the secret key, and asks an adapter host about vectors it cannot read.
+
+`RemoteAdapter` is an adapter as the worker meets it. Masks are prepared in the background, on a thread and, on a CUDA
+device, a stream of their own, while tokens run; online each input of a layer is one round trip. A counter is used once:
+what was on its way when a connection broke is lost, and the rest goes on with a new connection of the same session.
+Where the host does not know the session any more, everything prepared is thrown away and the generation ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..cuda import ring
+from . import parameters
+from .batches import Pool, Taken, prepare
+from .channel import Channel, Dial, named
+from .errors import BlindError, BudgetUsedUp, HostRefused, NotPrepared, ProtocolError, Refusal, StartedAnew
+from .frames import Kind
+from .guarantee import Guarantee
+from .host import BATCHES_MAX
+from .messages import VECTORS_MAX, Attach, Hello, Welcome, decode_group_terms, encode_apply, decode_products
+from .online_step import OnlineStep
+from .pack import packed_bytes
+from .parameters import SECURITY_BITS_MIN
+from .sites import Site, Width, source_number
+from .terms import Terms
+
+_LOOK_EVERY_S, _RETRY_S = 2.0, 0.5
+
+
+@dataclass
+class HolderOptions:
+    """What a key holder asks for. low_water None: a quarter of a batch."""
+
+    adapter: str
+    parameters: str = parameters.DEFAULT
+    protect: str | None = None
+    credential: bytes = b""
+    device: str = "cpu"
+    low_water: int | None = None
+    mask_deadline_s: float = 300.0
+    dangerous_parameters: bool = False
+
+
+class Session:
+    """Everything that is worthless once the host is started anew."""
+
+    def __init__(self, channel: Channel, options: HolderOptions):
+        self._named = parameters.dangerous_named if options.dangerous_parameters else parameters.named
+        self.parameters = self._named(options.parameters)
+        self.context = ring.Context.dangerous_named(options.parameters, None, options.device)
+        self.secret = ring.SecretKey.random(self.context)
+        client = os.urandom(32)
+        hello = Hello(options.adapter, "masked", options.parameters, options.protect, client, options.credential,
+                      self.secret.public_key().to_bytes())
+        request = channel.begin(Kind.HELLO, hello.encode())
+        self.welcome = Welcome.decode(channel.expect(request, Kind.WELCOME))
+        self.terms: list[Terms] = []
+        self.budgets: list[int | None] = []
+        self.left: list[int | None] = []
+        for _ in range(self.welcome.groups):
+            budget, left, raw = decode_group_terms(channel.expect(request, Kind.TERMS))
+            self.terms.append(Terms.decode(raw))
+            self.budgets.append(budget)
+            self.left.append(left)
+        self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
+        self.pools = [Pool() for _ in self.terms]
+        self.by_input = {(terms.layer, terms.source): index for index, terms in enumerate(self.terms)}
+        self.dead = False
+        self._check(channel.name, options)
+
+    def _check(self, host: str, options: HolderOptions) -> None:
+        """Whether the offer holds together and is what was asked for."""
+        def refused(wanted: str, got: str) -> HostRefused:
+            return HostRefused(f"adapter host {host} offers {got}, wanted {wanted}")
+
+        if options.protect not in (None, self.welcome.protect):
+            raise refused(f"protect = {options.protect}", f"protect = {self.welcome.protect}")
+        if len(self.by_input) != len(self.terms):
+            raise refused("each input once", "one twice")
+        for terms in self.terms:
+            if terms.bits != self.parameters.plaintext_bits:
+                raise refused(f"words of {self.parameters.plaintext_bits} bits", f"words of {terms.bits}")
+            if terms.merged != (self.welcome.protect == "ba"):
+                raise refused(f"terms of protect = {self.welcome.protect}", "others")
+
+    def sites(self) -> dict[Site, Width]:
+        """Every projection that the adapter changes, with its widths."""
+        return {(terms.layer, part.projection): (terms.columns, part.outputs)
+                for terms in self.terms for part in terms.parts}
+
+    def kill(self) -> None:
+        """Nothing more can come of it."""
+        self.dead = True
+        for pool in self.pools:
+            pool.wipe()
+        self.secret.wipe()
+
+
+@dataclass
+class Meter:
+    """What a generation took."""
+
+    answered_vectors: int = 0
+    round_trips: int = 0
+    online_bytes: int = 0
+    he_operations: int = 0
+    budget_left: int | None = None
+    steps_ms: dict[str, float] = field(default_factory=dict)
+
+    def share(self, other: Meter, among: int) -> None:
+        """Adds one generation's share of what several took together."""
+        self.answered_vectors += other.answered_vectors // among
+        self.round_trips += other.round_trips
+        self.online_bytes += other.online_bytes // among
+        self.he_operations += -(-other.he_operations // among)
+        if other.budget_left is not None:
+            self.budget_left = other.budget_left if self.budget_left is None else min(self.budget_left,
+                                                                                     other.budget_left)
+        for step, spent in other.steps_ms.items():
+            self.steps_ms[step] = self.steps_ms.get(step, 0.0) + spent / among
+
+    def add_ms(self, step: str, began: float) -> None:
+        """Counts the time since `began` (perf_counter) for a step."""
+        self.steps_ms[step] = self.steps_ms.get(step, 0.0) + (time.perf_counter() - began) * 1e3
+
+
+class RemoteAdapter:
+    """An adapter at an adapter host. `close()` says goodbye; generations that still run end with HostLost."""
+
+    def __init__(self, name: str, dial: Dial, host: str, options: HolderOptions, prepare_ahead: bool = True):
+        self.name, self.host, self.options = name, host, options
+        self._dial = dial
+        self._online: Channel | None = Channel(dial, host)
+        with self._as_holder():
+            self.session = _opened(self._online, options)
+        self.sites = self.session.sites()
+        self.offline_bytes = 0
+        self._changed = threading.Condition()
+        self._lock, self._stopping = threading.RLock(), False
+        tokens = self.session.context.n
+        self.wanted = max(tokens // 4, 1) if options.low_water is None else options.low_water
+        self._steps: dict[int, OnlineStep] = {}
+        if prepare_ahead:
+            threading.Thread(target=self._prepare_ahead, name="confide-prepare", daemon=True).start()
+
+    @property
+    def guarantee(self) -> str:
+        """Who is protected from whom, computed from the session."""
+        session, welcome = self.session, self.session.welcome
+        learned = any(not welcome.trusted if budget is None else budget >= terms.columns
+                      for budget, terms in zip(session.budgets, session.terms))
+        return str(Guarantee(session.parameters.security_bits >= SECURITY_BITS_MIN, session.parameters.flood_bits > 0,
+                             welcome.protect == "a", learned or welcome.can_be_learned, welcome.simulated))
+
+    def open(self) -> RemoteDeltas:
+        """Begins a generation; a session that the host has forgotten is begun anew."""
+        with self._lock:
+            if self.session.dead:
+                self._begin_anew()
+        return RemoteDeltas(self, self.session)
+
+    def prepare(self, vectors: int, seconds: float) -> int:
+        """Waits until `vectors` can be asked about each input; gives the least that can."""
+        self.wanted = max(self.wanted, min(vectors, self.session.context.n * BATCHES_MAX))
+        until = time.monotonic() + seconds
+        with self._changed:
+            self._changed.notify_all()
+            while (least := min(pool.left for pool in self.session.pools)) < vectors:
+                if self.session.dead or time.monotonic() >= until:
+                    raise NotPrepared(f"adapter host {self.host}: no prepared masks within {seconds:.0f} s")
+                self._changed.wait(min(1.0, max(until - time.monotonic(), 0.01)))
+        return least
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._stopping = True
+        with self._changed:
+            self._changed.notify_all()
+        with self._lock:
+            if self._online is not None:
+                self._online.goodbye(session=True)
+                self._online = None
+            self.session.kill()
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any],
+            deltas: list[RemoteDeltas | None]) -> None:
+        """A decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
+        mine = [index for index, one in enumerate(deltas) if one is not None]
+        for session in {id(deltas[index].session): deltas[index].session for index in mine}.values():
+            chosen = [index for index in mine if deltas[index].session is session]
+            meter = Meter()
+            if len(chosen) == len(deltas):
+                self.add_rows(session, layer, source, rows, outputs, meter)
+            else:
+                some = {name: output[chosen] for name, output in outputs.items()}
+                self.add_rows(session, layer, source, rows[chosen], some, meter)
+                for name, output in outputs.items():
+                    output[chosen] = some[name]
+            for index in chosen:
+                deltas[index].meter.share(meter, len(chosen))
+
+    def add_rows(self, session: Session, layer: int, source: str, rows: Any, outputs: dict[str, Any],
+                 meter: Meter) -> None:
+        """One request for all rows [T, width]; the outputs are as they were where anything is refused."""
+        group = session.by_input.get((layer, source_number(source)))
+        if group is None or rows.shape[0] == 0:
+            return
+        if not any(part.projection in outputs for part in session.terms[group].parts):
+            return
+        with self._lock:
+            step = self._products(session, group, rows, meter)
+            began = time.perf_counter()
+            step.add(outputs)
+            meter.add_ms("b_ms", began)
+
+    def _products(self, session: Session, group: int, rows: Any, meter: Meter) -> OnlineStep:
+        """Asks about all rows; what has to be added is left in the step."""
+        step = self._step(session, group)
+        step.begin(rows)
+        done = 0
+        while done < rows.shape[0]:
+            at_once = min(rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group]))
+            with self._as_holder():
+                taken = self._take(session, group, at_once)
+                try:
+                    self._ask(session, group, step, taken, done, meter)
+                except ProtocolError:
+                    # Counters that were on their way are burnt; others are asked with, once.
+                    self._reconnect(session)
+                    taken = self._take(session, group, taken.count)
+                    self._ask(session, group, step, taken, done, meter)
+            done += taken.count
+        return step
+
+    def _ask(self, session: Session, group: int, step: OnlineStep, taken: Taken, done: int, meter: Meter) -> None:
+        terms = session.terms[group]
+        began = time.perf_counter()
+        packed = step.masked(taken, done)
+        meter.add_ms("mask_ms", began)
+        if self._online is None:
+            raise ProtocolError("the connection is gone")
+        began, before = time.perf_counter(), self._online.bytes
+        payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
+        left, vectors, raw = decode_products(self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS))
+        if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
+            raise ProtocolError("products: vectors: wanted as many as were asked about")
+        meter.add_ms("network_ms", began)
+        meter.online_bytes += self._online.bytes - before
+        step.opened(taken, done, raw)
+        session.left[group] = left
+        meter.round_trips += 1
+        meter.answered_vectors += taken.count
+        meter.budget_left = left if meter.budget_left is None or left is None else min(meter.budget_left, left)
+        # This generation's share of the batch: encryptions, scalar products, decryptions.
+        of_batch = terms.columns + terms.rows * terms.columns + terms.rows
+        meter.he_operations += -(-of_batch * taken.count // session.context.n)
+
+    def _take(self, session: Session, group: int, vectors: int) -> Taken:
+        until = time.monotonic() + self.options.mask_deadline_s
+        while True:
+            if session.dead or self._stopping:
+                raise StartedAnew(f"adapter host {self.host} was started anew or is gone: nothing is prepared")
+            if taken := session.pools[group].take(vectors):
+                with self._changed:
+                    self._changed.notify_all()
+                return taken
+            if session.left[group] == 0:
+                raise BudgetUsedUp(self.host, session.budgets[group] or 0)
+            if time.monotonic() >= until:
+                raise NotPrepared(
+                    f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s")
+            with self._changed:
+                self._changed.notify_all()
+                self._changed.wait(0.05)
+
+    def _step(self, session: Session, group: int) -> OnlineStep:
+        step = self._steps.get(group)
+        if step is None or step.session is not session:
+            step = self._steps[group] = OnlineStep(session, session.terms[group], self.options.device)
+        return step
+
+    def _vectors_of_a_frame(self, terms: Terms) -> int:
+        return max(min((4 << 20) // packed_bytes(terms.columns, 36), (16 << 20) // packed_bytes(terms.rows, 36)) - 1, 1)
+
+    def _reconnect(self, session: Session) -> None:
+        """The same session on a new connection."""
+        if self._online is not None:
+            self._online.frames.close()
+            self._online = None
+        self._online = self._attached(session)
+
+    def _attached(self, session: Session) -> Channel:
+        channel = Channel(self._dial, self.host)
+        try:
+            channel.attach(session.attach)
+        except BlindError as error:
+            channel.frames.close()
+            if isinstance(error, Refusal) and error.name == "no-session":
+                session.kill()
+            raise
+        return channel
+
+    def _begin_anew(self) -> None:
+        with self._as_holder():
+            channel = Channel(self._dial, self.host)
+            fresh = _opened(channel, self.options)
+        if fresh.sites() != self.sites:
+            channel.goodbye(session=True)
+            raise HostRefused(f"adapter host {self.host} offers other projections than before")
+        self._online, self.session = channel, fresh
+
+    @contextlib.contextmanager
+    def _as_holder(self):
+        try:
+            yield
+        except BlindError as error:
+            if isinstance(error, Refusal) and error.name == "no-session" and hasattr(self, "session"):
+                self.session.kill()
+            if not isinstance(error, (Refusal, ProtocolError)):
+                raise
+            if isinstance(error, ProtocolError) and self.__dict__.get("_online") is not None:
+                # An answer may still be on its way: nothing more is asked there.
+                self._online.frames.close()
+                self._online = None
+            raise named(error, self.host) from error
+
+    def _prepare_ahead(self) -> None:
+        channel, held = None, None
+        with side_stream(self.options.device) as wait:
+            while not self._stopping:
+                session = self.session
+                group = None if session.dead else self._short(session)
+                if group is None:
+                    with self._changed:
+                        self._changed.wait(_RETRY_S if session.dead else _LOOK_EVERY_S)
+                    continue
+                pool = session.pools[group]
+                try:
+                    if channel is None or held is not session:
+                        channel, held = self._attached(session), session
+                    before = channel.bytes
+                    batch = prepare(channel, session.context, session.secret, session.terms[group])
+                    wait()
+                    self.offline_bytes += channel.bytes - before
+                    if session.dead:
+                        batch.wipe()
+                    else:
+                        pool.put(batch)
+                except (BlindError, RuntimeError) as error:
+                    if channel is not None:
+                        channel.frames.close()
+                    channel = None
+                    # A key that was wiped under this thread is no fault: the session ended.
+                    if isinstance(error, RuntimeError) and not session.dead:
+                        raise
+                    if not self._stopping:
+                        time.sleep(_RETRY_S)
+                finally:
+                    pool.preparing = False
+                    with self._changed:
+                        self._changed.notify_all()
+        if channel is not None:
+            channel.goodbye(session=False)
+
+    def _short(self, session: Session) -> int | None:
+        """The input that has fewest vectors left, if any has too few. What no budget allows is not prepared."""
+        best = None
+        for group, pool in enumerate(session.pools):
+            left, budget = pool.left, session.left[group]
+            wanted = self.wanted if budget is None else min(self.wanted, budget)
+            if not pool.preparing and left < wanted and pool.batches < BATCHES_MAX:
+                if best is None or left < session.pools[best].left:
+                    best = group
+        if best is not None:
+            session.pools[best].preparing = True
+        return best
+
+
+def _opened(channel: Channel, options: HolderOptions) -> Session:
+    try:
+        return Session(channel, options)
+    except BaseException:
+        channel.frames.close()
+        raise
+
+
+@contextlib.contextmanager
+def side_stream(device: str):
+    """Work inside goes to a CUDA stream of its own, of low priority; yields what waits for it."""
+    if device == "cpu":
+        yield lambda: None
+        return
+    import torch
+
+    torch.cuda.set_device(device)
+    stream = torch.cuda.Stream(device=device, priority=0)
+    with torch.cuda.stream(stream):
+        yield stream.synchronize
+
+
+class RemoteDeltas:
+    """A generation: counters are taken from what all of the adapter share. Never part of a CUDA graph."""
+
+    capturable = False
+
+    def __init__(self, adapter: RemoteAdapter, session: Session):
+        self.adapter, self.session, self.meter = adapter, session, Meter()
+        self.guarantee = adapter.guarantee
+        self.grouped = adapter
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
+        """Adds, in place, to `outputs` [T, width of each] what the adapter makes of `rows` [T, width]."""
+        self.adapter.add_rows(self.session, layer, source, rows, outputs, self.meter)
+
+    def report(self) -> dict[str, Any]:
+        """What it took until now."""
+        meter = self.meter
+        return {"he_operations": meter.he_operations, "answered_vectors": meter.answered_vectors,
+                "budget_left": meter.budget_left, "round_trips": meter.round_trips,
+                "online_bytes": meter.online_bytes, "steps_ms": dict(meter.steps_ms), "guarantee": self.guarantee}
+
+    def close(self) -> None:
+        """Nothing is held for a generation alone."""

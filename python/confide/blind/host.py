@@ -1,0 +1,392 @@
+"""The adapter host: holds adapters and never a key, answers about vectors that it cannot read. No I/O in here.
+
+`AdapterHost` is what all connections share: adapters, sessions, budgets, the key of the process. serving.py speaks the
+blind protocol to it over sockets, ipc.py over memory that two processes share, one_graph.py calls it in place. Only the
+masked scheme is offered; the direct one, DoRA and attestation are `confide adapter host`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy
+
+from ..cuda import online, ring
+from . import masks, peft
+from .accounts import Account, Budgets, Clients, Slot
+from .errors import AdapterRefused, Refusal
+from .guarantee import Guarantee
+from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
+from .parameters import SECURITY_BITS_MIN, ParameterSet
+from .sites import PROJECTIONS, source_of
+from .terms import Pair, Weights, noise_headroom, quantised
+
+ADAPTERS_MAX, SESSIONS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 256, 64, 4
+SESSION_IDLE_S = 600.0
+ROWS_MAX, SUMS_MAX = 4096, 4
+BELOW_WIDTH = "below-width"
+
+
+@dataclass
+class HostOptions:
+    """What an adapter host is. allowance: answers for each account, adapter and input; BELOW_WIDTH: one fewer than the
+    input is wide."""
+
+    parameters: ParameterSet
+    protect: str = "a"
+    allowance: int | str = BELOW_WIDTH
+    noise_sigma: float = 0.0
+    rank_max: int = 256
+    clients: Clients = field(default_factory=Clients)
+    budget_file: Path | None = None
+    device: str = "cpu"
+
+    def limit(self, width: int) -> int:
+        """The number of answers for an input of `width`."""
+        return width - 1 if self.allowance == BELOW_WIDTH else int(self.allowance)
+
+
+class Group:
+    """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
+
+    def __init__(self, weights: Weights, device: str):
+        self.weights, self.terms, self.device = weights, weights.terms, device
+        self.terms_bytes = self.terms.encode()
+        self._lock = threading.Lock()
+        if device == "cpu":
+            # Words in two digits of 17 and 16 bits: every sum stays below 2^53, so a float64 product is exact.
+            self._wide = weights.matrix.astype(numpy.float64)
+        else:
+            line = online.InputOnDevice(device, weights.matrix, self.terms.columns, self.terms.bits,
+                                        self.terms.norm_limit, 1, {})
+            self._table = online.Table(device, 1)
+            self._table.put(0, line)
+            self._online = online.Online(device, 1, 1)
+
+    def answers(self, words: Any, key: bytes, first: int) -> Any:
+        """A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
+        count, low = words.shape[0], (1 << self.terms.bits) - 1
+        if self.device != "cpu":
+            return self._on_device(words, key, first)
+        digits = numpy.concatenate((words & numpy.uint64(0x1FFFF), words >> numpy.uint64(17))).astype(numpy.float64)
+        parts = (digits @ self._wide.T).astype(numpy.int64).astype(numpy.uint64)
+        product = parts[:count] + (parts[count:] << numpy.uint64(17))
+        share = masks.rows(key, first, count, self.terms.rows, self.terms.bits)
+        return (product + share) & numpy.uint64(low)
+
+    def _on_device(self, words: Any, key: bytes, first: int) -> Any:
+        count = words.shape[0]
+        jobs = numpy.zeros((count, 6), numpy.uint64)
+        jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
+        jobs[:, 5] = numpy.arange(first, first + count)
+        answers = online.zeros(self.device, (count, self.terms.rows), "int64")
+        given = words if not isinstance(words, numpy.ndarray) else online.upload(self.device, words)
+        with self._lock:
+            self._online.answer(self._table, online.upload(self.device, jobs), given, None, answers)
+        jobs.fill(0)
+        return online.words_of(answers) if isinstance(words, numpy.ndarray) else answers
+
+
+class Hosted:
+    """A loaded adapter: a group for each input, in the order of layers and inputs."""
+
+    def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions):
+        if not is_name(name.encode()):
+            raise AdapterRefused(f"adapter name: wanted 1 to 128 visible ASCII characters, got {name!r}")
+        self.name = name
+        self.id = hashlib.sha256(b"confide lora adapter v1" + name.encode()).digest()
+        inputs: dict[tuple[int, int], list[tuple[str, Pair]]] = {}
+        for (layer, projection), pair in sorted(pairs.items(), key=lambda item: (item[0][0],
+                                                                                PROJECTIONS.index(item[0][1]))):
+            if pair.a.shape[0] > options.rank_max:
+                raise AdapterRefused(f"rank: wanted at most {options.rank_max}, got {pair.a.shape[0]}")
+            inputs.setdefault((layer, source_of(projection)), []).append((projection, pair))
+        if not 1 <= len(inputs) <= GROUPS_MAX:
+            raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
+        self.groups, self.by_input = [], {}
+        for place in sorted(inputs):
+            weights = quantised(place[0], inputs[place], options.protect, options.parameters, options.noise_sigma)
+            if weights.terms.norm_limit == 0:
+                raise AdapterRefused(f"layer {place[0]}: the noise leaves no room for an answer")
+            if weights.terms.rows > ROWS_MAX:
+                raise AdapterRefused(f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}")
+            self.by_input[place] = len(self.groups)
+            self.groups.append(Group(weights, options.device))
+
+
+class Sequence:
+    """The counters of one session for one input: batches are prepared once each, in order, counters answered once."""
+
+    def __init__(self, tokens: int):
+        self.tokens, self.nonce, self.next_batch = tokens, os.urandom(16), 0
+        self.lock = threading.Lock()
+        self._live: dict[int, tuple[bytes, numpy.ndarray]] = {}
+
+    def begin(self) -> int:
+        """The next batch's number, which is spent from here on, whatever follows."""
+        with self.lock:
+            if len(self._live) >= BATCHES_MAX:
+                raise Refusal("busy")
+            self.next_batch += 1
+            return self.next_batch - 1
+
+    def finish(self, batch: int, key: bytes) -> None:
+        """All rows are answered: the batch's counters can be used."""
+        with self.lock:
+            self._live[batch] = (key, numpy.zeros(self.tokens, numpy.bool_))
+
+    def use(self, counter: int, vectors: int) -> tuple[bytes, int]:
+        """Marks counters of one batch as used; gives the key of its masks and the first token. A refusal drops it."""
+        batch, first = divmod(counter, self.tokens)
+        with self.lock:
+            if batch not in self._live:
+                raise Refusal("not-prepared")
+            key, used = self._live[batch]
+            beyond = first + vectors > self.tokens
+            if beyond or used[first:first + vectors].any():
+                del self._live[batch]
+                raise Refusal("counter-used" if used[first:first + vectors].any() else "not-prepared")
+            used[first:first + vectors] = True
+            if used.all():
+                del self._live[batch]
+        return key, first
+
+    def forget(self, counter: int) -> None:
+        """Drops the batch of a counter, after a request that could not be read."""
+        with self.lock:
+            self._live.pop(counter // self.tokens, None)
+
+    @property
+    def live(self) -> int:
+        """Batches with counters left."""
+        return len(self._live)
+
+
+@dataclass
+class Session:
+    """What a hello opened."""
+
+    client: bytes
+    token: bytes
+    adapter: Hosted
+    account: Account
+    public_key: Any
+    sequences: list[Sequence]
+    connections: int = 1
+    last_seen: float = 0.0
+
+
+class Preparing:
+    """A batch whose ciphertexts arrive."""
+
+    def __init__(self, host: AdapterHost, session: Session, group: int, batch: int):
+        self.host, self.session, self.index, self.batch = host, session, group, batch
+        self.group = session.adapter.groups[group]
+        self.pushed = 0
+        self._products = ring.ScalarProducts(host.context, self.group.weights.matrix)
+
+    def push(self, seeded: Any, count: int) -> None:
+        """The ciphertexts of the next columns."""
+        if self.pushed + count > self.group.terms.columns:
+            raise Refusal("malformed")
+        self._products.add_seeded(self.pushed, seeded)
+        self.pushed += count
+
+    def finish(self) -> Any:
+        """`ring.Small` [rows]: Enc(A·r − s), fresh under the key holder's public key. The counters can be used."""
+        if self.pushed != self.group.terms.columns:
+            raise Refusal("malformed")
+        key = self.host.answer_key(self.session, self.index, self.batch)
+        stream = ring.MaskStream(key, self.host.options.device)
+        terms, tokens = self.group.terms, self.host.context.n
+        # What is encrypted is −s, [rows, tokens].
+        tiles = [stream.columns(tile, 0, tokens, terms.bits, negated=True)
+                 for tile in range(-(-terms.rows // masks.TILE))]
+        plain = _stacked(tiles)[:terms.rows]
+        answers = self._products.answers(self.session.public_key, plain)
+        online.wipe(plain)
+        stream.wipe()
+        self.session.sequences[self.index].finish(self.batch, key)
+        return answers
+
+
+class AdapterHost:
+    """Answers key holders about its adapters. Keys, masks and counters live in memory only."""
+
+    def __init__(self, options: HostOptions, log: Callable[..., None] = lambda event, **fields: None):
+        if not options.parameters.flood_bits:
+            raise AdapterRefused(f"{options.parameters.name}: wanted a set whose answers are flooded")
+        self.options, self.log = options, log
+        self.context = ring.Context.dangerous_named(options.parameters.name, None, options.device)
+        self._key, self.epoch = os.urandom(32), os.urandom(16)
+        self.adapters: dict[str, Hosted] = {}
+        self.budgets = Budgets(options.budget_file)
+        self._sessions: dict[bytes, Session] = {}
+        self._lock = threading.Lock()
+        self.room = threading.BoundedSemaphore(SUMS_MAX)
+        # One preparation computes at a time: the others' tokens come first.
+        self.turn = threading.Lock()
+
+    def load(self, folder: str | Path, final_hidden: bool = False) -> Hosted:
+        """Quantises the adapter in a PEFT folder and offers it under the folder's name."""
+        name, pairs = peft.load(folder)
+        return self.offer(name, peft.into_final_hidden(pairs) if final_hidden else pairs)
+
+    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> Hosted:
+        """As `load`, from pairs."""
+        hosted = Hosted(name, pairs, self.options)
+        if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
+            raise AdapterRefused(f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well")
+        self.adapters[name] = hosted
+        return hosted
+
+    def guarantee(self) -> Guarantee:
+        """Who is protected from whom, for every key holder that may come."""
+        chosen = self.options.parameters
+        widths = [group.terms.columns for hosted in self.adapters.values() for group in hosted.groups]
+        learned = any(self.options.limit(width) >= width for width in widths)
+        return Guarantee(chosen.security_bits >= SECURITY_BITS_MIN, chosen.flood_bits > 0,
+                         self.options.protect == "a", learned)
+
+    def open(self, hello: Hello) -> tuple[Session, Welcome]:
+        """A new session, with its first connection."""
+        account = self.options.clients.account(hello.credential)
+        adapter = self.adapters.get(hello.adapter)
+        if adapter is None:
+            raise Refusal("unknown-adapter")
+        options = self.options
+        if hello.parameters != options.parameters.name or hello.protect not in (None, options.protect) \
+                or hello.scheme != "masked":
+            raise Refusal("not-offered")
+        try:
+            public_key = ring.PublicKey.from_bytes(self.context, hello.public_key)
+        except ValueError as error:
+            raise Refusal("malformed") from error
+        sequences = [Sequence(self.context.n) for _ in adapter.groups]
+        session = Session(hello.client, os.urandom(32), adapter, account, public_key, sequences,
+                          last_seen=time.monotonic())
+        with self._lock:
+            if len(self._sessions) >= SESSIONS_MAX:
+                self._expire_locked()
+            # A client id names shares: the same one twice would have two sessions share them.
+            if len(self._sessions) >= SESSIONS_MAX or hello.client in self._sessions:
+                raise Refusal("busy")
+            self._sessions[hello.client] = session
+        widths = [group.terms.columns for group in adapter.groups]
+        learned = any(options.limit(width) >= width for width in widths)
+        self.log("hello", session=session, scheme="masked", attested=False, simulated=False)
+        return session, Welcome(self.epoch, session.token, False, False, learned, options.protect, len(widths))
+
+    def attach(self, attach: Attach) -> tuple[Session, int]:
+        """One more connection of a session. Whatever is wrong, the answer is one and the same."""
+        with self._lock:
+            session = self._sessions.get(attach.client)
+            if session is None or not hmac.compare_digest(attach.token, session.token) \
+                    or attach.epoch != self.epoch or self._expired(session):
+                raise Refusal("no-session")
+            if session.connections >= CONNECTIONS_MAX:
+                raise Refusal("busy")
+            session.connections += 1
+            return session, session.connections
+
+    def leave(self, session: Session) -> None:
+        """A connection ended; the session lives on."""
+        with self._lock:
+            session.connections -= 1
+            session.last_seen = time.monotonic()
+
+    def end(self, session: Session) -> None:
+        """Forgets a session with its batches."""
+        with self._lock:
+            self._sessions.pop(session.client, None)
+        self.log("goodbye", session=session)
+
+    def expire(self) -> None:
+        """Forgets sessions that nobody has come back to."""
+        with self._lock:
+            expired = self._expire_locked()
+        for session in expired:
+            self.log("expired", session=session)
+
+    def group(self, session: Session, layer: int, source: int) -> int:
+        """The place of an input among the adapter's."""
+        found = session.adapter.by_input.get((layer, source))
+        if found is None:
+            raise Refusal("not-offered")
+        return found
+
+    def budget(self, session: Session, group: int) -> tuple[int, int]:
+        """The budget of an input, and what is left of it."""
+        limit = self.options.limit(session.adapter.groups[group].terms.columns)
+        left = self.budgets.left(self._count_slot(session, group), limit)
+        return limit, 0 if left is None else left
+
+    def prepare(self, session: Session, group: int) -> Preparing:
+        """Begins the next batch of an input. Whoever calls holds a place of `room` until it is answered."""
+        return Preparing(self, session, group, session.sequences[group].begin())
+
+    def apply(self, session: Session, group: int, counter: int, words: Any) -> tuple[Any, int | None]:
+        """Masked vectors, uint64 [vectors, columns] below 2^k -> answers [vectors, rows], and what is left.
+
+        Counted first: what the masked scheme then refuses was asked against the rules.
+        """
+        terms = session.adapter.groups[group].terms
+        limit = self.options.limit(terms.columns)
+        left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
+        key, first = session.sequences[group].use(counter, words.shape[0])
+        answers = session.adapter.groups[group].answers(words, key, first)
+        return _noised(answers, terms.noise_sigma, terms.bits), left
+
+    def answer_key(self, session: Session, group: int, batch: int) -> bytes:
+        """The key of one batch's answer masks: bound to the client id, not to the account."""
+        terms = session.adapter.groups[group].terms
+        return masks.answer_key(self._key, self.epoch, session.client, session.adapter.id, terms.layer, terms.source,
+                                session.sequences[group].nonce, batch)
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that live."""
+        return len(self._sessions)
+
+    def _count_slot(self, session: Session, group: int) -> Slot:
+        terms = session.adapter.groups[group].terms
+        return Slot(session.account.id, session.adapter.id, terms.layer, terms.source)
+
+    def _expired(self, session: Session) -> bool:
+        return session.connections == 0 and time.monotonic() - session.last_seen >= SESSION_IDLE_S
+
+    def _expire_locked(self) -> list[Session]:
+        expired = [session for session in self._sessions.values() if self._expired(session)]
+        for session in expired:
+            del self._sessions[session.client]
+        return expired
+
+
+def _stacked(tiles: list[Any]) -> Any:
+    if isinstance(tiles[0], numpy.ndarray):
+        return numpy.concatenate(tiles)
+    import torch
+
+    return torch.cat(tiles)
+
+
+def _noised(answers: Any, sigma: float, bits: int) -> Any:
+    """Rounded Gaussian noise on answers mod 2^k, cut at the headroom of the norm limit."""
+    if sigma == 0.0:
+        return answers
+    words = online.words_of(answers)
+    most = noise_headroom(sigma)
+    unit = numpy.frombuffer(os.urandom(16 * words.size), "<u8").reshape(2, *words.shape)
+    first, second = ((half >> numpy.uint64(11)).astype(numpy.float64) for half in unit)
+    radius = numpy.sqrt(-2.0 * numpy.log((first + 1.0) / float(1 << 53)))
+    normal = radius * numpy.cos(2.0 * numpy.pi * second / float(1 << 53))
+    noise = numpy.clip(numpy.rint(normal * sigma), -most, most).astype(numpy.int64).astype(numpy.uint64)
+    noised = (words + noise) & numpy.uint64((1 << bits) - 1)
+    return noised if isinstance(answers, numpy.ndarray) else online.upload(str(answers.device), noised)

@@ -1,0 +1,313 @@
+"""The adapter host's end of a connection, from its first frame to its last: docs/blind-protocol.md over a socket."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+
+from ..cuda import ring
+from .errors import BlindError, Deadline, FieldError, ProtocolError, Refusal, StreamEnded
+from .frames import BLOCK_DEADLINE_S, HELLO_DEADLINE_S, IDLE_DEADLINE_S, FrameStream, Kind, Side
+from .host import AdapterHost, Preparing, Session
+from .messages import (
+    Attach, Hello, decode_apply, decode_part, decode_prepare, encode_error, encode_group_terms, encode_part,
+    encode_products,
+)
+from .pack import pack, unpack
+
+CONNECTIONS_OF_PROGRAM_MAX = 1024
+WINDOW = 4
+ANSWER_BYTES = 512 * 1024
+_ENDS = {"malformed", "stopping", "no-session"}
+_EXPIRE_EVERY_S = 10.0
+
+
+class Server:
+    """Accepts key holders on a listening socket; a thread for each connection."""
+
+    def __init__(self, host: AdapterHost, listener: socket.socket):
+        self.host, self.listener = host, listener
+        self._room = threading.BoundedSemaphore(CONNECTIONS_OF_PROGRAM_MAX)
+        self._open: set[Connection] = set()
+        self._lock, self.stopping = threading.Lock(), threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="confide-expire", daemon=True)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        self._sweeper.start()
+        self.listener.settimeout(0.5)
+        while not self.stopping.is_set():
+            try:
+                stream, _ = self.listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            if not self._room.acquire(blocking=False):
+                stream.close()
+                continue
+            connection = Connection(self, stream)
+            with self._lock:
+                self._open.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), name="confide-blind", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends every connection."""
+        self.stopping.set()
+        self.listener.close()
+        with self._lock:
+            for connection in self._open:
+                connection.stop()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.run()
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            self._room.release()
+
+    def _sweep(self) -> None:
+        while not self.stopping.wait(_EXPIRE_EVERY_S):
+            self.host.expire()
+            getattr(self.host.log, "flush", lambda: None)()
+
+
+class Connection:
+    """One key holder's connection."""
+
+    def __init__(self, server: Server, stream: socket.socket):
+        self.host, self.server = server.host, server
+        self.frames = FrameStream(stream, Side.HOST)
+        self._writing = threading.Lock()
+        self._upload: Upload | None = None
+
+    def run(self) -> None:
+        """Serves until either side ends it."""
+        goodbye = None
+        try:
+            session = self._greet()
+            try:
+                goodbye = self._requests(session)
+            except BlindError as error:
+                self._note(session, error)
+                raise
+            finally:
+                if self._upload is not None:
+                    self._upload.abandon()
+                self.host.leave(session)
+            self.send(Kind.FAREWELL, goodbye)
+        except StreamEnded:
+            pass
+        except Refusal as refusal:
+            self._last_word(refusal)
+        except Deadline:
+            self._last_word(Refusal("deadline"))
+        except ProtocolError as error:
+            if not str(error).startswith("stream:"):
+                self._last_word(Refusal("malformed"))
+        except Exception:
+            self._last_word(Refusal("internal"))
+            raise
+        finally:
+            self.frames.close()
+
+    def stop(self) -> None:
+        """From another thread: no more requests."""
+        self._last_word(Refusal("stopping"))
+        self.frames.close()
+
+    def send(self, kind: Kind, request: int, payload: bytes = b"") -> None:
+        """Writes a frame; the preparing thread writes too."""
+        with self._writing:
+            self.frames.send(kind, request, payload)
+
+    def _last_word(self, refusal: Refusal) -> None:
+        # The id 0 belongs to no request: nothing comes after it.
+        try:
+            self.send(Kind.ERROR, 0, encode_error(refusal))
+        except ProtocolError:
+            pass
+
+    def _greet(self) -> Session:
+        frame = self.frames.next("hello", HELLO_DEADLINE_S)
+        if frame.kind is Kind.ATTACH:
+            session, connections = self.host.attach(Attach.decode(frame.payload))
+            self.send(Kind.ATTACHED, frame.id, connections.to_bytes(2, "little"))
+            return session
+        if frame.kind is not Kind.HELLO:
+            raise ProtocolError(f"frame: wanted hello or attach, got {frame.kind.name.lower()}")
+        session, welcome = self.host.open(Hello.decode(frame.payload))
+        try:
+            self.send(Kind.WELCOME, frame.id, welcome.encode())
+            for index, group in enumerate(session.adapter.groups):
+                budget, left = self.host.budget(session, index)
+                self.send(Kind.TERMS, frame.id, encode_group_terms(budget, left, group.terms_bytes))
+        except ProtocolError:
+            self.host.leave(session)
+            raise
+        return session
+
+    def _requests(self, session: Session) -> int:
+        """Until a goodbye; gives its id."""
+        while True:
+            frame = self.frames.next("a request", IDLE_DEADLINE_S)
+            if frame.id == 0:
+                raise Refusal("malformed")
+            try:
+                if frame.kind is Kind.APPLY:
+                    self._apply(session, frame.id, frame.payload)
+                elif frame.kind is Kind.PREPARE:
+                    self._prepare(session, frame.id, frame.payload)
+                elif frame.kind is Kind.BLOCK:
+                    self._block(frame.id, frame.payload)
+                elif frame.kind is Kind.DIRECT:
+                    raise Refusal("not-offered")
+                elif frame.kind is Kind.GOODBYE:
+                    if len(frame.payload) != 1 or frame.payload[0] > 1:
+                        raise FieldError("goodbye", "session", "0 or 1")
+                    if frame.payload[0]:
+                        self.host.end(session)
+                    return frame.id
+                else:
+                    raise ProtocolError(f"frame: wanted a request, got {frame.kind.name.lower()}")
+            except Refusal as refusal:
+                if refusal.name in _ENDS:
+                    raise
+                self._note(session, refusal)
+                self.send(Kind.ERROR, frame.id, encode_error(refusal))
+
+    def _apply(self, session: Session, request: int, payload: bytes) -> None:
+        layer, source, counter, vectors, packed = decode_apply(payload)
+        group = self.host.group(session, layer, source)
+        terms = session.adapter.groups[group].terms
+        words = unpack(packed, terms.bits, vectors, terms.columns)
+        if words is None:
+            raise Refusal("malformed")
+        answers, left = self.host.apply(session, group, counter, words)
+        self.send(Kind.PRODUCTS, request, encode_products(left, vectors, pack(answers, terms.bits)))
+        self.host.log("answered", session=session, layer=layer, source=source, vectors=vectors)
+
+    def _prepare(self, session: Session, request: int, payload: bytes) -> None:
+        if self._upload is not None and not self._upload.ended:
+            raise Refusal("busy")
+        group = self.host.group(session, *decode_prepare(payload))
+        if not self.host.room.acquire(blocking=False):
+            raise Refusal("busy")
+        try:
+            preparing = self.host.prepare(session, group)
+        except BaseException:
+            self.host.room.release()
+            raise
+        self._upload = Upload(self, preparing, request)
+
+    def _block(self, request: int, payload: bytes) -> None:
+        first, count, ciphertexts = decode_part("block", payload)
+        if self._upload is None or self._upload.request != request:
+            raise Refusal("malformed")
+        self._upload.take(first, count, ciphertexts)
+
+    def _note(self, session: Session, error: BlindError) -> None:
+        if isinstance(error, StreamEnded):
+            self.host.log("lost", session=session)
+        elif isinstance(error, Refusal):
+            self.host.log("refused", session=session, refusal=error.name)
+        else:
+            self.host.log("refused", session=session,
+                          refusal="deadline" if isinstance(error, Deadline) else "malformed")
+
+
+class Upload:
+    """A batch on its way in: blocks go through a bounded queue to a thread of their own."""
+
+    def __init__(self, connection: Connection, preparing: Preparing, request: int):
+        self.connection, self.preparing, self.request = connection, preparing, request
+        self.ended, self._next, self._holds_room = False, 0, True
+        self._blocks: queue.Queue[tuple[int, bytes] | None] = queue.Queue(WINDOW)
+        threading.Thread(target=self._run, name="confide-upload", daemon=True).start()
+
+    def take(self, first: int, count: int, ciphertexts: bytes) -> None:
+        """Hands a block in; one beyond the credit or out of order ends the connection."""
+        if self.ended:
+            # It was refused already, and blocks were still on their way.
+            return
+        if first != self._next:
+            raise Refusal("malformed")
+        self._next += count
+        try:
+            self._blocks.put_nowait((count, ciphertexts))
+        except queue.Full:
+            raise Refusal("malformed") from None
+
+    def abandon(self) -> None:
+        """The connection ended: a batch that is not whole never will be."""
+        self.ended = True
+        try:
+            self._blocks.put_nowait(None)
+        except queue.Full:
+            pass
+
+    def _run(self) -> None:
+        refusal = None
+        try:
+            self._work()
+        except Refusal as error:
+            refusal = error
+        except ProtocolError:
+            pass
+        except Exception:
+            refusal = Refusal("internal")
+            raise
+        finally:
+            self._end()
+            if refusal is not None:
+                self.connection._note(self.preparing.session, refusal)
+                try:
+                    self.connection.send(Kind.ERROR, self.request, encode_error(refusal))
+                except ProtocolError:
+                    pass
+
+    def _work(self) -> None:
+        host, columns = self.connection.host, self.preparing.group.terms.columns
+        self._credit(WINDOW)
+        while self.preparing.pushed < columns:
+            try:
+                block = self._blocks.get(timeout=BLOCK_DEADLINE_S)
+            except queue.Empty:
+                raise Refusal("deadline") from None
+            if block is None or self.ended:
+                return
+            count, raw = block
+            length = len(raw) // count
+            try:
+                forms = [raw[at * length:(at + 1) * length] for at in range(count)]
+                with host.turn:
+                    self.preparing.push(ring.Seeded.from_bytes(host.context, forms), count)
+            except ValueError as error:
+                raise Refusal("malformed") from error
+            if self.preparing.pushed < columns:
+                self._credit(1)
+        with host.turn:
+            answers = self.preparing.finish().all_bytes()
+        terms = self.preparing.group.terms
+        host.log("prepared", session=self.preparing.session, layer=terms.layer, source=terms.source,
+                 batch=self.preparing.batch, vectors=host.context.n)
+        at_once = max(ANSWER_BYTES // len(answers[0]), 1)
+        for first in range(0, len(answers), at_once):
+            part = answers[first:first + at_once]
+            if first + at_once >= len(answers):
+                # Before the last frame: whoever reads it may ask for the next batch at once.
+                self._end()
+            self.connection.send(Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part)))
+
+    def _credit(self, blocks: int) -> None:
+        credit = blocks.to_bytes(2, "little") + self.preparing.batch.to_bytes(8, "little")
+        self.connection.send(Kind.CREDIT, self.request, credit)
+
+    def _end(self) -> None:
+        """Makes room for the next preparation, once."""
+        self.ended = True
+        if self._holds_room:
+            self._holds_room = False
+            self.connection.host.room.release()
