@@ -25,7 +25,7 @@ extern "C" __global__ void keystream(const uint32_t *key, uint64_t first, uint64
     for (uint64_t number = first / 8 + blockIdx.x * blockDim.x + threadIdx.x; number <= last_block;
          number += gridDim.x * blockDim.x) {
         uint64_t made[8];
-        keystream_block(stream, uint32_t(number), made);
+        keystream_block(stream, number, made);
         for (uint32_t k = 0; k < 8; k++) {
             uint64_t i = number * 8 + k - first;
             if (i < count) words[i] = made[k];
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
         __syncthreads();
         for (uint64_t number = start / 8 + threadIdx.x; number <= last_block; number += blockDim.x) {
             uint64_t words[8];
-            keystream_block(stream, uint32_t(number), words);
+            keystream_block(stream, number, words);
 #pragma unroll
             for (uint32_t k = 0; k < 8; k += 2) {
                 uint64_t i = (number * 8 + k - start) / 2;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 
@@ -40,7 +41,13 @@ class Rng:
         return self._key
 
     def take(self, words: int) -> int:
-        """Uses up the next words for a kernel that makes them itself; gives the first one's index."""
+        """Uses up the next words for a kernel that makes them itself; gives the first one's index.
+
+        Not while a CUDA graph is recorded: each replay would draw the same words again.
+        """
+        torch = sys.modules.get("torch")
+        if self.device != "cpu" and torch is not None and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("generator: wanted no draw in a graph, whose replays would repeat it")
         first = self._next
         if first + words > _WORDS_MAX:
             raise RuntimeError("generator: gave its 256 GiB")

@@ -5,8 +5,8 @@
 #include "ntt.cuh"
 
 // values [count, limbs, n], in place; grid (count * limbs), block n/16 at most 512, shared at(n) words.
-extern "C" __global__ void __launch_bounds__(512, 1) ntt_forward(uint64_t *values, const Limb *limbs, const Shoup *roots,
-                                                               uint32_t limb_count, uint32_t log_n) {
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ntt_forward(uint64_t *values, const Limb *limbs, const Shoup *roots, uint32_t limb_count, uint32_t log_n) {
     extern __shared__ Word shared[];
     uint32_t n = 1u << log_n, index = blockIdx.x % limb_count;
     uint64_t *own = values + size_t(blockIdx.x) * n;
@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) ntt_forward(uint64_t *value
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) own[i] = shared[at(i)];
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1) ntt_inverse(uint64_t *values, const Limb *limbs, const Shoup *roots,
-                                                               uint32_t limb_count, uint32_t log_n) {
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ntt_inverse(uint64_t *values, const Limb *limbs, const Shoup *roots, uint32_t limb_count, uint32_t log_n) {
     extern __shared__ Word shared[];
     uint32_t n = 1u << log_n, index = blockIdx.x % limb_count;
     uint64_t *own = values + size_t(blockIdx.x) * n;

@@ -526,7 +526,12 @@ class PlaintextProducts:
         return made
 
     def answers(
-        self, c0: Array, c1: Array, public_key: PublicKey, positions: Sequence[int] | None = None, rng: Rng | None = None
+        self,
+        c0: Array,
+        c1: Array,
+        public_key: PublicKey,
+        positions: Sequence[int] | None = None,
+        rng: Rng | None = None,
     ) -> Small:
         """c0, c1 [inputs, limbs, n]; a fresh flooded zero is added, then switched down and cut to `positions`."""
         made = self.sums(c0, c1)

@@ -1,7 +1,8 @@
-// ChaCha20 (RFC 8439) as a generator, as crates/rlwe/src/rng.rs reads it: words of 64 bits, little-endian, in order from
-// block 0 of a key and a nonce. Any word can be made without those before it.
+// ChaCha20 (RFC 8439) as a generator, as crates/rlwe/src/rng.rs reads it: words of 64 bits, little-endian, in order
+// from block 0 of a key and a nonce. Any word can be made without those before it. No branch and no address depends on
+// a key.
 //
-// Floor: a block of 64 bytes takes 320 additions, 320 exclusive ors and 320 rotations and a few more: 1,000 instructions.
+// Floor: a block of 64 bytes takes 320 additions, 320 exclusive ors, 320 rotations and a few more: 1,000 instructions.
 #pragma once
 #include "types.cuh"
 
@@ -23,14 +24,16 @@ __device__ inline void quarter_round(uint32_t &a, uint32_t &b, uint32_t &c, uint
     c += d, b = rotated(b ^ c, 7);
 }
 
-// Block `number` of the stream as 8 words of 64 bits.
-__device__ inline void keystream_block(const Stream &stream, uint32_t number, uint64_t words[8]) {
+// Block `number` of the stream as 8 words of 64 bits. Past 2^32 blocks, where crates/rlwe gives no more, the first word
+// of the nonce counts on: no two numbers share a block (labels that separate purposes are four letters, far above).
+__device__ inline void keystream_block(const Stream &stream, uint64_t number, uint64_t words[8]) {
     uint32_t start[16] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
 #pragma unroll
     for (int i = 0; i < 8; i++) start[4 + i] = stream.key[i];
-    start[12] = number;
-#pragma unroll
-    for (int i = 0; i < 3; i++) start[13 + i] = stream.nonce[i];
+    start[12] = uint32_t(number);
+    start[13] = stream.nonce[0] + uint32_t(number >> 32);
+    start[14] = stream.nonce[1];
+    start[15] = stream.nonce[2];
     uint32_t x[16];
 #pragma unroll
     for (int i = 0; i < 16; i++) x[i] = start[i];
@@ -57,7 +60,7 @@ __device__ inline void each_word(const Stream &stream, uint64_t first, uint32_t 
     uint64_t last_block = (first + count - 1) / 8;
     for (uint64_t number = first / 8 + threadIdx.x; number <= last_block; number += blockDim.x) {
         uint64_t words[8];
-        keystream_block(stream, uint32_t(number), words);
+        keystream_block(stream, number, words);
 #pragma unroll
         for (uint32_t k = 0; k < 8; k++) {
             uint64_t i = number * 8 + k - first;

@@ -45,9 +45,9 @@ __device__ inline uint32_t counted_before(uint32_t count, Scan &scan, uint32_t &
     return before;
 }
 
-// Calls emit(i, value) for n uniform values below q from word `next` of the stream on, each by some thread of the block;
-// gives the word after the last one taken. The same values as one word after the other: a word's place is the count of
-// words before it that were not skipped.
+// Calls emit(i, value) for n uniform values below q from word `next` of the stream on, each by some thread of the
+// block, and gives the word after the last one taken. The same values as one word after the other: a word's place is
+// the count of words before it that were not skipped.
 template <class Emit>
 __device__ inline uint64_t fill_uniform(const Stream &stream, uint64_t next, const Limb &limb, uint32_t n, Scan &scan,
                                         Emit emit) {
@@ -55,7 +55,7 @@ __device__ inline uint64_t fill_uniform(const Stream &stream, uint64_t next, con
     uint32_t filled = 0;
     while (filled < n) {
         uint64_t number = next / 8 + threadIdx.x, words[8];
-        keystream_block(stream, uint32_t(number), words);
+        keystream_block(stream, number, words);
         uint32_t taken = 0;
 #pragma unroll
         for (uint32_t k = 0; k < 8; k++) taken += (words[k] & mask) < q && number * 8 + k >= next;

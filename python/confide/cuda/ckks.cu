@@ -1,0 +1,219 @@
+// One step of report 003's layout under CKKS (crates/lora/src/ckks_slots.rs): a vector several times in one ciphertext,
+// as many rows of A in a factor, terms summed after decryption. Everything in one process: it protects nobody.
+//
+// A transform of n = 16384 by one block would take one SM 3.2 M instructions; here three stages run in registers over
+// the whole device (`…_head`) and the other eleven in eight parts, a block each (`…_tail`).
+// Floor of a step at 3 limbs, 1536 -> 32 (7 factors): 24 transforms, 2.8 M butterflies of 28 instructions; 16 M
+// instructions of keystream; 2.8 MB of factors read, 5.5 MB of products and 2.8 MB of phases written and read.
+//
+// Randomness comes from a place in device memory that the last kernel of a step moves on, so that a step can be
+// replayed as a CUDA graph and never draws the same words twice.
+#include "embedding.cuh"
+#include "ntt.cuh"
+#include "sampler.cuh"
+
+constexpr uint32_t HEAD_LOG = 3, HEAD = 1u << HEAD_LOG;
+
+__device__ inline Folded folded(double *shared, uint32_t n) { return Folded{shared, shared + padded(n)}; }
+
+// slots [messages, given] stand `copies` times one after the other, the rest of the n/2 slots is zero; coefficients
+// [messages, n] = the embedding times scale / (n/2), rounded; status [messages]: 1 where one is not below 2^62. Where
+// `key` is given, the step's public seed [8] is drawn too: words place + n to + 4 of the generator.
+// grid (messages), block 512, shared 2 * padded(n/2) doubles.
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ckks_encode(const double *slots, uint32_t given, uint32_t copies, const uint32_t *leaf_of_slot,
+                const Complex *roots, double factor, int64_t *coefficients, uint32_t *status, const uint32_t *key,
+                const uint64_t *place, uint32_t *seed, uint32_t log_n) {
+    extern __shared__ double shared_doubles[];
+    uint32_t n = 1u << log_n, half = n / 2;
+    Folded x = folded(shared_doubles, half);
+    for (uint32_t i = threadIdx.x; i < half; i += blockDim.x) x.set(i, {0.0, 0.0});
+    __syncthreads();
+    for (uint32_t j = threadIdx.x; j < given * copies; j += blockDim.x) {
+        double slot = slots[size_t(blockIdx.x) * given + j % given];
+        x.set(leaf_of_slot[j], {__dmul_rn(slot, factor), 0.0});
+    }
+    embed_inverse(x, log_n - 1, Turns{roots, roots + half});
+    int64_t *own = coefficients + size_t(blockIdx.x) * n;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        double value = i < half ? x.re[padded(i)] : x.im[padded(i - half)];
+        // A value that is not finite makes the comparison false.
+        if (!(fabs(value) < 4611686018427387904.0)) atomicOr(&status[blockIdx.x], 1u), value = 0.0;
+        own[i] = int64_t(__dadd_rn(value, copysign(0.5, value)));
+    }
+    if (key && blockIdx.x == 0 && threadIdx.x < 4) {
+        uint64_t word = *place + n + threadIdx.x, words[8];
+        keystream_block(stream_of(key), word / 8, words);
+        uint64_t drawn = 0;
+#pragma unroll
+        for (uint32_t k = 0; k < 8; k++) drawn = k == word % 8 ? words[k] : drawn;
+        seed[2 * threadIdx.x] = uint32_t(drawn);
+        seed[2 * threadIdx.x + 1] = uint32_t(drawn >> 32);
+    }
+}
+
+// Signed coefficients [count, n] to residues [count, limbs, n]. grid (n / block, limbs, count).
+extern "C" __global__ void ckks_residues(const int64_t *coefficients, uint64_t *residues, const Limb *limbs,
+                                         uint32_t n) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int64_t value = coefficients[size_t(blockIdx.z) * n + i];
+    residues[(size_t(blockIdx.z) * gridDim.y + blockIdx.y) * n + i] = reduce_signed(value, limbs[blockIdx.y]);
+}
+
+// c1 [limbs, n] from a seed as if no word of its one stream were skipped; rejected [1] counts those that are.
+// grid (limbs * n / 8 / block).
+extern "C" __global__ void ckks_public(const uint32_t *seed, const Limb *limbs, uint64_t *c1, uint32_t *rejected,
+                                       uint32_t limb_count, uint32_t log_n) {
+    uint32_t number = blockIdx.x * blockDim.x + threadIdx.x, of_limb = number >> (log_n - 3);
+    if (of_limb >= limb_count) return;
+    uint64_t mask = ~uint64_t(0) >> (64 - limbs[of_limb].bits), words[8];
+    keystream_block(stream_of(seed), number, words);
+    bool skipped = false;
+    for (uint32_t k = 0; k < 8; k++) {
+        c1[size_t(number) * 8 + k] = words[k] & mask;
+        skipped |= (words[k] & mask) >= limbs[of_limb].q;
+    }
+    if (skipped) atomicAdd(rejected, 1u);
+}
+
+// c1 again, word after word, where one was skipped: one step in ten at n = 16384. grid (1).
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ckks_public_exact(const uint32_t *seed, const Limb *limbs, uint64_t *c1, uint32_t *rejected, uint32_t limb_count,
+                      uint32_t log_n) {
+    __shared__ Scan scan;
+    uint32_t n = 1u << log_n, found = *rejected;
+    __syncthreads();
+    if (threadIdx.x == 0) *rejected = 0;
+    if (found == 0) return;
+    uint64_t next = 0;
+    for (uint32_t of_limb = 0; of_limb < limb_count; of_limb++) {
+        uint64_t *own = c1 + size_t(of_limb) * n;
+        auto emit = [&](uint32_t i, uint64_t value) { own[i] = value; };
+        next = fill_uniform(stream_of(seed), next, limbs[of_limb], n, scan, emit);
+    }
+}
+
+// Message and errors (words place to + n of the generator) through the first three stages; c0 [limbs, n] below 4q.
+// Each block has 64 neighbours of each of the 8 parts. grid (n / 512, limbs), block 64.
+extern "C" __global__ void ckks_encrypt_head(const int64_t *coefficients, const uint32_t *key, const uint64_t *place,
+                                             const Limb *limbs, const Shoup *roots, uint64_t *c0, uint32_t log_n) {
+    __shared__ uint64_t noisy[HEAD * 64];
+    uint32_t n = 1u << log_n, part = n / HEAD, of_limb = blockIdx.y;
+    const Limb limb = limbs[of_limb];
+    Stream stream = stream_of(key);
+    for (uint32_t k = 0; k < HEAD; k++) {
+        uint32_t start = k * part + blockIdx.x * 64;
+        each_word(stream, *place + start, 64, [&](uint32_t i, uint64_t word) {
+            noisy[k * 64 + i] = reduce_signed(binomial(word) + coefficients[start + i], limb);
+        });
+    }
+    __syncthreads();
+    uint64_t x[HEAD];
+#pragma unroll
+    for (uint32_t k = 0; k < HEAD; k++) x[k] = noisy[k * 64 + threadIdx.x];
+    forward_butterflies<HEAD_LOG>(x, roots_of(roots, of_limb, n, false), 1, limb.q);
+    uint64_t *own = c0 + size_t(of_limb) * n + blockIdx.x * 64 + threadIdx.x;
+#pragma unroll
+    for (uint32_t k = 0; k < HEAD; k++) own[size_t(k) * part] = x[k];
+}
+
+// The other stages of each part, then c0 - c1*s. grid (8, limbs), shared at(n/8) words.
+extern "C" __global__ void __launch_bounds__(256)
+    ckks_encrypt_tail(uint64_t *c0, const uint64_t *c1, const uint64_t *secret, const Limb *limbs, const Shoup *roots,
+                      uint32_t log_n) {
+    extern __shared__ Word shared[];
+    uint32_t n = 1u << log_n, part = n / HEAD, of_limb = blockIdx.y;
+    const Limb limb = limbs[of_limb];
+    size_t start = size_t(of_limb) * n + blockIdx.x * part;
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) shared[at(i)] = c0[start + i];
+    forward(shared, log_n - HEAD_LOG, roots_of(roots, of_limb, n, false), limb, HEAD + blockIdx.x);
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
+        uint64_t product = mul_mod(c1[start + i], secret[start + i], limb);
+        c0[start + i] = sub_mod(shared[at(i)], product, limb.q);
+    }
+}
+
+// products [packs, 2, limbs, n] = (c0, c1) [limbs, n] times factors [packs, limbs, n], NTT form.
+// grid (n / block, limbs, packs).
+extern "C" __global__ void ckks_products(const uint64_t *c0, const uint64_t *c1, const uint64_t *factors,
+                                         uint64_t *products, const Limb *limbs, uint32_t n) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const Limb limb = limbs[blockIdx.y];
+    size_t place = size_t(blockIdx.y) * n + i, whole = size_t(gridDim.y) * n;
+    uint64_t factor = factors[blockIdx.z * whole + place];
+    uint64_t *own = products + 2 * blockIdx.z * whole + place;
+    own[0] = mul_mod(c0[place], factor, limb);
+    own[whole] = mul_mod(c1[place], factor, limb);
+}
+
+// phases [packs, limbs, n] = products' c0 + c1*s through all but the last three stages of the inverse transform, below
+// 2q. grid (8, limbs, packs), shared at(n/8) words.
+extern "C" __global__ void __launch_bounds__(256)
+    ckks_decrypt_tail(const uint64_t *products, const uint64_t *secret, uint64_t *phases, const Limb *limbs,
+                      const Shoup *roots, uint32_t log_n) {
+    extern __shared__ Word shared[];
+    uint32_t n = 1u << log_n, part = n / HEAD, of_limb = blockIdx.y;
+    const Limb limb = limbs[of_limb];
+    size_t whole = size_t(gridDim.y) * n, start = size_t(of_limb) * n + blockIdx.x * part;
+    const uint64_t *own = products + 2 * blockIdx.z * whole + start;
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
+        shared[at(i)] = add_mod(own[i], mul_mod(own[whole + i], secret[start + i], limb), limb.q);
+    }
+    inverse<false>(shared, log_n - HEAD_LOG, roots_of(roots, of_limb, n, true), limb, HEAD + blockIdx.x);
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) phases[blockIdx.z * whole + start + i] = shared[at(i)];
+}
+
+// The last three stages, in place, and the residues' real numbers: reals [packs, n]. grid (n / 8 / block, packs).
+extern "C" __global__ void __launch_bounds__(64)
+    ckks_decrypt_head(uint64_t *phases, double *reals, const Limb *limbs, const Shoup *roots, const GarnerStep *steps,
+                      uint32_t limb_count, uint32_t log_n) {
+    uint32_t n = 1u << log_n, part = n / HEAD, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= part) return;
+    uint64_t *own = phases + size_t(blockIdx.y) * limb_count * n + i;
+    for (uint32_t of_limb = 0; of_limb < limb_count; of_limb++) {
+        uint64_t x[HEAD];
+#pragma unroll
+        for (uint32_t k = 0; k < HEAD; k++) x[k] = own[size_t(of_limb) * n + k * part];
+        inverse_butterflies<HEAD_LOG, true>(x, roots_of(roots, of_limb, n, true), 1, limbs[of_limb]);
+#pragma unroll
+        for (uint32_t k = 0; k < HEAD; k++) own[size_t(of_limb) * n + k * part] = x[k];
+    }
+    uint64_t p0 = limbs[0].q;
+    for (uint32_t k = 0; k < HEAD; k++) {
+        const uint64_t *residue = own + k * part;
+        uint64_t y = limb_count > 1 ? residue[n] : 0, z = limb_count > 2 ? residue[2 * size_t(n)] : 0;
+        reals[size_t(blockIdx.y) * n + k * part + i] =
+            recombined(centred(residue[0], p0), y, z, double(p0), steps, limb_count);
+    }
+}
+
+// reals [packs, n] to slots [packs, n/2] (or null), times factor, and dots [packs * rows]: the sums of `rows` segments
+// of `width` slots. place += words where given. grid (packs), shared as ckks_encode.
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ckks_decode(const double *reals, const uint32_t *leaf_of_slot, const Complex *roots, double factor, double *slots,
+                double *dots, uint32_t rows, uint32_t width, uint64_t *place, uint32_t words, uint32_t log_n) {
+    extern __shared__ double shared_doubles[];
+    uint32_t n = 1u << log_n, half = n / 2;
+    Folded x = folded(shared_doubles, half);
+    for (uint32_t i = threadIdx.x; i < half; i += blockDim.x) {
+        const double *own = reals + size_t(blockIdx.x) * n + i;
+        x.set(i, {own[0], own[half]});
+    }
+    embed_forward(x, log_n - 1, Turns{roots, roots + half});
+    if (slots) {
+        for (uint32_t j = threadIdx.x; j < half; j += blockDim.x) {
+            slots[size_t(blockIdx.x) * half + j] = __dmul_rn(x.re[padded(leaf_of_slot[j])], factor);
+        }
+    }
+    for (uint32_t row = threadIdx.x / WARP; row < rows; row += blockDim.x / WARP) {
+        double sum = 0.0;
+        for (uint32_t j = threadIdx.x % WARP; j < width; j += WARP) {
+            sum += x.re[padded(leaf_of_slot[row * width + j])] * factor;
+        }
+        for (uint32_t lanes = WARP / 2; lanes > 0; lanes /= 2) sum += __shfl_down_sync(ALL_LANES, sum, lanes);
+        if (threadIdx.x % WARP == 0) dots[size_t(blockIdx.x) * rows + row] = sum;
+    }
+    if (place && blockIdx.x == 0 && threadIdx.x == 0) *place += words;
+}

@@ -1,0 +1,227 @@
+"""One step of report 003's layout under CKKS (crates/lora/src/ckks_slots.rs) on a device, to be measured.
+
+The key, the activations and the adapter are in one process: the guarantee is `none`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from . import arrays, primes, runtime
+from .arrays import Array
+from .generator import Rng
+
+FIRST_BITS, DATA_BITS, SCALE_BITS, LIMBS = 60, 40, 40, 3
+SETS = {"ckks-8192-tensafe": 8192, "ckks-16384-tensafe": 16384, "ckks-32768-tensafe": 32768}
+# 227 KiB of shared memory hold the slots of this degree.
+_DEGREE_MAX = 16384
+_THREADS = 512
+
+
+def data_primes(n: int) -> list[int]:
+    """As SEAL chooses them: the greatest of each width, the greatest of all kept for key switching."""
+    large = primes.ntt_primes_below(FIRST_BITS, n, 2)
+    return [large[1], *reversed(primes.ntt_primes_below(DATA_BITS, n, LIMBS - 1))]
+
+
+@functools.cache
+def embedding_tables(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """complex128 [n/2 + n/4]: roots of the nodes, products with their left children; uint32 [n/2]: a slot's leaf."""
+    half = n // 2
+    exponents = [0] * (2 * half)
+    exponents[1] = half
+    for node in range(1, half):
+        exponents[2 * node] = exponents[node] // 2
+        exponents[2 * node + 1] = exponents[node] // 2 + n
+    power = [complex(math.cos(math.pi * (e / n)), math.sin(math.pi * (e / n))) for e in range(2 * n)]
+    roots = [complex(1.0)] + [power[exponents[2 * node] % (2 * n)] for node in range(1, half)]
+    products = [complex(1.0)]
+    products += [power[(exponents[2 * node] + exponents[4 * node]) % (2 * n)] for node in range(1, half // 2)]
+    leaves = {exponents[half + leaf]: leaf for leaf in range(half)}
+    of_slot, exponent = np.empty(half, np.uint32), 1
+    for slot in range(half):
+        of_slot[slot] = leaves[exponent if exponent % 4 == 1 else 2 * n - exponent]
+        exponent = exponent * 3 % (2 * n)
+    return np.array(roots + products, np.complex128), of_slot
+
+
+class Ckks:
+    """Degree and moduli of report 003 (60/40/40 bits, scale 2^40) with everything that depends on them alone."""
+
+    def __init__(self, n: int, device: str = "cpu") -> None:
+        if n & (n - 1) or not 1024 <= n <= _DEGREE_MAX:
+            raise ValueError(f"ckks: wanted a degree of 1024 to {_DEGREE_MAX}, got {n}")
+        self.n, self.device, self.log_n = n, device, n.bit_length() - 1
+        self.primes, self.limbs, self.scale = data_primes(n), LIMBS, 2.0**SCALE_BITS
+        roots, leaves = embedding_tables(n)
+        self.limb_table = self._words([primes.limb(n, q, 1, 0, 0) for q in self.primes])
+        self.roots = self._words(np.stack([primes.roots(n, q) for q in self.primes]))
+        self.embedding = self._table(roots.view(np.float64).copy(), "float64")
+        self.leaf_of_slot = self._table(leaves, "uint32")
+        self.garner = self._table(np.array(self._garner()), "float64")
+        half = n // 2
+        self.shared_slots = 2 * (half + half // 16) * 8
+        part = n // 8
+        self.shared_part = (part + part // 16) * 8
+        self.part_block = min(256, max(32, part // 8))
+
+    def _garner(self) -> list[list[float]]:
+        first, second, third = self.primes
+        rows = []
+        for q, before in ((second, [first]), (third, [first, second])):
+            factors = [pow(p, -1, q) for p in before]
+            pairs = [number for value in factors for number in (float(value), float(value) / float(q))]
+            rows.append([float(q), 1.0 / float(q), *pairs, *[0.0] * (4 - len(pairs))])
+        return rows
+
+    def _words(self, values: Any) -> Array:
+        return self._table(np.array(values, np.uint64), "uint64")
+
+    def _table(self, values: np.ndarray, dtype: str) -> Array:
+        return arrays.on_device(values, dtype, self.device, "table", values.shape)
+
+    def kernel(self, name: str) -> runtime.Kernel:
+        """A kernel of ckks.cu."""
+        return runtime.Module("ckks.cu", self.device).kernel(name)
+
+    def encode(self, slots: Array, copies: int = 1) -> Array:
+        """slots float64 [messages, given], `copies` times each, to scaled coefficients int64 [messages, n]."""
+        count, given = slots.shape
+        if given * copies > self.n // 2:
+            raise ValueError(f"slots: wanted at most {self.n // 2}, got {given * copies}")
+        values = arrays.on_device(slots, "float64", self.device, "slots", (count, given))
+        coefficients = arrays.empty((count, self.n), "int64", self.device)
+        status = arrays.zeros(count, "uint32", self.device)
+        self.launch_encode(values, copies, coefficients, status, None, None, None)
+        if arrays.host(status).any():
+            raise ValueError("message: wanted finite values whose scaled coefficients stay below 2^62")
+        return coefficients
+
+    def launch_encode(
+        self, slots: Array, copies: int, coefficients: Array, status: Array, key: Array, place: Array, seed: Array
+    ) -> None:
+        """ckks_encode as it stands in ckks.cu."""
+        factor = self.scale / (self.n // 2)
+        given = (slots, slots.shape[1], copies, self.leaf_of_slot, self.embedding, factor, coefficients, status)
+        kernel = self.kernel("ckks_encode")
+        kernel(slots.shape[0], _THREADS, *given, key, place, seed, self.log_n, shared=self.shared_slots)
+
+    def factors(self, slots: Array) -> Array:
+        """float64 [count, given] to factors in NTT form, uint64 [count, limbs, n]."""
+        coefficients = self.encode(slots)
+        count = coefficients.shape[0]
+        made = arrays.empty((count, self.limbs, self.n), "uint64", self.device)
+        grid = (self.n // 256, self.limbs, count)
+        self.kernel("ckks_residues")(grid, 256, coefficients, made, self.limb_table, self.n)
+        self.transform(made)
+        return made
+
+    def transform(self, values: Array) -> None:
+        """[count, limbs, n] to NTT form, in place."""
+        kernel = runtime.Module("ntt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("ntt_forward")
+        shared = (self.n + self.n // 16) * 8
+        count, block = values.shape[0] * self.limbs, min(512, self.n // 16)
+        kernel(count, block, values, self.limb_table, self.roots, self.limbs, self.log_n, shared=shared)
+
+    def secret_key(self, rng: Rng) -> Array:
+        """A ternary secret, uint64 [limbs, n] in NTT form; the owner wipes it."""
+        secret = arrays.empty((self.limbs, self.n), "uint64", self.device)
+        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("secret_key")
+        given = (rng.key, rng.take(self.n), self.limb_table, self.roots, secret, self.log_n)
+        kernel(self.limbs, min(512, self.n // 16), *given, shared=(self.n + self.n // 16) * 8)
+        return secret
+
+
+class SeedLayout:
+    """A matrix [rank, width] under CKKS with the key beside it: `step` gives A*x. `wipe()` zeroes key and generator.
+
+    A step is kernels alone, over memory that is kept: it can be recorded in a CUDA graph, and each replay draws fresh
+    words, as the place in the generator is in device memory.
+    """
+
+    guarantee = "none"
+
+    def __init__(self, ckks: Ckks, matrix: np.ndarray, key_rng: Rng | None = None, rng: Rng | None = None) -> None:
+        """matrix float [rank, width], width at most n/2. The generators are this object's from here on."""
+        self.ckks, (self.rank, self.width) = ckks, matrix.shape
+        if not 0 < self.width <= ckks.n // 2 or self.rank == 0:
+            raise ValueError(f"matrix: wanted 1 to {ckks.n // 2} columns and a row, got {list(matrix.shape)}")
+        self.copies = ckks.n // 2 // self.width
+        self.packs = -(-self.rank // self.copies)
+        rows = np.zeros((self.packs * self.copies, self.width))
+        rows[: self.rank] = matrix
+        self.factors = ckks.factors(rows.reshape(self.packs, self.copies * self.width))
+        maker = Rng.from_os(ckks.device) if key_rng is None else key_rng
+        self.secret = ckks.secret_key(maker)
+        maker.wipe()
+        self._rng = Rng.from_os(ckks.device) if rng is None else rng
+        self.place = arrays.zeros(1, "uint64", ckks.device)
+        self._allocate()
+
+    def _allocate(self) -> None:
+        one, device = self.ckks, self.ckks.device
+        self.coefficients = arrays.empty((1, one.n), "int64", device)
+        self.status = arrays.zeros(1, "uint32", device)
+        self.rejected = arrays.zeros(1, "uint32", device)
+        self.seed = arrays.empty(8, "uint32", device)
+        self.c0, self.c1 = (arrays.empty((one.limbs, one.n), "uint64", device) for _ in range(2))
+        self.products = arrays.empty((self.packs, 2, one.limbs, one.n), "uint64", device)
+        self.phases = arrays.empty((self.packs, one.limbs, one.n), "uint64", device)
+        self.reals = arrays.empty((self.packs, one.n), "float64", device)
+        self.dots = arrays.empty(self.packs * self.copies, "float64", device)
+
+    def step(self, vector: Array) -> Array:
+        """vector float64 [width] on the device to float64 [rank], overwritten by the next step. `status` [1] becomes 1
+        where the vector does not fit the scale; the caller reads it when it reads the result.
+        """
+        self.encrypt(vector)
+        self.multiply()
+        self.decrypt()
+        return self.dots[: self.rank]
+
+    def encrypt(self, vector: Array) -> None:
+        """The vector, `copies` times, as (c0, c1)."""
+        one, key = self.ckks, self._rng.key
+        slots = vector.reshape(1, self.width)
+        one.launch_encode(slots, self.copies, self.coefficients, self.status, key, self.place, self.seed)
+        grid = -(-one.limbs * one.n // 8 // 128)
+        public = (self.seed, one.limb_table, self.c1, self.rejected, one.limbs, one.log_n)
+        one.kernel("ckks_public")(grid, 128, *public)
+        one.kernel("ckks_public_exact")(1, _THREADS, *public)
+        tables = (one.limb_table, one.roots)
+        head = (self.coefficients, key, self.place, *tables, self.c0, one.log_n)
+        one.kernel("ckks_encrypt_head")((one.n // 512, one.limbs), 64, *head)
+        tail = (self.c0, self.c1, self.secret, *tables, one.log_n)
+        one.kernel("ckks_encrypt_tail")((8, one.limbs), one.part_block, *tail, shared=one.shared_part)
+
+    def multiply(self) -> None:
+        """One product for each factor."""
+        one = self.ckks
+        grid = (one.n // 256, one.limbs, self.packs)
+        given = (self.c0, self.c1, self.factors, self.products, one.limb_table, one.n)
+        one.kernel("ckks_products")(grid, 256, *given)
+
+    def decrypt(self, slots: Array | None = None) -> None:
+        """The products' slots (float64 [packs, n/2], where wanted) and their sums; the generator's place moves on."""
+        one = self.ckks
+        tables = (one.limb_table, one.roots)
+        tail = (self.products, self.secret, self.phases, *tables, one.log_n)
+        kernel = one.kernel("ckks_decrypt_tail")
+        kernel((8, one.limbs, self.packs), one.part_block, *tail, shared=one.shared_part)
+        head = (self.phases, self.reals, *tables, one.garner, one.limbs, one.log_n)
+        one.kernel("ckks_decrypt_head")((-(-one.n // 8 // 64), self.packs), 64, *head)
+        factor = 1.0 / (one.scale * one.scale)
+        given = (self.reals, one.leaf_of_slot, one.embedding, factor, slots, self.dots, self.copies, self.width)
+        words = one.n + 4
+        last = (self.place, words, one.log_n)
+        one.kernel("ckks_decode")(self.packs, _THREADS, *given, *last, shared=one.shared_slots)
+
+    def wipe(self) -> None:
+        """Zeroes the key, the generator and what a step left."""
+        for secret in (self.secret, self.coefficients, self.phases, self.reals, self.dots):
+            arrays.wipe(secret)
+        self._rng.wipe()
