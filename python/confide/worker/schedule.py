@@ -174,8 +174,7 @@ class Scheduler:
             generation.points = points_of(generation.adapter.sites)
             generation.hook("belongs_to", generation.request.number)
         except Exception as error:
-            wrapped = error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
-            self.fail(generation, wrapped)
+            self.fail(generation, of_adapter(error))
             return
         self.prefills.append(generation)
 
@@ -254,8 +253,7 @@ class Scheduler:
             deltas[row] = None
             generation = self.slots[row]
             if generation.failure is None:
-                wrapped = error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
-                generation.failure = Failure.of(wrapped)
+                generation.failure = Failure.of(of_adapter(error))
 
         add_each(point, chosen, failed)
 
@@ -265,7 +263,7 @@ class Scheduler:
             generation.hook(hook, *arguments)
             return True
         except Exception as error:
-            self.fail(generation, error if isinstance(error, AdapterError) else AdapterError(str(error)))
+            self.fail(generation, of_adapter(error))
             return False
 
     def compact(self) -> None:
@@ -322,7 +320,12 @@ class Scheduler:
         run = self.model.prefill(self.rows.sent(torch.tensor(part)), span, self.cache, generation.points)
 
         def add(point: Point) -> None:
-            generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
+            try:
+                generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
+            except Exception as error:
+                if is_out_of_memory(error) or is_fatal(error):
+                    raise
+                raise of_adapter(error) from error
 
         logits = drive(run, add)
         self.totals["chunks"] += 1
@@ -384,7 +387,7 @@ class Scheduler:
         try:
             generation.hook("after_step")
         except Exception as error:
-            generation.failure = Failure.of(error if isinstance(error, AdapterError) else AdapterError(str(error)))
+            generation.failure = Failure.of(of_adapter(error))
             return "failed"
         if token == NOT_FOUND:
             generation.failure = Failure("internal", "no logit is a number")
@@ -449,6 +452,11 @@ def close_late(opening) -> None:
         done = getattr(opening.result(), "close", None)
         if done is not None:
             done()
+
+
+def of_adapter(error: Exception) -> AdapterError:
+    """What went wrong in an adapter, whoever raised it."""
+    return error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
 
 
 def is_fatal(error: Exception) -> bool:
