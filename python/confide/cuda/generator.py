@@ -46,7 +46,7 @@ class Rng:
         Not while a CUDA graph is recorded: each replay would draw the same words again.
         """
         torch = sys.modules.get("torch")
-        if self.device != "cpu" and torch is not None and torch.cuda.is_current_stream_capturing():
+        if self.device.startswith("cuda") and torch is not None and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("generator: wanted no draw in a graph, whose replays would repeat it")
         first = self._next
         if first + words > _WORDS_MAX:

@@ -45,8 +45,8 @@ __device__ inline void forward_butterflies(Word *x, const Shoup *roots, uint32_t
     }
 }
 
-// LOG stages of Gentleman-Sande on values that stay below 2q; `node` is the number of the last stage's group. LAST: that
-// is the whole; multiplies by n^-1 as well and reduces.
+// LOG stages of Gentleman-Sande on values that stay below 2q; `node` is the number of the last stage's group. LAST:
+// that is the whole; multiplies by n^-1 as well and reduces.
 template <uint32_t LOG, bool LAST>
 __device__ inline void inverse_butterflies(Word *x, const Shoup *roots, uint32_t node, const Limb &limb) {
     const Word q = Word(limb.q), two_q = 2 * q;

@@ -339,9 +339,7 @@ class Small:
             raise ValueError(f"positions: wanted ascending ones below {n}")
         if len(kept) == n:
             return self
-        chosen = self.c0[:, list(kept)]
-        chosen = np.ascontiguousarray(chosen) if isinstance(chosen, np.ndarray) else chosen.contiguous()
-        return Small(self.context, chosen, self.c1, kept)
+        return Small(self.context, arrays.take_columns(self.c0, kept), self.c1, kept)
 
     @staticmethod
     def wire_bytes(context: Context, count: int) -> int:
