@@ -17,8 +17,6 @@ use crate::{
     suite::{Command, Suite},
 };
 
-/// A service that is slower to listen is broken.
-const READY_DEADLINE: Duration = Duration::from_secs(30);
 /// Evidence, certificates, models: nothing that is prepared takes longer.
 const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -140,7 +138,7 @@ impl<'a> Services<'a> {
         let mut process =
             LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
         let line = process
-            .line(Instant::now() + READY_DEADLINE, stop)
+            .line(Instant::now() + Duration::from_secs(service.ready_s.into()), stop)
             .map_err(|no| fail(format!("{no}; last words: {}", tail(&log))))?;
         let ready: BTreeMap<String, Value> =
             serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;

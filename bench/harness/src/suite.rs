@@ -13,6 +13,9 @@ use crate::{
     published::{AnswerTable, Quoted},
 };
 
+/// A service that takes longer to be ready is broken.
+const READY_S_MAX: u32 = 900;
+
 /// Parameters of one point of a grid, by name.
 pub(crate) type Params = BTreeMap<String, Value>;
 
@@ -66,6 +69,9 @@ pub(crate) struct Command {
     /// A service whose delay or evidence is simulated taints every arm that uses it.
     #[serde(default)]
     pub(crate) simulated: bool,
+    /// Seconds within which a service says that it is ready, where 30 are too few: it loads a model.
+    #[serde(default = "thirty")]
+    pub(crate) ready_s: u32,
 }
 
 /// `[[arm]]`.
@@ -274,6 +280,9 @@ impl Suite {
                 return wrong(name, "command is empty".into());
             }
         }
+        if let Some(slow) = self.services.iter().find(|s| !(1..=READY_S_MAX).contains(&s.ready_s)) {
+            return wrong(&slow.name, format!("ready_s must be from 1 to {READY_S_MAX}"));
+        }
         for arm in &self.arms {
             let wrongly = arm.needs.as_ref().and_then(Needs::wrong);
             if let Some(message) = wrongly {
@@ -356,6 +365,10 @@ impl Suite {
 
 fn one() -> u32 {
     1
+}
+
+fn thirty() -> u32 {
+    30
 }
 
 fn sixty() -> u32 {

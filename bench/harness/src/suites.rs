@@ -15,6 +15,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("generate", include_str!("../../suites/generate.toml")),
     ("jitter", include_str!("../../suites/jitter.toml")),
     ("llm", include_str!("../../suites/llm.toml")),
+    ("llm-gpu", include_str!("../../suites/llm-gpu.toml")),
     ("main", include_str!("../../suites/main.toml")),
     ("memory", include_str!("../../suites/memory.toml")),
     ("nested", include_str!("../../suites/nested.toml")),
