@@ -16,9 +16,8 @@ from .arrays import Array
 from .generator import Rng
 
 FIRST_BITS, DATA_BITS, SCALE_BITS, LIMBS = 60, 40, 40, 3
-SETS = {"ckks-8192-tensafe": 8192, "ckks-16384-tensafe": 16384, "ckks-32768-tensafe": 32768}
-# 227 KiB of shared memory hold the slots of this degree.
-_DEGREE_MAX = 16384
+# The report's degree; 1024 is for tests. Parts of the embedding are of radix 4, so the degree is a power of 4.
+DEGREES = (1024, 4096, 16384)
 _THREADS = 512
 
 
@@ -30,7 +29,7 @@ def data_primes(n: int) -> list[int]:
 
 @functools.cache
 def embedding_tables(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """complex128 [n/2 + n/4]: roots of the nodes, products with their left children; uint32 [n/2]: a slot's leaf."""
+    """complex128 [n/2 + n/4]: roots of the nodes, products with their left children; uint32 [n/2]: a leaf's slot."""
     half = n // 2
     exponents = [0] * (2 * half)
     exponents[1] = half
@@ -42,30 +41,31 @@ def embedding_tables(n: int) -> tuple[np.ndarray, np.ndarray]:
     products = [complex(1.0)]
     products += [power[(exponents[2 * node] + exponents[4 * node]) % (2 * n)] for node in range(1, half // 2)]
     leaves = {exponents[half + leaf]: leaf for leaf in range(half)}
-    of_slot, exponent = np.empty(half, np.uint32), 1
+    slot_of_leaf, exponent = np.empty(half, np.uint32), 1
     for slot in range(half):
-        of_slot[slot] = leaves[exponent if exponent % 4 == 1 else 2 * n - exponent]
+        slot_of_leaf[leaves[exponent if exponent % 4 == 1 else 2 * n - exponent]] = slot
         exponent = exponent * 3 % (2 * n)
-    return np.array(roots + products, np.complex128), of_slot
+    return np.array(roots + products, np.complex128), slot_of_leaf
 
 
 class Ckks:
     """Degree and moduli of report 003 (60/40/40 bits, scale 2^40) with everything that depends on them alone."""
 
     def __init__(self, n: int, device: str = "cpu") -> None:
-        if n & (n - 1) or not 1024 <= n <= _DEGREE_MAX:
-            raise ValueError(f"ckks: wanted a degree of 1024 to {_DEGREE_MAX}, got {n}")
+        if n not in DEGREES:
+            raise ValueError(f"ckks: wanted a degree of {', '.join(map(str, DEGREES))}, got {n}")
         self.n, self.device, self.log_n = n, device, n.bit_length() - 1
         self.primes, self.limbs, self.scale = data_primes(n), LIMBS, 2.0**SCALE_BITS
+        self.slot_factor = self.scale / (n // 2)
         roots, leaves = embedding_tables(n)
         self.limb_table = self._words([primes.limb(n, q, 1, 0, 0) for q in self.primes])
         self.roots = self._words(np.stack([primes.roots(n, q) for q in self.primes]))
         self.embedding = self._table(roots.view(np.float64).copy(), "float64")
-        self.leaf_of_slot = self._table(leaves, "uint32")
+        self.slot_of_leaf = self._table(leaves, "uint32")
         self.garner = self._table(np.array(self._garner()), "float64")
-        half = n // 2
+        half, part = n // 2, n // 8
         self.shared_slots = 2 * (half + half // 16) * 8
-        part = n // 8
+        # A part of a polynomial, and of the slots as complex numbers: the same bytes.
         self.shared_part = (part + part // 16) * 8
         self.part_block = min(256, max(32, part // 8))
 
@@ -88,27 +88,19 @@ class Ckks:
         """A kernel of ckks.cu."""
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
-    def encode(self, slots: Array, copies: int = 1) -> Array:
-        """slots float64 [messages, given], `copies` times each, to scaled coefficients int64 [messages, n]."""
+    def encode(self, slots: Array) -> Array:
+        """slots float64 [messages, given] to scaled coefficients int64 [messages, n]; slots that are not given are 0."""
         count, given = slots.shape
-        if given * copies > self.n // 2:
-            raise ValueError(f"slots: wanted at most {self.n // 2}, got {given * copies}")
+        if given > self.n // 2:
+            raise ValueError(f"slots: wanted at most {self.n // 2}, got {given}")
         values = arrays.on_device(slots, "float64", self.device, "slots", (count, given))
         coefficients = arrays.empty((count, self.n), "int64", self.device)
         status = arrays.zeros(count, "uint32", self.device)
-        self.launch_encode(values, copies, coefficients, status, None, None, None)
+        taken = (values, given, self.slot_of_leaf, self.embedding, self.slot_factor, coefficients, status, self.log_n)
+        self.kernel("ckks_encode")(count, _THREADS, *taken, shared=self.shared_slots)
         if arrays.host(status).any():
             raise ValueError("message: wanted finite values whose scaled coefficients stay below 2^62")
         return coefficients
-
-    def launch_encode(
-        self, slots: Array, copies: int, coefficients: Array, status: Array, key: Array, place: Array, seed: Array
-    ) -> None:
-        """ckks_encode as it stands in ckks.cu."""
-        factor = self.scale / (self.n // 2)
-        given = (slots, slots.shape[1], copies, self.leaf_of_slot, self.embedding, factor, coefficients, status)
-        kernel = self.kernel("ckks_encode")
-        kernel(slots.shape[0], _THREADS, *given, key, place, seed, self.log_n, shared=self.shared_slots)
 
     def factors(self, slots: Array) -> Array:
         """float64 [count, given] to factors in NTT form, uint64 [count, limbs, n]."""
@@ -164,14 +156,15 @@ class SeedLayout:
 
     def _allocate(self) -> None:
         one, device = self.ckks, self.ckks.device
-        self.coefficients = arrays.empty((1, one.n), "int64", device)
         self.status = arrays.zeros(1, "uint32", device)
         self.rejected = arrays.zeros(1, "uint32", device)
         self.seed = arrays.empty(8, "uint32", device)
         self.c0, self.c1 = (arrays.empty((one.limbs, one.n), "uint64", device) for _ in range(2))
         self.products = arrays.empty((self.packs, 2, one.limbs, one.n), "uint64", device)
         self.phases = arrays.empty((self.packs, one.limbs, one.n), "uint64", device)
-        self.reals = arrays.empty((self.packs, one.n), "float64", device)
+        self.wave = arrays.empty(one.n, "float64", device)
+        self.waves = arrays.empty((self.packs, one.n), "float64", device)
+        self.partial = arrays.empty((self.packs * self.copies, 8), "float64", device)
         self.dots = arrays.empty(self.packs * self.copies, "float64", device)
 
     def step(self, vector: Array) -> Array:
@@ -186,15 +179,16 @@ class SeedLayout:
     def encrypt(self, vector: Array) -> None:
         """The vector, `copies` times, as (c0, c1)."""
         one, key = self.ckks, self._rng.key
-        slots = vector.reshape(1, self.width)
-        one.launch_encode(slots, self.copies, self.coefficients, self.status, key, self.place, self.seed)
+        given = (vector, self.width, self.copies, one.slot_of_leaf, one.embedding, one.slot_factor, self.wave)
+        drawn = (key, self.place, self.seed, one.log_n)
+        one.kernel("ckks_encode_tail")(8, one.part_block, *given, *drawn, shared=one.shared_part)
         grid = -(-one.limbs * one.n // 8 // 128)
         public = (self.seed, one.limb_table, self.c1, self.rejected, one.limbs, one.log_n)
         one.kernel("ckks_public")(grid, 128, *public)
         one.kernel("ckks_public_exact")(1, _THREADS, *public)
         tables = (one.limb_table, one.roots)
-        head = (self.coefficients, key, self.place, *tables, self.c0, one.log_n)
-        one.kernel("ckks_encrypt_head")((one.n // 512, one.limbs), 64, *head)
+        head = (self.wave, one.embedding, key, self.place, *tables, self.c0, self.status, one.log_n)
+        one.kernel("ckks_encrypt_head")((one.n // 1024, one.limbs), 160, *head)
         tail = (self.c0, self.c1, self.secret, *tables, one.log_n)
         one.kernel("ckks_encrypt_tail")((8, one.limbs), one.part_block, *tail, shared=one.shared_part)
 
@@ -212,16 +206,17 @@ class SeedLayout:
         tail = (self.products, self.secret, self.phases, *tables, one.log_n)
         kernel = one.kernel("ckks_decrypt_tail")
         kernel((8, one.limbs, self.packs), one.part_block, *tail, shared=one.shared_part)
-        head = (self.phases, self.reals, *tables, one.garner, one.limbs, one.log_n)
-        one.kernel("ckks_decrypt_head")((-(-one.n // 8 // 64), self.packs), 64, *head)
+        head = (self.phases, self.waves, one.embedding, *tables, one.garner, one.limbs, one.log_n)
+        one.kernel("ckks_decrypt_head")((-(-one.n // 16 // 64), self.packs), 64, *head)
         factor = 1.0 / (one.scale * one.scale)
-        given = (self.reals, one.leaf_of_slot, one.embedding, factor, slots, self.dots, self.copies, self.width)
-        words = one.n + 4
-        last = (self.place, words, one.log_n)
-        one.kernel("ckks_decode")(self.packs, _THREADS, *given, *last, shared=one.shared_slots)
+        given = (self.waves, one.slot_of_leaf, one.embedding, factor, slots, self.partial, self.copies, self.width)
+        kernel = one.kernel("ckks_decode_tail")
+        kernel((8, self.packs), one.part_block, *given, one.log_n, shared=one.shared_part)
+        count = self.packs * self.copies
+        one.kernel("ckks_dots")(1, 128, self.partial, self.dots, count, self.place, one.n + 4)
 
     def wipe(self) -> None:
         """Zeroes the key, the generator and what a step left."""
-        for secret in (self.secret, self.coefficients, self.phases, self.reals, self.dots):
+        for secret in (self.secret, self.wave, self.phases, self.waves, self.partial, self.dots):
             arrays.wipe(secret)
         self._rng.wipe()

@@ -2,7 +2,7 @@
 // crates/rlwe/src/ckks/{embedding,crt}.rs has them: nothing is contracted, so the values are the same to the last bit.
 //
 // Floor of one transform of n complex numbers (n = 8192): 6 stages of radix 4 and one of radix 2, 0.5 M operations in
-// float64 by one block: 64 of them a cycle on an SM.
+// float64, of which an SM does 64 a cycle: in a step eight parts are transformed by a block each.
 #pragma once
 #include "types.cuh"
 
@@ -75,38 +75,61 @@ __device__ inline void radix4(Folded x, uint32_t n, uint32_t log_quarter, uint32
     __syncthreads();
 }
 
-// Values at the leaves from the folded coefficients, n = 2^log_n from 4. Threads have met before and after it.
-__device__ inline void embed_forward(Folded x, uint32_t log_n, Turns turns) {
-    uint32_t n = 1u << log_n, node = 1, left = log_n;
+// The stages of a part of 4^k numbers, group `node` of the tree: to values at the leaves. Threads have met before and
+// after it.
+__device__ inline void embed_part_forward(Folded x, uint32_t log_n, uint32_t node, Turns turns) {
     __syncthreads();
-    if (log_n % 2) {
-        for (uint32_t i = threadIdx.x; i < n / 2; i += blockDim.x) {
-            Complex a = x.get(i), turned = times(x.get(i + n / 2), turns.roots[1]);
-            x.set(i, plus(a, turned));
-            x.set(i + n / 2, minus(a, turned));
-        }
-        __syncthreads();
-        node = 2, left--;
-    }
-    for (; left > 0; left -= 2, node *= 4) {
-        radix4(x, n, left - 2, node, [&](Complex *values, uint32_t at) { split(values, turns, at); });
+    for (uint32_t left = log_n; left > 0; left -= 2, node *= 4) {
+        radix4(x, 1u << log_n, left - 2, node, [&](Complex *values, uint32_t at) { split(values, turns, at); });
     }
 }
 
-// Folded coefficients, n-fold, from the values at the leaves.
-__device__ inline void embed_inverse(Folded x, uint32_t log_n, Turns turns) {
-    uint32_t n = 1u << log_n, node = n / 4, log_quarter = 0;
+// The same back, 4^k-fold.
+__device__ inline void embed_part_inverse(Folded x, uint32_t log_n, uint32_t node, Turns turns) {
     __syncthreads();
-    for (; node >= 1; node /= 4, log_quarter += 2) {
+    node <<= log_n - 2;
+    for (uint32_t log_quarter = 0; log_quarter < log_n; log_quarter += 2, node /= 4) {
+        radix4(x, 1u << log_n, log_quarter, node, [&](Complex *values, uint32_t at) { join(values, turns, at); });
+    }
+}
+
+// Folded coefficients, n-fold, from the values at the leaves, by one block; n = 2^log_n from 4.
+__device__ inline void embed_inverse(Folded x, uint32_t log_n, Turns turns) {
+    uint32_t n = 1u << log_n;
+    if (log_n % 2 == 0) return embed_part_inverse(x, log_n, 1, turns);
+    __syncthreads();
+    for (uint32_t node = n / 4, log_quarter = 0; node >= 2; node /= 4, log_quarter += 2) {
         radix4(x, n, log_quarter, node, [&](Complex *values, uint32_t at) { join(values, turns, at); });
     }
-    if (log_n % 2) {
-        for (uint32_t i = threadIdx.x; i < n / 2; i += blockDim.x) {
-            Complex a = x.get(i), b = x.get(i + n / 2);
-            x.set(i, plus(a, b));
-            x.set(i + n / 2, back(minus(a, b), turns.roots[1]));
-        }
-        __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n / 2; i += blockDim.x) {
+        Complex a = x.get(i), b = x.get(i + n / 2);
+        x.set(i, plus(a, b));
+        x.set(i + n / 2, back(minus(a, b), turns.roots[1]));
+    }
+    __syncthreads();
+}
+
+// The first three levels, of radix 2 and 4, on numbers an eighth of the whole apart, and the last three back: what is
+// left are the parts of nodes 8 to 15. For a whole of 2 * 4^k numbers.
+__device__ inline void embed_head_forward(Complex x[8], const Turns &turns) {
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++) {
+        Complex a = x[k], turned = times(x[k + 4], turns.roots[1]);
+        x[k] = plus(a, turned);
+        x[k + 4] = minus(a, turned);
+    }
+    split(x, turns, 2);
+    split(x + 4, turns, 3);
+}
+
+__device__ inline void embed_head_inverse(Complex x[8], const Turns &turns) {
+    join(x, turns, 2);
+    join(x + 4, turns, 3);
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++) {
+        Complex a = x[k], b = x[k + 4];
+        x[k] = plus(a, b);
+        x[k + 4] = back(minus(a, b), turns.roots[1]);
     }
 }
 

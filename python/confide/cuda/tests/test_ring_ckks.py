@@ -27,7 +27,8 @@ class Layout(Vectors):
         layout = ckks.SeedLayout(one, matrix, seeded(seeds["key"], device), seeded(seeds["encrypt"], device))
         given = arrays.on_device(entries(0, width) * 8.0, "float64", device, "vector", (width,))
         dots = np.array(arrays.host(layout.step(given)))
-        self.equal(wanted["message"], layout.coefficients, "message")
+        repeated = np.tile(entries(0, width) * 8.0, layout.copies)[None]
+        self.equal(wanted["message"], one.encode(repeated), "message")
         self.equal(wanted["c1"], layout.c1, "c1")
         self.equal(wanted["c0"], layout.c0, "c0")
         for index, pack in enumerate(wanted["packs"]):

@@ -1,4 +1,4 @@
-"""The torch side of the ring's arrays, without a CUDA device: torch tensors in the host's memory, kernels on the CPU."""
+"""The torch side of the ring's arrays without a CUDA device: tensors in the host's memory, kernels on the CPU."""
 
 from __future__ import annotations
 
