@@ -175,6 +175,7 @@ class Bank:
         self.context, self.members = context, []
         self.version = 0
         self.stacked: dict[tuple[int, str], tuple[Tensor, Tensor, list[str]]] = {}
+        self.copies: dict[tuple[int, str, torch.dtype], tuple[Tensor, Tensor, list[str]]] = {}
         self.shares = torch.zeros(context.slots, 0, device=context.device, dtype=context.dtype)
 
     def take(self, adapter: PlainAdapter) -> None:
@@ -196,6 +197,7 @@ class Bank:
         columns = [marks[:, place] if place is not None else torch.zeros_like(self.column()) for place in kept]
         self.shares = torch.stack(columns, -1).contiguous() if columns else marks[:, :0].clone()
         points = {point for member in members for point in member.points}
+        self.copies = {}
         self.stacked = {(layer, source): self.stack(layer, source) for layer, source in sorted(points)}
 
     def column(self) -> Tensor:
@@ -225,6 +227,16 @@ class Bank:
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
 
+    def held(self, layer: int, source: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, list[str]] | None:
+        """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
+        found = self.stacked.get((layer, source))
+        if found is None or found[0].dtype == dtype:
+            return found
+        key = (layer, source, dtype)
+        if key not in self.copies:
+            self.copies[key] = (found[0].to(dtype), found[1].to(dtype), found[2])
+        return self.copies[key]
+
     def mark(self, row: int, adapter: PlainAdapter) -> None:
         """From now on the row is this adapter's."""
         self.shares[row].zero_()
@@ -232,7 +244,7 @@ class Bank:
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]) -> None:
         """`deltas` are not asked: rows of others, and of none, have no share."""
-        found = self.stacked.get((layer, source))
+        found = self.held(layer, source, rows.dtype)
         if found is None:
             return
         a, b, names = found

@@ -139,19 +139,14 @@ class Stepper:
             recorded = self.recorded.get(shape) or self.record(shape, add)
             self.recorded.move_to_end(shape)
             self.replay(shape, recorded, add)
-        return self.tell(shape.batch)
+        return self.tell(slice(0, shape.batch), shape.group)
 
-    def tell(self, batch: int) -> Told:
-        """Starts the copy of the chosen tokens to the host."""
-        values = self.ring[self.next][:batch]
+    def tell(self, slots: slice, group: int) -> Told:
+        """Starts the copy of what was chosen for these slots to the host."""
+        source = self.rows.chosen[group, slots]
+        target = self.ring[self.next][: source.shape[0]]
         self.next = (self.next + 1) % RING
-        return self.copied(self.rows.chosen[:batch], values)
-
-    def tell_first(self, slot: int) -> Told:
-        """As `tell`, of one slot."""
-        values = self.ring[self.next][:1]
-        self.next = (self.next + 1) % RING
-        return self.copied(self.rows.chosen[slot : slot + 1], values)
+        return self.copied(source, target)
 
     def copied(self, source: Tensor, target: Tensor) -> Told:
         target.copy_(source, non_blocking=True)
@@ -163,8 +158,8 @@ class Stepper:
 
     def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
         """The step itself, stopping at the shape's points."""
-        batch, tokens = shape.batch, rows.token[: shape.batch]
-        positions = rows.positions(batch, shape.group)
+        batch, tokens = shape.batch, rows.token[shape.group, : shape.batch]
+        positions = rows.position[shape.group, :batch]
         if self.kernels is not None and self.kernels.takes(shape):
             logits = yield from self.kernels.decode(tokens, positions, shape)
         else:

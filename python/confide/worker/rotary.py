@@ -33,6 +33,12 @@ def llama3(plain: Tensor, rope: Rope) -> Tensor:
     return torch.where(between, mixed, stretched)
 
 
+def angles(rope: Rope, positions: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of each position's turns, scaled, float32 [positions, rotary / 2]."""
+    turns = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies(rope)[None, :]
+    return turns.cos() * rope.scale, turns.sin() * rope.scale
+
+
 class Rotary:
     """Cosines and signed sines [positions, head_dim] in the model's type; heads that hold values do not turn.
 
@@ -42,12 +48,12 @@ class Rotary:
 
     def __init__(self, config: Config, positions: int, device: torch.device, dtype: torch.dtype) -> None:
         rope, head_dim = config.rope, config.head_dim
-        turns = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies(rope)[None, :]
+        cosine, sine = angles(rope, positions)
         half = rope.rotary // 2
         cosines = torch.ones(positions, head_dim)
         sines = torch.zeros(positions, head_dim)
-        cosines[:, : rope.rotary] = (turns.cos() * rope.scale).repeat(1, 2)
-        sines[:, :half], sines[:, half : rope.rotary] = -turns.sin() * rope.scale, turns.sin() * rope.scale
+        cosines[:, : rope.rotary] = cosine.repeat(1, 2)
+        sines[:, :half], sines[:, half : rope.rotary] = -sine, sine
         self.cosines = cosines.to(device=device, dtype=dtype)
         self.sines = sines.to(device=device, dtype=dtype)
         self.whole = rope.rotary == head_dim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .sample import choose, uniforms
+from .sample import NOT_FOUND, choose, greedy, uniforms
 
 # Generations whose adapters can be recorded step together; those whose adapters have to be waited for step apart.
 FAST, SLOW = 0, 1
@@ -21,44 +21,48 @@ class Rows:
         self.device, self.vocabulary, self.idle = device, vocabulary, idle
         # Numbers from here on are no token of the tokenizer and are never chosen.
         self.known = vocabulary
-        self.token = zeros(slots, dtype=torch.int64)
-        # Position and number of tokens chosen: both grow by one with each step.
-        self.clock = zeros(2, slots, dtype=torch.int64)
+        # Of each group, so that a step of one group leaves the other's alone.
+        self.token = zeros(2, slots, dtype=torch.int64)
+        self.position = torch.full((2, slots), idle, device=device)
         self.active = zeros(2, slots, dtype=torch.int64)
+        self.chosen = zeros(2, slots, dtype=torch.int64)
+        self.best = zeros(2, slots, dtype=torch.float32)
+        self.count = zeros(slots, dtype=torch.int64)
+        self.nothing = torch.full((slots,), NOT_FOUND, device=device)
         self.temperature = zeros(slots, dtype=torch.float32)
         self.top_p = torch.ones(slots, device=device)
         self.draws = zeros(slots, context, dtype=torch.float64)
         self.forbidden = zeros(slots, vocabulary, dtype=torch.bool)
-        self.chosen = zeros(slots, dtype=torch.int64)
 
     def bytes(self) -> int:
         """Bytes taken."""
-        tensors = (self.token, self.clock, self.active, self.draws, self.forbidden, self.chosen)
-        return sum(tensor.nbytes for tensor in tensors) + self.temperature.nbytes + self.top_p.nbytes
-
-    def positions(self, batch: int, group: int) -> Tensor:
-        """Where the rows of a group write next; all others at the idle position. int64 [batch]."""
-        return self.clock[0, :batch].masked_fill(self.active[group, :batch] == 0, self.idle)
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
 
     def advance(self, batch: int, group: int, logits: Tensor, kind: str) -> None:
         """Chooses a token for each row and makes it the next one's input; only rows of the group move on."""
         active = self.active[group, :batch]
-        token, told = self.pick(slice(0, batch), logits, kind)
-        self.token[:batch].copy_(torch.where(active > 0, token, self.token[:batch]))
-        self.chosen[:batch].copy_(told)
-        self.clock[:, :batch].add_(active)
+        self.pick(slice(0, batch), group, logits, kind)
+        self.position[group, :batch].add_(active)
+        if kind != "greedy":
+            # In a greedy step nobody draws, and who is greedy once is so to the end.
+            self.count[:batch].add_(active)
 
-    def pick(self, slots: slice, logits: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-        """The choice for these slots, see `choose`."""
-        count = self.clock[1, slots].clamp(max=self.draws.shape[1] - 1)
-        draw = self.draws[slots].gather(1, count[:, None])[:, 0]
-        return choose(logits, self.forbidden[slots], self.temperature[slots], self.top_p[slots], draw, kind)
+    def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
+        """The choice for these slots: the next input, and what the host is told."""
+        token, best, chosen = self.token[group, slots], self.best[group, slots], self.chosen[group, slots]
+        if kind == "greedy":
+            greedy(logits, self.forbidden[slots], best, token)
+        else:
+            count = self.count[slots].clamp(max=self.draws.shape[1] - 1)
+            draw = self.draws[slots].gather(1, count[:, None])[:, 0]
+            heat, share = self.temperature[slots], self.top_p[slots]
+            choose(logits, self.forbidden[slots], heat, share, draw, kind, best, token)
+        torch.where(best > float("-inf"), token, self.nothing[slots], out=chosen)
 
     def admit(self, slot: int, temperature: float, top_p: float, seed: int, tokens: int, banned: list[int]) -> None:
         """Prepares a slot for a generation of at most `tokens` tokens. It takes part in no step yet."""
         self.temperature[slot].fill_(temperature)
         self.top_p[slot].fill_(top_p)
-        self.clock[:, slot].zero_()
         self.forbidden[slot, : self.known].zero_()
         self.forbidden[slot, self.known :].fill_(True)
         if banned:
@@ -69,23 +73,23 @@ class Rows:
 
     def begin(self, slot: int, group: int, position: int, logits: Tensor, kind: str) -> None:
         """Chooses a slot's first token from its prompt's logits [1, V]; from the next step on it takes part."""
-        token, told = self.pick(slice(slot, slot + 1), logits, kind)
-        self.token[slot : slot + 1].copy_(token)
-        self.chosen[slot : slot + 1].copy_(told)
-        self.clock[0, slot].fill_(position)
-        self.clock[1, slot].fill_(1)
+        self.count[slot].zero_()
+        self.pick(slice(slot, slot + 1), group, logits, kind)
+        self.position[group, slot].fill_(position)
+        self.count[slot].fill_(1)
         self.active[group, slot].fill_(1)
 
     def release(self, slot: int) -> None:
         """The slot takes part no more."""
         self.active[:, slot].zero_()
+        self.position[:, slot].fill_(self.idle)
 
     def move(self, source: int, target: int) -> None:
         """Moves a generation from one slot to another; the cache moves beside it."""
-        for tensor in (self.token, self.temperature, self.top_p, self.draws, self.forbidden):
+        for tensor in (self.temperature, self.top_p, self.draws, self.forbidden, self.count):
             tensor[target].copy_(tensor[source])
-        self.clock[:, target].copy_(self.clock[:, source])
-        self.active[:, target].copy_(self.active[:, source])
+        for tensor in (self.token, self.position, self.active):
+            tensor[:, target].copy_(tensor[:, source])
         self.release(source)
 
     def sent(self, tensor: Tensor) -> Tensor:

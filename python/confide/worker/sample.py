@@ -38,6 +38,15 @@ def kind_of(temperature: float, top_p: float) -> str:
     return "nucleus" if top_p < 1.0 else "sampled"
 
 
+def greedy(logits: Tensor, forbidden: Tensor, best: Tensor, token: Tensor) -> None:
+    """The first of the likeliest: `best` float32 [B] and `token` int64 [B] are written, from `logits` [B, V] (which may
+    be overwritten) without the `forbidden` bool [B, V].
+
+    Where a logit is not a number, `best` is none either, and the text ends there: nothing after it would mean anything.
+    """
+    torch.max(logits.float().masked_fill_(forbidden, float("-inf")), dim=-1, out=(best, token))
+
+
 def choose(
     logits: Tensor,
     forbidden: Tensor,
@@ -45,22 +54,21 @@ def choose(
     top_p: Tensor,
     draw: Tensor,
     kind: str,
-) -> tuple[Tensor, Tensor]:
-    """Chooses from `logits` [B, V]; `forbidden` bool [B, V]; `temperature`, `top_p` float32 [B]; `draw` float64 [B].
+    best: Tensor,
+    token: Tensor,
+) -> None:
+    """As `greedy`, by `temperature` and `top_p` float32 [B] and a number `draw` float64 [B] in [0, 1).
 
-    Gives the token int64 [B], always within the vocabulary, and the same with NOT_FOUND where no admitted logit is a
-    number. Rows of temperature 0 are greedy in every kind and take the first of the likeliest.
+    Rows of temperature 0 are greedy in every kind. `kind` nucleus respects top_p.
     """
     least = float("-inf")
-    admitted = logits.float().nan_to_num_(nan=least, posinf=least, neginf=least).masked_fill_(forbidden, least)
-    best, token = admitted.max(dim=-1)
-    if kind != "greedy":
-        heat = temperature.masked_fill(temperature <= 0, 1.0)
-        scaled = (admitted - best.clamp(min=-3e38)[:, None]) / heat[:, None]
-        if kind == "nucleus":
-            scaled = scaled.masked_fill(scaled < bound(scaled, top_p)[:, None], least)
-        token = torch.where(temperature > 0, drawn(scaled.exp_(), draw), token)
-    return token, token.masked_fill(best == least, NOT_FOUND)
+    admitted = logits.float().masked_fill_(forbidden, least)
+    torch.max(admitted, dim=-1, out=(best, token))
+    heat = temperature.masked_fill(temperature <= 0, 1.0)
+    scaled = (admitted - best.clamp(min=-3e38)[:, None]) / heat[:, None]
+    if kind == "nucleus":
+        scaled = scaled.masked_fill(scaled < bound(scaled, top_p)[:, None], least)
+    token.copy_(torch.where(temperature > 0, drawn(scaled.exp_(), draw), token))
 
 
 def bound(scaled: Tensor, top_p: Tensor) -> Tensor:

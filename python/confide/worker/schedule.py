@@ -339,7 +339,8 @@ class Scheduler:
             self.read_one()
         generation.launched = 1
         self.totals["prompt_tokens"] += len(ids)
-        self.unread.append(Unread(self.stepper.tell_first(slot), [(0, generation)]))
+        told = self.stepper.tell(slice(slot, slot + 1), generation.group)
+        self.unread.append(Unread(told, [(0, generation)]))
 
     def refuse_too_large(self, rows: int, length: int) -> None:
         """Refuses a chunk whose activations would take more than the worker was given for them."""

@@ -1,0 +1,57 @@
+"""The seam to the decode kernels: the same tokens, with and without adapters, on the CPU form and on a device."""
+
+import os
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+try:
+    import torch
+
+    torch.set_num_threads(1)
+except ImportError:
+    torch = None
+
+PROMPTS = [list(range(5, 30)), [9, 8, 7], [44, 3, 90, 12]]
+
+
+def setUpModule() -> None:
+    if torch is None:
+        raise unittest.SkipTest("skipped: no torch")
+    if shutil.which("c++") is None and shutil.which("g++") is None:
+        raise unittest.SkipTest("skipped: no C++ compiler")
+
+
+class Seam(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def both(self, names: list[str | None], **shape: object) -> None:
+        from confide.worker.tests.test_adapters import Bench
+
+        said = {}
+        for decoder in ("torch", "kernels"):
+            bench = Bench(self.folder / decoder, "qwen2", decoder=decoder)
+            if any(names):
+                bench.make("one", 1)
+                bench.adapters.load("one", "plain", {"path": str(bench.folder / "one")})
+            for number, (ids, name) in enumerate(zip(PROMPTS, names)):
+                bench.submit(number, ids, 6 + 4 * number, name)
+            said[decoder] = bench.run(120)
+            self.assertEqual(bench.scheduler.stepper.kernels is not None, decoder == "kernels")
+        self.assertEqual(said["kernels"], said["torch"])
+        self.assertEqual([len(said["torch"][number]) for number in range(3)], [6, 10, 14])
+
+    def test_greedy_tokens_are_those_of_the_torch_decoder(self) -> None:
+        self.both([None, None, None])
+
+    def test_plain_adapters_are_added_between_the_kernels(self) -> None:
+        self.both(["one", None, "one"])
+
+
+if __name__ == "__main__":
+    unittest.main()
