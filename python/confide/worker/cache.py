@@ -10,8 +10,9 @@ from torch import Tensor
 from .config import Config
 
 # Rows of a slot beyond its context. The first takes what rows without a generation write, so that a batch may be padded
-# up to its bucket; eight keep every length a multiple of eight, which attention kernels want.
-SPARE = 8
+# up to its bucket; so many that a length rounded up to ROUND, which attention kernels want, lies within the cache.
+SPARE = 64
+ROUND = 64
 # Left free on a device: activations of a prefill, CUDA graphs, libraries' workspaces.
 RESERVE_BYTES = 3 << 29
 

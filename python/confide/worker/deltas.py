@@ -59,6 +59,9 @@ class Deltas(Protocol):
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
         """Adds, in place, to `outputs` ([T, width of each]) what the adapter makes of `rows` [T, width].
 
+        Both are in the model's type, or in float32 where this package's own kernels decode; those give for o and down
+        the residual stream with the projection in it, so nothing but adding is allowed.
+
         Raises `AdapterError`; the outputs are then as they were.
         """
 

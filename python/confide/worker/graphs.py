@@ -8,6 +8,7 @@ launches the next step before it reads this one's tokens.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Callable, Generator, Hashable
 import torch
 from torch import Tensor
 
-from .cache import Cache
+from .cache import ROUND, Cache
 from .deltas import NO_POINTS, Point, Points
 from .model import ATTENTION_FORMS, Model
 from .rows import FAST, SLOW, Rows
@@ -57,10 +58,6 @@ class Told:
             self.event.synchronize()
         return self.values.tolist()
 
-    def is_there(self) -> bool:
-        """Whether reading would not wait."""
-        return self.event is None or self.event.query()
-
 
 @dataclass
 class Recorded:
@@ -91,9 +88,9 @@ class Stepper:
     def __init__(self, model: Model, cache: Cache, rows: Rows, graphs: bool = True, decoder: str = "torch") -> None:
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.device
-        self.graphs = graphs and self.device.type == "cuda"
+        self.graphs = graphs and can_record(self.device)
         self.batches = buckets(BATCHES, cache.size.slots)
-        self.contexts = buckets(CONTEXTS, cache.size.context)
+        self.contexts = buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
         self.counts = Counts()
         self.recorded: OrderedDict[Shape, Recorded] = OrderedDict()
         self.forms: dict[tuple[int, int], str] = {}
@@ -197,22 +194,35 @@ class Stepper:
         """Runs the body once under capture, cut at each point that has to be waited for."""
         run, graphs, points = self.body(shape, self.rows), [], []
         ended = False
-        while not ended:
-            graph = torch.cuda.CUDAGraph()
-            graph.capture_begin(pool=self.pools[shape.group], capture_error_mode="thread_local")
-            try:
-                while True:
-                    point = next(run)
-                    if shape.waits:
-                        points.append(point)
-                        break
-                    add(point, False)
-            except StopIteration:
-                ended = True
-            finally:
-                graph.capture_end()
-            graphs.append(graph)
+        # What the collector frees in the middle of a capture may be a graph or an event, which breaks the capture.
+        gc.collect()
+        gc.disable()
+        try:
+            while not ended:
+                ended = self.capture_part(run, shape, graphs, points, add)
+        finally:
+            gc.enable()
         return Recorded(graphs, points)
+
+    def capture_part(
+        self, run: Generator[Point, None, None], shape: Shape, graphs: list[Any], points: list[Point], add: Add | None
+    ) -> bool:
+        """Captures up to the next point that has to be waited for, or to the end; says whether it is the end."""
+        graph, ended = torch.cuda.CUDAGraph(), False
+        graph.capture_begin(pool=self.pools[shape.group], capture_error_mode="thread_local")
+        try:
+            while True:
+                point = next(run)
+                if shape.waits:
+                    points.append(point)
+                    break
+                add(point, False)
+        except StopIteration:
+            ended = True
+        finally:
+            graph.capture_end()
+        graphs.append(graph)
+        return ended
 
     def forget_one(self) -> None:
         """Drops the graph that was used longest ago, once the device has done with it."""
@@ -257,6 +267,11 @@ class Stepper:
     def pinned(self) -> Tensor:
         pin = self.device.type == "cuda"
         return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)
+
+
+def can_record(device: torch.device) -> bool:
+    """Whether steps can be recorded on this device."""
+    return device.type == "cuda"
 
 
 def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from torch import Tensor
 GROUP = 128
 # Layout of torch's 4-bit product on CUDA: eight tiles of 16 inputs each belong together.
 INNER_TILES = 8
+# Rows that are quantised together: their float32 copies are all that it takes beside the matrix.
+ROWS_AT_ONCE = 4096
 
 
 class Matrix(Protocol):
@@ -100,6 +102,14 @@ def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
     out, width = weight.shape
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
+    parts = [quantised(rows) for rows in weight.split(ROWS_AT_ONCE)]
+    codes, scales = (torch.cat(part) for part in zip(*parts))
+    return FourBit(codes, scales.transpose(0, 1).contiguous(), bias, weight.dtype)
+
+
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes of some rows, two to a byte [rows, in / 2], and their scales and offsets [rows, groups, 2]."""
+    out, width = weight.shape
     groups = weight.float().reshape(out, width // GROUP, GROUP)
     least, most = groups.amin(-1), groups.amax(-1)
     scale = ((most - least) / 15.0).clamp(min=1e-6).to(torch.bfloat16)
@@ -107,6 +117,4 @@ def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
     offset = (least + 8.0 * scale.float()).to(torch.bfloat16)
     codes = (groups - offset.float().unsqueeze(-1)) / scale.float().unsqueeze(-1) + 8.0
     codes = codes.round_().clamp_(0, 15).to(torch.uint8).reshape(out, width)
-    packed = codes[:, 0::2] << 4 | codes[:, 1::2]
-    scales = torch.stack((scale, offset), dim=-1).transpose(0, 1).contiguous()
-    return FourBit(packed.contiguous(), scales, bias, weight.dtype)
+    return codes[:, 0::2] << 4 | codes[:, 1::2], torch.stack((scale, offset), dim=-1)

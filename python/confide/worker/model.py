@@ -12,6 +12,7 @@ from typing import Callable, Generator
 import torch
 import torch.nn.functional as functional
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .cache import Cache
 from .config import Config
@@ -21,6 +22,8 @@ from .weights import Weights
 
 Pass = Generator[Point, None, Tensor]  # stops at points; gives logits [T, vocabulary] in the model's type
 ATTENTION_FORMS = ("fused", "products")
+# Without cuDNN's, which builds a plan for each shape and refuses some at run time.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def drive(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
@@ -101,7 +104,8 @@ class Model:
                 return self.causal(query, keys, content)
             query = query.view(rows, config.kv_heads, self.groups, -1).permute(1, 2, 0, 3)
             query = query.reshape(1, config.kv_heads, self.groups * rows, -1)
-            out = functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
+            with sdpa_kernel(KERNELS):
+                out = functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
             out = out.view(config.kv_heads, self.groups, rows, -1).permute(2, 0, 1, 3)
             return out.reshape(rows, -1)
 
@@ -185,8 +189,9 @@ class Model:
     def attention(self, query: Tensor, keys: Tensor, content: Tensor, bias: Tensor, form: str) -> Tensor:
         """Heads that share keys are rows of one query: [B, kv_heads, groups, head_dim], so nothing is repeated."""
         if form == "fused":
-            shape = (query.shape[0], keys.shape[1], query.shape[2], keys.shape[2])
-            return functional.scaled_dot_product_attention(query, keys, content, bias.expand(shape), scale=self.scale)
+            bias = bias.expand(query.shape[0], keys.shape[1], query.shape[2], keys.shape[2])
+            with sdpa_kernel(KERNELS):
+                return functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
         scores = torch.matmul(query, keys.transpose(-1, -2))
         shares = torch.softmax(torch.add(bias, scores, alpha=self.scale), dim=-1)
         return torch.matmul(shares, content)
@@ -194,7 +199,8 @@ class Model:
     def causal(self, query: Tensor, keys: Tensor, content: Tensor) -> Tensor:
         """Attention of a whole text [T, heads, head_dim] to itself; result [T, heads · head_dim]."""
         query = query.transpose(0, 1).unsqueeze(0)
-        out = functional.scaled_dot_product_attention(
-            query, keys, content, is_causal=True, scale=self.scale, enable_gqa=self.groups > 1
-        )
+        with sdpa_kernel(KERNELS):
+            out = functional.scaled_dot_product_attention(
+                query, keys, content, is_causal=True, scale=self.scale, enable_gqa=self.groups > 1
+            )
         return out[0].transpose(0, 1).reshape(query.shape[2], -1)

@@ -71,7 +71,7 @@ class Scheduler:
         self.prefills: deque[Generation] = deque()
         self.slow_runs = False
         self.wake: Callable[[], None] = lambda: None
-        self.openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="open-adapter")
+        self.openers = ThreadPoolExecutor(OPENING_THREADS, "open-adapter", on_device(model.device))
         self.totals = {"prompt_tokens": 0, "completion_tokens": 0, "steps": 0, "chunks": 0, "generations": 0, "failed": 0}
 
     # What the connection asks for.
@@ -433,6 +433,11 @@ class Scheduler:
     def close(self) -> None:
         """Stops the helpers."""
         self.openers.shutdown(wait=False, cancel_futures=True)
+
+
+def on_device(device: torch.device) -> Callable[[], None]:
+    """What makes a device the one that a new thread uses."""
+    return (lambda: torch.cuda.set_device(device)) if device.type == "cuda" else (lambda: None)
 
 
 def immediate(call: Callable[[], object]):

@@ -19,7 +19,7 @@ from .deltas import AdapterError
 from .generation import Generation, Refused, Request
 from .protocol import Closed, Malformed, json_frame, json_of
 from .relay import Mailbox
-from .schedule import Scheduler
+from .schedule import Scheduler, on_device
 
 HELLO_SECONDS = 30.0
 WRITE_SECONDS = 30.0
@@ -123,7 +123,7 @@ class Server:
         self.greeted = False
         self.adapters = self.no_adapters(None)
         self.loading: tuple[str, Future] | None = None
-        self.loader = ThreadPoolExecutor(1, thread_name_prefix="load-adapter")
+        self.loader = ThreadPoolExecutor(1, "load-adapter", on_device(scheduler.model.device))
         self.listener = self.listen()
 
     def listen(self) -> socket.socket:

@@ -97,6 +97,9 @@ def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weigh
                 matrix(f"{at}.down", hidden, config.ffn),
             )
         )
+    if embedding.device.type == "cuda":
+        # What quantising and loading took is given back before the cache is sized.
+        torch.cuda.empty_cache()
     head = Plain(embedding if config.tied else source("head.weight", (config.vocabulary, hidden)))
     final = source("final_norm.weight", (hidden,))
     note = f"{label}, 4 bits in groups" if bits else label

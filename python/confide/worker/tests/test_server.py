@@ -202,7 +202,7 @@ class OneWorker(unittest.TestCase):
         peer.send(protocol.STATUS)
         told = peer.until(protocol.STATUS_TOLD)
         self.assertEqual(told["slots"], {"all": 2, "running": 0})
-        self.assertEqual(told["memory_bytes"]["cache"], 3 * 2 * 2 * 2 * 208 * 16 * 4)
+        self.assertEqual(told["memory_bytes"]["cache"], 3 * 2 * 2 * 2 * (200 + 64) * 16 * 4)
         self.assertGreater(told["memory_bytes"]["weights"], 100_000)
 
 
@@ -250,7 +250,7 @@ class OwnWorker(unittest.TestCase):
 
         with self.assertRaisesRegex(RuntimeError, "a built-in shape has no weights; hint: --random-weights SEED"):
             Worker("--model", "tiny", "--device", "cpu", "--dtype", "f32")
-        with self.assertRaisesRegex(RuntimeError, "--slots . or --context 88 would fit"):
+        with self.assertRaisesRegex(RuntimeError, "--slots . or --context 32 would fit"):
             self.start("--cache-bytes", "100000", "--slots", "2")
 
 

@@ -131,7 +131,7 @@ class Refusals(unittest.TestCase):
         from confide.worker.cache import Cache, CacheTooLarge, Size
         from confide.worker.config import SHAPES
 
-        with self.assertRaisesRegex(CacheTooLarge, "--slots 1 or --context 280 would fit"):
+        with self.assertRaisesRegex(CacheTooLarge, "--slots 1 or --context 224 would fit"):
             Cache(SHAPES["tiny"], Size(2, 496), torch.device("cpu"), torch.float32, limit=300_000)
 
 

@@ -1,0 +1,117 @@
+"""Steps that are recorded and replayed give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+
+import os
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+try:
+    import peft  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+except ImportError:
+    torch = None
+
+PROMPTS = [list(range(5, 30)), [9, 8, 7], list(range(60, 100)), [44, 3, 90, 12]]
+
+
+def setUpModule() -> None:
+    if torch is None:
+        raise unittest.SkipTest("skipped: no torch or no peft")
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def both(self, work) -> tuple[dict, dict, object]:
+        """What `work` makes of a worker whose steps run as they stand, and of one whose steps are recorded."""
+        from confide.worker.tests import recorded_on_cpu as stand_in
+        from confide.worker.tests.test_adapters import Bench
+
+        plain = Bench(self.folder / "plain")
+        said = work(plain)
+        with stand_in.recording():
+            bench = Bench(self.folder / "recorded", no_warm=True)
+            stand_in.watch(bench.scheduler)
+            again = work(bench)
+        self.assertTrue(bench.scheduler.stepper.graphs)
+        self.assertGreater(stand_in.Graph.replays, 0)
+        return said, again, bench
+
+    def test_batches_that_change_and_every_kind_of_choice(self) -> None:
+        def work(bench):
+            bench.submit(0, PROMPTS[0], 25)
+            bench.submit(1, PROMPTS[1], 12, temperature=0.8, seed=4)
+            bench.submit(2, PROMPTS[2], 18, temperature=0.7, top_p=0.7, seed=5, banned_ids=[3, 4])
+            bench.submit(3, PROMPTS[3], 30)
+            bench.submit(4, PROMPTS[1], 9)
+            return dict(bench.run())
+
+        said, again, bench = self.both(work)
+        self.assertEqual(said, again)
+        shapes = bench.scheduler.stepper.recorded
+        self.assertEqual({shape.kind for shape in shapes}, {"greedy", "sampled", "nucleus"})
+        self.assertLess(bench.scheduler.stepper.counts.recorded, 12)
+
+    def test_plain_adapters_that_come_and_go(self) -> None:
+        def work(bench):
+            for seed, name in enumerate(("first", "second"), 3):
+                bench.make(name, seed)
+            bench.adapters.load("first", "plain", {"path": str(bench.folder / "first")})
+            bench.submit(0, PROMPTS[0], 30, "first")
+            bench.submit(1, PROMPTS[1], 30)
+            with torch.inference_mode():
+                for _ in range(8):
+                    bench.scheduler.turn()
+                bench.adapters.load("second", "plain", {"path": str(bench.folder / "second")})
+            bench.submit(2, PROMPTS[3], 20, "second")
+            return dict(bench.run())
+
+        said, again, bench = self.both(work)
+        self.assertEqual(said, again)
+        self.assertNotEqual(said[0], said[1])
+
+    def test_a_relayed_adapter_between_graphs_while_others_step(self) -> None:
+        from confide.worker.adapters import sites_on_wire
+        from confide.worker.tests.test_adapters import Answers
+
+        def work(bench):
+            bench.make("one", target_modules=["q_proj", "o_proj", "gate_proj", "down_proj"])
+            answers = Answers(bench, bench.folder / "one")
+            sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in answers.pairs.items()}
+            bench.adapters.load("one", "relay", {"sites": sites_on_wire(sites)})
+            for number, name in enumerate(("one", None, "one", None)):
+                bench.submit(number, PROMPTS[number], 8 + 5 * number, name)
+            said = dict(bench.run(60))
+            answers.over = True
+            return said
+
+        said, again, bench = self.both(work)
+        self.assertEqual(said, again)
+        chains = [one for one in bench.scheduler.stepper.recorded.values() if one.points]
+        self.assertTrue(chains and all(len(one.graphs) == len(one.points) + 1 == 13 for one in chains))
+
+    def test_shapes_can_be_recorded_beforehand_and_are_forgotten(self) -> None:
+        from confide.worker.tests import recorded_on_cpu as stand_in
+        from confide.worker.tests.test_adapters import Bench
+
+        with stand_in.recording():
+            bench = Bench(self.folder, no_warm=True)
+            stand_in.watch(bench.scheduler)
+            stepper = bench.scheduler.stepper
+            stepper.warm()
+            # Batches 1, 2 and 4, one context, two kinds.
+            self.assertEqual(len(stepper.recorded), 6)
+            stepper.forget_one()
+            self.assertEqual(len(stepper.recorded), 5)
+            bench.submit(0, PROMPTS[1], 5)
+            self.assertEqual(len(bench.run()[0]), 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
