@@ -64,14 +64,11 @@ extern "C" __global__ void __launch_bounds__(256)
         waves[start + i] = x.re[padded(i)];
         waves[half + start + i] = x.im[padded(i)];
     }
-    if (blockIdx.x == 0 && threadIdx.x < 4) {
-        uint64_t word = *place + n + threadIdx.x, words[8];
-        keystream_block(stream_of(key), word / 8, words);
-        uint64_t drawn = 0;
-#pragma unroll
-        for (uint32_t k = 0; k < 8; k++) drawn = k == word % 8 ? words[k] : drawn;
-        seed[2 * threadIdx.x] = uint32_t(drawn);
-        seed[2 * threadIdx.x + 1] = uint32_t(drawn >> 32);
+    if (blockIdx.x == 0) {
+        each_word(stream_of(key), *place + n, 4, [&](uint32_t i, uint64_t word) {
+            seed[2 * i] = uint32_t(word);
+            seed[2 * i + 1] = uint32_t(word >> 32);
+        });
     }
 }
 
@@ -278,7 +275,8 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// A step ends: dots [count] from the parts' shares [count, 8], in their order; the generator's place moves on. grid (1).
+// A step ends: dots [count] from the parts' shares [count, 8], in their order; the generator's place moves on.
+// grid (1).
 extern "C" __global__ void ckks_dots(const double *partial, double *dots, uint32_t count, uint64_t *place,
                                      uint32_t words) {
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {

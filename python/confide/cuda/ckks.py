@@ -89,7 +89,7 @@ class Ckks:
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
     def encode(self, slots: Array) -> Array:
-        """slots float64 [messages, given] to scaled coefficients int64 [messages, n]; slots that are not given are 0."""
+        """slots float64 [messages, given] to scaled coefficients int64 [messages, n]; other slots are 0."""
         count, given = slots.shape
         if given > self.n // 2:
             raise ValueError(f"slots: wanted at most {self.n // 2}, got {given}")
