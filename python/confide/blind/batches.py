@@ -117,11 +117,6 @@ def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
     stream.wipe()
 
 
-def by_token(messages: Any) -> Any:
-    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]."""
-    return numpy.ascontiguousarray(messages.T) if isinstance(messages, numpy.ndarray) else messages.T.contiguous()
-
-
 def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
     """Has the host prepare the next batch of an input."""
     request = channel.begin(Kind.PREPARE, encode_place(terms.layer, terms.source))
@@ -151,12 +146,7 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             raise ProtocolError(f"prepared: ciphertexts: {error}") from error
         rows.append(secret.decrypt(answers))
         done += count
-    if isinstance(rows[0], numpy.ndarray):
-        whole = numpy.concatenate(rows)
-    else:
-        import torch
-
-        whole = torch.cat(rows)
+    whole = online.joined(rows)
     if whole.shape[1] != context.n:
         raise ProtocolError(f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}")
-    return Batch(context.device, number, key, by_token(whole))
+    return Batch(context.device, number, key, online.by_token(whole))

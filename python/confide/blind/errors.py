@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from ..worker.adapter_error import AdapterError
 
-class BlindError(Exception):
-    """Base of all that this package raises on purpose."""
+
+class BlindError(AdapterError):
+    """Base of all that this package raises on purpose. `kind` is the word of docs/worker.md for it."""
+
+    KIND = "adapter"
+
+    def __init__(self, message: str):
+        super().__init__(message, self.KIND)
 
 
 class ProtocolError(BlindError):
@@ -62,6 +69,8 @@ class Refusal(BlindError):
 class HostLost(BlindError):
     """The adapter host went away, was never there, or broke the protocol."""
 
+    KIND = "host_lost"
+
 
 class StartedAnew(HostLost):
     """The host was started anew or forgot the session: what was prepared with it is worthless."""
@@ -70,9 +79,13 @@ class StartedAnew(HostLost):
 class HostRefused(BlindError):
     """The adapter host refused, by name."""
 
+    KIND = "refused"
+
 
 class BudgetUsedUp(HostRefused):
     """As many vectors were answered as this client may have."""
+
+    KIND = "budget"
 
     def __init__(self, host: str, limit: int):
         self.limit = limit
@@ -85,6 +98,8 @@ class NotPrepared(HostLost):
 
 class ActivationRefused(BlindError):
     """An activation cannot be sent: not finite, or too coarse under the adapter's norm limit."""
+
+    KIND = "activation"
 
 
 class AdapterRefused(BlindError):

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..cuda import ring
 from . import parameters
-from .batches import Pool, Taken, prepare
+from .batches import Batch, Pool, Taken, prepare
 from .channel import Channel, Dial, named
 from .errors import BlindError, BudgetUsedUp, HostRefused, NotPrepared, ProtocolError, Refusal, StartedAnew
 from .frames import Kind
@@ -141,6 +141,7 @@ class RemoteAdapter:
             self.session = _opened(self._online, options)
         self.sites = self.session.sites()
         self.offline_bytes = 0
+        self._offline: tuple[float, int] | None = None
         self._changed = threading.Condition()
         self._lock, self._stopping = threading.RLock(), False
         tokens = self.session.context.n
@@ -164,6 +165,24 @@ class RemoteAdapter:
             if self.session.dead:
                 self._begin_anew()
         return RemoteDeltas(self, self.session)
+
+    def time_offline(self) -> tuple[float, int]:
+        """Milliseconds of preparing one batch of every input with the host, and the tokens that it serves.
+
+        Measured once: the batches are kept for later tokens, and a host holds few of each input.
+        """
+        if self._offline is None:
+            session = self.session
+            with self._as_holder(), side_stream(self.options.device) as wait:
+                channel = self._attached(session)
+                began = time.perf_counter()
+                made = [self._prepared_batch(session, group, channel) for group in range(len(session.terms))]
+                wait()
+                self._offline = (time.perf_counter() - began) * 1e3, session.context.n
+                for pool, batch in zip(session.pools, made):
+                    pool.put(batch)
+                channel.goodbye(session=False)
+        return self._offline
 
     def prepare(self, vectors: int, seconds: float) -> int:
         """Waits until `vectors` can be asked about each input; gives the least that can."""
@@ -195,7 +214,8 @@ class RemoteAdapter:
         for session in {id(deltas[index].session): deltas[index].session for index in mine}.values():
             chosen = [index for index in mine if deltas[index].session is session]
             meter = Meter()
-            if len(chosen) == len(deltas):
+            # A recorded step may have more rows than there are generations.
+            if len(chosen) == rows.shape[0]:
                 self.add_rows(session, layer, source, rows, outputs, meter)
             else:
                 some = {name: output[chosen] for name, output in outputs.items()}
@@ -253,6 +273,10 @@ class RemoteAdapter:
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.bytes - before
         step.opened(taken, done, raw)
+        self._count(session, group, taken, left, meter)
+
+    def _count(self, session: Session, group: int, taken: Taken, left: int | None, meter: Meter) -> None:
+        terms = session.terms[group]
         session.left[group] = left
         meter.round_trips += 1
         meter.answered_vectors += taken.count
@@ -345,7 +369,7 @@ class RemoteAdapter:
                     if channel is None or held is not session:
                         channel, held = self._attached(session), session
                     before = channel.bytes
-                    batch = prepare(channel, session.context, session.secret, session.terms[group])
+                    batch = self._prepared_batch(session, group, channel)
                     wait()
                     self.offline_bytes += channel.bytes - before
                     if session.dead:
@@ -367,6 +391,9 @@ class RemoteAdapter:
                         self._changed.notify_all()
         if channel is not None:
             channel.goodbye(session=False)
+
+    def _prepared_batch(self, session: Session, group: int, channel: Channel) -> Batch:
+        return prepare(channel, session.context, session.secret, session.terms[group])
 
     def _short(self, session: Session) -> int | None:
         """The input that has fewest vectors left, if any has too few. What no budget allows is not prepared."""

@@ -209,7 +209,7 @@ class Preparing:
         # What is encrypted is −s, [rows, tokens].
         tiles = [stream.columns(tile, 0, tokens, terms.bits, negated=True)
                  for tile in range(-(-terms.rows // masks.TILE))]
-        plain = _stacked(tiles)[:terms.rows]
+        plain = online.joined(tiles)[:terms.rows]
         answers = self._products.answers(self.session.public_key, plain)
         online.wipe(plain)
         stream.wipe()
@@ -234,10 +234,10 @@ class AdapterHost:
         # One preparation computes at a time: the others' tokens come first.
         self.turn = threading.Lock()
 
-    def load(self, folder: str | Path, final_hidden: bool = False) -> Hosted:
-        """Quantises the adapter in a PEFT folder and offers it under the folder's name."""
-        name, pairs = peft.load(folder)
-        return self.offer(name, peft.into_final_hidden(pairs) if final_hidden else pairs)
+    def load(self, folder: str | Path, final_hidden: bool = False, name: str | None = None) -> Hosted:
+        """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
+        found, pairs = peft.load(folder)
+        return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
 
     def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> Hosted:
         """As `load`, from pairs."""
@@ -367,14 +367,6 @@ class AdapterHost:
         for session in expired:
             del self._sessions[session.client]
         return expired
-
-
-def _stacked(tiles: list[Any]) -> Any:
-    if isinstance(tiles[0], numpy.ndarray):
-        return numpy.concatenate(tiles)
-    import torch
-
-    return torch.cat(tiles)
 
 
 def _noised(answers: Any, sigma: float, bits: int) -> Any:

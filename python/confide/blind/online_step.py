@@ -39,6 +39,14 @@ class OnlineStep:
         """Takes the host's packed answers for those rows; what was prepared for them is wiped."""
         raise NotImplementedError
 
+    def masked_into(self, taken: Taken, done: int, words: Any) -> None:
+        """As `masked`, as words [count, columns] into the front of a flat array on the device. Waits for it."""
+        raise NotImplementedError
+
+    def opened_words(self, taken: Taken, done: int, words: Any) -> None:
+        """As `opened`, from words [count, rows] on the device."""
+        raise NotImplementedError
+
     def add(self, outputs: dict[str, Any]) -> None:
         """Adds all rows' deltas, in place, to `outputs` [T, width of each]."""
         raise NotImplementedError
@@ -55,13 +63,22 @@ class _OnCpu(OnlineStep):
         self.products = numpy.zeros((len(real), self.terms.rows), numpy.uint64)
 
     def masked(self, taken: Taken, done: int) -> bytes:
+        return pack(self._masked(taken, done), self.terms.bits)
+
+    def masked_into(self, taken: Taken, done: int, words: Any) -> None:
+        words[:taken.count * self.terms.columns] = self._masked(taken, done).reshape(-1)
+
+    def _masked(self, taken: Taken, done: int) -> numpy.ndarray:
         drawn = masks.rows(taken.batch.key, taken.first, taken.count, self.terms.columns, self.terms.bits)
-        return pack((self.values[done:done + taken.count] - drawn) & self.low, self.terms.bits)
+        return (self.values[done:done + taken.count] - drawn) & self.low
 
     def opened(self, taken: Taken, done: int, raw: bytes) -> None:
         words = unpack(raw, self.terms.bits, taken.count, self.terms.rows)
         if words is None:
             raise ProtocolError("products: packed: wanted values below 2^k and nothing else")
+        self.opened_words(taken, done, words)
+
+    def opened_words(self, taken: Taken, done: int, words: Any) -> None:
         prepared = taken.batch.prepared[taken.first:taken.first + taken.count]
         self.products[done:done + taken.count] = (words + prepared) & self.low
         prepared.fill(0)
@@ -98,21 +115,30 @@ class _OnCuda(OnlineStep):
             self.adapter_of = online.zeros(self.device, self.vectors, "int32")
 
     def masked(self, taken: Taken, done: int) -> bytes:
-        import torch
-
-        end, terms = taken.first + taken.count, self.terms
-        self.online.mask(taken.batch.lines[taken.first:end], self.rows[done:done + taken.count], terms.columns,
-                         terms.bits, terms.norm_limit, self.words, self.packed,
-                         self.scales[done:done + taken.count], self.status)
-        torch.cuda.current_stream(self.device).synchronize()
-        if refused := self.status.take():
-            raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(refused)}")
+        self._mask(taken, done, self.words, self.packed)
         return self.packed.array[:taken.count].tobytes()
 
+    def masked_into(self, taken: Taken, done: int, words: Any) -> None:
+        self._mask(taken, done, words, None)
+
+    def _mask(self, taken: Taken, done: int, words: Any, packed: online.HostBuffer | None) -> None:
+        end, terms = taken.first + taken.count, self.terms
+        self.online.mask(taken.batch.lines[taken.first:end], self.rows[done:done + taken.count], terms.columns,
+                         terms.bits, terms.norm_limit, words, packed, self.scales[done:done + taken.count], self.status)
+        online.wait(self.device)
+        if refused := self.status.take():
+            raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(refused)}")
+
     def opened(self, taken: Taken, done: int, raw: bytes) -> None:
-        terms = self.terms
         self.answers.array[:taken.count] = numpy.frombuffer(raw, numpy.uint8).reshape(taken.count, -1)
-        self.online.unmask(taken.batch.places[taken.first:taken.first + taken.count], None, self.answers, terms.rows,
+        self._unmask(taken, done, None, self.answers)
+
+    def opened_words(self, taken: Taken, done: int, words: Any) -> None:
+        self._unmask(taken, done, words, None)
+
+    def _unmask(self, taken: Taken, done: int, words: Any, packed: online.HostBuffer | None) -> None:
+        terms = self.terms
+        self.online.unmask(taken.batch.places[taken.first:taken.first + taken.count], words, packed, terms.rows,
                            terms.bits, self.scales[done:done + taken.count], done)
 
     def add(self, outputs: dict[str, Any]) -> None:

@@ -59,12 +59,53 @@ def words_of(array: Array) -> numpy.ndarray:
     return array.cpu().numpy().view(numpy.uint64)
 
 
+def signed(array: Array) -> Array:
+    """The same words as int64, where torch would have them as uint64, of which it copies and joins few."""
+    if isinstance(array, numpy.ndarray):
+        return array
+    import torch
+
+    return array.view(torch.int64) if array.dtype == torch.uint64 else array
+
+
 def wipe(array: Array) -> None:
     """Zeroes a buffer that held a secret."""
     if isinstance(array, numpy.ndarray):
         array.fill(0)
     else:
-        array.zero_()
+        signed(array).zero_()
+
+
+def copy(target: Array, source: Array) -> None:
+    """Copies words into a flat target of as many, in the order of the current stream."""
+    if isinstance(target, numpy.ndarray):
+        target[:] = source.reshape(-1)
+    else:
+        target.copy_(signed(source).reshape(-1))
+
+
+def wait(device: str) -> None:
+    """Waits for what the current stream of a CUDA device has to do."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.current_stream(device).synchronize()
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Arrays of words one below the other."""
+    if isinstance(parts[0], numpy.ndarray):
+        return numpy.concatenate(parts)
+    import torch
+
+    return torch.cat([signed(part) for part in parts])
+
+
+def by_token(messages: Array) -> Array:
+    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]."""
+    if isinstance(messages, numpy.ndarray):
+        return numpy.ascontiguousarray(messages.T)
+    return signed(messages).T.contiguous()
 
 
 @dataclass(frozen=True)

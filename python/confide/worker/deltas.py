@@ -11,6 +11,8 @@ from typing import Any, Callable, Hashable, Protocol, Sequence, runtime_checkabl
 
 from torch import Tensor
 
+from .adapter_error import AdapterError as AdapterError
+
 # Names of the vectors that projections read, and of the projections; the index is the number on the wire
 # (docs/blind-protocol.md, "terms"), the words are those of crates/lora/src/site.rs.
 SOURCES = ("attention", "attention_output", "feed_forward", "feed_forward_inner", "final_hidden")
@@ -26,14 +28,6 @@ SOURCE_OF = {projection: source for source, projections in READS.items() for pro
 
 Site = tuple[int, str]  # layer, projection; final_hidden stands in layer 0
 Width = tuple[int, int]  # input, output
-
-
-class AdapterError(Exception):
-    """An adapter gives no delta. `kind` is a word for programs, the text one for people."""
-
-    def __init__(self, message: str, kind: str = "adapter") -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 @runtime_checkable

@@ -1,0 +1,105 @@
+"""The worker's door to this package: kinds of adapters and what their specs may say (docs/worker.md)."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from typing import Any
+
+from . import parameters
+from .channel import dial_tcp
+from .errors import AdapterRefused
+from .holder import HolderOptions, RemoteAdapter
+from .messages import PROTECTS
+
+MODES = ("full", "final-hidden")
+_COMMON = {"adapter", "parameters", "protect", "dangerous_parameters"}
+_MORE = {
+    "one-graph": {"path", "mode"},
+    "ipc": {"path", "mode", "budget"},
+    "blind": {"address", "name", "credential_hex", "dangerous_plain"},
+}
+_LOCK = threading.Lock()
+
+
+def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
+    """Makes or reaches an adapter. Raises `AdapterRefused` for a spec that is not one."""
+    if kind not in _MORE:
+        raise AdapterRefused(f"adapter kind: wanted {', '.join(_MORE)}, got {kind!r}")
+    unknown = sorted(set(spec) - _COMMON - _MORE[kind])
+    if unknown:
+        raise AdapterRefused(f"adapter spec: {', '.join(unknown)}: no word for the kind {kind}")
+    name = str(spec.get("adapter") or spec.get("name") or "adapter")
+    device = _device(context)
+    settings = {
+        "set_name": str(spec.get("parameters") or parameters.DEFAULT),
+        "dangerous_parameters": spec.get("dangerous_parameters") is True,
+    }
+    protect, mode = spec.get("protect"), spec.get("mode") or "full"
+    if protect not in (None, *PROTECTS):
+        raise AdapterRefused(f"protect: wanted a or ba, got {protect!r}")
+    if mode not in MODES:
+        raise AdapterRefused(f"mode: wanted {' or '.join(MODES)}, got {mode!r}")
+    try:
+        if kind == "one-graph":
+            from .one_graph import OneGraphAdapter
+
+            return OneGraphAdapter(name, _path(spec), _bank(context, device), protect=protect or "a", mode=mode,
+                                   **settings)
+        if kind == "ipc":
+            from .ipc import IpcAdapter
+
+            return IpcAdapter(name, _path(spec), device, protect=protect or "a", mode=mode,
+                              budget=spec.get("budget"), **settings)
+        return _remote(name, spec, device, protect, settings)
+    except ValueError as error:
+        raise AdapterRefused(f"adapter {name}: {error}") from error
+
+
+def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, settings: dict[str, Any]) \
+        -> RemoteAdapter:
+    host, _, port = str(spec.get("address", "")).rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit():
+        raise AdapterRefused(f"address: wanted HOST:PORT, got {spec.get('address')!r}")
+    if not _is_loopback(host) and spec.get("dangerous_plain") is not True:
+        raise AdapterRefused(
+            f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host over "
+            "its attested channel (kind relay), or say dangerous_plain")
+    credential = bytes.fromhex(str(spec.get("credential_hex") or ""))
+    options = HolderOptions(str(spec.get("name") or name), settings["set_name"], protect, credential, device,
+                            dangerous_parameters=settings["dangerous_parameters"])
+    return RemoteAdapter(name, dial_tcp(host, int(port)), f"{host}:{port}", options)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _path(spec: dict[str, Any]) -> str:
+    if not isinstance(spec.get("path"), str) or not spec["path"]:
+        raise AdapterRefused("path: wanted the folder of a PEFT adapter")
+    return spec["path"]
+
+
+def _device(context: Any) -> str:
+    device = getattr(context, "device", "cpu")
+    kind = getattr(device, "type", str(device).partition(":")[0])
+    index = getattr(device, "index", None)
+    if kind == "cpu":
+        return "cpu"
+    return str(device) if not hasattr(device, "type") and ":" in str(device) else f"{kind}:{index or 0}"
+
+
+def _bank(context: Any, device: str) -> Any:
+    """One bank for each worker: rows of all its one-graph adapters share launches."""
+    from .one_graph import Bank
+
+    with _LOCK:
+        bank = getattr(context, "one_graph_bank", None)
+        if bank is None:
+            bank = context.one_graph_bank = Bank(device, int(context.slots))
+        return bank

@@ -1,0 +1,272 @@
+"""An adapter host in a process of its own on the same device, which the worker starts: the kind `ipc`.
+
+The session is opened by the blind protocol over a Unix socket in a folder of mode 0700. Masked vectors, ciphertexts and
+answers then stay where they are: in device memory that both processes opened (CUDA IPC), or in a mapped file where there
+is no device. The host process sees what a host sees, and no activation. It was started from the worker's own disk by the
+worker, though: whoever runs the worker can read the adapter, and the guarantee says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..cuda import online, ring
+from ..cuda.shared import SharedWords
+from . import lane as lanes
+from . import masks, parameters
+from .batches import Batch, Taken, encrypted_masks
+from .channel import dial_unix
+from .errors import ActivationRefused, BlindError, HostLost, ProtocolError, Refusal
+from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
+from .guarantee import Guarantee
+from .holder import HolderOptions, Meter, RemoteAdapter, Session
+from .host import AdapterHost, HostOptions
+from .lane import APPLY, BEGIN, FINISH, PUSH, Lane, Request
+from .messages import VECTORS_MAX, Attach
+from .serving import Server
+
+UNLIMITED = 1 << 62
+_START_S = 120.0
+_LINE_BYTES = 4096
+
+
+class IpcAdapter(RemoteAdapter):
+    """A key holder whose host is a child of its own."""
+
+    def __init__(self, name: str, folder: str, device: str, set_name: str = parameters.DEFAULT, protect: str = "a",
+                 mode: str = "full", budget: int | None = None, dangerous_parameters: bool = False):
+        shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self._place = Path(tempfile.mkdtemp(prefix="confide-ipc-", dir=shared))
+        self._lanes: list[Lane] = []
+        self._offline_turn = threading.Lock()
+        try:
+            self._child = _started(self._place, name, folder, device, set_name, protect, mode, budget)
+            options = HolderOptions(name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters)
+            super().__init__(name, dial_unix(str(self._place / "blind")), f"process {self._child.pid}", options,
+                             prepare_ahead=False)
+            terms = self.session.terms
+            columns, rows = max(each.columns for each in terms), max(each.rows for each in terms)
+            context = self.session.context
+            self._online_lane = self._lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
+            self._offline_lane = self._lane("offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n)
+            threading.Thread(target=self._prepare_ahead, name="confide-prepare", daemon=True).start()
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def guarantee(self) -> str:
+        """The host cannot read activations; whoever runs this process started it from an adapter that it can read."""
+        chosen = self.session.parameters
+        blind = chosen.security_bits >= parameters.SECURITY_BITS_MIN
+        return str(Guarantee(blind, False, self.session.welcome.protect == "a", True))
+
+    def close(self) -> None:
+        """Ends the session and the host."""
+        super().close()
+        self._end()
+
+    def _end(self) -> None:
+        for held in self._lanes:
+            held.close()
+        child = self.__dict__.get("_child")
+        if child is not None:
+            # The end of its standard input means: stop.
+            child.stdin.close()
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            child.stdout.close()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def _lane(self, name: str, request_words: int, answer_words: int) -> Lane:
+        device = self.options.device
+        request = SharedWords(device, self._place / f"{name}.request", request_words)
+        answer = SharedWords(device, self._place / f"{name}.answer", answer_words)
+        bell = dial_unix(str(self._place / "lanes"))()
+        made = Lane(self._place / f"{name}.head", bell, request, answer, make=True)
+        self._lanes.append(made)
+        attach = self.session.attach
+        line = {"name": name, "client": attach.client.hex(), "epoch": attach.epoch.hex(), "token": attach.token.hex(),
+                "request": [request_words, request.handle.hex()], "answer": [answer_words, answer.handle.hex()]}
+        bell.sendall(json.dumps(line).encode() + b"\n")
+        bell.settimeout(ANSWER_DEADLINE_S)
+        if bell.recv(1) != b"\n":
+            raise HostLost(f"adapter host {self.host}: it did not open the memory of lane {name}")
+        return made
+
+    def _ask(self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter) -> None:
+        terms, lane = session.terms[group], self._online_lane
+        step.masked_into(taken, done, lane.request.words)
+        _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
+        answers = lane.answer.words[:taken.count * terms.rows].reshape(taken.count, terms.rows)
+        step.opened_words(taken, done, answers)
+        self._count(session, group, taken, left, meter)
+
+    def _prepared_batch(self, session: Session, group: int, channel: Any) -> Batch:
+        """As `batches.prepare`, through memory that both see. The channel is not used."""
+        # A lane has one asker at a time.
+        with self._offline_turn:
+            return self._prepared_in_turn(session, group)
+
+    def _prepared_in_turn(self, session: Session, group: int) -> Batch:
+        terms, context, lane = session.terms[group], session.context, self._offline_lane
+        number, _ = lane.ask(Request(BEGIN, group, 0, 0), STEP_DEADLINE_S)
+        key = os.urandom(32)
+        for first, count, seeded in encrypted_masks(context, session.secret, terms, key):
+            words = count * context.limbs * context.n
+            online.copy(lane.request.words[:words], seeded.c0)
+            online.wait(self.options.device)
+            if len(set(seeded.seeds)) != 1 or seeded.indices != list(range(first, first + count)):
+                raise ProtocolError("encryptor: wanted one seed and indices in the order of the columns")
+            lane.ask(Request(PUSH, group, first, count, seeded.seeds[0], seeded.indices[0]), STEP_DEADLINE_S)
+        lane.ask(Request(FINISH, group, 0, 0), STEP_DEADLINE_S)
+        half = terms.rows * context.n
+        parts = [lane.answer.words[at:at + half].reshape(terms.rows, context.n) for at in (0, half)]
+        prepared = online.by_token(session.secret.decrypt(ring.Small(context, *parts)))
+        online.wait(self.options.device)
+        return Batch(context.device, number, key, prepared)
+
+
+def _started(place: Path, name: str, folder: str, device: str, set_name: str, protect: str, mode: str,
+             budget: int | None) -> subprocess.Popen:
+    """The host's process, once it listens."""
+    line = [sys.executable, "-m", "confide.blind.ipc", "--place", str(place), "--name", name, "--folder", folder,
+            "--device", device, "--parameters", set_name, "--protect", protect, "--mode", mode,
+            "--budget", str(UNLIMITED if budget is None else budget)]
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path})
+    timer = threading.Timer(_START_S, child.kill)
+    timer.start()
+    try:
+        ready = child.stdout.readline()
+    finally:
+        timer.cancel()
+    if not ready.startswith(b'{"ready":true'):
+        child.kill()
+        child.wait()
+        raise HostLost(f"adapter host of {name}: it ended with status {child.returncode} before it was ready")
+    return child
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The host's process. Not for people: the worker starts it."""
+    parser = argparse.ArgumentParser(prog="python -m confide.blind.ipc", description=main.__doc__)
+    for option in ("place", "name", "folder", "device", "parameters", "protect", "mode"):
+        parser.add_argument(f"--{option}", required=True)
+    parser.add_argument("--budget", type=int, required=True)
+    given = parser.parse_args(arguments)
+    chosen = parameters.dangerous_named(given.parameters)
+    host = AdapterHost(HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device))
+    host.load(given.folder, given.mode == "final-hidden", given.name)
+    place = Path(given.place)
+    listeners = [_listening(place / name) for name in ("blind", "lanes")]
+    server = Server(host, listeners[0])
+    threading.Thread(target=server.run, daemon=True).start()
+    threading.Thread(target=_accept_lanes, args=(host, listeners[1], place), daemon=True).start()
+    print('{"ready":true}', flush=True)
+    # The end of standard input means: stop.
+    sys.stdin.buffer.read()
+    server.stop()
+    return 0
+
+
+def _listening(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(16)
+    return listener
+
+
+def _accept_lanes(host: AdapterHost, listener: socket.socket, place: Path) -> None:
+    while True:
+        bell, _ = listener.accept()
+        threading.Thread(target=_serve_lane, args=(host, bell, place), daemon=True).start()
+
+
+def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
+    bell.settimeout(ANSWER_DEADLINE_S)
+    raw = b""
+    while not raw.endswith(b"\n") and len(raw) < _LINE_BYTES:
+        part = bell.recv(_LINE_BYTES - len(raw))
+        if not part:
+            return
+        raw += part
+    line = json.loads(raw)
+    if line["name"] not in ("online", "offline"):
+        return
+    session, _ = host.attach(Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token"))))
+    device = host.options.device
+    words = {part: SharedWords(device, place / f"{line['name']}.{part}", line[part][0], bytes.fromhex(line[part][1]),
+                               make=False) for part in ("request", "answer")}
+    lane = Lane(place / f"{line['name']}.head", bell, words["request"], words["answer"], make=False)
+    bell.sendall(b"\n")
+    state: dict[str, Any] = {}
+    with contextlib.suppress(BlindError):
+        while True:
+            request = lane.next()
+            try:
+                detail, left = _answered(host, session, lane, request, state)
+                online.wait(device)
+            except Refusal as refusal:
+                lane.reply(refusal=refusal)
+            except (ValueError, RuntimeError) as error:
+                print(f"lane {line['name']}: {error}", file=sys.stderr)
+                lane.reply(refusal=Refusal("internal"))
+            else:
+                lane.reply(detail, left)
+    host.leave(session)
+
+
+def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]) \
+        -> tuple[int, int | None]:
+    """One operation; what it answers with is in the lane's words."""
+    if request.group >= len(session.adapter.groups):
+        raise Refusal("not-offered")
+    terms, context = session.adapter.groups[request.group].terms, host.context
+    if request.operation == APPLY:
+        if not 1 <= request.count <= VECTORS_MAX:
+            raise Refusal("malformed")
+        words = lane.request.words[:request.count * terms.columns].reshape(request.count, terms.columns)
+        answers, left = host.apply(session, request.group, request.first, words)
+        online.copy(lane.answer.words[:request.count * terms.rows], answers)
+        return 0, left
+    if request.operation == BEGIN:
+        state["preparing"] = host.prepare(session, request.group)
+        return state["preparing"].batch, None
+    preparing = state.get("preparing")
+    if preparing is None or preparing.index != request.group:
+        raise Refusal("malformed")
+    if request.operation == PUSH:
+        if not 1 <= request.count <= masks.TILE or request.first != preparing.pushed:
+            raise Refusal("malformed")
+        words = lane.request.words[:request.count * context.limbs * context.n]
+        c0 = words.reshape(request.count, context.limbs, context.n)
+        indices = list(range(request.index, request.index + request.count))
+        preparing.push(ring.Seeded(context, c0, [request.seed] * request.count, indices), request.count)
+        return 0, None
+    if request.operation == FINISH:
+        small = state.pop("preparing").finish()
+        half = terms.rows * context.n
+        for at, part in ((0, small.c0), (half, small.c1)):
+            online.copy(lane.answer.words[at:at + half], part)
+        return 0, None
+    raise Refusal("malformed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

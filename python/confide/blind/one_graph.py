@@ -1,0 +1,348 @@
+"""Both roles of the masked scheme in one process and, on a CUDA device, in one CUDA graph with the model.
+
+Everything is computed as between two parties: masks are encrypted, the host answers `A·r − s` under the key holder's
+public key, vectors are masked before A meets them. Nobody is protected: both keys are in one process, and the guarantee
+says `none`. What it is for: the cost of the arithmetic without any way between the roles.
+
+Which row of a decode batch has which adapter, and every counter, is data on the device, so one recorded step serves all.
+All launches for one adapter have to be on one stream: a counter is read by the first kernel of a step and moved on by
+the second.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from ..cuda import online, ring
+from . import guarantee, masks, parameters, peft
+from .batches import encrypted_masks
+from .errors import ActivationRefused, NotPrepared
+from .holder import side_stream
+from .host import AdapterHost, Hosted, HostOptions
+from .sites import READERS, Site, Width, source_number
+from .terms import Terms
+
+ADAPTERS_MAX = 16
+PREFILL_ROWS_MAX = 1024
+SLOTS = 2
+MASK_DEADLINE_S = 300.0
+_LOOK_EVERY_S = 0.02
+
+
+class Bank:
+    """All adapters of this kind that a worker has loaded: a table for each point of the model, a line for each adapter.
+
+    The worker's `Grouped`: a decode batch is one pair of launches for each point, whoever its rows belong to.
+    """
+
+    def __init__(self, device: str, slots: int):
+        self.device, self.slots, self.version = device, slots, 0
+        self.members: list[OneGraphAdapter | None] = [None] * ADAPTERS_MAX
+        self.tables: dict[tuple[int, int], online.Table] = {}
+        self.rows: list[int] = [-1] * slots
+        self.adapter_of = online.zeros(device, slots, "int32")
+        self.offset_of = online.zeros(device, slots, "int32")
+        self._rows_max = 0
+        self._steps: list[online.Online] = []
+        self.status, self.prefill_status = online.Status(device, slots), online.Status(device, PREFILL_ROWS_MAX)
+        self._write_rows()
+
+    def take(self, adapter: OneGraphAdapter) -> int:
+        """Gives the adapter a line in every table that it needs."""
+        index = next((at for at, member in enumerate(self.members) if member is None), None)
+        if index is None:
+            raise ActivationRefused(f"adapters of this kind: wanted at most {ADAPTERS_MAX}")
+        self.members[index] = adapter
+        for state in adapter.inputs:
+            place = (state.terms.layer, state.terms.source)
+            table = self.tables.get(place) or self.tables.setdefault(place, online.Table(self.device, ADAPTERS_MAX))
+            table.put(index, state.line, state.pool)
+        tallest = max(table.rows_max for table in self.tables.values())
+        if tallest > self._rows_max:
+            self._rows_max = tallest
+            # Recorded steps keep the buffers that they were recorded with.
+            self._steps.append(online.Online(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest))
+        # Grids and tables may be others: steps are recorded anew.
+        self.version += 1
+        self._rehearse()
+        return index
+
+    def leave(self, index: int) -> None:
+        """Frees a line; nobody's rows point there any more."""
+        for table in self.tables.values():
+            table.put(index, None)
+        self.members[index] = None
+        self.version += 1
+
+    def mark(self, row: int, index: int) -> None:
+        """From now on the row is of the adapter in this line; -1: of none."""
+        self.rows[row] = index
+        self._write_rows()
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]) -> None:
+        """`deltas` are not asked: whose a row is stands on the device."""
+        count = rows.shape[0]
+        self.launch(layer, source_number(source), rows, outputs, self.adapter_of[:count], self.offset_of[:count],
+                    self.status)
+
+    def launch(self, layer: int, source: int, rows: Any, outputs: dict[str, Any], adapter_of: Any, offset_of: Any,
+               status: online.Status) -> None:
+        """Two kernels for one point."""
+        table = self.tables.get((layer, source))
+        if table is None or table.rows_max == 0:
+            return
+        chosen = [outputs.get(name) for name in READERS[source]]
+        self._steps[-1].fused(table, adapter_of, offset_of, rows, chosen, status)
+
+    def refusals(self, row: int) -> int:
+        """A row's status word, taken. To be called after the step's tokens were read."""
+        found = int(self.status.array[row])
+        if found:
+            self.status.array[row] = 0
+        return found
+
+    def _write_rows(self) -> None:
+        seen: dict[int, int] = {}
+        offsets = []
+        for index in self.rows:
+            offsets.append(seen.get(index, 0))
+            seen[index] = offsets[-1] + 1
+        for target, values in ((self.adapter_of, self.rows), (self.offset_of, offsets)):
+            fresh = online.upload(self.device, numpy.array(values, numpy.int32))
+            if self.device == "cpu":
+                target[:] = fresh
+            else:
+                target.copy_(fresh)
+
+    def _rehearse(self) -> None:
+        """Loads the kernels outside any recording: a launch for nobody."""
+        if self.device == "cpu":
+            return
+        import torch
+
+        nobody = torch.full((1,), -1, dtype=torch.int32, device=self.device)
+        for dtype in (torch.float32, torch.bfloat16):
+            for (layer, source), table in list(self.tables.items())[:1]:
+                width = next(kept[0] for kept in table._kept if kept and kept[0]).columns
+                rows = torch.zeros(1, width, dtype=dtype, device=self.device)
+                outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
+                self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.prefill_status)
+        torch.cuda.synchronize(self.device)
+
+
+class InputState:
+    """One input of one adapter: what the device multiplies with, its pool, and the host's counters of batches."""
+
+    def __init__(self, device: str, hosted: Hosted, index: int, tokens: int):
+        group = hosted.groups[index]
+        self.terms: Terms = group.terms
+        self.matrix = group.weights.matrix
+        self.line = online.InputOnDevice(device, self.matrix, self.terms.columns, self.terms.bits,
+                                         self.terms.norm_limit, tokens,
+                                         online.parts_on_device(device, self.terms, READERS[self.terms.source]))
+        self.pool = online.Pool(device, tokens, SLOTS)
+        # Used by the host at the last exact reading.
+        self.exact = 0
+
+    @property
+    def end(self) -> int:
+        """The first counter that is not prepared."""
+        return self.pool.installed * self.pool.tokens
+
+
+class OneGraphAdapter:
+    """An adapter of the kind `one-graph`. `mode` is `full` or `final-hidden`."""
+
+    opens_at_once = True
+    guarantee = str(guarantee.NONE)
+
+    def __init__(self, name: str, folder: str | Path, bank: Bank, set_name: str = parameters.DEFAULT,
+                 protect: str = "a", mode: str = "full", dangerous_parameters: bool = False):
+        chosen = (parameters.dangerous_named if dangerous_parameters else parameters.named)(set_name)
+        self.name, self.bank, self.device = name, bank, bank.device
+        _, pairs = peft.load(folder)
+        pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
+        # The host's role, with a device of its own choice for products that nobody asks for here.
+        self.host = AdapterHost(HostOptions(chosen, protect, allowance=1 << 62, device=self.device))
+        hosted = Hosted(name, pairs, HostOptions(chosen, protect, rank_max=1024, device="cpu"))
+        self.context = self.host.context
+        self.secret = ring.SecretKey.random(self.context)
+        self.public_key = ring.PublicKey.from_bytes(self.context, self.secret.public_key().to_bytes())
+        self.inputs = [InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))]
+        self.sites: dict[Site, Width] = {
+            (state.terms.layer, part.projection): (state.terms.columns, part.outputs)
+            for state in self.inputs for part in state.terms.parts}
+        self._key, self._client = os.urandom(32), os.urandom(32)
+        self._changed, self._stopping = threading.Condition(), False
+        self._since = self._least = 0
+        self._fault: BaseException | None = None
+        with side_stream(self.device) as wait:
+            for state in self.inputs:
+                self._install(state, wait)
+        self.index = bank.take(self)
+        threading.Thread(target=self._prepare_ahead, name="confide-one-graph", daemon=True).start()
+
+    def open(self) -> OneGraphDeltas:
+        """Begins a generation."""
+        return OneGraphDeltas(self)
+
+    def close(self) -> None:
+        """Gives everything back; keys and masks are wiped."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self.bank.leave(self.index)
+        for state in self.inputs:
+            state.pool.wipe()
+        self.secret.wipe()
+
+    def time_offline(self) -> tuple[float, int]:
+        """Milliseconds of preparing one batch of every input, which is thrown away, and the tokens that it serves."""
+        with side_stream(self.device) as wait:
+            began = time.perf_counter()
+            for state in self.inputs:
+                online.wipe(self._prepared(state, os.urandom(32), os.urandom(32)))
+            wait()
+            return (time.perf_counter() - began) * 1e3, self.context.n
+
+    def announce(self, rows: int) -> None:
+        """A pass over so many rows follows. Waits for masks, if need be; a mask that is not there is never replaced."""
+        with self._changed:
+            if self._since + rows > self._least:
+                self._wait_for(rows)
+            self._since += rows
+            if self._least - self._since < self.context.n:
+                self._changed.notify_all()
+
+    def _wait_for(self, rows: int) -> None:
+        """Rows were announced that took no counter, or masks are short: the device says which."""
+        online.wait(self.device)
+        for state in self.inputs:
+            state.exact = state.pool.next()
+        self._since = 0
+        self._count()
+        until = time.monotonic() + MASK_DEADLINE_S
+        while rows > self._least:
+            if self._stopping or self._fault or rows > self.context.n * (SLOTS - 1) or time.monotonic() >= until:
+                raise NotPrepared(f"adapter {self.name}: no prepared masks for {rows} vectors: "
+                                  f"{self._fault or 'they did not come in time'}")
+            self._changed.notify_all()
+            self._changed.wait(_LOOK_EVERY_S)
+
+    def _count(self) -> None:
+        self._least = min(state.end - state.exact for state in self.inputs)
+
+    def _prepare_ahead(self) -> None:
+        """Keeps both slots of every pool filled."""
+        try:
+            with side_stream(self.device) as wait:
+                while not self._stopping:
+                    short = [state for state in self.inputs
+                             if state.pool.installed - state.pool.next() // self.context.n < SLOTS]
+                    for state in short:
+                        if self._stopping:
+                            return
+                        self._install(state, wait)
+                    if not short:
+                        with self._changed:
+                            self._changed.wait(_LOOK_EVERY_S if self._least - self._since < self.context.n else 1.0)
+        except BaseException as fault:
+            with self._changed:
+                if not self._stopping:
+                    self._fault = fault
+                    self._changed.notify_all()
+                    raise
+
+    def _install(self, state: InputState, wait: Any) -> None:
+        number = state.pool.installed
+        mask_key, share_key = os.urandom(32), self._share_key(state, number)
+        prepared = self._prepared(state, mask_key, share_key)
+        wait()
+        state.pool.install(number, prepared, mask_key, share_key)
+        wait()
+        with self._changed:
+            self._count()
+            self._changed.notify_all()
+
+    def _share_key(self, state: InputState, batch: int) -> bytes:
+        return masks.answer_key(self._key, self.host.epoch, self._client, bytes(32), state.terms.layer,
+                                state.terms.source, bytes(16), batch)
+
+    def _prepared(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
+        """A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
+        products = ring.ScalarProducts(self.context, state.matrix)
+        for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
+            products.add_seeded(first, seeded)
+        stream = ring.MaskStream(share_key, self.device)
+        tiles = [stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
+                 for tile in range(-(-state.terms.rows // masks.TILE))]
+        answers = products.answers(self.public_key, online.joined(tiles)[:state.terms.rows])
+        stream.wipe()
+        return online.by_token(self.secret.decrypt(answers))
+
+
+class OneGraphDeltas:
+    """A generation with both roles in one process. Recorded in a CUDA graph together with the model."""
+
+    capturable = True
+    guarantee = str(guarantee.NONE)
+
+    def __init__(self, adapter: OneGraphAdapter):
+        self.adapter, self.grouped = adapter, adapter.bank
+        self.row: int | None = None
+        self.answered = 0
+
+    @property
+    def graph_key(self) -> tuple[str, int, int]:
+        """A recorded step serves every row of every adapter in the bank."""
+        return "one-graph", id(self.grouped), self.grouped.version
+
+    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
+        """A prefill's rows, all of this generation."""
+        bank, count = self.grouped, rows.shape[0]
+        for first in range(0, count, PREFILL_ROWS_MAX):
+            here = min(PREFILL_ROWS_MAX, count - first)
+            mine = numpy.full(here, self.adapter.index, numpy.int32)
+            some = {name: output[first:first + here] for name, output in outputs.items()}
+            bank.launch(layer, source_number(source), rows[first:first + here], some,
+                        online.upload(bank.device, mine),
+                        online.upload(bank.device, numpy.arange(here, dtype=numpy.int32)), bank.prefill_status)
+
+    def before_step(self, rows: int) -> None:
+        """Waits for masks, outside any graph."""
+        self.adapter.announce(rows)
+        self.answered += rows
+
+    def after_step(self) -> None:
+        """Fails the generation where the device refused a vector of its row; a prefill's refusal is anybody's."""
+        found = self.grouped.prefill_status.take()
+        if self.row is not None:
+            found |= self.grouped.refusals(self.row)
+        if found:
+            raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(found)}")
+
+    def place(self, row: int | None) -> None:
+        """The row of decode batches that is this generation's from now on; None: none."""
+        if self.row is not None:
+            self.grouped.mark(self.row, -1)
+        if row is not None:
+            self.grouped.mark(row, self.adapter.index)
+        self.row = row
+
+    def report(self) -> dict[str, Any]:
+        """What it took until now: this generation's share of the batches."""
+        operations = sum(state.terms.columns * (1 + state.terms.rows) + state.terms.rows
+                         for state in self.adapter.inputs)
+        tokens = self.adapter.context.n
+        return {"he_operations": -(-operations * self.answered // tokens),
+                "answered_vectors": self.answered * len(self.adapter.inputs), "guarantee": self.guarantee}
+
+    def close(self) -> None:
+        """At the generation's end."""
+        self.place(None)

@@ -1,0 +1,105 @@
+"""The adapter host in a process of its own, through memory that both see; the worker's door to every kind."""
+
+import unittest
+from types import SimpleNamespace
+
+import numpy
+
+from confide import blind
+from confide.blind import errors
+from confide.blind.tests import adapters, hosts
+from confide.cuda import online, runtime
+
+WIDTH = 64
+
+
+def context_of(device: str) -> SimpleNamespace:
+    if device == "cpu":
+        return SimpleNamespace(device="cpu", slots=2)
+    import torch
+
+    return SimpleNamespace(device=torch.device(device), slots=2)
+
+
+class DoorTest(unittest.TestCase):
+    def setUp(self):
+        entered = hosts.folder()
+        self.folder = entered.__enter__()
+        self.addCleanup(entered.__exit__, None, None, None)
+        self.pairs = adapters.write_adapter(self.folder)
+
+    def open(self, kind: str, device: str = "cpu", **spec):
+        spec = {"adapter": "mine", "parameters": hosts.TOY, "dangerous_parameters": True} | spec
+        adapter = blind.open_adapter(kind, spec, context_of(device))
+        self.addCleanup(adapter.close)
+        return adapter
+
+    def check(self, device: str, deltas, count: int = 3) -> None:
+        if hasattr(deltas, "before_step"):
+            deltas.before_step(count)
+        rows = numpy.random.default_rng(count).normal(0, 1, (count, WIDTH)).astype(numpy.float32)
+        output = online.zeros(device, (count, 64), "float32")
+        deltas.add(1, "attention", online.upload(device, rows), {"q": output})
+        wanted = adapters.plain(self.pairs, 1, "q", rows)
+        got = output if isinstance(output, numpy.ndarray) else output.cpu().numpy()
+        self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
+
+    def test_a_host_process_on_the_same_device_gives_loras_deltas(self):
+        for device in runtime.devices():
+            for protect in ("a", "ba"):
+                with self.subTest(device=device, protect=protect):
+                    adapter = self.open("ipc", device, path=str(self.folder), protect=protect)
+                    self.assertEqual(adapter.guarantee, "none", "the toy set hides nothing")
+                    deltas = adapter.open()
+                    for count in (1, 70, 300):
+                        self.check(device, deltas, count)
+                    self.assertEqual(deltas.report()["answered_vectors"], 371)
+                    milliseconds, tokens = adapter.time_offline()
+                    self.assertEqual((milliseconds > 0, tokens), (True, 256))
+                    adapter.close()
+
+    def test_a_full_set_is_blind_and_says_that_the_adapter_is_not_protected_from_its_starter(self):
+        adapter = blind.open_adapter("ipc", {"adapter": "mine", "path": str(self.folder)}, context_of("cpu"))
+        self.addCleanup(adapter.close)
+        self.assertEqual(adapter.guarantee, "adapter host is blind; adapter is not protected")
+        self.check("cpu", adapter.open())
+
+    def test_budgets_and_refusals_come_through_as_named_errors(self):
+        adapter = self.open("ipc", path=str(self.folder), budget=4)
+        deltas = adapter.open()
+        self.check("cpu", deltas, 3)
+        with self.assertRaises(errors.BudgetUsedUp):
+            self.check("cpu", deltas, 2)
+
+    def test_a_host_process_that_dies_ends_the_generation_by_name(self):
+        adapter = self.open("ipc", path=str(self.folder))
+        deltas = adapter.open()
+        self.check("cpu", deltas)
+        adapter._child.kill()
+        adapter._child.wait()
+        with self.assertRaises(errors.HostLost) as caught:
+            self.check("cpu", deltas)
+        self.assertEqual(caught.exception.kind, "host_lost")
+
+    def test_kinds_and_specs_that_are_none_are_refused(self):
+        wrong = [("plain", {}), ("one-graph", {}), ("ipc", {"path": ""}), ("blind", {"address": "nowhere"}),
+                 ("blind", {"address": "192.0.2.1:4"}), ("one-graph", {"path": str(self.folder), "mode": "half"}),
+                 ("one-graph", {"path": str(self.folder), "protect": "c"}), ("ipc", {"pth": "x"}),
+                 ("one-graph", {"path": str(self.folder), "parameters": hosts.TOY}),
+                 ("one-graph", {"path": str(self.folder / "none")})]
+        for kind, spec in wrong:
+            with self.subTest(kind=kind, spec=spec), self.assertRaises(errors.AdapterRefused):
+                blind.open_adapter(kind, spec, context_of("cpu"))
+
+    def test_the_door_opens_one_graph_and_a_host_at_an_address(self):
+        one = self.open("one-graph", path=str(self.folder))
+        self.assertEqual(one.guarantee, "none")
+        self.check("cpu", one.open())
+        with hosts.running("python", self.folder) as host:
+            remote = self.open("blind", address=host.listen, name="bank")
+            self.check("cpu", remote.open())
+            remote.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""Both roles in one process: the deltas are LoRA's, counters move on, batches are prepared ahead. CPU and CUDA alike."""
+
+import unittest
+
+import numpy
+
+from confide.blind import one_graph
+from confide.blind.errors import ActivationRefused
+from confide.blind.tests import adapters, hosts
+from confide.cuda import online, runtime
+
+
+def to_host(array) -> numpy.ndarray:
+    return array if isinstance(array, numpy.ndarray) else array.cpu().numpy()
+
+
+class OneGraphTest(unittest.TestCase):
+    def setUp(self):
+        entered = hosts.folder()
+        self.folder = entered.__enter__()
+        self.addCleanup(entered.__exit__, None, None, None)
+        self.pairs = adapters.write_adapter(self.folder)
+
+    def load(self, device: str, bank: one_graph.Bank, **options) -> one_graph.OneGraphAdapter:
+        adapter = one_graph.OneGraphAdapter("bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options)
+        self.addCleanup(adapter.close)
+        return adapter
+
+    def check(self, device: str, add, rows_of: list[bool], count: int) -> None:
+        rows = numpy.random.default_rng(4).normal(0, 1, (count, 64)).astype(numpy.float32)
+        outputs = {"q": online.zeros(device, (count, 64), "float32"), "v": online.zeros(device, (count, 32), "float32")}
+        add(0, "attention", online.upload(device, rows), outputs)
+        for projection in ("q", "v"):
+            wanted = adapters.plain(self.pairs, 0, projection, rows) * numpy.array(rows_of)[:, None]
+            got = to_host(outputs[projection])
+            self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
+
+    def test_prefills_and_decode_batches_get_loras_deltas_over_many_batches_of_masks(self):
+        for device in runtime.devices():
+            for protect in ("a", "ba"):
+                with self.subTest(device=device, protect=protect):
+                    bank = one_graph.Bank(device, 4)
+                    adapter, other = self.load(device, bank, protect=protect), self.load(device, bank)
+                    one, two = adapter.open(), other.open()
+                    self.assertEqual((one.guarantee, adapter.sites[(0, "v")]), ("none", (64, 32)))
+                    one.before_step(100)
+                    self.check(device, one.add, [True] * 100, 100)
+                    one.after_step()
+                    one.place(2)
+                    two.place(0)
+                    key = one.graph_key
+                    for _ in range(5):
+                        # 5 x 100 rows of each: the toy ring's batches of 256 tokens are used up on the way.
+                        one.before_step(100)
+                        self.check(device, one.add, [True] * 100, 100)
+                        for deltas in (one, two):
+                            deltas.before_step(1)
+                        self.check(device, lambda *given: bank.add(*given, []), [True, False, True], 3)
+                        one.after_step(), two.after_step()
+                    self.assertEqual(one.graph_key, key)
+                    state = adapter.inputs[0]
+                    self.assertEqual((state.pool.next(), other.inputs[0].pool.next()), (605, 5))
+                    self.assertEqual(one.report()["answered_vectors"], 605 * 4)
+                    one.close()
+                    self.check(device, lambda *given: bank.add(*given, []), [True, False, False], 3)
+
+    def test_a_vector_that_is_not_finite_fails_its_own_row(self):
+        for device in runtime.devices():
+            bank = one_graph.Bank(device, 2)
+            adapter = self.load(device, bank)
+            one, two = adapter.open(), adapter.open()
+            one.place(0), two.place(1)
+            for deltas in (one, two):
+                deltas.before_step(1)
+            rows = numpy.ones((2, 64), numpy.float32)
+            rows[1, 5] = numpy.nan
+            outputs = {"q": online.zeros(device, (2, 64), "float32")}
+            bank.add(0, "attention", online.upload(device, rows), outputs, [])
+            online.wait(device)
+            one.after_step()
+            with self.assertRaises(ActivationRefused):
+                two.after_step()
+            two.after_step()
+
+    def test_final_hidden_and_offline_time(self):
+        for device in runtime.devices():
+            adapter = self.load(device, one_graph.Bank(device, 1), mode="final-hidden")
+            self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
+            milliseconds, tokens = adapter.time_offline()
+            self.assertGreater(milliseconds, 0)
+            self.assertEqual(tokens, 256)
+
+
+if __name__ == "__main__":
+    unittest.main()

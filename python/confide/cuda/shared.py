@@ -1,0 +1,82 @@
+"""Words of 64 bits that two processes on one device share: CUDA IPC on "cuda:N", a mapped file on "cpu".
+
+Memory from cuMemAlloc, not from torch's allocator, whose blocks hold other tensors too: the other process sees these
+words and no more of this one's memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from . import driver
+
+HANDLE_BYTES = 64
+_LAZY_ENABLE_PEER_ACCESS = 1
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * HANDLE_BYTES)]
+
+
+class _Raw:
+    """Device memory as torch takes it in without a copy."""
+
+    def __init__(self, pointer: int, words: int):
+        self.__cuda_array_interface__ = {"shape": (words,), "typestr": "<i8", "data": (pointer, False), "version": 3}
+
+
+class SharedWords:
+    """`words`: int64 [count] on the device (uint64 in numpy on "cpu"). The maker frees it; whoever opened it lets go."""
+
+    def __init__(self, device: str, path: Path, count: int, handle: bytes | None = None, make: bool = True):
+        """make: here is where the memory is made; else it is opened, by its `handle` or, on "cpu", by its path."""
+        self.device, self.count, self._made, self.handle = device, count, make, handle or b""
+        if device == "cpu":
+            if make:
+                with path.open("xb") as file:
+                    file.truncate(8 * count)
+            with path.open("r+b") as file:
+                self._map = mmap.mmap(file.fileno(), 8 * count)
+            self.words: Any = numpy.frombuffer(self._map, numpy.uint64)
+            return
+        import torch
+
+        self._ordinal, library = int(device.partition(":")[2] or 0), driver.library()
+        pointer = ctypes.c_uint64()
+        with driver._Current(self._ordinal):
+            if make:
+                driver.check(library.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 * count)), "cuMemAlloc")
+                found = _Handle()
+                driver.check(library.cuIpcGetMemHandle(ctypes.byref(found), pointer), "cuIpcGetMemHandle")
+                self.handle = bytes(found.bytes)
+            else:
+                if len(self.handle) != HANDLE_BYTES:
+                    raise ValueError(f"memory handle: wanted {HANDLE_BYTES} bytes, got {len(self.handle)}")
+                given = _Handle((ctypes.c_ubyte * HANDLE_BYTES).from_buffer_copy(self.handle))
+                opened = library.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), given, _LAZY_ENABLE_PEER_ACCESS)
+                driver.check(opened, "cuIpcOpenMemHandle")
+        self._pointer = pointer.value
+        self.words = torch.as_tensor(_Raw(self._pointer, count), device=device)
+        if make:
+            self.words.zero_()
+
+    def close(self) -> None:
+        """Gives the memory back. Nothing may still use `words`."""
+        self.words = None
+        if self.device == "cpu":
+            try:
+                self._map.close()
+            except BufferError:
+                pass  # views of it live on; they end with the process
+            return
+        library, pointer = driver.library(), ctypes.c_uint64(self._pointer)
+        with driver._Current(self._ordinal):
+            if self._made:
+                driver.check(library.cuMemFree_v2(pointer), "cuMemFree")
+            else:
+                driver.check(library.cuIpcCloseMemHandle(pointer), "cuIpcCloseMemHandle")
