@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,7 @@ import adapter as made
 from bed import PROMPT, TOKENS, Bed
 from blocks import Arm, Failed, Session, Took
 from confide.worker.deltas import Adapter, AdapterError
-
-FINAL_HIDDEN = (0, "final_hidden")
+from steps import TOY
 
 
 class NotHere(Exception):
@@ -34,54 +34,6 @@ class Offline:
         return self.milliseconds / self.tokens
 
 
-class FinalHidden:
-    """An adapter of layer 0's q, put onto the last hidden state instead, as report 003 has it."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner, self.name = inner, inner.name
-        self.sites = {FINAL_HIDDEN: inner.sites[0, "q"]}
-        self.opens_at_once = getattr(inner, "opens_at_once", False)
-
-    def open(self) -> Any:
-        return FinalHiddenDeltas(self.inner.open())
-
-    def close(self) -> None:
-        getattr(self.inner, "close", lambda: None)()
-
-
-class FinalHiddenDeltas:
-    """Its deltas: whatever they are asked at the last hidden state, the inner ones are asked at layer 0's q."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        grouped = getattr(inner, "grouped", None)
-        if grouped is not None:
-            self.grouped = _grouped(grouped)
-
-    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
-        self._inner.add(0, "attention", rows, {"q": outputs["final_hidden"]})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
-class _FinalHiddenGrouped:
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]) -> None:
-        inner = [one and one._inner for one in deltas]
-        self.inner.add(0, "attention", rows, {"q": outputs["final_hidden"]}, inner)
-
-
-_GROUPS: dict[int, _FinalHiddenGrouped] = {}
-
-
-def _grouped(inner: Any) -> _FinalHiddenGrouped:
-    """One face for one group: the worker tells groups apart by identity."""
-    return _GROUPS.setdefault(id(inner), _FinalHiddenGrouped(inner))
-
-
 class Kit:
     """A bed's adapters, made once. `folder` holds the PEFT files for as long as the kit lives."""
 
@@ -91,21 +43,40 @@ class Kit:
         self.folder = Path(self._folder.name)
         self.path = made.write(self.folder / "lora", bed.config)
 
-    def load(self, name: str, kind: str, **spec: Any) -> Adapter:
+    def load(self, label: str, kind: str, **spec: Any) -> Adapter:
         """An adapter of this kind, loaded into the bed's worker."""
         try:
-            return self.bed.adapters.load(name, kind, spec)
+            return self.bed.adapters.load(label, kind, spec)
         except (AdapterError, NotImplementedError, OSError) as error:
             raise NotHere(f"{kind}: {error}"[:300]) from error
 
     def final_hidden(self) -> Adapter:
         """The masked delta on the last hidden state, both roles in this process."""
-        path = made.write(self.folder / "hidden", self.bed.config, seed=12, layers=1)
-        return FinalHidden(self.load("hidden", "one-graph", path=str(path)))
+        return self.masked("hidden", "one-graph", mode="final-hidden")
+
+    def masked(self, label: str, kind: str, path: str | None = "", **spec: Any) -> Adapter:
+        """An adapter of the masked scheme, its batches of masks prepared: what runs later prepares none."""
+        where = {} if path is None else {"path": path or str(self.path)}
+        held = self.load(label, kind, **where, **(TOY if self.session.cpu else {}), **spec)
+        wait_until_prepared(held, self.session.left_s() / 3)
+        return held
 
     def close(self) -> None:
         """Files go."""
         self._folder.cleanup()
+
+
+def wait_until_prepared(held: Any, seconds: float) -> None:
+    """Until both batches of every input are there, so that no preparation runs beside what is timed."""
+    if hasattr(held, "prepare"):
+        held.prepare(held.session.context.n, seconds)
+        return
+    until, context = time.monotonic() + seconds, getattr(held, "context", None)
+    states = getattr(held, "inputs", [])
+    while any(state.pool.installed - state.pool.next() // context.n < 2 for state in states):
+        if time.monotonic() > until:
+            raise NotHere("its masks were not prepared in time")
+        time.sleep(0.02)
 
 
 def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = False, marks: tuple[str, ...] = ()) -> Arm:
@@ -136,8 +107,7 @@ def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = Fal
 
 def offline_of(bed: Bed, held: Any) -> Offline | None:
     """The offline work of an adapter, timed from its preparation of a whole batch; None where it has none."""
-    inner = held.inner if isinstance(held, FinalHidden) else held
-    measure = getattr(inner, "time_offline", None)
+    measure = getattr(held, "time_offline", None)
     if measure is None:
         return None
     milliseconds, tokens = measure()

@@ -87,9 +87,7 @@ def chosen(args: argparse.Namespace) -> list[dict[str, Any]]:
 def show(stages: list[dict[str, Any]]) -> int:
     for stage in stages:
         print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
-    print(
-        f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s for each cut"
-    )
+    print(f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s for each cut")
     return 0
 
 
@@ -124,15 +122,18 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     """All stages, one process each, into one journal."""
     if args.cpu:
         print(REHEARSAL)
+    # By NVML, not by CUDA: whoever has asked CUDA cannot fork stages that use it.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # Imported once: stages are forks, and importing torch takes longer than many of them.
-    for module in ("torch", "numpy", "transformers"):
+    for module in ("torch", "numpy"):
         try:
             importlib.import_module(module)
         except ImportError:
             print(f"no {module} in this Python")
-    record = head([Path(sys.argv[0]).name, *sys.argv[1:]], machine.read(args.confide), args.seed)
+    record = head(["bench/gpu/run.py", *shown_arguments()], machine.read(args.confide), args.seed)
     journal = Journal(args.out, record, rehearsal=args.cpu)
-    facts: dict[str, Any] = {"confide": args.confide, "price": args.price, "out": str(args.out)}
+    confide = str(Path(args.confide).resolve()) if args.confide else None
+    facts: dict[str, Any] = {"confide": confide, "price": args.price, "out": str(args.out)}
     failed: list[str] = []
     try:
         for stage in stages:
@@ -145,6 +146,11 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     table = importlib.import_module("table")
     table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu)
     return 1 if failed else 0
+
+
+def shown_arguments() -> list[str]:
+    """The command line; of paths their last part, since folders are this machine's own affair."""
+    return [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
 
 
 def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace) -> str | None:

@@ -2,29 +2,194 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any, Callable
 
-from blocks import Took
+import numpy
+import torch
+
+import adapter as made
+from bed import MODEL, shape_of
+from blocks import Failed, Took
+from confide.cuda import ckks
+from confide.worker.deltas import AdapterError
 from device import Device
 
 Made = tuple[Callable[[int], Took], str, str]
 
+RANK, REPEATS = 32, 6
+SCALE = made.ALPHA / made.RANK
+# A rehearsal has a ring that is small enough for a CPU, and protects nothing.
+DEGREE, TOY_DEGREE = 16384, 1024
+TOY = {"parameters": "toy-256-q100-flood40", "dangerous_parameters": True}
 
-def ckks(device: Device) -> Made:
+
+class Layout:
+    """Report 003's step on a device: a float64 vector in, `A·x` out; recorded in a CUDA graph on a card."""
+
+    def __init__(self, device: Device, matrix: numpy.ndarray) -> None:
+        self.device, self.width = device, matrix.shape[1]
+        degree = TOY_DEGREE if device.cpu else DEGREE
+        self.inner = ckks.SeedLayout(ckks.Ckks(degree, device.name), matrix)
+        self.guarantee = self.inner.guarantee
+        self.vector = torch.zeros(self.width, dtype=torch.float64, device=device.torch_device)
+        self._graph = None
+
+    def step(self) -> torch.Tensor:
+        """Of what stands in `vector`."""
+        vector = self.vector.numpy() if self.device.cpu else self.vector
+        answer = self.inner.step(vector)
+        return torch.from_numpy(answer) if self.device.cpu else answer
+
+    def replay(self) -> torch.Tensor:
+        """As `step`, by a recorded graph on a card."""
+        if self.device.cpu:
+            return self.step()
+        if self._graph is None:
+            self.step()
+            torch.cuda.synchronize()
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._answer = self.step()
+        self._graph.replay()
+        return self._answer
+
+    def refused(self) -> bool:
+        """Whether a vector did not fit the scale since the beginning. Waits for the device."""
+        return bool(numpy.asarray(self.inner.status.cpu() if not self.device.cpu else self.inner.status).any())
+
+
+def matrix(width: int, rows: int = RANK, seed: int = 7) -> numpy.ndarray:
+    return numpy.random.default_rng(seed).normal(0.0, 0.02, (rows, width))
+
+
+def ckks_step(device: Device) -> Made:
     """Report 003's step by our kernels: run, what it says, its guarantee."""
-    raise NotImplementedError("confide.cuda.ring has no CKKS step")
+    width = shape_of(MODEL, device.cpu).hidden
+    weights = matrix(width)
+    layout = Layout(device, weights)
+
+    def run(seed: int) -> Took:
+        samples = []
+        for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, width)):
+            layout.vector.copy_(torch.from_numpy(vector))
+            told: list[Any] = []
+            took_ms = device.wall_ms(lambda: told.append(layout.replay().cpu()))
+            samples.append({"step_ms": took_ms, "delta_error_ratio": distance(told[0].numpy(), weights @ vector)})
+        if layout.refused() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
+            raise Failed(f"wrong answer: {samples}")
+        return Took(samples)
+
+    return run, f"confide CKKS N={layout.inner.ckks.n}", layout.guarantee
 
 
-def ckks_adapter(device: Device, config: Any) -> Any:
-    """Report 003's step on the last hidden state as an adapter of the worker."""
-    raise NotImplementedError("confide.cuda.ring has no CKKS step")
+class CkksAdapter:
+    """Report 003's step on the last hidden state, as an adapter of the worker; key and A are in one process."""
+
+    opens_at_once = True
+    guarantee = "none"
+
+    def __init__(self, device: Device, config: Any) -> None:
+        self.name, hidden = "ckks-slots", config.hidden
+        self.sites = {(0, "final_hidden"): (hidden, hidden)}
+        self.layout = Layout(device, matrix(hidden))
+        factor = numpy.random.default_rng(8).normal(0.0, 0.02, (hidden, RANK)) * SCALE
+        self.factor = torch.from_numpy(factor).to(device.torch_device, torch.float32)
+
+    def open(self) -> CkksDeltas:
+        return CkksDeltas(self)
 
 
-def masked(device: Device) -> Made:
-    """The masked step with its share of the offline work."""
-    raise NotImplementedError("no preparation of masks on this device")
+class CkksDeltas:
+    """One generation with it; kernels alone, so recorded together with the model."""
+
+    capturable = True
+    rehearsable = True
+    guarantee = "none"
+
+    def __init__(self, adapter: CkksAdapter) -> None:
+        self.adapter = adapter
+        self.graph_key = ("ckks-slots", id(adapter))
+
+    def add(self, layer: int, source: str, rows: torch.Tensor, outputs: dict[str, torch.Tensor]) -> None:
+        """One vector at a time: the layout holds one."""
+        layout, output = self.adapter.layout, outputs["final_hidden"]
+        for index in range(rows.shape[0]):
+            layout.vector.copy_(rows[index])
+            delta = layout.step().to(torch.float32) @ self.adapter.factor.t()
+            output[index].add_(delta.to(output.dtype))
+
+    def report(self) -> dict[str, Any]:
+        return {"guarantee": self.guarantee}
+
+    def close(self) -> None:
+        if self.adapter.layout.refused():
+            raise AdapterError("a vector does not fit the scale", "activation")
 
 
-def online_work(device: Device) -> Callable[[], Any]:
-    """One vector through both roles of one input."""
-    raise NotImplementedError("no online step")
+class Masked:
+    """The masked step of one projection, both roles in one process, outside any model."""
+
+    def __init__(self, device: Device) -> None:
+        from confide.blind import one_graph
+
+        self.device, self.config = device, shape_of(MODEL, device.cpu)
+        self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
+        path = made.write(Path(self._folder.name) / "lora", self.config, seed=13, layers=1)
+        self.bank = one_graph.Bank(device.name, 1)
+        toy = {"set_name": TOY["parameters"], "dangerous_parameters": True} if device.cpu else {}
+        self.adapter = one_graph.OneGraphAdapter("masked", path, self.bank, mode="final-hidden", **toy)
+        self.deltas = self.adapter.open()
+        self.deltas.place(0)
+        self.width = self.config.hidden
+        dtype = torch.float32 if device.cpu else torch.bfloat16
+        self.rows = torch.zeros(1, self.width, dtype=dtype, device=device.torch_device)
+        self.output = torch.zeros(1, self.width, dtype=dtype, device=device.torch_device)
+        self.exact = exact_delta(path)
+
+    def step(self) -> None:
+        """Onto `output`; the caller has announced the row."""
+        rows, output = (self.rows.numpy(), self.output.numpy()) if self.device.cpu else (self.rows, self.output)
+        self.bank.add(0, "final_hidden", rows, {"final_hidden": output}, [])
+
+    def once(self) -> None:
+        """One row: masks are there, or are waited for."""
+        self.deltas.before_step(1)
+        self.step()
+
+
+def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
+    """scale · B · A · x of layer 0's q, in float64."""
+    from safetensors.torch import load_file
+
+    tensors = load_file(path / "adapter_model.safetensors")
+    at = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+    a, b = (tensors[at.format(part)].double().numpy() for part in "AB")
+    return lambda vector: SCALE * (b @ (a @ vector))
+
+
+def masked_step(device: Device) -> Made:
+    """The masked step, B included, with its share of the offline work."""
+    masked = Masked(device)
+    milliseconds, tokens = masked.adapter.time_offline()
+
+    def run(seed: int) -> Took:
+        samples = []
+        for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, masked.width)):
+            masked.rows.copy_(torch.from_numpy(vector)[None])
+            masked.output.zero_()
+            took_ms = device.wall_ms(masked.once) + milliseconds / tokens
+            got = masked.output[0].double().cpu().numpy()
+            right = masked.exact(masked.rows[0].double().cpu().numpy())
+            samples.append({"step_ms": took_ms, "delta_error_ratio": distance(got, right)})
+        masked.deltas.after_step()
+        if max(one["delta_error_ratio"] for one in samples) > 1e-2:
+            raise Failed(f"wrong answer: {samples}")
+        return Took(samples)
+
+    return run, f"confide masked, N={masked.adapter.context.n}, B included", masked.adapter.guarantee
+
+
+def distance(got: numpy.ndarray, right: numpy.ndarray) -> float:
+    return float(numpy.linalg.norm(got - right) / numpy.linalg.norm(right))

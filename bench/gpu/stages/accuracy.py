@@ -19,7 +19,7 @@ from confide.worker.weights import Layer, Weights
 from device import Device
 
 PROMPT = 32
-ROWS, COLUMNS, BITS, VECTORS = 32, 1536, 34, 16
+ROWS, COLUMNS, BITS, VECTORS = 32, 1536, 33, 16
 
 
 def run(session: Session) -> None:
@@ -30,7 +30,7 @@ def run(session: Session) -> None:
     plain = kit.load("plain", "plain", path=str(kit.path))
     arms = [arm(bed, "plain-lora", plain, exact, None), arm(bed, "plain-lora", plain, exact, None, twin=True)]
     try:
-        graph = kit.load("graph", "one-graph", path=str(kit.path))
+        graph = kit.masked("graph", "one-graph")
         arms.append(arm(bed, "one-graph", graph, exact, device))
     except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
         session.missing("accuracy", "one-graph", f"{type(error).__name__}: {error}"[:200])

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from bed import Bed
+from arms import Kit, NotHere, decode
+from bed import MODEL, Bed
 from blocks import Arm, Failed, Session, Took
 from device import Device, release
 
@@ -19,6 +20,7 @@ CASES = (
 )
 # Beside the weights: cache, graphs, workspaces, the copy's buffers.
 SPARE_BYTES = 8 << 30
+GROUPED, GROUPED_BATCH = 8, 32
 
 
 def run(session: Session) -> None:
@@ -36,10 +38,14 @@ def measure(session: Session, device: Device, model: str, batch: int, bits: int)
     params = {"model": model, "batch": batch}
     bed, before = None, used_bytes(session.cpu)
     try:
-        bed = Bed(device, session.cpu, model, batch, layers=layers_that_fit(session, model, bits), bits=bits)
+        # A rehearsal needs no more than two sessions to take every turn.
+        slots = min(batch, 2) if session.cpu else batch
+        bed = Bed(device, session.cpu, model, slots, layers=layers_that_fit(session, model, bits), bits=bits)
         arms = [base(bed, batch, session.cpu, twin) for twin in (False, True)]
         session.bench("batch", params, arms, blocks=None if batch == 32 and model == "qwen2.5-1.5b" else 3)
         session.bench("memory", params, [memory(bed, session.cpu, before)])
+        if model == MODEL:
+            private(session, bed, params)
     except torch.OutOfMemoryError as error:
         reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"
         session.emit({"kind": "not_run", "bench": "batch", "reason": reason})
@@ -50,6 +56,28 @@ def measure(session: Session, device: Device, model: str, batch: int, bits: int)
         device.free_buffers()
         del bed
         release(session.cpu)
+
+
+def private(session: Session, bed: Bed, params: dict[str, Any]) -> None:
+    """At batch 1 the memory of a private adapter; at batch 32 eight of them over all sessions, in one grouped step."""
+    if params["batch"] not in (1, GROUPED_BATCH):
+        return
+    count, kit = (1 if params["batch"] == 1 else min(GROUPED, bed.slots)), Kit(session, bed)
+    before = used_bytes(session.cpu)
+    try:
+        held = [kit.masked(f"private-{index}", "one-graph") for index in range(count)]
+    except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
+        session.missing("batch", "grouped", f"{type(error).__name__}: {error}"[:200])
+        return
+    finally:
+        kit.close()
+    if count == 1:
+        masks = float(max(0, used_bytes(session.cpu) - before))
+        session.bench("memory", params, [Arm("one-graph", lambda _seed: Took([{"masks_bytes": masks}]), says=bed.says)])
+        return
+    each = [held[slot % count] for slot in range(bed.slots)]
+    arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
+    session.bench("sessions", params, [*arms, decode(session, bed, "grouped", each)], blocks=3)
 
 
 def layers_that_fit(session: Session, model: str, bits: int) -> int | None:

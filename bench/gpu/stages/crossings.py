@@ -17,14 +17,14 @@ USE_S = 1.2
 
 def run(session: Session) -> None:
     device = Device(session.cpu)
-    prefill, passes = (16, 4) if session.cpu else (PREFILL, PASSES)
+    prefill, passes = (8, 2) if session.cpu else (PREFILL, PASSES)
     bed = Bed(device, session.cpu, MODEL, slots=1, context=prefill + passes + 8)
     kit = Kit(session, bed)
     makers: dict[str, Callable[[], Any]] = {
         "base": lambda: None,
         "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
-        "one-graph": lambda: kit.load("graph", "one-graph", path=str(kit.path)),
-        "ipc": lambda: kit.load("ipc", "ipc", path=str(kit.path)),
+        "one-graph": lambda: kit.masked("graph", "one-graph"),
+        "ipc": lambda: kit.masked("ipc", "ipc"),
     }
     for name, make in makers.items():
         try:

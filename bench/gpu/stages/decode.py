@@ -19,8 +19,8 @@ def run(session: Session) -> None:
     makers: dict[str, Callable[[], Any]] = {
         "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
         "final-hidden": kit.final_hidden,
-        "one-graph": lambda: kit.load("graph", "one-graph", path=str(kit.path)),
-        "ckks-slots": lambda: steps.ckks_adapter(device, bed.config),
+        "one-graph": lambda: kit.masked("graph", "one-graph"),
+        "ckks-slots": lambda: steps.CkksAdapter(device, bed.config),
     }
     for name, make in makers.items():
         if (arm := try_arm(session, bed, name, make)) is not None:

@@ -11,7 +11,7 @@ from bed import MODEL, Bed, shape_of
 from blocks import Arm, Failed, Session, Took
 from device import Device
 
-PROMPT, TOKENS = 16, 128
+PROMPT, TOKENS = 16, 64
 # Compiling takes a minute: without that much left it is not begun.
 COMPILE_S = 40.0
 

@@ -16,6 +16,7 @@ from blocks import Session
 from device import Device
 from journal import CHECKOUT
 from stages.decode import try_arm
+from steps import TOY
 
 READY_S = 60.0
 # Nothing here measures how much a host may tell.
@@ -30,7 +31,7 @@ def run(session: Session) -> None:
 
     def remote(name: str, command: list[str]) -> Any:
         hosts.append(Host(name, command))
-        return kit.load(name, "blind", address=hosts[-1].address, name=kit.path.name)
+        return kit.masked(name, "blind", path=None, address=hosts[-1].address, name=kit.path.name)
 
     def on_cpu() -> Any:
         confide = session.facts.get("confide")
@@ -39,9 +40,10 @@ def run(session: Session) -> None:
         return remote("cpu-host", [confide, *HOST, str(kit.path), *LISTEN])
 
     python = [sys.executable, "-m", "confide.blind", "host", str(kit.path), "--device", device.name, *LISTEN]
+    python += ["--parameters", TOY["parameters"], "--dangerous-parameters"] if session.cpu else []
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
     makers = {
-        "ipc": lambda: kit.load("ipc", "ipc", path=str(kit.path)),
+        "ipc": lambda: kit.masked("ipc", "ipc"),
         "loopback": lambda: remote("loopback", python),
         "cpu-host": on_cpu,
     }

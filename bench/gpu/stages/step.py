@@ -18,7 +18,7 @@ ARM, SEAL = str(CHECKOUT / "bench/peers/gpu/arm.py"), str(CHECKOUT / "bench/peer
 def run(session: Session) -> None:
     device = Device(session.cpu)
     arms: list[Arm] = []
-    for name, make in (("ckks-step", steps.ckks), ("masked-step", steps.masked)):
+    for name, make in (("ckks-step", steps.ckks_step), ("masked-step", steps.masked_step)):
         try:
             work, says, guarantee = make(device)
         except (ImportError, AttributeError, NotImplementedError) as error:
