@@ -41,11 +41,10 @@ class Adapters:
 
     def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Makes and attaches one. Raises `AdapterError`."""
-        return self.attach(self.made(name, kind, spec))
+        return self.attach(name, self.made(name, kind, spec))
 
-    def attach(self, adapter: Adapter) -> Adapter:
+    def attach(self, name: str, adapter: Adapter) -> Adapter:
         """Takes an adapter that was made, between two steps."""
-        name = adapter.name
         try:
             if name in self.loaded:
                 raise AdapterError(f"name {name!r} is taken")
@@ -206,10 +205,7 @@ class Bank:
     def stack(self, layer: int, source: str) -> tuple[Tensor, Tensor, list[str]]:
         """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
         config, names = self.context.config, list(READS[source])
-        ranks = {
-            name: max((member.a[layer, name].shape[0] for member in self.members if (layer, name) in member.a), default=0)
-            for name in names
-        }
+        ranks = {name: self.rank((layer, name)) for name in names}
         names = [name for name in names if ranks[name]]
         width = config.width((layer, names[0]))[0]
         total = sum(ranks[name] for name in names)
@@ -227,6 +223,10 @@ class Bank:
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
 
+    def rank(self, site: Site) -> int:
+        """The largest rank at a site; 0 where no member changes it."""
+        return max((member.a[site].shape[0] for member in self.members if site in member.a), default=0)
+
     def held(self, layer: int, source: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, list[str]] | None:
         """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
         found = self.stacked.get((layer, source))
@@ -242,7 +242,9 @@ class Bank:
         self.shares[row].zero_()
         self.shares[row, self.members.index(adapter)].fill_(1)
 
-    def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]) -> None:
+    def add(
+        self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]
+    ) -> None:
         """`deltas` are not asked: rows of others, and of none, have no share."""
         found = self.held(layer, source, rows.dtype)
         if found is None:

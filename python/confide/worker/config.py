@@ -1,4 +1,4 @@
-"""The shape of a decoder, read from a Hugging Face `config.json` (Qwen2, Llama, Phi-3), or one of the built-in shapes."""
+"""The shape of a decoder, read from a `config.json` of Hugging Face (Qwen2, Llama, Phi-3), or a built-in one."""
 
 from __future__ import annotations
 

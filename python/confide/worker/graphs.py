@@ -1,9 +1,9 @@
 """One decode step: recorded as CUDA graphs on a CUDA device, run as it stands elsewhere.
 
-A step is recorded once for each *shape*: rows and context in buckets, how tokens are chosen, what adapters add. Where an
-adapter has to be waited for, the step is a chain of graphs with the waiting between them. Token numbers, positions and
-counters stay on the device; what was chosen is copied to pinned memory, with one event for each step, so that the host
-launches the next step before it reads this one's tokens.
+A step is recorded once for each *shape*: rows and context in buckets, how tokens are chosen, what adapters add. Where
+an adapter has to be waited for, the step is a chain of graphs with the waiting between them. Token numbers, positions
+and counters stay on the device; what was chosen is copied to pinned memory, with one event for each step, so that the
+host launches the next step before it reads this one's tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONTEXTS = (256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 GRAPHS_MAX = 256
 # Steps whose tokens the host may not have read yet.
 RING = 8
-TRIALS = 8
+TRIALS = 16
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ class Stepper:
         self.ring = [self.pinned() for _ in range(RING)]
         self.kernels = None
         if decoder == "kernels":
-            from .kernels import Kernels
+            from .kernels import Attention, Kernels
 
             self.kernels = Kernels(model, cache)
+            model.kernel_attention = Attention(model, cache)
         if self.graphs:
             self.stream = torch.cuda.Stream(self.device)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
@@ -174,7 +175,8 @@ class Stepper:
     def record(self, shape: Shape, add: Add | None) -> Recorded:
         """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
         began = time.monotonic()
-        self.form(shape.batch, shape.context)
+        if self.kernels is None or not self.kernels.takes(shape):
+            self.form(shape.batch, shape.context)
         with torch.inference_mode():
             for point in self.body(shape, self.shadow):
                 if not shape.waits:
@@ -240,29 +242,45 @@ class Stepper:
     def form(self, batch: int, context: int) -> str:
         """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
         if (batch, context) not in self.forms:
-            form = ATTENTION_FORMS[0]
-            if self.device.type == "cuda":
-                times = {form: self.attention_ms(batch, context, form) for form in ATTENTION_FORMS}
+            forms = ATTENTION_FORMS if self.model.kernel_attention is None else (*ATTENTION_FORMS, "kernel")
+            form = forms[0] if self.device.type != "cuda" else forms[-1]
+            if self.graphs and self.device.type == "cuda":
+                times = {form: self.attention_ms(batch, context, form) for form in forms}
                 form = min(times, key=times.get)
-                self.counts.forms[f"{batch}x{context}"] = form
+                told = ", ".join(f"{name} {ms * 1e3:.1f} us" for name, ms in times.items())
+                self.counts.forms[f"{batch}x{context}"] = f"{form} ({told})"
             self.forms[batch, context] = form
         return self.forms[batch, context]
 
     def attention_ms(self, batch: int, context: int, form: str) -> float:
-        """Milliseconds of one attention of this size, by events on the device, the least of a few runs."""
+        """Milliseconds of one layer's attention at this size, positions and cache included: TRIALS of them in a graph,
+        since launched one by one they would take the host's time. Infinite where the form cannot be recorded."""
         config, model = self.model.config, self.model
-        shape = (batch, config.kv_heads, model.groups, config.head_dim)
-        query = torch.zeros(shape, device=self.device, dtype=model.dtype)
-        positions = torch.full((batch,), context - 1, device=self.device)
-        keys, content = self.cache.keys(0, batch, context), self.cache.content(0, batch, context)
-        with torch.inference_mode():
-            bias = model.decode_bias(positions, context)
-            marks = [torch.cuda.Event(enable_timing=True) for _ in range(TRIALS + 1)]
-            for mark in marks:
-                model.attention(query, keys, content, bias, form)
-                mark.record()
-        marks[-1].synchronize()
-        return min(first.elapsed_time(second) for first, second in zip(marks[1:], marks[2:]))
+        width = config.query_width + 2 * config.key_width
+        qkv = torch.zeros(batch, width, device=self.device, dtype=model.dtype)
+        # All rows stand at the end of the context; what they write there is put back.
+        place = min(context, self.cache.size.context) - 1
+        positions = torch.full((batch,), place, device=self.device)
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        kept = self.cache.values[0, :, :batch, :, place].clone()
+        try:
+            with torch.inference_mode():
+                attend = model.decode_attention(positions, self.cache, context, form)
+                attend(0, qkv)
+                torch.cuda.synchronize(self.device)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    for _ in range(TRIALS):
+                        attend(0, qkv)
+                graph.replay()
+                first.record()
+                graph.replay()
+                last.record()
+                last.synchronize()
+                self.cache.values[0, :, :batch, :, place].copy_(kept)
+        except RuntimeError:
+            return float("inf")
+        return first.elapsed_time(last) / TRIALS
 
     def pinned(self) -> Tensor:
         pin = self.device.type == "cuda"

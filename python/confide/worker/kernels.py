@@ -6,8 +6,9 @@ since a step of one group may run between two parts of another's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generator
+from typing import TYPE_CHECKING, Any, Callable, Generator
 
+import torch
 from torch import Tensor
 
 from confide.cuda import decode
@@ -59,8 +60,55 @@ class Kernels:
         return self.steps[key]
 
 
+class Attention:
+    """One launch for rotary positions, the cache's new rows and attention, for batches whose products are torch's."""
+
+    def __init__(self, model: Model, cache: Cache) -> None:
+        from confide.cuda import runtime
+
+        self.model, self.cache = model, cache
+        config = model.config
+        cosines, sines = angles(config.rope, cache.length)
+        self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
+        element = "float" if "float32" in str(model.dtype) else "bf16"
+        defines = {"ELEMENT": element, "GROUP": model.groups, "HEAD_DIM": config.head_dim}
+        self.kernel = runtime.Module("attention.cu", str(model.device), defines).kernel("attention")
+        parts = -(-cache.idle_position // decode.ATTENTION_LEAST)
+        self.splits = max(1, min(decode.ATTENTION_SPLITS, parts))
+        self.buffers: dict[int, tuple[Tensor, ...]] = {}
+
+    def of(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
+        """As `Model.decode_attention`, for the cache that this was made for; all contexts are one shape here."""
+        config, scale = self.model.config, self.model.config.head_dim**-0.5
+        fused, attended, partials, counters = self.taken(positions.shape[0])
+
+        def attend(layer: int, qkv: Tensor) -> Tensor:
+            # The kernel's activations are float32.
+            fused.copy_(qkv)
+            self.kernel(
+                (self.splits, config.kv_heads, positions.shape[0]), 128, fused, cache.values[layer, 0],
+                cache.values[layer, 1], positions, self.cosines, self.sines, attended, partials, counters, cache.length,
+                cache.idle_position, self.cosines.shape[1], config.window or 0, decode.ATTENTION_LEAST, scale,
+            )  # fmt: skip
+            return attended.to(qkv.dtype)
+
+        return attend
+
+    def taken(self, rows: int) -> tuple[Tensor, ...]:
+        """Buffers for so many rows. Nothing is kept in them from one call to the next, but the counters' zeros."""
+        if rows not in self.buffers:
+            config, model = self.model.config, self.model
+            shapes = (
+                (rows, config.query_width + 2 * config.key_width),
+                (rows, config.query_width),
+                (rows, config.kv_heads, self.splits, model.groups, config.head_dim + 2),
+            )
+            floats = [torch.zeros(shape, device=model.device) for shape in shapes]
+            counters = torch.zeros(rows, config.kv_heads, dtype=torch.int32, device=model.device)
+            self.buffers[rows] = (*floats, counters)
+        return self.buffers[rows]
+
+
 def overlaps(device: Any) -> bool:
     """Whether a kernel may begin while the one before still runs: compute capability 9.0 and later."""
-    import torch
-
     return torch.cuda.get_device_capability(device) >= (9, 0)

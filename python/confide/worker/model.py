@@ -7,7 +7,7 @@ slot i of the cache. Nothing here waits for the device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Generator
+from typing import Any, Callable, Generator
 
 import torch
 import torch.nn.functional as functional
@@ -56,6 +56,8 @@ class Model:
         self.rotary = Rotary(config, positions, self.device, self.dtype)
         self.scale = config.head_dim**-0.5
         self.groups = config.heads // config.kv_heads
+        # Attention of a decode step by this package's own kernel, where a stepper has put one here.
+        self.kernel_attention: Any = None
 
     def decode(
         self,
@@ -68,7 +70,19 @@ class Model:
     ) -> Pass:
         """One token of each row: `tokens` and `positions` int64 [B] on the device; attends to the first `context`
         tokens of each slot, of which those up to its own position count."""
-        rows = tokens.shape[0]
+        hidden = functional.embedding(tokens, self.weights.embedding)
+        attend = self.decode_attention(positions, cache, context, form)
+        hidden = yield from self.layers(hidden, attend, points)
+        return (yield from self.logits(hidden, points))
+
+    def decode_attention(
+        self, positions: Tensor, cache: Cache, context: int, form: str
+    ) -> Callable[[int, Tensor], Tensor]:
+        """What turns a layer's fused q, k, v rows [B, widths] into what attention read [B, heads · head_dim], keeping
+        keys and values. The form `kernel` is this package's own (kernels.py), the others are torch's."""
+        if form == "kernel":
+            return self.kernel_attention.of(positions, cache)
+        rows = positions.shape[0]
         table = self.rotary.at(positions)
         places = self.places(cache, torch.arange(rows, device=self.device), positions)
         bias = self.decode_bias(positions, context)
@@ -80,9 +94,7 @@ class Model:
             keys, content = cache.keys(layer, rows, context), cache.content(layer, rows, context)
             return self.attention(query, keys, content, bias, form).reshape(rows, -1)
 
-        hidden = functional.embedding(tokens, self.weights.embedding)
-        hidden = yield from self.layers(hidden, attend, points)
-        return (yield from self.logits(hidden, points))
+        return attend
 
     def prefill(self, tokens: Tensor, span: Span, cache: Cache, points: Points = NO_POINTS) -> Pass:
         """Part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""

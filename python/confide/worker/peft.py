@@ -35,7 +35,8 @@ WITHOUT_EFFECT = {
     "runtime_config", "velora_config",
 }  # fmt: skip
 KNOWN = {
-    "peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "use_dora", "lora_bias", "bias",
+    "peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "use_dora", "lora_bias",
+    "bias",
     "rank_pattern", "alpha_pattern", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern",
     "modules_to_save", "init_lora_weights",
 }  # fmt: skip
@@ -199,7 +200,8 @@ def refuse_missing(config: dict[str, Any], stack: str, sites: set[Site]) -> None
             if wanted and not there:
                 raise AdapterError(f"adapter_model.safetensors: {PREFIX}{path}.lora_A.weight is missing")
             if there and not wanted:
-                raise AdapterError(f"adapter_model.safetensors: {path} is there, but the configuration does not choose it")
+                reason = "is there, but the configuration does not choose it"
+                raise AdapterError(f"adapter_model.safetensors: {path} {reason}")
 
 
 def chooses(config: dict[str, Any], path: str) -> bool:
@@ -250,7 +252,8 @@ def pair_of(config: dict[str, Any], stack: str, site: Site, parts: dict[tuple[Si
     """A site's matrices with their scale."""
     path = path_of(stack, site)
     rank = int(by_pattern(config, "rank_pattern", path, config.get("r") or 8))
-    alpha = float(by_pattern(config, "alpha_pattern", path, 8 if config.get("lora_alpha") is None else config["lora_alpha"]))
+    otherwise = 8 if config.get("lora_alpha") is None else config["lora_alpha"]
+    alpha = float(by_pattern(config, "alpha_pattern", path, otherwise))
     for part in "AB":
         if (site, part) not in parts:
             raise AdapterError(f"adapter_model.safetensors: {PREFIX}{path}.lora_{part}.weight is missing")

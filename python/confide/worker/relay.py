@@ -1,4 +1,4 @@
-"""Adapters that `confide serve` itself holds: the worker asks for each delta over its socket (docs/worker.md, "need")."""
+"""Adapters that `confide serve` itself holds: the worker asks for each delta (docs/worker.md, "need")."""
 
 from __future__ import annotations
 
@@ -196,7 +196,9 @@ class RelayGroup:
     def __init__(self, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
 
-    def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]) -> None:
+    def add(
+        self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]
+    ) -> None:
         host = rows.float().cpu().numpy()
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []

@@ -1,7 +1,7 @@
 """The next token of each row, on the device: greedy, by temperature, within the nucleus of top_p.
 
-A request's draws are numbers of its own seed and of how many tokens it has had (SplitMix64, counter-based), so that they
-do not depend on what else is in its batch. They are made when it is admitted and lie on the device.
+A request's draws are numbers of its own seed and of how many tokens it has had (SplitMix64, counter-based), so that
+they do not depend on what else is in its batch. They are made when it is admitted and lie on the device.
 """
 
 from __future__ import annotations

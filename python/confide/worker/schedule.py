@@ -72,7 +72,8 @@ class Scheduler:
         self.slow_runs = False
         self.wake: Callable[[], None] = lambda: None
         self.openers = ThreadPoolExecutor(OPENING_THREADS, "open-adapter", on_device(model.device))
-        self.totals = {"prompt_tokens": 0, "completion_tokens": 0, "steps": 0, "chunks": 0, "generations": 0, "failed": 0}
+        counted = ("prompt_tokens", "completion_tokens", "steps", "chunks", "generations", "failed")
+        self.totals = dict.fromkeys(counted, 0)
 
     # What the connection asks for.
 
@@ -406,7 +407,8 @@ class Scheduler:
             self.end(generation, "cancelled")
             return
         if not isinstance(error, (AdapterError, OutOfMemory)):
-            print(f"generation {generation.request.number}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            told = f"generation {generation.request.number}: {type(error).__name__}: {error}"
+            print(told, file=sys.stderr, flush=True)
         generation.failure = Failure.of(error)
         self.end(generation, "failed")
 

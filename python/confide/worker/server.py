@@ -313,7 +313,7 @@ class Server:
             return
         (name, future), self.loading = self.loading, None
         try:
-            adapter = self.adapters.attach(future.result())
+            adapter = self.adapters.attach(name, future.result())
         except Exception as error:
             told = str(error) if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"
             self.answer(name, error=told)

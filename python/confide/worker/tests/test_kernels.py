@@ -49,6 +49,20 @@ class Seam(unittest.TestCase):
     def test_greedy_tokens_are_those_of_the_torch_decoder(self) -> None:
         self.both([None, None, None])
 
+    def test_attention_by_the_kernel_is_that_of_torch_in_batches_beyond_the_kernels(self) -> None:
+        from confide.worker.tests.test_adapters import Bench
+
+        said = {}
+        for form in ("fused", "kernel"):
+            bench = Bench(self.folder / form, "qwen2", slots=12, decoder="kernels")
+            stepper = bench.scheduler.stepper
+            stepper.forms = {(12, context): form for context in stepper.contexts}
+            for number in range(11):
+                bench.submit(number, PROMPTS[number % 3][: 3 + number], 5 + number)
+            said[form] = bench.run(120)
+            self.assertEqual(bool(bench.built.model.kernel_attention.buffers), form == "kernel")
+        self.assertEqual(said["kernel"], said["fused"])
+
     def test_plain_adapters_are_added_between_the_kernels(self) -> None:
         self.both(["one", None, "one"])
 

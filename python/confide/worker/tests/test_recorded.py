@@ -1,4 +1,4 @@
-"""Steps that are recorded and replayed give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+"""Recorded and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
 
 import os
 import tempfile
