@@ -9,7 +9,7 @@
 // One double of padding after 16, as in ntt.cuh.
 __device__ inline uint32_t padded(uint32_t i) { return i + (i >> 4); }
 
-struct Complex {
+struct alignas(16) Complex {
     double re, im;
 };
 

@@ -160,7 +160,7 @@ class ConstantTime(unittest.TestCase):
                 with self.subTest(file=file, kernel=kernel):
                     traced = flow(text, file, kernel)
                     for secret in secrets:
-                        self.assertIn(f"of {secret}", traced.seen, "the secret is not read: the analysis follows nothing")
+                        self.assertIn(f"of {secret}", traced.seen, "not read: the analysis follows nothing")
                     self.assertEqual(traced.leaks(secrets), [])
 
     def test_a_draw_that_skips_words_is_found(self) -> None:
