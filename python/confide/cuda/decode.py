@@ -179,11 +179,11 @@ class DecodeStep:
         out, columns = (matrix.out, matrix.columns) if tiles else matrix.weight.shape
         weight = "four_bit" if tiles else self.element
         product = Product(weight, kind, norm is not None, int(out), int(columns), self.rows)
-        kernel, tiles_of, grid = self._kernel(product)
+        kernel, chosen, grid = self._kernel(product)
         data, scales = (matrix.tiles, matrix.scales) if tiles else (matrix.weight, None)
         epsilon = self.config.norm_epsilon
-        self._launch(kernel, grid, tiles_of.warps * 32, data, scales, matrix.bias, rows, norm, output, product.out,
-                     product.columns, epsilon)  # fmt: skip
+        self._launch(kernel, grid, chosen.warps * 32, data, scales, matrix.bias, rows, norm, output, product.out,
+                     product.columns, epsilon, shared=chosen.shared(product))  # fmt: skip
 
     def _kernel(self, product: Product) -> tuple[runtime.Kernel, Tiling, int]:
         if product not in self._products:
@@ -192,9 +192,9 @@ class DecodeStep:
             self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
         return self._products[product]
 
-    def _launch(self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any) -> None:
+    def _launch(self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any, shared: int = 0) -> None:
         # What runs ahead of a step's beginning, and after a point, is not this package's: no overlap with it.
-        kernel(grid, block, *arguments, overlap=self.overlap and not self._fresh)
+        kernel(grid, block, *arguments, shared=shared, overlap=self.overlap and not self._fresh)
         self._fresh = False
 
     def _take_buffers(self) -> None:

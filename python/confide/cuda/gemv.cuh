@@ -4,6 +4,8 @@
 // share them). Each lane asks for Rows x Unroll words of 16 bytes before it uses the first, and before it waits for
 // the kernel that makes the vector. Sums are float32. An RMS norm in front costs no pass of its own:
 // W·(h·g·s) = s·(W·(h·g)), and s, one number for each vector, comes from squares summed beside the product.
+// STAGED: each block first lays its vectors, times the norm's gains, into shared memory. That pays where warps share
+// them and rows are short; long ones are read through L1.
 #pragma once
 
 #include "stream.cuh"
@@ -64,16 +66,22 @@ struct Vectors {
     float epsilon;
 };
 
-template <class Weight, class Element, int Rows, int Split, int Unroll, int Batch, int Warps, bool Normed, int Result>
+template <class Weight, class Element, int Rows, int Split, int Unroll, int Batch, int Warps, bool Normed, int Result,
+          bool Staged>
 struct Gemv {
     using Packed = Packing<Weight>;
     static constexpr int QUADS = Packed::QUADS;
     static constexpr int GROUPS = Warps / Split;  // row groups at work in a block
     static constexpr int HELD = Result == SWIGLU ? Rows / 2 : Rows;  // results of a row group for each vector
+    static constexpr int STEP = Warps * WARP * 4, AT_ONCE = 3;  // columns that a block stages at a time, and how often
     static_assert(HELD * Batch <= 32, "each result has a lane of its own");
     static_assert(Warps % Split == 0 && (Result != SWIGLU || Rows % 2 == 0), "whole row groups");
 
     float sums[Rows][Batch], squares[Batch];
+    float *staged;  // shared, [Batch, columns], where STAGED
+    bool begun = false;
+
+    __device__ explicit Gemv(float *shared) : staged(shared) {}
 
     // The row in place `r` of group `group`: pairs of gate and up stand `half` rows apart.
     __device__ static uint32_t row_at(uint32_t group, int r, uint32_t out) {
@@ -85,25 +93,76 @@ struct Gemv {
         return row < end ? row : end - 1;
     }
 
-    __device__ void clear() {
+    // Where a vector's columns from `column` on, a multiple of 4, lie: so that lanes read neighbouring 16 bytes.
+    __device__ static uint32_t staged_at(uint32_t column, uint32_t columns) {
+        if (Packed::SPREAD || QUADS == 1) return column;
+        return column / 4 % QUADS * (columns / QUADS) + column / (4 * QUADS) * 4;
+    }
+
+    // Once in each thread, after its first loads of weights: waits for the vectors, and stages them.
+    __device__ void begin(const Vectors<Element> &vectors, uint32_t columns) {
+        if (begun) return;
+        begun = true;
+        previous_done();
+        if (!Staged) return;
+        __shared__ float of_warps[Batch][Warps];
+#pragma unroll
+        for (int b = 0; b < Batch; b++) {
+            float sum = 0;
+            const float *input = vectors.input + size_t(b) * columns;
+            for (uint32_t first = threadIdx.x * 4; first < columns; first += AT_ONCE * STEP) {
+                // All loads before the first store: the compiler cannot know that they do not meet.
+                float4 x[AT_ONCE], gain[AT_ONCE];
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) {
+                    uint32_t column = first + i * STEP;
+                    x[i] = gain[i] = make_float4(0, 0, 0, 0);
+                    if (column < columns) x[i] = load_four(input + column);
+                    if (Normed && column < columns) gain[i] = load_four(vectors.norm + column);
+                }
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) {
+                    uint32_t column = first + i * STEP;
+                    if (Normed) {
+                        sum += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
+                        x[i].x *= gain[i].x, x[i].y *= gain[i].y, x[i].z *= gain[i].z, x[i].w *= gain[i].w;
+                    }
+                    float *place = staged + b * columns + staged_at(column, columns);
+                    if (column < columns) *reinterpret_cast<float4 *>(place) = x[i];
+                }
+            }
+            if (!Normed) continue;
+            sum = warp_sum(sum);
+            if (threadIdx.x % WARP == 0) of_warps[b][threadIdx.x / WARP] = sum;
+        }
+        __syncthreads();
 #pragma unroll
         for (int b = 0; b < Batch; b++) {
             squares[b] = 0;
+            for (int warp = 0; Normed && warp < Warps; warp++) squares[b] += of_warps[b][warp];
+        }
+    }
+
+    __device__ void clear() {
+#pragma unroll
+        for (int b = 0; b < Batch; b++) {
+            if (!Staged) squares[b] = 0;
 #pragma unroll
             for (int r = 0; r < Rows; r++) sums[r][b] = 0;
         }
     }
 
-    // The products of one chunk: 16 bytes of each row with the columns they stand for.
+    // The products of one chunk: 16 bytes of each row with the columns they stand for. INSIDE: none is past the end.
+    template <bool INSIDE>
     __device__ void add_chunk(const uint4 words[Rows], const uint32_t scales[Rows], const Vectors<Element> &vectors,
                               uint32_t chunk, uint32_t lane, uint32_t columns) {
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
             uint32_t column = Packed::SPREAD ? chunk * (128 * QUADS) + q * 128 + lane * 4
                                              : ((chunk * WARP + lane) * QUADS + q) * 4;
-            bool inside = column < columns;
+            bool inside = INSIDE || column < columns;
             float4 gain = make_float4(1, 1, 1, 1);
-            if (Normed && inside) gain = load_four(vectors.norm + column);
+            if (Normed && !Staged && inside) gain = load_four(vectors.norm + column);
             float of_x[Rows], of_one[Rows];
 #pragma unroll
             for (int r = 0; r < Rows; r++) {
@@ -117,8 +176,12 @@ struct Gemv {
 #pragma unroll
             for (int b = 0; b < Batch; b++) {
                 float4 x = make_float4(0, 0, 0, 0);
-                if (inside) x = load_four(vectors.input + size_t(b) * columns + column);
-                if (Normed) {
+                if (Staged) {
+                    if (inside) x = load_four(staged + b * columns + staged_at(column, columns));
+                } else if (inside) {
+                    x = load_four(vectors.input + size_t(b) * columns + column);
+                }
+                if (Normed && !Staged) {
                     squares[b] += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
                     x.x *= gain.x, x.y *= gain.y, x.z *= gain.z, x.w *= gain.w;
                 }
@@ -140,35 +203,48 @@ struct Gemv {
         }
     }
 
-    // This warp's part of a row group. `waited` tells whether the vectors are there yet.
-    __device__ void accumulate(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
-                               uint32_t part, uint32_t lane, bool &waited) {
-        uint32_t packs = Packed::SPREAD ? (matrix.columns + 1023) / 1024 * WARP : matrix.columns / (QUADS * 4);
+    // Unroll chunks of this warp's part of a row group. WHOLE: all of them are there, so that nothing is asked and all
+    // loads, those of the vectors too, can go ahead of the sums.
+    template <bool WHOLE>
+    __device__ void add_stage(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
+                              uint32_t first, uint32_t lane, uint32_t packs) {
         uint32_t chunks = (packs + WARP - 1) / WARP;
-        for (uint32_t first = part; first < chunks; first += Split * Unroll) {
-            uint4 words[Unroll][Rows];
-            uint32_t scales[Unroll][Rows];
+        uint4 words[Unroll][Rows];
+        uint32_t scales[Unroll][Rows];
 #pragma unroll
-            for (int u = 0; u < Unroll; u++) {
-                uint32_t chunk = first + u * Split, pack = chunk * WARP + lane;
-#pragma unroll
-                for (int r = 0; r < Rows; r++) {
-                    size_t row = row_at(group, r, matrix.out);
-                    words[u][r] = make_uint4(0, 0, 0, 0), scales[u][r] = 0;
-                    if (pack < packs) words[u][r] = load_stream(matrix.weights + row * packs + pack);
-                    if (Packed::SPREAD && chunk < chunks) {
-                        // Lane q holds the pair of group q.
-                        const uint32_t *pairs = reinterpret_cast<const uint32_t *>(matrix.scales);
-                        scales[u][r] = pairs[(row * chunks + chunk) * 8 + lane % 8];
-                    }
-                }
-            }
-            if (!waited) previous_done();
-            waited = true;
+        for (int r = 0; r < Rows; r++) {
+            size_t row = row_at(group, r, matrix.out);
+            const uint4 *packed = matrix.weights + row * packs + lane;
+            // Lane q holds the pair of group q.
+            const uint32_t *pairs = reinterpret_cast<const uint32_t *>(matrix.scales) + row * chunks * 8 + lane % 8;
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
                 uint32_t chunk = first + u * Split;
-                if (chunk < chunks) add_chunk(words[u], scales[u], vectors, chunk, lane, matrix.columns);
+                words[u][r] = make_uint4(0, 0, 0, 0), scales[u][r] = 0;
+                if (WHOLE || chunk * WARP + lane < packs) words[u][r] = load_stream(packed + chunk * WARP);
+                if (Packed::SPREAD && (WHOLE || chunk < chunks)) scales[u][r] = pairs[chunk * 8];
+            }
+        }
+        begin(vectors, matrix.columns);
+#pragma unroll
+        for (int u = 0; u < Unroll; u++) {
+            uint32_t chunk = first + u * Split;
+            if (WHOLE || chunk < chunks) {
+                add_chunk<WHOLE && !Packed::SPREAD>(words[u], scales[u], vectors, chunk, lane, matrix.columns);
+            }
+        }
+    }
+
+    // This warp's part of a row group.
+    __device__ void accumulate(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
+                               uint32_t part, uint32_t lane) {
+        uint32_t packs = Packed::SPREAD ? (matrix.columns + 1023) / 1024 * WARP : matrix.columns / (QUADS * 4);
+        uint32_t whole = packs / WARP;
+        for (uint32_t first = part; first * WARP < packs; first += Split * Unroll) {
+            if (first + (Unroll - 1) * Split < whole) {
+                add_stage<true>(matrix, vectors, group, first, lane, packs);
+            } else {
+                add_stage<false>(matrix, vectors, group, first, lane, packs);
             }
         }
     }
@@ -177,7 +253,7 @@ struct Gemv {
     __device__ void reduce(uint32_t warp, uint32_t lane) {
 #pragma unroll
         for (int b = 0; b < Batch; b++) {
-            if (Normed) squares[b] = warp_sum(squares[b]);
+            if (Normed && !Staged) squares[b] = warp_sum(squares[b]);
 #pragma unroll
             for (int r = 0; r < Rows; r++) sums[r][b] = warp_sum(sums[r][b]);
         }
@@ -195,7 +271,7 @@ struct Gemv {
             for (int other = 1; other < Split; other++) {
 #pragma unroll
                 for (int b = 0; b < Batch; b++) {
-                    squares[b] += of_warps[warp + other][Rows][b];
+                    if (!Staged) squares[b] += of_warps[warp + other][Rows][b];
 #pragma unroll
                     for (int r = 0; r < Rows; r++) sums[r][b] += of_warps[warp + other][r][b];
                 }
@@ -232,15 +308,14 @@ struct Gemv {
         uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
         uint32_t width = Result == SWIGLU ? matrix.out / 2 : matrix.out;
         uint32_t groups = (width + HELD - 1) / HELD;
-        bool waited = false;
         next_may_start();
         for (uint32_t first = blockIdx.x * GROUPS; first < groups; first += gridDim.x * GROUPS) {
             uint32_t group = first + warp / Split;
             clear();
-            if (group < groups) accumulate(matrix, vectors, group, warp % Split, lane, waited);
+            if (group < groups) accumulate(matrix, vectors, group, warp % Split, lane);
+            begin(vectors, matrix.columns);
             reduce(warp, lane);
             if (group < groups && warp % Split == 0) store(matrix, vectors, output, group, lane);
         }
-        if (!waited) previous_done();
     }
 };

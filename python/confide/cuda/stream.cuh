@@ -4,11 +4,12 @@
 
 #include "types.cuh"
 
-// Sixteen bytes that are read once in a step: they leave no line in L1, which holds the activations.
+// Sixteen bytes that are read once in a step: they leave no line in L1, which holds the activations. Not
+// `ld.global.nc`: ptxas would move such a load past the wait for the kernel ahead, next to its use.
 __device__ inline uint4 load_stream(const uint4 *address) {
 #ifdef __CUDACC__
     uint4 words;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                  : "l"(address));
     return words;

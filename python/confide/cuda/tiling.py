@@ -11,7 +11,9 @@ from . import cache
 
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
 CHUNK_COLUMNS = {"float": 128, "bf16": 256, "four_bit": 1024}
-ROWS_MAX, SPLIT_MAX, RESULTS_MAX = 8, 8, 32
+SPLIT_MAX, RESULTS_MAX = 8, 32
+# Staged vectors larger than the first bound leave room for too few blocks; than the second, for none.
+STAGED_BYTES_USUAL, STAGED_BYTES_MAX = 48 << 10, 192 << 10
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Product:
 class Tiling:
     """Rows that a warp takes, warps that share a row's columns, words of 16 bytes asked for at once, warps a block.
 
-    `blocks` bounds the grid (blocks then go on to further rows); 0 gives each group of rows a block's place.
+    `blocks` bounds the grid (blocks then go on to further rows); 0 gives each group of rows a block's place. staged:
+    the vectors lie in shared memory. resident: threads that a multiprocessor should hold, which bounds the registers.
     """
 
     rows: int
@@ -43,6 +46,8 @@ class Tiling:
     unroll: int
     warps: int
     blocks: int = 0
+    staged: bool = False
+    resident: int = 512
 
     def grid(self, product: Product) -> int:
         """Blocks to launch."""
@@ -53,13 +58,23 @@ class Tiling:
         wanted = -(-groups // (self.warps // self.split))
         return min(wanted, self.blocks) if self.blocks else wanted
 
+    def shared(self, product: Product) -> int:
+        """Bytes of dynamic shared memory."""
+        return staged_bytes(product) if self.staged else 0
+
     def defines(self, product: Product, element: str) -> dict[str, str | int]:
         """The macros of gemv.cu."""
         return {
             "WEIGHT": product.weight, "ELEMENT": element, "NORMED": str(product.normed).lower(),
             "OUTPUT": product.output, "ROWS": self.rows, "SPLIT": self.split, "UNROLL": self.unroll,
-            "WARPS": self.warps, "BATCH": product.batch,
+            "WARPS": self.warps, "BATCH": product.batch, "STAGED": str(self.staged).lower(),
+            "RESIDENT": max(1, self.resident // (self.warps * 32)),
         }  # fmt: skip
+
+
+def staged_bytes(product: Product) -> int:
+    """Bytes that the vectors of a product take in shared memory."""
+    return product.batch * product.columns * 4
 
 
 def by_shape(product: Product) -> Tiling:
@@ -72,9 +87,12 @@ def by_shape(product: Product) -> Tiling:
     split = 1
     while split < SPLIT_MAX and product.chunks > 8 * split and groups * split < 8192:
         split += 1
-    deep = 12 if product.batch == 1 else 8
+    deep = 12 if product.batch == 1 else 4 if product.batch > 4 and product.weight == "four_bit" else 8
     unroll = max(1, min(-(-product.chunks // split), deep // rows, 8))
-    return Tiling(rows, split, unroll, split if split > 2 else 4)
+    staged = split == 1 and staged_bytes(product) <= STAGED_BYTES_USUAL
+    # Many sums in registers: fewer threads, or they would spill.
+    resident = 256 if product.batch > 4 else 512 if product.batch == 1 and product.weight != "four_bit" else 384
+    return Tiling(rows, split, unroll, split if split > 2 else 4, staged=staged, resident=resident)
 
 
 def candidates(product: Product) -> Iterator[Tiling]:
@@ -92,9 +110,11 @@ def candidates(product: Product) -> Iterator[Tiling]:
             for words in (4, 8, 14):
                 unroll = max(1, min(each, words // rows))
                 for warps in (split,) if split > 2 else (4, 8):
-                    made = Tiling(rows, split, unroll, warps)
-                    if made != first:
-                        yield made
+                    for staged in (False, True) if staged_bytes(product) <= STAGED_BYTES_MAX else (False,):
+                        for resident in (512, 1024) if product.batch == 1 else (first.resident,):
+                            made = Tiling(rows, split, unroll, warps, staged=staged, resident=resident)
+                            if made != first:
+                                yield made
 
 
 def path(device_name: str) -> Path:

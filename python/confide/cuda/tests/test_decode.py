@@ -127,7 +127,8 @@ class Steps(unittest.TestCase):
 class Products(unittest.TestCase):
     def product(self, device: Device, product: Product, tiles: Tiling) -> None:
         rng = np.random.default_rng(8)
-        weight = rng.standard_normal((product.out, product.columns)).astype(np.float32)
+        spread = product.columns**-0.5
+        weight = (rng.standard_normal((product.out, product.columns)) * spread).astype(np.float32)
         rows = rng.standard_normal((product.batch, product.columns)).astype(np.float32)
         norm = rng.uniform(0.5, 1.5, product.columns).astype(np.float32)
         bias = rng.standard_normal(product.out).astype(np.float32)
@@ -138,7 +139,8 @@ class Products(unittest.TestCase):
             bias_data, bias = rounded(device, bias)
         elif product.weight == "four_bit":
             element, codes = "bf16", rng.integers(0, 16, weight.shape).astype(np.uint8)
-            pairs, of_groups = rounded(device, rng.uniform(-0.1, 0.1, (product.out, product.columns // 128, 2)))
+            values = rng.uniform(-0.3, 0.3, (product.out, product.columns // 128, 2)) * spread
+            pairs, of_groups = rounded(device, values)
             packed = from_codes(codes, device.numpy(pairs))
             data, scales = device.array(packed.tiles), device.array(packed.scales)
             scale, offset = (np.repeat(of_groups[..., part], 128, 1) for part in (0, 1))
@@ -154,7 +156,7 @@ class Products(unittest.TestCase):
         with_bias = product.output != "SWIGLU"
         kernel(tiles.grid(product), tiles.warps * 32, data, scales, bias_data if with_bias else None,
                device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
-               1e-5)  # fmt: skip
+               1e-5, shared=tiles.shared(product))  # fmt: skip
         wanted = rows.astype(np.float64)
         if product.normed:
             wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * norm
@@ -164,8 +166,7 @@ class Products(unittest.TestCase):
             wanted = gate / (1 + np.exp(-gate)) * up
         elif product.output == "ADD":
             wanted = wanted + before
-        spread = np.sqrt(product.columns)
-        np.testing.assert_allclose(device.numpy(output) / spread, wanted / spread, atol=3e-6, rtol=1e-5)
+        np.testing.assert_allclose(device.numpy(output), wanted, atol=5e-6, rtol=1e-5)
 
     @on_each_device
     def test_every_weight_output_and_sharing(self, device: Device) -> None:
@@ -178,6 +179,10 @@ class Products(unittest.TestCase):
             (Product("four_bit", "STORE", True, 11, 1152, 1), Tiling(4, 1, 2, 4)),
             (Product("four_bit", "SWIGLU", True, 26, 3072, 2), Tiling(4, 2, 1, 4)),
             (Product("four_bit", "ADD", False, 6, 2048, 4), Tiling(1, 1, 2, 2)),
+            (Product("float", "STORE", True, 21, 1160, 2), Tiling(2, 1, 3, 4, staged=True)),
+            (Product("bf16", "SWIGLU", True, 70, 1536, 3), Tiling(4, 1, 3, 4, staged=True)),
+            (Product("bf16", "ADD", False, 33, 776, 1), Tiling(1, 2, 2, 8, blocks=3, staged=True)),
+            (Product("four_bit", "STORE", True, 11, 1152, 2), Tiling(2, 1, 2, 4, staged=True)),
         ):
             with self.subTest(product=product, tiles=tiles):
                 self.product(device, product, tiles)
