@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import threading
 
 from . import cache, nvrtc
 from .source import Source
@@ -116,7 +117,7 @@ def cubin(source: Source, arch: str) -> bytes:
     if path.is_file():
         return path.read_bytes()
     binary, _ = nvrtc.compile_cubin(source, arch)
-    made = path.with_suffix(f".{os.getpid()}")
+    made = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     made.write_bytes(binary)
     os.replace(made, path)
     return binary

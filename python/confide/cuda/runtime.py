@@ -48,6 +48,16 @@ def devices() -> list[str]:
     return found
 
 
+def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool:
+    """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
+    try:
+        read = source.read(file, defines)
+        driver.cubin(read, driver.architecture(int(device.partition(":")[2] or 0)))
+    except RuntimeError:
+        return False
+    return True
+
+
 class Module:
     """A .cu file (relative to this package, or absolute) built for `device`, with `defines` as macros.
 

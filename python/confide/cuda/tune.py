@@ -1,0 +1,112 @@
+"""Measures tilings of a step's products on the device at hand and keeps the fastest.
+
+Each candidate runs over all layers' own weights, so that they come from memory and not from L2, inside one CUDA graph.
+What was chosen serves every later DecodeStep on a device of this name (tiling.measured).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator
+
+from . import runtime, tiling
+from .decode import DecodeStep
+from .four_bit import FourBitTiles
+from .tiling import Product, Tiling
+
+REPEATS = 5
+
+
+def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float, float]]:
+    """For each product of the step: the best tiling, its microseconds a launch, and those of the choice by shape.
+
+    At most `most` candidates each. Buffers of the step are overwritten. Results are kept on disk.
+    """
+    found = {}
+    for product, matrices, arguments in _products(step):
+        timed: dict[Tiling, float] = {}
+        candidates = _first(tiling.candidates(product), most)
+        with ThreadPoolExecutor() as pool:
+            defines = [candidate.defines(product, step.element) for candidate in candidates]
+            list(pool.map(lambda one: runtime.compile_ahead("gemv.cu", step.device, one), defines))
+        for candidate in candidates:
+            took = _microseconds(step, product, candidate, matrices, arguments)
+            if took is not None:
+                timed[candidate] = took
+        best = min(timed, key=timed.__getitem__)
+        found[product] = (best, timed[best], timed[tiling.by_shape(product)])
+    import torch
+
+    tiling.keep(torch.cuda.get_device_name(step.device), {product: best for product, (best, _, _) in found.items()})
+    return found
+
+
+def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any, Any, Any]]]:
+    layers = step.weights.layers
+    norm, final = layers[0].ffn_norm, step.weights.final_norm
+    for name, output, rows, gain, target in (
+        ("qkv", "STORE", step.hidden, norm, step.qkv),
+        ("o", "ADD", step.attended, None, step.hidden),
+        ("gate_up", "SWIGLU", step.hidden, norm, step.inner),
+        ("down", "ADD", step.inner, None, step.hidden),
+    ):
+        matrices = [getattr(layer, name) for layer in layers]
+        yield _product(step, matrices[0], output, gain), matrices, (rows, gain, target)
+    head = step.weights.head
+    yield _product(step, head, "STORE", final), [head] * 4, (step.hidden, final, step.out)
+
+
+def _product(step: DecodeStep, matrix: Any, output: str, norm: Any) -> Product:
+    if isinstance(matrix, FourBitTiles):
+        return Product("four_bit", output, norm is not None, matrix.out, matrix.columns, step.rows)
+    out, columns = matrix.weight.shape
+    return Product(step.element, output, norm is not None, int(out), int(columns), step.rows)
+
+
+def _first(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
+    """The choice by shape and an even selection of the others."""
+    whole = list(candidates)
+    return whole[:1] + whole[1 :: max(1, len(whole) // most)]
+
+
+def _microseconds(
+    step: DecodeStep, product: Product, tiles: Tiling, matrices: list[Any], arguments: tuple[Any, Any, Any]
+) -> float | None:
+    """Microseconds of one launch; None where the device cannot run this tiling."""
+    import torch
+
+    try:
+        module = runtime.Module("gemv.cu", step.device, tiles.defines(product, step.element))
+        kernel = module.kernel("gemv")
+    except RuntimeError:
+        return None
+    rows, norm, target = arguments
+
+    def launch() -> None:
+        for matrix in matrices:
+            packed = isinstance(matrix, FourBitTiles)
+            data, scales = (matrix.tiles, matrix.scales) if packed else (matrix.weight, None)
+            kernel(tiles.grid(product), tiles.warps * 32, data, scales, matrix.bias, rows, norm, target, product.out,
+                   product.columns, step.config.norm_epsilon, shared=tiles.shared(product))  # fmt: skip
+
+    with torch.cuda.device(step.device):
+        try:
+            launch()
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch()
+        graph.replay()
+        times = []
+        for _ in range(REPEATS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+        # A sum that grew at each launch must not become infinite: later steps start from what is left here.
+        target.zero_()
+    return min(times) * 1000 / len(matrices)
