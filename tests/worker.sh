@@ -29,3 +29,4 @@ fi
 # One thread: the shapes are tiny, and a test machine has other work.
 export PYTHONPATH=python OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 "$python" -m unittest discover -s python -t python
+"$python" -m unittest discover -s bench/gpu/tests -t bench/gpu
