@@ -155,7 +155,7 @@ def shown_arguments() -> list[str]:
 
 def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace) -> str | None:
     """One stage in a fork of its own; gives why it did not end by itself. A line that it got out is kept."""
-    budget = stage["budget_s"] * (2.0 if args.cpu else 1.0)
+    budget = stage["budget_s"] * (4.0 if args.cpu else 1.0)
     print(f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {budget:.0f} s", flush=True)
     reader, writer = os.pipe()
     child = os.fork()

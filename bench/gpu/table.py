@@ -51,7 +51,7 @@ CASES = (
     ),
     Case("true LoRA, two processes on one GPU (CUDA IPC)", "placement", ONE, "ipc", "150 tokens/s", "350", "base"),
     Case("true LoRA, two processes over loopback", "placement", ONE, "loopback", "120 tokens/s", "220", "base"),
-    Case("true LoRA, adapter host on the CPU, loopback", "placement", ONE, "cpu-host", "", "", "base"),
+    Case("true LoRA, adapter host on the CPU, loopback", "host-on-cpu", ONE, "cpu-host", "", "", "base"),
     Case(
         "the seed's layout (ckks-slots, N = 16384), one GPU",
         "decode",

@@ -42,16 +42,17 @@ def run(session: Session) -> None:
     python = [sys.executable, "-m", "confide.blind", "host", str(kit.path), "--device", device.name, *LISTEN]
     python += ["--parameters", TOY["parameters"], "--dangerous-parameters"] if session.cpu else []
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
-    makers = {
-        "ipc": lambda: kit.masked("ipc", "ipc"),
-        "loopback": lambda: remote("loopback", python),
-        "cpu-host": on_cpu,
-    }
+    makers = {"ipc": lambda: kit.masked("ipc", "ipc"), "loopback": lambda: remote("loopback", python)}
+    params = {"model": MODEL, "batch": 1}
     try:
+        base = list(arms)
         for name, make in makers.items():
             if (arm := try_arm(session, bed, name, make, "placement")) is not None:
                 arms.append(arm)
-        session.bench("placement", {"model": MODEL, "batch": 1}, arms)
+        session.bench("placement", params, arms)
+        # Apart and last: a CPU may take long for its first batch, and the others do not wait for it.
+        if (arm := try_arm(session, bed, "cpu-host", on_cpu, "host-on-cpu")) is not None:
+            session.bench("host-on-cpu", params, [*base, arm])
     finally:
         bed.close()
         for host in hosts:
