@@ -13,6 +13,8 @@
 
 // Rows whose sums one thread holds, and columns whose weights a block holds at a time.
 constexpr uint32_t ROW_TILE = 16, COLUMN_TILE = 64;
+// Loads that a thread has under way: 8 warps of an SM then ask for 16 KiB at a time.
+constexpr uint32_t UNDER_WAY = 8;
 // The lower part has 31 bits, so that both parts of a word times 16 bits fit 47: 2^16 of them fit a signed word.
 constexpr uint32_t CUT = 31;
 
@@ -29,22 +31,27 @@ extern "C" __global__ void __launch_bounds__(128)
     for (uint32_t start = 0; start < count; start += COLUMN_TILE) {
         uint32_t width = min(COLUMN_TILE, count - start);
         __syncthreads();
-        for (uint32_t k = threadIdx.x; k < width * ROW_TILE; k += blockDim.x) {
-            uint32_t row = first_row + k % ROW_TILE;
-            size_t column = first + start + k / ROW_TILE;
-            tile[k] = row < rows ? weights[column * rows + row] : 0;
+        for (uint32_t k = threadIdx.x; k < COLUMN_TILE * ROW_TILE; k += blockDim.x) {
+            uint32_t row = first_row + k % ROW_TILE, j = k / ROW_TILE;
+            tile[k] = row < rows && j < width ? weights[size_t(first + start + j) * rows + row] : 0;
         }
         __syncthreads();
         const uint64_t *words = source + size_t(start) * limb_count * n;
-#pragma unroll 4
-        for (uint32_t j = 0; j < width; j++) {
-            uint64_t word = words[size_t(j) * limb_count * n];
-            int32_t lower = int32_t(word & ((1u << CUT) - 1)), upper = int32_t(word >> CUT);
+        for (uint32_t j = 0; j < width; j += UNDER_WAY) {
+            uint64_t batch[UNDER_WAY];
 #pragma unroll
-            for (uint32_t row = 0; row < ROW_TILE; row++) {
-                int32_t weight = tile[j * ROW_TILE + row];
-                low[row] += int64_t(weight) * lower;
-                if (sizeof(RING_WORD) == 8) high[row] += int64_t(weight) * upper;
+            for (uint32_t k = 0; k < UNDER_WAY; k++) {
+                batch[k] = j + k < width ? words[size_t(j + k) * limb_count * n] : 0;
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < UNDER_WAY; k++) {
+                int32_t lower = int32_t(batch[k] & ((1u << CUT) - 1)), upper = int32_t(batch[k] >> CUT);
+#pragma unroll
+                for (uint32_t row = 0; row < ROW_TILE; row++) {
+                    int32_t weight = tile[(j + k) * ROW_TILE + row];
+                    low[row] += int64_t(weight) * lower;
+                    if (sizeof(RING_WORD) == 8) high[row] += int64_t(weight) * upper;
+                }
             }
         }
     }

@@ -125,6 +125,23 @@ class Roles(unittest.TestCase):
             key.decrypt(answers)
 
     @on_each_device
+    def test_products_of_many_tiles_are_exact(self, device: Device) -> None:
+        generator = np.random.default_rng(6)
+        for name, rows, columns, most in ((TOY, 19, 150, 2047), ("rlwe-1024-q25", 17, 70, 1)):
+            context = ring.Context.dangerous_named(name, device=device.name)
+            matrix = generator.integers(-most, most + 1, (rows, columns)).astype(np.int16)
+            if most > 1:
+                matrix[3, 7], matrix[18, 149] = -32768, 32767
+            messages = generator.integers(0, 1 << context.bits, (columns, context.n), dtype=np.uint64)
+            key, products = ring.SecretKey.random(context), ring.ScalarProducts(context, matrix)
+            encryptor = key.encryptor()
+            for first, count in ((0, 3), (3, 64), (67, columns - 67)):
+                products.add_seeded(first, encryptor.encrypt(messages[first : first + count]))
+            opened = arrays.host(key.decrypt(products.dangerous_answers()))
+            wanted = matrix.astype(np.int64).astype(np.uint64) @ messages & np.uint64(context.message_mask)
+            self.assertTrue((opened == wanted).all(), name)
+
+    @on_each_device
     def test_weights_beyond_the_budget_and_columns_out_of_order_are_refused(self, device: Device) -> None:
         context = ring.Context.dangerous_named(TOY, device=device.name)
         narrow = ring.Context.dangerous_named("rlwe-1024-q25", device=device.name)
