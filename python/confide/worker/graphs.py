@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Generator, Hashable
 
 import torch
@@ -117,14 +117,20 @@ class Stepper:
         for batch in reversed(self.batches):
             for context in contexts or self.contexts:
                 for kind in kinds:
-                    self.record(Shape(batch, context, kind), None)
+                    shape = self.shape(batch, context, kind)
+                    if shape not in self.recorded:
+                        self.record(shape, None)
         torch.cuda.synchronize(self.device)
 
     def shape(self, rows: int, tokens: int, kind: str, **more: Any) -> Shape:
         """The smallest shape that holds so many rows with so many tokens before and at them."""
         batch = next(bucket for bucket in self.batches if bucket >= rows)
         context = next(bucket for bucket in self.contexts if bucket >= tokens)
-        return Shape(batch, context, kind, **more)
+        shape = Shape(batch, context, kind, **more)
+        if self.kernels is not None and self.kernels.takes(shape):
+            # These read each row's own length on the device: one shape serves all contexts.
+            return replace(shape, context=self.contexts[-1])
+        return shape
 
     def step(self, shape: Shape, add: Add | None = None) -> Told:
         """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
@@ -197,7 +203,6 @@ class Stepper:
         run, graphs, points = self.body(shape, self.rows), [], []
         ended = False
         # What the collector frees in the middle of a capture may be a graph or an event, which breaks the capture.
-        gc.collect()
         gc.disable()
         try:
             while not ended:
