@@ -233,11 +233,12 @@ fn only_the_collateral_and_attester_rooms_touch_devices() {
     }
 }
 
-/// The lines above the in-file tests, without comments, numbered from 1.
+/// The lines above the in-file tests, without comments, numbered from 1; none of a file that is a test.
 fn product_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let tests = ["#[cfg(test)]", "#![cfg(test)]"];
     text.lines()
         .enumerate()
-        .take_while(|(_, line)| !line.trim_start().starts_with("#[cfg(test)]"))
+        .take_while(move |(_, line)| !tests.iter().any(|test| line.trim_start().starts_with(test)))
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .map(|(index, line)| (index + 1, line))
 }

@@ -26,7 +26,6 @@ pub mod protocol;
 mod quantise;
 mod site;
 mod terms;
-#[cfg(test)]
 mod vectors;
 
 pub use adapter::{Adapter, Matrix, Pair};

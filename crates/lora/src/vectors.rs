@@ -1,6 +1,8 @@
 //! Vectors of this crate for other implementations of it, in `vectors/lora`. The test writes them anew
 //! and compares; `CONFIDE_WRITE_VECTORS=1` keeps what it wrote.
 
+#![cfg(test)]
+
 use std::{fs, path::PathBuf};
 
 use confide_rlwe::{ParameterSet, Rng};

@@ -64,8 +64,8 @@ def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, s
         raise AdapterRefused(f"address: wanted HOST:PORT, got {spec.get('address')!r}")
     if not _is_loopback(host) and spec.get("dangerous_plain") is not True:
         raise AdapterRefused(
-            f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host over "
-            "its attested channel (kind relay), or say dangerous_plain")
+            f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host "
+            "over its attested channel (kind relay), or say dangerous_plain")
     credential = bytes.fromhex(str(spec.get("credential_hex") or ""))
     options = HolderOptions(str(spec.get("name") or name), settings["set_name"], protect, credential, device,
                             dangerous_parameters=settings["dangerous_parameters"])

@@ -1,9 +1,9 @@
 """An adapter host in a process of its own on the same device, which the worker starts: the kind `ipc`.
 
 The session is opened by the blind protocol over a Unix socket in a folder of mode 0700. Masked vectors, ciphertexts and
-answers then stay where they are: in device memory that both processes opened (CUDA IPC), or in a mapped file where there
-is no device. The host process sees what a host sees, and no activation. It was started from the worker's own disk by the
-worker, though: whoever runs the worker can read the adapter, and the guarantee says so.
+answers then stay where they are: in device memory that both processes opened (CUDA IPC), or in a mapped file where
+there is no device. The host process sees what a host sees, and no activation. It was started from the worker's own disk
+by the worker, though: whoever runs the worker can read the adapter, and the guarantee says so.
 """
 
 from __future__ import annotations

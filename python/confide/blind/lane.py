@@ -22,7 +22,8 @@ HEADER_WORDS = 32
 SPIN_S = 300e-6
 # A ring can be missed where both sides move at once: nobody waits longer than this before looking again.
 _SLICE_S = 0.002
-_ASKED, _ANSWERED, _ASKER_SLEEPS, _ANSWERER_SLEEPS, _OPERATION, _GROUP, _FIRST, _COUNT, _STATUS, _DETAIL, _LEFT = range(11)
+_ASKED, _ANSWERED, _ASKER_SLEEPS, _ANSWERER_SLEEPS = range(4)
+_OPERATION, _GROUP, _FIRST, _COUNT, _STATUS, _DETAIL, _LEFT = range(4, 11)
 _SEED, _INDEX = 12, 16
 
 APPLY, BEGIN, PUSH, FINISH = range(1, 5)

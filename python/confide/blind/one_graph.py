@@ -4,7 +4,7 @@ Everything is computed as between two parties: masks are encrypted, the host ans
 public key, vectors are masked before A meets them. Nobody is protected: both keys are in one process, and the guarantee
 says `none`. What it is for: the cost of the arithmetic without any way between the roles.
 
-Which row of a decode batch has which adapter, and every counter, is data on the device, so one recorded step serves all.
+Which row of a decode batch has which adapter, and every counter, is data on the device: one recorded step serves all.
 All launches for one adapter have to be on one stream: a counter is read by the first kernel of a step and moved on by
 the second.
 """

@@ -31,7 +31,7 @@ class _Raw:
 
 
 class SharedWords:
-    """`words`: int64 [count] on the device (uint64 in numpy on "cpu"). The maker frees it; whoever opened it lets go."""
+    """`words`: int64 [count] on the device (uint64 in numpy on "cpu"). The maker frees it; who opened it lets go."""
 
     def __init__(self, device: str, path: Path, count: int, handle: bytes | None = None, make: bool = True):
         """make: here is where the memory is made; else it is opened, by its `handle` or, on "cpu", by its path."""

@@ -1,4 +1,4 @@
-"""Both roles in one process: the deltas are LoRA's, counters move on, batches are prepared ahead. CPU and CUDA alike."""
+"""Both roles in one process: the deltas are LoRA's, counters move on, batches are made ahead. CPU and CUDA alike."""
 
 import unittest
 
