@@ -34,8 +34,9 @@ class Journal:
         self._started = time.monotonic()
         # The reader refuses a record with a field that it does not know, so that no copy of this passes for one.
         refused = {"rehearsal": REHEARSAL} if rehearsal else {}
-        self.put({"kind": "run", **head, **refused})
-        self.put({"kind": "session", **head["sessions"][0]})
+        self.put({"kind": "run", **head, "sessions": [], **refused})
+        # The reader counts stretches by these lines.
+        self.put({"kind": "session", **head["sessions"].pop()})
 
     def elapsed_s(self) -> float:
         """Seconds since the run began."""

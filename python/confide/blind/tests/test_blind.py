@@ -1,5 +1,6 @@
 """Python's key holder against Python's adapter host and, where its program is found, Rust's."""
 
+import json
 import subprocess
 import sys
 import unittest
@@ -251,6 +252,24 @@ class RustHostTest(HostTests, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         hosts.rust_program()
+
+
+class RustHolderTest(unittest.TestCase):
+    """Rust's key holder against Python's host: it prepares, asks about each input and compares with the adapter."""
+
+    def test_its_answers_are_those_of_the_adapter(self):
+        program = hosts.rust_program()
+        with hosts.folder() as folder:
+            adapters.write_adapter(folder)
+            for set_name, danger in ((hosts.TOY, ["--dangerous-parameters"]), (hosts.REAL, [])):
+                with self.subTest(set=set_name), hosts.running("python", folder, set_name=set_name) as host:
+                    line = [program, "adapter", "prepare", "--adapter", "bank", host.listen, "--binding", "none",
+                            "--parameters", set_name, "--compare", str(folder), "--json", *danger]
+                    done = subprocess.run(line, capture_output=True, text=True, timeout=100)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    told = json.loads(done.stdout)
+                    self.assertEqual((told["inputs"], told["batches"]), (4, 4))
+                    self.assertLess(told["relative_error"], 1e-3)
 
 
 class FolderTest(unittest.TestCase):

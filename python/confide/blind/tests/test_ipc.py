@@ -26,7 +26,7 @@ class DoorTest(unittest.TestCase):
         entered = hosts.folder()
         self.folder = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
-        self.pairs = adapters.write_adapter(self.folder)
+        self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
     def open(self, kind: str, device: str = "cpu", **spec):
         spec = {"adapter": "mine", "parameters": hosts.TOY, "dangerous_parameters": True} | spec
@@ -39,8 +39,8 @@ class DoorTest(unittest.TestCase):
             deltas.before_step(count)
         rows = numpy.random.default_rng(count).normal(0, 1, (count, WIDTH)).astype(numpy.float32)
         output = online.zeros(device, (count, 64), "float32")
-        deltas.add(1, "attention", online.upload(device, rows), {"q": output})
-        wanted = adapters.plain(self.pairs, 1, "q", rows)
+        deltas.add(0, "attention", online.upload(device, rows), {"q": output})
+        wanted = adapters.plain(self.pairs, 0, "q", rows)
         got = output if isinstance(output, numpy.ndarray) else output.cpu().numpy()
         self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 

@@ -19,7 +19,7 @@ class OneGraphTest(unittest.TestCase):
         entered = hosts.folder()
         self.folder = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
-        self.pairs = adapters.write_adapter(self.folder)
+        self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
     def load(self, device: str, bank: one_graph.Bank, **options) -> one_graph.OneGraphAdapter:
         adapter = one_graph.OneGraphAdapter("bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options)
@@ -49,8 +49,8 @@ class OneGraphTest(unittest.TestCase):
                     one.place(2)
                     two.place(0)
                     key = one.graph_key
-                    for _ in range(5):
-                        # 5 x 100 rows of each: the toy ring's batches of 256 tokens are used up on the way.
+                    for _ in range(2):
+                        # 3 x 100 rows of each: the toy ring's batches of 256 tokens are used up on the way.
                         one.before_step(100)
                         self.check(device, one.add, [True] * 100, 100)
                         for deltas in (one, two):
@@ -59,8 +59,8 @@ class OneGraphTest(unittest.TestCase):
                         one.after_step(), two.after_step()
                     self.assertEqual(one.graph_key, key)
                     state = adapter.inputs[0]
-                    self.assertEqual((state.pool.next(), other.inputs[0].pool.next()), (605, 5))
-                    self.assertEqual(one.report()["answered_vectors"], 605 * 4)
+                    self.assertEqual((state.pool.next(), other.inputs[0].pool.next()), (302, 2))
+                    self.assertEqual(one.report()["answered_vectors"], 302)
                     one.close()
                     self.check(device, lambda *given: bank.add(*given, []), [True, False, False], 3)
 
