@@ -14,7 +14,6 @@ from .source import Source
 # CUfunction_attribute and CUlaunchAttributeID (cuda.h).
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
-SHARED_BYTES_WITHOUT_ASKING = 48 << 10
 
 
 class _Attribute(ctypes.Structure):
@@ -148,7 +147,8 @@ class DeviceKernel:
 
     def __init__(self, name: str, function: ctypes.c_void_p, ordinal: int) -> None:
         self.name, self._function, self._ordinal = name, function, ordinal
-        self._shared_allowed = SHARED_BYTES_WITHOUT_ASKING
+        # 48 KiB are allowed unasked, but a kernel's static part counts among them.
+        self._shared_allowed = 0
 
     def launch(
         self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData], overlap: bool = False

@@ -110,7 +110,7 @@ def _candidates() -> list[Path | str]:
     for package in ("nvidia", "torch"):
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or []) if spec else []:
-            libraries = sorted(Path(folder).rglob("libnvrtc.so*"), reverse=True)
+            libraries = sorted(Path(folder).rglob("libnvrtc.so*"), key=lambda path: path.name, reverse=True)
             # The wheels keep an alternative build beside the right one; it lacks its builtins.
             found += [path for path in libraries if ".alt." not in path.name]
     if named := ctypes.util.find_library("nvrtc"):

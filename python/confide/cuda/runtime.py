@@ -67,7 +67,7 @@ class Module:
 
     def __new__(cls, file: str | os.PathLike[str], device: str = "cpu", defines: dict[str, str | int] | None = None):
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
-        return _module(cls, str(file), str(device), given)
+        return _module(cls, str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
 
     def _build(self, file: str, device: str, defines: dict[str, str]) -> None:
         self.file, self.device = file, device

@@ -1,4 +1,4 @@
-"""Measures tilings of a step's products on the device at hand and keeps the fastest.
+"""`python -m confide.cuda.tune SHAPE [--rows N]`: measures tilings of a step's products and keeps the fastest.
 
 Each candidate runs over all layers' own weights, so that they come from memory and not from L2, inside one CUDA graph.
 What was chosen serves every later DecodeStep on a device of this name (tiling.measured).
@@ -6,6 +6,9 @@ What was chosen serves every later DecodeStep on a device of this name (tiling.m
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator
 
@@ -39,6 +42,41 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
 
     tiling.keep(torch.cuda.get_device_name(step.device), {product: best for product, (best, _, _) in found.items()})
     return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Tunes for one of the worker's shapes with random weights, and prints what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m confide.cuda.tune", description=__doc__)
+    parser.add_argument("shape", help="a name of confide.worker.config.SHAPES, such as qwen2.5-1.5b")
+    parser.add_argument("--rows", type=int, default=1, help="rows of the step, 1 to 8")
+    parser.add_argument("--layers", type=int, default=8, help="layers to take turns over; more than L2 holds")
+    parser.add_argument("--candidates", type=int, default=24, help="tilings tried for each product, at most")
+    parser.add_argument("--device", default="cuda:0")
+    given = parser.parse_args(arguments)
+    step = random_step(given.shape, given.rows, given.layers, given.device)
+    print(f"{'product':48} {'by shape':>20} {'best':>20}  tiling")
+    for product, (tiles, best, by_shape) in tune(step, given.candidates).items():
+        size = product.out * product.columns * {"float": 4, "bf16": 2, "four_bit": 0.5}[product.weight]
+        name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
+        cells = " ".join(f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best))
+        print(f"{name:48} {cells}  {tiles}")
+    return 0
+
+
+def random_step(shape: str, rows: int, layers: int, device: str, dtype: str = "bfloat16") -> DecodeStep:
+    """A step of the worker's shape with random weights and an empty cache of 256 tokens."""
+    import torch
+
+    from confide.worker import config as shapes
+    from confide.worker import rotary, weights
+    from confide.worker.cache import Cache, Size
+
+    config = dataclasses.replace(shapes.SHAPES[shape], layers=layers)
+    target, kind = torch.device(device), getattr(torch, dtype)
+    cache = Cache(config, Size(rows, 256), target, kind)
+    cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
+    made = weights.random(config, 0, target, kind)
+    return DecodeStep(config, made, cache.values, cosines, sines, rows, device, limit=cache.idle_position, tilings={})
 
 
 def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any, Any, Any]]]:
@@ -110,3 +148,7 @@ def _microseconds(
         # A sum that grew at each launch must not become infinite: later steps start from what is left here.
         target.zero_()
     return min(times) * 1000 / len(matrices)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.cuda import runtime
+from confide.cuda import runtime, tune
 from confide.cuda.decode import DecodeStep, Sampler
 from confide.cuda.four_bit import from_codes
 from confide.cuda.tests import Device, on_each_device
@@ -27,6 +27,19 @@ def on_device(device: Device, weights: Any) -> Any:
     if isinstance(weights, SimpleNamespace):
         return SimpleNamespace(**{name: on_device(device, value) for name, value in vars(weights).items()})
     return weights
+
+
+def in_bf16(device: Device, weights: Any) -> tuple[Any, Any]:
+    """The weights rounded to bf16 on the device, and the rounded ones in float32 for the reference."""
+    if isinstance(weights, np.ndarray):
+        return rounded(device, weights)
+    if isinstance(weights, list):
+        pairs = [in_bf16(device, one) for one in weights]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if isinstance(weights, SimpleNamespace):
+        both = {name: in_bf16(device, value) for name, value in vars(weights).items()}
+        return tuple(SimpleNamespace(**{name: pair[part] for name, pair in both.items()}) for part in (0, 1))
+    return weights, weights
 
 
 def step_on(device: Device, config: Any, weights: Any, rows: int, **options: Any) -> DecodeStep:
@@ -55,6 +68,18 @@ class Steps(unittest.TestCase):
             self.assertEqual(device.numpy(tokens).tolist(), fed)
             self.assertEqual(device.numpy(positions).tolist(), [place + 1] * rows)
             self.assertEqual(device.numpy(sampler.emitted)[place].tolist(), fed)
+
+    @on_each_device
+    def test_bf16_weights_and_cache_stay_near_the_reference(self, device: Device) -> None:
+        exact = random_weights(TINY, 10)
+        halves, near = in_bf16(device, exact)
+        step = step_on(device, TINY, exact, 1)
+        cache = device.zeros(tuple(step.cache.shape), np.uint16)
+        step = DecodeStep(TINY, halves, cache, step.cosines, step.sines, 1, device.name)
+        reference = Reference(TINY, near, *rotary(CONTEXT, 16))
+        for place, token in enumerate((3, 1, 4, 1, 5)):
+            logits = step.logits(device.array([token], np.int64), device.array([place], np.int64))
+            np.testing.assert_allclose(device.numpy(logits)[0], reference.logits(token), atol=0.03)
 
     @on_each_device
     def test_windows_and_partly_turned_heads(self, device: Device) -> None:
@@ -186,6 +211,11 @@ class Products(unittest.TestCase):
         ):
             with self.subTest(product=product, tiles=tiles):
                 self.product(device, product, tiles)
+
+    def test_what_is_tuned_is_what_a_step_launches(self) -> None:
+        step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), 1)
+        step.logits(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.assertEqual({product for product, _, _ in tune._products(step)}, set(step._products))
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
         for weight in ("float", "bf16", "four_bit"):

@@ -55,7 +55,7 @@ class Launches(unittest.TestCase):
         self.kernel().launch((70_000, 2, 3, 32, 4, 1), 1024, values)
         wanted = [70_000, 2, 3, 32, 4, 1, 1024, STREAM, FUNCTION, 0, 0, 0, 0x7FFF12345678, 1 << 63, 1]
         self.assertEqual(self.launched()[:15], wanted)
-        self.assertEqual((self.number("pushed").value, self.number("shared_asked").value), (3, 0))
+        self.assertEqual((self.number("pushed").value, self.number("shared_asked").value), (3, 1024))
         self.assertEqual(self.number("popped").value, 3)
 
     def test_overlap_and_large_shared_memory_are_asked_for(self) -> None:
