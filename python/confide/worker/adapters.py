@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class Adapters:
                 self.check(name, site, tuple(got))
             if isinstance(adapter, PlainAdapter):
                 self.bank.take(adapter)
-        except AdapterError:
+        except Exception:
             close(adapter)
             raise
         self.loaded[name] = adapter
@@ -100,10 +101,14 @@ class Adapters:
 
 
 def close(adapter: Adapter) -> None:
-    """Lets an adapter give back what it holds, where it has something to give back."""
+    """Lets an adapter give back what it holds, where it has something to give back. What goes wrong in that ends no
+    stream of others."""
     done = getattr(adapter, "close", None)
-    if done is not None:
-        done()
+    try:
+        if done is not None:
+            done()
+    except Exception as error:
+        print(f"adapter {adapter.name}: close: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 class PlainAdapter:
@@ -191,28 +196,29 @@ class Bank:
     def build(self, members: list[PlainAdapter]) -> None:
         """Stacks the members anew. Recorded steps of an earlier version read what they held, which lives with them."""
         old, marks = self.members, self.shares
-        self.members, self.version = members, self.version + 1
         kept = [old.index(member) if member in old else None for member in members]
         columns = [marks[:, place] if place is not None else torch.zeros_like(self.column()) for place in kept]
-        self.shares = torch.stack(columns, -1).contiguous() if columns else marks[:, :0].clone()
+        shares = torch.stack(columns, -1).contiguous() if columns else marks[:, :0].clone()
         points = {point for member in members for point in member.points}
-        self.copies = {}
-        self.stacked = {(layer, source): self.stack(layer, source) for layer, source in sorted(points)}
+        stacked = {(layer, source): self.stack(members, layer, source) for layer, source in sorted(points)}
+        # Only now: where memory ran out above, everything is as it was.
+        self.members, self.shares, self.stacked, self.copies = members, shares, stacked, {}
+        self.version += 1
 
     def column(self) -> Tensor:
         return torch.zeros(self.context.slots, device=self.context.device, dtype=self.context.dtype)
 
-    def stack(self, layer: int, source: str) -> tuple[Tensor, Tensor, list[str]]:
+    def stack(self, members: list[PlainAdapter], layer: int, source: str) -> tuple[Tensor, Tensor, list[str]]:
         """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
         config, names = self.context.config, list(READS[source])
-        ranks = {name: self.rank((layer, name)) for name in names}
+        ranks = {name: rank_of(members, (layer, name)) for name in names}
         names = [name for name in names if ranks[name]]
         width = config.width((layer, names[0]))[0]
         total = sum(ranks[name] for name in names)
         kept = {"device": self.context.device, "dtype": self.context.dtype}
-        a = torch.zeros(len(self.members), total, width, **kept)
-        b = torch.zeros(sum(config.width((layer, name))[1] for name in names), len(self.members), total, **kept)
-        for index, member in enumerate(self.members):
+        a = torch.zeros(len(members), total, width, **kept)
+        b = torch.zeros(sum(config.width((layer, name))[1] for name in names), len(members), total, **kept)
+        for index, member in enumerate(members):
             row = column = 0
             for name in names:
                 out = config.width((layer, name))[1]
@@ -222,10 +228,6 @@ class Bank:
                     b[row : row + out, index, column : column + one_a.shape[0]] = one_b
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
-
-    def rank(self, site: Site) -> int:
-        """The largest rank at a site; 0 where no member changes it."""
-        return max((member.a[site].shape[0] for member in self.members if site in member.a), default=0)
 
     def held(self, layer: int, source: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, list[str]] | None:
         """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
@@ -259,6 +261,11 @@ class Bank:
         parts = (inner.view(count, -1) @ b.t()).split([outputs[name].shape[1] for name in names], dim=-1)
         for name, part in zip(names, parts):
             outputs[name].add_(part)
+
+
+def rank_of(members: list[PlainAdapter], site: Site) -> int:
+    """The largest rank at a site; 0 where no member changes it."""
+    return max((member.a[site].shape[0] for member in members if site in member.a), default=0)
 
 
 def neighbours(parts: list[Tensor]) -> Tensor | None:

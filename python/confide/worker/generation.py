@@ -94,11 +94,17 @@ class OutOfMemory(Exception):
     """A prefill would take more than the worker was given."""
 
 
+# What libraries and the driver say where torch's allocator is not asked: loading kernels, graphs, cuBLAS' handles.
+USED_UP = ("out of memory", "STATUS_ALLOC_FAILED")
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an exception says that memory is used up."""
     import torch
 
-    return isinstance(error, (OutOfMemory, MemoryError, torch.OutOfMemoryError))
+    if isinstance(error, (OutOfMemory, MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in USED_UP)
 
 
 @dataclass(eq=False)

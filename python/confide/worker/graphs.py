@@ -8,6 +8,7 @@ host launches the next step before it reads this one's tokens.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections import OrderedDict
@@ -96,6 +97,8 @@ class Stepper:
         self.forms: dict[tuple[int, int], str] = {}
         self.shadow: Rows | None = None
         self.next = 0
+        # Whether what adapters add is recorded now, to be replayed for others.
+        self.is_recording = False
         self.ring = [self.pinned() for _ in range(RING)]
         self.kernels = None
         if decoder == "kernels":
@@ -104,7 +107,8 @@ class Stepper:
             self.kernels = Kernels(model, cache)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
-            self.stream = torch.cuda.Stream(self.device)
+            # Recorded kernels keep the stream's priority: masks that are prepared beside give way to tokens.
+            self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
             self.pools = {FAST: torch.cuda.graph_pool_handle(), SLOW: torch.cuda.graph_pool_handle()}
             slots, width = cache.size.slots, rows.draws.shape[1]
@@ -183,14 +187,18 @@ class Stepper:
         began = time.monotonic()
         if self.kernels is None or not self.kernels.takes(shape):
             self.form(shape.batch, shape.context)
-        with torch.inference_mode():
-            for point in self.body(shape, self.shadow):
-                if not shape.waits:
-                    add(point, True)
-            self.stream.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(self.stream):
-                recorded = self.capture(shape, add)
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        self.is_recording = not shape.waits
+        try:
+            with torch.inference_mode():
+                for point in self.body(shape, self.shadow):
+                    if not shape.waits:
+                        add(point, True)
+                self.stream.wait_stream(torch.cuda.current_stream(self.device))
+                with torch.cuda.stream(self.stream):
+                    recorded = self.capture(shape, add)
+                torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        finally:
+            self.is_recording = False
         while len(self.recorded) >= GRAPHS_MAX:
             self.forget_one()
         self.recorded[shape] = recorded
@@ -226,8 +234,12 @@ class Stepper:
                 add(point, False)
         except StopIteration:
             ended = True
-        finally:
-            graph.capture_end()
+        except BaseException:
+            # What went wrong may have spoilt the capture too; the first of the two is what has to be told.
+            with contextlib.suppress(RuntimeError):
+                graph.capture_end()
+            raise
+        graph.capture_end()
         graphs.append(graph)
         return ended
 
@@ -274,7 +286,8 @@ class Stepper:
                 attend(0, qkv)
                 torch.cuda.synchronize(self.device)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
+                # Other threads prepare masks and may take memory meanwhile.
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                     for _ in range(TRIALS):
                         attend(0, qkv)
                 graph.replay()

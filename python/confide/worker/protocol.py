@@ -63,7 +63,7 @@ def json_of(payload: bytes) -> dict[str, Any]:
     """The object in a payload."""
     try:
         found = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"frame: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise Malformed("frame: wanted an object")

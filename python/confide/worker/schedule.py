@@ -8,6 +8,7 @@ Generations whose adapters have to be waited for step in a group of their own; w
 from __future__ import annotations
 
 import sys
+import traceback
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -56,6 +57,10 @@ class Limits:
     prefill_bytes: int = 0
 
 
+class Spoilt(Exception):
+    """An adapter failed while a step was recorded, so the recording is thrown away."""
+
+
 class Scheduler:
     """Owns the slots. All methods are called by one thread, the one that turns."""
 
@@ -92,6 +97,10 @@ class Scheduler:
         for generation in [*self.waiting, *filter(None, self.slots)]:
             if generation.request.number == number:
                 generation.cancelled = True
+
+    def is_running(self, number: int) -> bool:
+        """Whether a generation of this number has not ended."""
+        return any(one.request.number == number for one in [*self.waiting, *filter(None, self.slots)])
 
     def cancel_all(self) -> None:
         """Ends all, telling nobody."""
@@ -195,6 +204,12 @@ class Scheduler:
             told = self.stepper.step(
                 self.shape(chosen, group, deltas), lambda point, rehearsal: self.add(point, deltas, rehearsal)
             )
+        except Spoilt:
+            # Nothing has run. Those whose adapters failed end; the others step at the next turn.
+            for one in chosen:
+                if one.failure is not None:
+                    self.end(one, "failed")
+            return True
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -250,13 +265,19 @@ class Scheduler:
             one if one is not None and here in self.slots[row].points else None for row, one in enumerate(deltas)
         ]
 
+        wrong: list[int] = []
+
         def failed(row: int, error: Exception) -> None:
             deltas[row] = None
+            wrong.append(row)
             generation = self.slots[row]
             if generation.failure is None:
-                generation.failure = Failure.of(of_adapter(error))
+                generation.failure = Failure.of(error if is_out_of_memory(error) else of_adapter(error))
 
         add_each(point, chosen, failed)
+        if wrong and self.stepper.is_recording:
+            # A graph without an adapter's part would serve later generations without it.
+            raise Spoilt
 
     def guarded(self, generation: Generation, hook: str, *arguments: object) -> bool:
         """Calls a hook of the adapter; its failure ends the generation."""
@@ -354,7 +375,14 @@ class Scheduler:
 
     def give_back(self, error: Exception) -> None:
         """After memory ran out, lets go of what the allocator keeps."""
-        if is_out_of_memory(error) and self.model.device.type == "cuda":
+        if not is_out_of_memory(error):
+            return
+        # The frames that it came through hold activations, which would stay in the allocator otherwise.
+        fault: BaseException | None = error
+        while fault is not None:
+            traceback.clear_frames(fault.__traceback__)
+            fault = fault.__cause__ or fault.__context__
+        if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     # Results.
@@ -393,7 +421,6 @@ class Scheduler:
             return "failed"
         if token == NOT_FOUND:
             generation.failure = Failure("internal", "no logit is a number")
-            self.cache.clear(generation.slot)
             return "failed"
         if token in generation.request.stop_ids:
             return "stop"
@@ -421,6 +448,9 @@ class Scheduler:
         generation.ended = reason
         self.totals["failed"] += reason == "failed"
         if generation.slot is not None:
+            if reason not in ("length", "stop"):
+                # What was not read may have been no number; masked places of the next text are multiplied by 0.
+                self.cache.clear(generation.slot)
             self.rows.release(generation.slot)
             self.slots[generation.slot] = None
         if generation.opening is not None:
@@ -470,4 +500,4 @@ def of_adapter(error: Exception) -> AdapterError:
 def is_fatal(error: Exception) -> bool:
     """Whether the device is lost: nothing that is launched afterwards can succeed."""
     accelerator = getattr(torch, "AcceleratorError", None)
-    return accelerator is not None and isinstance(error, accelerator)
+    return accelerator is not None and isinstance(error, accelerator) and not is_out_of_memory(error)

@@ -286,6 +286,8 @@ class Server:
                 adapter = self.adapters.loaded.get(request.adapter)
                 if adapter is None:
                     raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
+            if self.scheduler.is_running(request.number):
+                raise Malformed(f"generate: id {request.number} is that of a generation that has not ended")
             self.scheduler.submit(request, adapter)
         except Refused as error:
             told = {"kind": error.kind, "message": protocol.short(str(error))}

@@ -4,11 +4,14 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
     import peft  # noqa: F401
     import torch
+
+    from confide.worker.tests.test_adapters import greedy
 
     torch.set_num_threads(1)
 except ImportError:
@@ -95,6 +98,53 @@ class Recorded(unittest.TestCase):
         self.assertEqual(said, again)
         chains = [one for one in bench.scheduler.stepper.recorded.values() if one.points]
         self.assertTrue(chains and all(len(one.graphs) == len(one.points) + 1 == 13 for one in chains))
+
+    def test_an_adapter_that_fails_while_a_step_is_recorded_leaves_no_step_without_its_part(self) -> None:
+        from confide.worker.adapters import Bank
+        from confide.worker.tests import recorded_on_cpu as stand_in
+        from confide.worker.tests.test_adapters import Bench
+
+        whole, adds = Bank.add, []
+
+        def add(bank, layer, *more):
+            adds.append(layer)
+            # In the middle of the second run over the layers: the first is the rehearsal.
+            if len(adds) == bench.points + 5:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            whole(bank, layer, *more)
+
+        with stand_in.recording(), mock.patch.object(Bank, "add", add):
+            bench = Bench(self.folder, no_warm=True)
+            stand_in.watch(bench.scheduler)
+            model = bench.make("one", 3)
+            adapter = bench.adapters.load("one", "plain", {"path": str(bench.folder / "one")})
+            bench.points = len(adapter.points)
+            bench.submit(0, PROMPTS[0], 12, "one")
+            bench.run()
+            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            self.assertEqual(len(bench.scheduler.stepper.recorded), 0)
+            bench.submit(1, PROMPTS[0], 12, "one")
+            self.assertEqual(bench.run()[1], greedy(model, PROMPTS[0], 12))
+
+    def test_what_went_wrong_first_is_told_where_a_capture_cannot_end_either(self) -> None:
+        from confide.worker.tests import recorded_on_cpu as stand_in
+        from confide.worker.tests.test_adapters import Bench
+
+        def broken_end(graph) -> None:
+            graph.mode.__exit__(None, None, None)
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+        with stand_in.recording():
+            bench = Bench(self.folder, no_warm=True)
+            stand_in.watch(bench.scheduler)
+            stepper = bench.scheduler.stepper
+            used_up = mock.Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+            broken = mock.patch.object(stand_in.Graph, "capture_end", broken_end)
+            with broken, mock.patch.object(stepper.rows, "advance", used_up):
+                bench.submit(0, PROMPTS[1], 5)
+                bench.run()
+            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            used_up.assert_called_once()
 
     def test_shapes_can_be_recorded_beforehand_and_are_forgotten(self) -> None:
         from confide.worker.tests import recorded_on_cpu as stand_in

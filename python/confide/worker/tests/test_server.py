@@ -173,7 +173,8 @@ class OneWorker(unittest.TestCase):
         from confide.worker import protocol
 
         for bad in (b"\0\0\0\0", b"\xff\xff\xff\xff\x02", struct.pack("<IB", 1, 0x81), protocol.frame(2, b"[]"),
-                    protocol.frame(3, b"123"), protocol.frame(6, b"123")):  # fmt: skip
+                    protocol.frame(3, b"123"), protocol.frame(6, b"123"), protocol.frame(2, b"[" * 200_000),
+                    protocol.frame(2, b'{"id":1,"ids":[5],"max_tokens":1}')):  # fmt: skip
             peer = self.peer()
             peer.generate(1, PROMPTS[2], 150)
             peer.stream.sendall(bad)
