@@ -100,7 +100,14 @@ class Bed:
     def run(self, seed: int, tokens: int = TOKENS, prompt: int = PROMPT, adapters: list[Any] | None = None) -> Ran:
         """Every slot decodes `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
         with torch.inference_mode():
-            return self._run(self.begin(seed, tokens, prompt, adapters))
+            try:
+                return self._run(self.begin(seed, tokens, prompt, adapters))
+            except BaseException:
+                # Nothing of this run may stand in the way of the next arm's.
+                self.scheduler.cancel_all()
+                self.scheduler.drop_cancelled()
+                self.scheduler.read(keep=0)
+                raise
 
     def _run(self, numbers: list[int]) -> Ran:
         began = None

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -69,6 +71,28 @@ class Session:
         """What a build or a check came to, in the record's list of services."""
         self.emit({"kind": "service", "name": name, "command": command, "simulated": False, "ready": ready})
 
+    def made(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives; None where it cannot, and the arm is left out by name: the others go on."""
+        if reason := self.facts.get("left_out", {}).get(f"{bench}/{name}"):
+            self.missing(bench, name, reason)
+            return None
+        try:
+            return make()
+        except Exception as error:
+            self.lost_or_not(bench, name, error)
+            self.missing(bench, name, words_of(error))
+            return None
+
+    def lost_or_not(self, bench: str, name: str, error: Exception) -> None:
+        """Raises `Lost` where a fault took the card with it: this process can measure nothing more."""
+        torch = sys.modules.get("torch")
+        if self.cpu or torch is None:
+            return
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            raise Lost(f"{bench}/{name}", words_of(error)) from error
+
     def missing(self, bench: str, name: str, reason: str) -> None:
         """An arm that is left out by name."""
         self.emit(self._arm_line(bench, Arm(name, lambda _: Took([])), given_up=reason))
@@ -82,8 +106,15 @@ class Session:
         key = case_key(params)
         for arm in arms:
             self.emit(self._arm_line(bench, arm))
-        longest, done = 0.0, 0
-        for block in range(warmup + planned):
+        arms = [arm for arm in arms if self.made(bench, arm.name, lambda: True)]
+        begun = self.facts.get("done", {}).get(f"{bench}/{key}", 0)
+        longest, done = 0.0, max(0, begun - warmup)
+        if begun >= warmup + planned or not arms:
+            return done
+        if begun:
+            # In an earlier process: here everything is to be compiled and recorded anew.
+            self._warm(bench, arms)
+        for block in range(begun, warmup + planned):
             if self.left_s() < longest * 1.2:
                 reason = f"its stage's budget: {done} of {planned} blocks"
                 self.emit({"kind": "cut", "bench": bench, "blocks": done, "planned": planned, "reason": reason})
@@ -96,18 +127,37 @@ class Session:
             done += block >= warmup
         return done
 
+    def _warm(self, bench: str, arms: list[Arm]) -> None:
+        for arm in list(arms):
+            try:
+                arm.run(self.seed)
+            except Failed:
+                pass
+            except Exception as error:
+                self._give_up(bench, arms, arm, error)
+
+    def _give_up(self, bench: str, arms: list[Arm], arm: Arm, error: Exception) -> None:
+        """An arm that broke is not run again; what it measured before stays."""
+        traceback.print_exception(error)
+        self.lost_or_not(bench, arm.name, error)
+        arms.remove(arm)
+        self.emit(self._arm_line(bench, arm, given_up=words_of(error)))
+        self.say(f"{bench}: {arm.name} is given up: {words_of(error)}")
+
     def _block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
         generator = random.Random(_derived(self.seed, "order", bench, key, block))
         work_seed = _derived(self.seed, "work", bench, key, block) >> 11
         order = list(range(len(arms)))
         generator.shuffle(order)
-        for position, index in enumerate(order):
-            arm = arms[index]
+        for position, arm in enumerate([arms[index] for index in order]):
             quiet, began = Quiet(), time.monotonic()
             try:
                 took = arm.run(work_seed)
             except Failed as failed:
                 took = Took([], void=str(failed))
+            except Exception as error:
+                took = Took([], void=words_of(error))
+                self._give_up(bench, arms, arm, error)
             if not all(math.isfinite(value) for metrics in took.samples for value in metrics.values()):
                 took = Took([], void="a figure that is no number")
             self._slice(bench, key, arm, block, position, took, (began, time.monotonic()), quiet.end(), warmup)
@@ -169,6 +219,20 @@ class Session:
 
 class Failed(Exception):
     """An arm's answer was wrong, or it could not give one: the pair is void with this reason."""
+
+
+class Lost(Exception):
+    """The card answers this process no more; `place` is the arm with which it was lost, BENCH/ARM."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+def words_of(error: BaseException) -> str:
+    """An error in one line."""
+    first = (str(error).splitlines() or [""])[0][:300]
+    return first if isinstance(error, Lost) else f"{type(error).__name__}: {first}"
 
 
 class Quiet:

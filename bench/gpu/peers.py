@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -25,7 +26,9 @@ class Peer:
 
     def __init__(self, command: list[str]) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        # A file, not a pipe: one that nobody reads would stop a peer that complains at length.
+        self._errors = tempfile.TemporaryFile()
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         try:
             self._process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, **pipes)
         except OSError as error:
@@ -75,9 +78,13 @@ class Peer:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             piece = os.read(self._process.stdout.fileno(), 1 << 16) if ready else None
             if not ready:
+                # What it would still say must not pass for the answer to the next run.
+                self._process.kill()
                 raise Failed("silent past its deadline")
             if not piece:
-                last = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+                self._process.wait()
+                self._errors.seek(0)
+                last = self._errors.read().decode(errors="replace").strip().splitlines()
                 raise Failed(f"ended: {last[-1][:200] if last else 'it said nothing'}")
             self._rest += piece
         line, self._rest = self._rest.split(b"\n", 1)

@@ -24,7 +24,8 @@ def rows(slices: list[dict[str, Any]]) -> list[str]:
     from table import NOT_MEASURED, of
 
     lines = [
-        f"*Prediction*, from counted crossings and published tolls ({SOURCE}); without overlap, so an upper end.",
+        f"*Prediction*, from counted copies and published tolls ({SOURCE}); without overlap, so an upper end for these. "
+        "What kernels read and write in the host's memory themselves (loopback: masked vectors, answers) is not counted.",
         "",
         "| arm | phase | crossings | bytes | the tolls would add |",
         "| --- | --- | --- | --- | --- |",

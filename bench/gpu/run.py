@@ -12,6 +12,7 @@ Without a GPU and without --cpu it says so, writes nothing and ends with status 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -21,6 +22,7 @@ import sys
 import time
 import tomllib
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,20 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
 import machine  # noqa: E402
-from blocks import Session  # noqa: E402
+from blocks import Lost, Session, words_of  # noqa: E402
 from journal import REHEARSAL, Journal, head, suite  # noqa: E402
 
 NO_GPU = 3
 # After its budget a stage may end its block; then it is killed.
 GRACE_S = 5.0
+# Of the whole run on a card, from the first line of this file: stages have ended by then, whatever their budgets say.
+# The rest of eight minutes is for the record.
+LIMIT_S, RECORD_S = 455.0, 15.0
+# With less than that left a stage is not begun, nor begun again.
+LEAST_S = 4.0
+# A card that is lost with one arm comes back with a new process: the stage goes on there without that arm.
+ATTEMPTS_MAX = 4
+STARTED = time.monotonic()
 
 
 def main() -> int:
@@ -87,7 +97,8 @@ def chosen(args: argparse.Namespace) -> list[dict[str, Any]]:
 def show(stages: list[dict[str, Any]]) -> int:
     for stage in stages:
         print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
-    print(f"{'all':<10} {sum(stage['budget_s'] for stage in stages):>4} s at most, {GRACE_S:.0f} s for each cut")
+    total = sum(stage["budget_s"] for stage in stages)
+    print(f"{'all':<10} {total:>4} s, {GRACE_S:.0f} s for each cut; cut at {LIMIT_S:.0f} s whatever they are")
     return 0
 
 
@@ -135,17 +146,22 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     confide = str(Path(args.confide).resolve()) if args.confide else None
     facts: dict[str, Any] = {"confide": confide, "price": args.price, "out": str(args.out)}
     failed: list[str] = []
+    signal.signal(signal.SIGTERM, interrupted)
     try:
         for stage in stages:
             if ended := run_stage(stage, journal, facts, args):
                 failed.append(f"{stage['name']}: {ended}")
-    except KeyboardInterrupt:
-        failed.append("interrupted by Ctrl-C")
+    except KeyboardInterrupt as why:
+        failed.append(str(why) or "interrupted by Ctrl-C")
     journal.end("; ".join(failed) or None)
     print(f"{journal.elapsed_s():.0f} s in all; " + ("; ".join(failed) if failed else "every stage ended by itself"))
     table = importlib.import_module("table")
-    table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu)
+    table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu, seconds=RECORD_S)
     return 1 if failed else 0
+
+
+def interrupted(number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt(f"ended by signal {number}")
 
 
 def shown_arguments() -> list[str]:
@@ -156,26 +172,61 @@ def shown_arguments() -> list[str]:
 def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace) -> str | None:
     """One stage in a fork of its own; gives why it did not end by itself. A line that it got out is kept."""
     budget = stage["budget_s"] * (4.0 if args.cpu else 1.0)
-    print(f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {budget:.0f} s", flush=True)
+    until = time.monotonic() + budget
+    if not args.cpu:
+        until = min(until, STARTED + LIMIT_S - GRACE_S)
+    facts |= {"left_out": {}, "done": {}}
+    if until - time.monotonic() < LEAST_S:
+        return not_run(journal, stage, f"no time left of the run's {LIMIT_S:.0f} s")
+    print(f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {until - time.monotonic():.0f} s", flush=True)
+    for _ in range(ATTEMPTS_MAX):
+        ended = attempt(stage, journal, facts, args, until)
+        if ended.cut:
+            return not_run(journal, stage, f"cut at its budget of {budget:.0f} s")
+        if not ended.lost_with or until - time.monotonic() < LEAST_S:
+            break
+        facts["left_out"][ended.lost_with] = ended.reason
+    if ended.status != 0:
+        return not_run(journal, stage, f"failed: {ended.reason or describe(ended.status)}")
+    return None
+
+
+@dataclass
+class Ended:
+    """How a stage's process ended; `lost_with` is the arm (BENCH/ARM) with which the card was lost."""
+
+    cut: bool = False
+    status: int = 0
+    reason: str = ""
+    lost_with: str = ""
+
+
+def attempt(
+    stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace, until: float
+) -> Ended:
+    """A process for the stage, to its end."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         os.setsid()
-        os._exit(in_child(stage, writer, facts, args, time.monotonic() + budget, journal))
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os._exit(in_child(stage, writer, facts, args, until, journal))
     os.close(writer)
-    deadline = time.monotonic() + budget + GRACE_S
-    cut = collect(reader, deadline, journal, facts)
-    if cut:
-        # The whole session: a stage starts hosts of its own.
-        os.killpg(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    os.close(reader)
-    if cut:
-        return not_run(journal, stage, f"cut at its budget of {budget:.0f} s")
-    if status != 0:
-        return not_run(journal, stage, f"ended with {describe(status)}; its error is above")
-    return None
+    ended = Ended()
+    try:
+        ended.cut = collect(reader, until + GRACE_S, journal, facts, ended)
+        if not ended.cut:
+            # Its group keeps its number until it is waited for.
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    finally:
+        # The whole session, however it ended: a stage starts hosts of its own, which would stay on the card.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(child, signal.SIGKILL)
+        _, ended.status = os.waitpid(child, 0)
+        os.close(reader)
+    return ended
 
 
 def not_run(journal: Journal, stage: dict[str, Any], reason: str) -> str:
@@ -189,7 +240,7 @@ def describe(status: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any]) -> bool:
+def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: Ended) -> bool:
     """Lines of the stage into the journal, block by block; whether the deadline came first. What a block that did not
     end has measured counts nowhere."""
     rest, of_block = b"", []
@@ -206,12 +257,16 @@ def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any
                 facts[line["name"]] = line["value"]
             elif line["kind"] == "say":
                 print(f"    {line['text']}", flush=True)
+            elif line["kind"] == "failed":
+                ended.reason, ended.lost_with = line["reason"], line["lost_with"]
             elif line["kind"] in ("sample", "slice"):
                 of_block.append(line)
             else:
                 for kept in of_block + [line] if line["kind"] == "block" else [line]:
                     journal.put(kept)
-                of_block = [] if line["kind"] == "block" else of_block
+                if line["kind"] == "block":
+                    place, of_block = f"{line['bench']}/{line['case']}", []
+                    facts["done"][place] = facts["done"].get(place, 0) + 1
     return True
 
 
@@ -234,9 +289,11 @@ def in_child(
         session = Session(emit, facts, args.seed, deadline, started, args.cpu)
         try:
             importlib.import_module(f"stages.{stage['name']}").run(session)
-        except BaseException:
+        except BaseException as error:
             traceback.print_exc()
             sys.stderr.flush()
+            lost_with = error.place if isinstance(error, Lost) else ""
+            emit({"kind": "failed", "reason": words_of(error), "lost_with": lost_with})
             return 1
     sys.stdout.flush()
     return 0

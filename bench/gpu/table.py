@@ -186,7 +186,7 @@ def accuracy(slices: list[dict[str, Any]]) -> str:
     return f"{sum(wrong.values()):.0f} integers wrong; {max(ratios):.3f} times plain LoRA's distance at most"
 
 
-def finish(folder: Path, journal: Path, confide: str | None, rehearsal: bool) -> None:
+def finish(folder: Path, journal: Path, confide: str | None, rehearsal: bool, seconds: float = 120.0) -> None:
     """Writes record.json.gz by the instrument where it is carried, and prints the table; a rehearsal's is labelled."""
     if rehearsal:
         lines = [json.loads(line) for line in (folder / REHEARSAL_FILE).read_text(encoding="utf-8").splitlines()]
@@ -195,7 +195,10 @@ def finish(folder: Path, journal: Path, confide: str | None, rehearsal: bool) ->
         return
     if confide:
         command = [confide, "bench", "export", str(folder), "--format", "json", "--out", str(folder / "record.json")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        except (OSError, subprocess.SubprocessError) as error:
+            done = subprocess.CompletedProcess(command, 1, "", str(error))
         if done.returncode == 0:
             with open(folder / "record.json", "rb") as plain, gzip.open(folder / "record.json.gz", "wb") as packed:
                 shutil.copyfileobj(plain, packed)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import torch
 
-from arms import Kit, NotHere
+from arms import Kit
 from bed import MODEL, Bed
 from blocks import Arm, Failed, Session, Took
 from confide.worker import adapters as worker_adapters
@@ -29,11 +29,9 @@ def run(session: Session) -> None:
     exact = Exact(bed, str(kit.path))
     plain = kit.load("plain", "plain", path=str(kit.path))
     arms = [arm(bed, "plain-lora", plain, exact, None), arm(bed, "plain-lora", plain, exact, None, twin=True)]
-    try:
-        graph = kit.masked("graph", "one-graph")
+    graph = session.made("accuracy", "one-graph", lambda: kit.masked("graph", "one-graph"))
+    if graph is not None:
         arms.append(arm(bed, "one-graph", graph, exact, device))
-    except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
-        session.missing("accuracy", "one-graph", f"{type(error).__name__}: {error}"[:200])
     session.bench("accuracy", {"model": MODEL}, arms)
     kit.close()
     bed.close()

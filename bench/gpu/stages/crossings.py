@@ -6,10 +6,11 @@ import time
 from typing import Any, Callable
 
 import crossings
-from arms import Kit, NotHere
+from arms import Kit
 from bed import MODEL, Bed
 from blocks import Arm, Session, Took
 from device import Device, Sampler
+from stages.placement import Host, of_python
 
 PREFILL, PASSES = 128, 32
 USE_S = 1.2
@@ -20,25 +21,33 @@ def run(session: Session) -> None:
     prefill, passes = (8, 2) if session.cpu else (PREFILL, PASSES)
     bed = Bed(device, session.cpu, MODEL, slots=1, context=prefill + passes + 8)
     kit = Kit(session, bed)
+    hosts: list[Host] = []
+
+    def loopback() -> Any:
+        hosts.append(Host("loopback", of_python(kit.path, device.name, session.cpu)))
+        return kit.masked("loopback", "blind", path=None, address=hosts[-1].address, name=kit.path.name)
+
     makers: dict[str, Callable[[], Any]] = {
         "base": lambda: None,
         "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
         "one-graph": lambda: kit.masked("graph", "one-graph"),
         "ipc": lambda: kit.masked("ipc", "ipc"),
+        "loopback": loopback,
     }
     for name, make in makers.items():
-        try:
-            adapter = make()
-        except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
-            session.missing("crossings", name, f"{type(error).__name__}: {error}"[:200])
+        held = session.made("crossings", name, lambda: [make()])
+        if held is None:
             continue
+        (adapter,) = held
         for phase, arm in arms(bed, name, [adapter], prefill, passes).items():
             session.bench("crossings", {"model": MODEL, "phase": phase}, [arm])
         if name in ("base", "one-graph"):
             use = Arm(name, lambda _seed, held=adapter: used(bed, held, session.cpu), says=bed.says)
             session.bench("utilisation", {"model": MODEL, "batch": 1}, [use])
-    kit.close()
     bed.close()
+    for host in hosts:
+        host.end()
+    kit.close()
 
 
 def arms(bed: Bed, name: str, adapters: list[Any], prefill: int, passes: int) -> dict[str, Arm]:

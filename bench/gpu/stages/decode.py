@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import steps
-from arms import Kit, NotHere, decode
+from arms import Kit, decode
 from bed import MODEL, Bed
 from blocks import Arm, Session
 from device import Device
@@ -32,10 +32,4 @@ def run(session: Session) -> None:
 
 def try_arm(session: Session, bed: Bed, name: str, make: Callable[[], Any], bench: str = "decode") -> Arm | None:
     """The arm, or None where its adapter cannot be had: it is then left out by name, and the others go on."""
-    try:
-        return decode(session, bed, name, make())
-    except (NotHere, NotImplementedError, ImportError, AttributeError) as error:
-        session.missing(
-            bench, name, f"{type(error).__name__}: {error}" if not isinstance(error, NotHere) else str(error)
-        )
-        return None
+    return session.made(bench, name, lambda: decode(session, bed, name, make()))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from bed import MODEL, Bed, shape_of
-from blocks import Arm, Failed, Session, Took
+from blocks import Arm, Failed, Session, Took, words_of
 from device import Device
 
 PROMPT, TOKENS = 16, 64
@@ -50,7 +50,7 @@ def run(session: Session) -> None:
         Arm("transformers", generate(), says=type(peer).__name__, version=version, guarantee="none"),
     ]
     compiled = generate(cache_implementation="static")
-    reason = compiles(session, compiled)
+    reason = session.facts.get("left_out", {}).get("generate/transformers-compiled") or compiles(session, compiled)
     if reason is None:
         arms.append(Arm("transformers-compiled", compiled, says=type(peer).__name__, version=version, guarantee="none"))
     else:
@@ -66,7 +66,8 @@ def compiles(session: Session, work: Any) -> str | None:
     try:
         work(0)
     except Exception as error:  # Whatever a compiler of theirs raises, the arm is left out by name.
-        return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no reason'}"
+        session.lost_or_not("generate", "transformers-compiled", error)
+        return words_of(error)
     session.say(f"transformers-compiled: first call {time.monotonic() - began:.1f} s")
     return None
 

@@ -37,12 +37,13 @@ def run(session: Session) -> None:
         confide = session.facts.get("confide")
         if not confide:
             raise NotHere("no confide binary: --confide PATH carries it")
-        return remote("cpu-host", [confide, *HOST, str(kit.path), *LISTEN])
+        return remote("cpu-host", [confide, *HOST, str(kit.path), *LISTEN, *toy(session.cpu)])
 
-    python = [sys.executable, "-m", "confide.blind", "host", str(kit.path), "--device", device.name, *LISTEN]
-    python += ["--parameters", TOY["parameters"], "--dangerous-parameters"] if session.cpu else []
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
-    makers = {"ipc": lambda: kit.masked("ipc", "ipc"), "loopback": lambda: remote("loopback", python)}
+    makers = {
+        "ipc": lambda: kit.masked("ipc", "ipc"),
+        "loopback": lambda: remote("loopback", of_python(kit.path, device.name, session.cpu)),
+    }
     params = {"model": MODEL, "batch": 1}
     try:
         base = list(arms)
@@ -62,6 +63,16 @@ def run(session: Session) -> None:
 
 HOST = ("adapter", "host", "--binding", "none")
 LISTEN = ("--budget", BUDGET, "--listen", "127.0.0.1:0")
+
+
+def toy(cpu: bool) -> list[str]:
+    """What a host is told in a rehearsal."""
+    return ["--parameters", TOY["parameters"], "--dangerous-parameters"] if cpu else []
+
+
+def of_python(folder: Path, device: str, cpu: bool) -> list[str]:
+    """The command of an adapter host on the same device."""
+    return [sys.executable, "-m", "confide.blind", "host", str(folder), "--device", device, *LISTEN, *toy(cpu)]
 
 
 class Host:

@@ -31,13 +31,16 @@ def run(session: Session) -> None:
 
 
 def measure(session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]) -> None:
-    try:
+    def begun() -> Work:
         work, count = make()
         work()
         device.wait()
-    except (NotImplementedError, ImportError, AttributeError) as error:
-        session.missing("ring", "kernels", f"{operation}, N = {n}: {type(error).__name__}: {error}"[:200])
+        return work, count
+
+    found = session.made("ring", "kernels", begun)
+    if found is None:
         return
+    work, count = found
 
     def once(_seed: int) -> Took:
         launch_us = device.time_ms(work, 20) * 1e3

@@ -19,11 +19,10 @@ def run(session: Session) -> None:
     device = Device(session.cpu)
     arms: list[Arm] = []
     for name, make in (("ckks-step", steps.ckks_step), ("masked-step", steps.masked_step)):
-        try:
-            work, says, guarantee = make(device)
-        except (ImportError, AttributeError, NotImplementedError) as error:
-            session.missing("step", name, f"its kernels are not there: {error}")
+        found = session.made("step", name, lambda: make(device))
+        if found is None:
             continue
+        work, says, guarantee = found
         arms.append(Arm(name, work, says=says, guarantee=guarantee))
         if len(arms) == 1:
             arms.append(Arm(name, work, says=says, guarantee=guarantee, twin=True))

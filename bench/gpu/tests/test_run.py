@@ -1,0 +1,149 @@
+"""Stages that break, hang or lose the card: what was measured stays, the reason is told, nothing is left running."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+import journal  # noqa: E402
+import peers  # noqa: E402
+import run  # noqa: E402
+from blocks import Arm, Failed, Took  # noqa: E402
+
+PARAMS = {"model": "qwen2.5-1.5b", "batch": 1}
+
+
+def took(_seed: int) -> Took:
+    return Took([{"tokens_per_s": 1.0}])
+
+
+class AStage(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        head = journal.head(["run.py"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
+        self.journal = journal.Journal(Path(folder), head, rehearsal=True)
+        self.addCleanup(self.journal._file.close)
+        self.facts: dict = {}
+
+    def run_stage(self, work, budget: float = 20.0, cpu: bool = True) -> str | None:
+        stage = {"name": "made-up", "budget_s": budget / (4 if cpu else 1)}
+        arguments = argparse.Namespace(cpu=cpu, seed=7)
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        with mock.patch.dict(sys.modules, {"stages.made-up": SimpleNamespace(run=work)}), quiet:
+            return run.run_stage(stage, self.journal, self.facts, arguments)
+
+    def lines(self, kind: str) -> list[dict]:
+        every = [json.loads(line) for line in self.journal.path.read_text(encoding="utf-8").splitlines()]
+        return [line for line in every if line["kind"] == kind]
+
+    def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self):
+        def work(session):
+            session.bench("decode", PARAMS, [Arm("base", took)])
+            raise ValueError("made-up: no such kernel")
+
+        ended = self.run_stage(work)
+        self.assertEqual(ended, "failed: ValueError: made-up: no such kernel")
+        self.assertEqual(self.lines("not_run"), [{"kind": "not_run", "bench": "made-up", "reason": ended}])
+        self.assertEqual(len(self.lines("block")), 3)
+
+    def test_leaves_no_process_behind_however_it_ends(self):
+        def work(session):
+            held = subprocess.Popen(["sleep", "100"])
+            session.fact("pid", held.pid)
+            if session.facts.get("fails"):
+                raise ValueError("made-up")
+
+        for fails in (False, True):
+            self.facts["fails"] = fails
+            self.run_stage(work)
+            end = time.monotonic() + 5
+            while Path(f"/proc/{self.facts['pid']}").exists() and time.monotonic() < end:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.facts["pid"], os.WNOHANG)
+                stat = Path(f"/proc/{self.facts['pid']}/stat")
+                if stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                    break
+                time.sleep(0.02)
+            self.assertLess(time.monotonic(), end)
+
+    def test_goes_on_without_an_arm_that_breaks(self):
+        def broken(_seed: int) -> Took:
+            raise RuntimeError("made-up: operation not permitted when stream is capturing")
+
+        def work(session):
+            made = session.made("decode", "ipc", lambda: 1 // 0)
+            self.assertIsNone(made)
+            session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", broken)])
+
+        self.assertIsNone(self.run_stage(work))
+        given_up = {line["name"]: line["given_up"] for line in self.lines("arm") if line["given_up"]}
+        self.assertIn("ZeroDivisionError", given_up["ipc"])
+        self.assertIn("not permitted when stream is capturing", given_up["one-graph"])
+        slices = [(line["block"], line["arm"], "void" in line) for line in self.lines("slice")]
+        self.assertEqual(sorted(slices), [(0, "base", False), (0, "one-graph", True), (1, "base", False),
+                                          (2, "base", False)])  # fmt: skip
+
+    def test_that_loses_the_card_goes_on_in_a_new_process_without_the_arm_that_lost_it(self):
+        lost = []
+
+        def synchronize() -> None:
+            if lost:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        def breaks(seed: int) -> Took:
+            counted.append(seed)
+            if len(counted) > 3:
+                lost.append(seed)
+                synchronize()
+            return took(seed)
+
+        def work(session):
+            session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", breaks)])
+
+        counted: list[int] = []
+        with mock.patch.dict(sys.modules, {"torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize))}):
+            self.assertIsNone(self.run_stage(work, cpu=False))
+        self.assertEqual([line["block"] for line in self.lines("block")], list(range(13)))
+        arms = [line["arm"] for line in self.lines("slice")]
+        self.assertEqual((arms.count("base"), arms.count("one-graph")), (13, 3))
+        given_up = [line["given_up"] for line in self.lines("arm") if line["name"] == "one-graph"][-1]
+        self.assertIn("illegal memory access", given_up)
+
+    def test_is_cut_at_its_budget_and_not_begun_after_the_run_s_limit(self):
+        with mock.patch.object(run, "GRACE_S", 0.1), mock.patch.object(run, "LEAST_S", 0.1):
+            began = time.monotonic()
+            self.assertIn("cut at its budget", self.run_stage(lambda session: time.sleep(60), budget=0.4))
+            self.assertLess(time.monotonic() - began, 5)
+        with mock.patch.object(run, "STARTED", time.monotonic() - run.LIMIT_S):
+            self.assertIn("no time left of the run", self.run_stage(lambda session: None, cpu=False))
+        self.assertLess(run.LIMIT_S + run.RECORD_S, 480)
+
+
+class APeer(unittest.TestCase):
+    def test_that_complains_at_length_is_read_and_one_that_is_silent_is_ended(self):
+        talks = ('import sys, time; sys.stderr.write("x" * 300000); print(\'{"type":"hello","arm":"a"}\', flush=True);'
+                 'time.sleep(60)')
+        peer = peers.Peer([sys.executable, "-c", talks])
+        with mock.patch.object(peers, "RUN_S", 0.2):
+            with self.assertRaisesRegex(Failed, "silent"):
+                peer.run(1, 1, {})
+        self.assertIsNotNone(peer._process.wait(5))
+        peer.end()
+
+
+if __name__ == "__main__":
+    unittest.main()
