@@ -1,14 +1,22 @@
 //! `confide serve`.
 
 mod adapters;
+mod worker;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use confide_engine::{
     Engine,
     sim::{self, Sim},
 };
 use confide_serve::{LateHead, Limits, Options};
+use confide_worker::Worker;
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
@@ -20,6 +28,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
+    worker: worker::WorkerArgs,
+    #[command(flatten)]
     adapters: adapters::AdapterArgs,
 }
 
@@ -28,11 +38,11 @@ struct ServerArgs {
     /// Address to listen at; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model;
-    /// `native` where --model is given.
+    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model
+    /// here, `worker` one on torch in a process of its own; `native` where --model is given.
     #[arg(long, value_enum, required_unless_present = "model")]
     engine: Option<EngineKind>,
-    /// Folder of the model, for `native` (see `confide model make`).
+    /// Folder of the model, for `native` and `worker` (see `confide model make`).
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// The name that requests use; `sim`, or the name of the model's folder, where none is given.
@@ -57,6 +67,7 @@ struct ServerArgs {
 enum EngineKind {
     Native,
     Sim,
+    Worker,
 }
 
 impl EngineKind {
@@ -64,6 +75,7 @@ impl EngineKind {
         match self {
             EngineKind::Native => "native",
             EngineKind::Sim => "sim",
+            EngineKind::Worker => "worker",
         }
     }
 }
@@ -75,10 +87,10 @@ impl ServerArgs {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args { server: args, adapters } = args;
-    let engine = engine(&args)?;
+    let Args { server: args, worker, adapters } = args;
+    let Made { engine, worker } = engine(&args, &worker)?;
     // Before the event loop starts: reaching a host takes one of its own.
-    let adapters = adapters::load(adapters, args.model.clone(), &engine)?;
+    let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;
     let options = Options {
         adapters,
         head: head(&args),
@@ -88,7 +100,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     // Outlives the event loop: saying goodbye to hosts takes one of its own.
     let adapters = Arc::clone(&options.adapters);
-    process::run_to_end(serve(&args, options))??;
+    process::run_to_end(serve(&args, worker, options))??;
     drop(adapters);
     Ok(ExitCode::SUCCESS)
 }
@@ -106,13 +118,17 @@ fn limits(args: &ServerArgs) -> Limits {
 /// slow before it is refused.
 const SIM_QUEUE: usize = 2048;
 
-async fn serve(args: &ServerArgs, options: Options) -> Result<(), CliError> {
+async fn serve(
+    args: &ServerArgs,
+    worker: Option<Arc<Worker>>,
+    options: Options,
+) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is not loopback: prompts and answers travel there in the clear");
     }
-    process::print_ready(address, "none", more(args, &options));
+    process::print_ready(address, "none", more(args, worker.as_deref(), &options));
     if let Err(error) = confide_serve::serve(listener, options, stop).await {
         // As the other long-running commands: it was asked to stop, and it stopped.
         tracing::warn!(%error, "cut after the drain deadline");
@@ -121,7 +137,7 @@ async fn serve(args: &ServerArgs, options: Options) -> Result<(), CliError> {
 }
 
 /// What the ready line says beyond address and guarantee.
-fn more(args: &ServerArgs, options: &Options) -> Map<String, Value> {
+fn more(args: &ServerArgs, worker: Option<&Worker>, options: &Options) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("engine".into(), args.engine().word().into());
     fields.insert("simulated".into(), (args.engine() == EngineKind::Sim).into());
@@ -130,6 +146,9 @@ fn more(args: &ServerArgs, options: &Options) -> Map<String, Value> {
         if let Some(digest) = model.manifest_sha256 {
             fields.insert("model_manifest_sha256".into(), digest.into());
         }
+    }
+    if let Some(worker) = worker {
+        fields.extend(worker::shown(worker));
     }
     fields.insert("adapters".into(), adapters::shown(&options.adapters));
     fields
@@ -147,11 +166,47 @@ fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     args.allow_origin.iter().map(value).collect()
 }
 
-fn engine(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
-    match args.engine() {
-        EngineKind::Native => native(args),
-        EngineKind::Sim => simulated(args),
+/// An engine, and what it is where it is a worker.
+struct Made {
+    engine: Arc<dyn Engine>,
+    worker: Option<Arc<Worker>>,
+}
+
+fn engine(args: &ServerArgs, worker: &worker::WorkerArgs) -> Result<Made, CliError> {
+    if args.engine() != EngineKind::Worker {
+        worker.refuse_any()?;
     }
+    if args.engine() != EngineKind::Sim {
+        refuse_simulation(args)?;
+    }
+    let engine = match args.engine() {
+        EngineKind::Native => native(args)?,
+        EngineKind::Sim => simulated(args)?,
+        EngineKind::Worker => {
+            let worker = Arc::new(worker::start(worker, model(args)?, args.model_name.clone())?);
+            return Ok(Made {
+                engine: Arc::clone(&worker) as Arc<dyn Engine>,
+                worker: Some(worker),
+            });
+        }
+    };
+    Ok(Made { engine, worker: None })
+}
+
+fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
+    if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 || args.slots.is_some() {
+        let message = "--ttft-ms, --tokens-per-second and --slots are for --engine sim only";
+        return Err(CliError::new(message));
+    }
+    Ok(())
+}
+
+fn model(args: &ServerArgs) -> Result<&Path, CliError> {
+    args.model.as_deref().ok_or_else(|| {
+        let engine = args.engine().word();
+        CliError::new(format!("--engine {engine} needs a model: --model DIR is missing"))
+            .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
+    })
 }
 
 fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
@@ -178,14 +233,7 @@ fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 
 #[cfg(feature = "native")]
 fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
-    if args.ttft_ms != 0.0 || args.tokens_per_second != 0.0 || args.slots.is_some() {
-        let message = "--ttft-ms, --tokens-per-second and --slots are for --engine sim only";
-        return Err(CliError::new(message));
-    }
-    let Some(dir) = &args.model else {
-        return Err(CliError::new("--engine native needs a model: --model DIR is missing")
-            .hint("confide model make --shape tiny --seed 7 DIR makes a small one"));
-    };
+    let dir = model(args)?;
     crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
     let options = confide_native::Options { model_name: args.model_name.clone() };
     let engine = confide_native::Native::load(dir, options).map_err(|error| {

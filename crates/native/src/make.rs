@@ -21,6 +21,7 @@ use confide_text::{
     manifest::{self, Manifest},
 };
 use serde_json::{Value, json};
+use tokenizers::Tokenizer;
 
 pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, adapter};
 pub use shape::Shape;
@@ -76,6 +77,22 @@ pub fn make(
     made_whole(&order.dir, |partial| fill(order, partial, progress))
 }
 
+/// Makes a folder that holds everything of a shape but its weights, which an engine may draw from a
+/// seed where it runs: speed does not depend on their values.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_without_weights(shape: Shape, dir: &Path) -> Result<Manifest, NativeError> {
+    made_whole(dir, |partial| {
+        let mut folder = Folder::new(partial);
+        let (_, config) = write_text(&mut folder, shape)?;
+        finish(folder, shape, 0, NO_WEIGHTS.into(), &config)
+    })
+}
+
+/// What a manifest says of a folder that holds none.
+pub const NO_WEIGHTS: &str = "none";
+
 /// Has a folder filled beside the wanted one, and gives it its name when it is whole.
 fn made_whole<T>(
     dir: &Path,
@@ -110,15 +127,7 @@ fn fill(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Manifest, NativeError> {
     let mut folder = Folder::new(dir);
-    let tokenizer = train_tokenizer()?;
-    folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
-    folder.write_json("tokenizer_config.json", &tokenizer_config(order.shape))?;
-    let end = tokenizer::id(&tokenizer, tokenizer::TURN_END)?;
-    let config_json = order.shape.config(end);
-    let config = Config::parse(config_json.to_string().as_bytes())
-        .map_err(|error| NativeError::malformed(Path::new("config.json"), error))?;
-    folder.write_json("config.json", &config_json)?;
-    folder.write_json("generation_config.json", &json!({ "eos_token_id": [end] }))?;
+    let (tokenizer, config) = write_text(&mut folder, order.shape)?;
     let weights = match order.shape {
         Shape::Tiny => {
             let steps = order.steps.unwrap_or(train::STEPS);
@@ -131,10 +140,35 @@ fn fill(
             format!("random({})", order.seed)
         }
     };
+    finish(folder, order.shape, order.seed, weights, &config)
+}
+
+/// Tokenizer and configuration.
+fn write_text(folder: &mut Folder, shape: Shape) -> Result<(Tokenizer, Config), NativeError> {
+    let tokenizer = train_tokenizer()?;
+    folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
+    folder.write_json("tokenizer_config.json", &tokenizer_config(shape))?;
+    let end = tokenizer::id(&tokenizer, tokenizer::TURN_END)?;
+    let config_json = shape.config(end);
+    let config = Config::parse(config_json.to_string().as_bytes())
+        .map_err(|error| NativeError::malformed(Path::new("config.json"), error))?;
+    folder.write_json("config.json", &config_json)?;
+    folder.write_json("generation_config.json", &json!({ "eos_token_id": [end] }))?;
+    Ok((tokenizer, config))
+}
+
+/// Writes the manifest of what was written.
+fn finish(
+    mut folder: Folder,
+    shape: Shape,
+    seed: u64,
+    weights: String,
+    config: &Config,
+) -> Result<Manifest, NativeError> {
     let manifest = Manifest {
         version: 1,
-        shape: order.shape.name().into(),
-        seed: order.seed,
+        shape: shape.name().into(),
+        seed,
         weights,
         parameters: config.parameters(),
         made_by: concat!("confide ", env!("CARGO_PKG_VERSION")).into(),

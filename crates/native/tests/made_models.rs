@@ -202,6 +202,20 @@ fn a_maker_that_is_stopped_leaves_nothing() {
 }
 
 #[test]
+fn a_shape_without_weights_has_all_but_them_and_is_no_model_here() {
+    let parent = Temporary::new("weightless");
+    for shape in Shape::ALL {
+        let dir = parent.0.join(shape.name());
+        let made = make_without_weights(shape, &dir).expect("a folder");
+        assert_eq!((made.weights.as_str(), made.shape.as_str()), (NO_WEIGHTS, shape.name()));
+        assert!(made.files.iter().all(|entry| !entry.name.ends_with(".safetensors")));
+        let (read, _) = Manifest::read(&dir).expect("readable").expect("there");
+        read.check(&dir).expect("whole");
+        assert!(matches!(load(&dir), Err(NativeError::File { .. })));
+    }
+}
+
+#[test]
 fn a_folder_that_is_not_empty_is_left_alone() {
     let parent = Temporary::new("occupied");
     fs::write(parent.0.join("letter.txt"), "dear").expect("a file");

@@ -164,7 +164,7 @@ fn server_name(host: &str) -> &str {
     name.trim_start_matches('[').trim_end_matches(']')
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let name = server_name(host);
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

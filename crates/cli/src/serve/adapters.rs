@@ -1,5 +1,6 @@
 //! Where `confide serve` finds adapters: at adapter hosts, or in folders.
 
+mod in_worker;
 mod remote;
 mod source;
 
@@ -8,6 +9,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::ValueEnum;
 use confide_engine::{Engine, OnLoss};
 use confide_serve::{Adapters, AskedBy};
+use confide_worker::Worker;
 use serde_json::{Value, json};
 
 use crate::{attest::chosen::AttesterArgs, error::CliError, gateway::BindingName};
@@ -23,6 +25,13 @@ pub(crate) struct AdapterArgs {
     /// nobody); may be given several times
     #[arg(long = "adapter", value_name = "NAME=HOST:PORT|DIR")]
     adapters: Vec<String>,
+    /// Who reaches and applies the adapters: `serve` itself, for any engine, or the `worker`, which
+    /// then needs no word of this program for a token
+    #[arg(long, value_enum, default_value_t = AtName::Serve)]
+    adapter_at: AtName,
+    /// How the worker holds the adapter of a folder; a host is reached by the blind protocol
+    #[arg(long, value_enum, value_name = "KIND")]
+    adapter_kind: Option<KindName>,
     /// How deltas are computed; `masked` for hosts and `local-parity` for folders where none is
     /// given
     #[arg(long, value_enum, value_name = "SCHEME")]
@@ -85,6 +94,22 @@ pub(crate) enum SchemeName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AtName {
+    Serve,
+    Worker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KindName {
+    /// In the clear: protects nobody
+    Plain,
+    /// Masked, both roles in the worker's own graph: protects nobody
+    OneGraph,
+    /// Masked, the adapter host a process of its own on the same device
+    Ipc,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {
     Full,
     FinalHidden,
@@ -107,13 +132,15 @@ pub(crate) fn load(
     args: AdapterArgs,
     model: Option<PathBuf>,
     engine: &Arc<dyn Engine>,
+    worker: Option<Arc<Worker>>,
 ) -> Result<Arc<Adapters>, CliError> {
+    in_worker::check(&args, worker.is_some())?;
     let on_loss = match args.adapter_on_loss {
         OnLossName::Fail => OnLoss::Fail,
         OnLossName::Base => OnLoss::Base,
     };
     let (runtime, wanted) = (args.enable_runtime_adapters, args.adapters.clone());
-    let source = Arc::new(Source::new(args, model)?);
+    let source = Arc::new(Source::new(args, model, worker)?);
     let adapters = Adapters::new(Arc::clone(engine), source, on_loss, runtime);
     for adapter in &wanted {
         let (name, path) = adapter.split_once('=').ok_or_else(|| {

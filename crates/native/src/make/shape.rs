@@ -9,11 +9,14 @@ pub enum Shape {
     Qwen25_1_5B,
     /// The shape of Llama-3.1-8B with random weights.
     Llama31_8B,
+    /// The shape of Qwen2.5-14B with random weights.
+    Qwen25_14B,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Shape; 3] = [Shape::Tiny, Shape::Qwen25_1_5B, Shape::Llama31_8B];
+    pub const ALL: [Shape; 4] =
+        [Shape::Tiny, Shape::Qwen25_1_5B, Shape::Llama31_8B, Shape::Qwen25_14B];
 
     /// Its name on the command line and in manifests.
     pub fn name(self) -> &'static str {
@@ -21,6 +24,7 @@ impl Shape {
             Shape::Tiny => "tiny",
             Shape::Qwen25_1_5B => "qwen2.5-1.5b",
             Shape::Llama31_8B => "llama-3.1-8b",
+            Shape::Qwen25_14B => "qwen2.5-14b",
         }
     }
 
@@ -28,7 +32,7 @@ impl Shape {
         match self {
             Shape::Tiny => 512,
             Shape::Qwen25_1_5B => 32_768,
-            Shape::Llama31_8B => 131_072,
+            Shape::Llama31_8B | Shape::Qwen25_14B => 131_072,
         }
     }
 
@@ -83,6 +87,19 @@ impl Shape {
                 "tie_word_embeddings": false,
                 "vocab_size": 128_256,
             }),
+            Shape::Qwen25_14B => json!({
+                "architectures": ["Qwen2ForCausalLM"],
+                "model_type": "qwen2",
+                "hidden_size": 5120,
+                "intermediate_size": 13_824,
+                "num_attention_heads": 40,
+                "num_hidden_layers": 48,
+                "num_key_value_heads": 8,
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 1_000_000.0,
+                "tie_word_embeddings": false,
+                "vocab_size": 152_064,
+            }),
         };
         config["hidden_act"] = json!("silu");
         config["max_position_embeddings"] = json!(self.context());
@@ -107,5 +124,6 @@ mod tests {
         assert!(parameters(Shape::Tiny) < 1_000_000);
         assert_eq!(parameters(Shape::Qwen25_1_5B), 1_543_714_304);
         assert_eq!(parameters(Shape::Llama31_8B), 8_030_261_248);
+        assert_eq!(parameters(Shape::Qwen25_14B), 14_770_033_664);
     }
 }

@@ -21,6 +21,13 @@ use crate::{
 /// A credential is at most 64 bytes; a line end after it is no part of it.
 const CREDENTIAL_BYTES_MAX: u64 = 66;
 
+/// What this end is known by; empty where it is a stranger.
+pub(super) fn credential(args: &AdapterArgs) -> Result<Vec<u8>, String> {
+    let Some(path) = &args.adapter_credential else { return Ok(Vec::new()) };
+    let bytes = read_file(path, CREDENTIAL_BYTES_MAX);
+    Ok(bytes.map_err(|error| error.message().to_owned())?.trim_ascii_end().to_vec())
+}
+
 /// Opens a session with the host at `address` about its adapter `name`.
 pub(super) fn open(
     args: &AdapterArgs,
@@ -40,13 +47,7 @@ pub(super) fn open(
     if args.adapter_mode == ModeName::FinalHidden {
         return Err("it is at a host: wanted a folder for --adapter-mode final-hidden".into());
     }
-    let credential = match &args.adapter_credential {
-        None => Vec::new(),
-        Some(path) => {
-            let bytes = read_file(path, CREDENTIAL_BYTES_MAX);
-            bytes.map_err(|error| error.message().to_owned())?.trim_ascii_end().to_vec()
-        }
-    };
+    let credential = credential(args)?;
     let connect = dial::connect(&Dial {
         host: address.into(),
         policy: args.adapter_policy.clone(),

@@ -12,8 +12,9 @@ use confide_lora::{
 };
 use confide_rlwe::ckks::Parameters;
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
+use confide_worker::Worker;
 
-use super::{AdapterArgs, ModeName, SchemeName, remote};
+use super::{AdapterArgs, AtName, ModeName, SchemeName, in_worker, remote};
 use crate::error::CliError;
 
 /// Adapters as the command line wants them.
@@ -25,6 +26,8 @@ pub(super) struct Source {
     model: Option<PathBuf>,
     /// Folders below which requests may name adapters, without links and dots.
     allowed: Vec<PathBuf>,
+    /// Who holds the adapters, where this program does not.
+    worker: Option<Arc<Worker>>,
 }
 
 /// What a path names.
@@ -39,14 +42,19 @@ enum Place<'a> {
 }
 
 impl Source {
-    pub(super) fn new(args: AdapterArgs, model: Option<PathBuf>) -> Result<Self, CliError> {
+    pub(super) fn new(
+        args: AdapterArgs,
+        model: Option<PathBuf>,
+        worker: Option<Arc<Worker>>,
+    ) -> Result<Self, CliError> {
         let canonical = |dir: &PathBuf| {
             dir.canonicalize()
                 .map_err(|error| CliError::new(format!("--adapter-dir {}: {error}", dir.display())))
         };
         let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
         let attester = args.attester.open(None)?;
-        Ok(Self { args, attester, model, allowed })
+        let worker = worker.filter(|_| args.adapter_at == AtName::Worker);
+        Ok(Self { args, attester, model, allowed, worker })
     }
 
     fn folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
@@ -54,6 +62,9 @@ impl Source {
             let path = dir.display().to_string();
             SourceError::Unusable { path, reason }
         };
+        if let Some(worker) = &self.worker {
+            return in_worker::folder(&self.args, worker, name, dir).map_err(unusable);
+        }
         let loaded = match &self.model {
             None => Adapter::load(dir),
             Some(model) => load_with_base(dir, model),
@@ -111,8 +122,12 @@ impl AdapterSource for Source {
                 Err(SourceError::Refused { path: path.into(), reason })
             }
             (Place::Host { address, remote }, _) => {
-                remote::open(&self.args, self.attester.clone(), address, remote.unwrap_or(name))
-                    .map_err(|reason| SourceError::Unusable { path: path.into(), reason })
+                let there = remote.unwrap_or(name);
+                let opened = match &self.worker {
+                    Some(worker) => in_worker::host(&self.args, worker, name, address, there),
+                    None => remote::open(&self.args, self.attester.clone(), address, there),
+                };
+                opened.map_err(|reason| SourceError::Unusable { path: path.into(), reason })
             }
         }
     }

@@ -1,0 +1,148 @@
+//! The torch worker of `confide serve --engine worker`: how it is found, started and named.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use confide_worker::{Deadlines, Launch, Options, Program, Worker, WorkerError};
+use serde_json::{Map, Value, json};
+
+use crate::error::CliError;
+
+/// How the worker is started.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Worker")]
+pub(crate) struct WorkerArgs {
+    /// The Python that has torch; `python3` where none is given
+    #[arg(long, value_name = "PATH", conflicts_with = "worker_socket")]
+    worker_python: Option<PathBuf>,
+    /// Use the worker that listens at this socket, and start none
+    #[arg(long, value_name = "PATH")]
+    worker_socket: Option<PathBuf>,
+    /// Where the model runs, `cpu` or `cuda:N`; `cuda:0` where none is given
+    #[arg(long, value_name = "DEVICE", conflicts_with = "worker_socket")]
+    worker_device: Option<String>,
+    /// Type of the weights; `f32` on the CPU and `bf16` elsewhere where none is given
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "worker_socket")]
+    worker_dtype: Option<DtypeName>,
+    /// Generations made at once; more wait
+    #[arg(long, value_name = "N", conflicts_with = "worker_socket")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    worker_slots: Option<u16>,
+    /// Longest start, the loading of the model included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    worker_start_seconds: Option<u32>,
+    /// Draw the weights from this seed on the device, for a folder that holds none
+    #[arg(long, value_name = "SEED", conflicts_with = "worker_socket")]
+    random_weights: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DtypeName {
+    Bf16,
+    F32,
+}
+
+impl DtypeName {
+    fn word(self) -> &'static str {
+        match self {
+            DtypeName::Bf16 => "bf16",
+            DtypeName::F32 => "f32",
+        }
+    }
+}
+
+impl WorkerArgs {
+    /// For the engines that have no worker.
+    pub(crate) fn refuse_any(&self) -> Result<(), CliError> {
+        let given = [
+            ("--worker-python", self.worker_python.is_some()),
+            ("--worker-socket", self.worker_socket.is_some()),
+            ("--worker-device", self.worker_device.is_some()),
+            ("--worker-dtype", self.worker_dtype.is_some()),
+            ("--worker-slots", self.worker_slots.is_some()),
+            ("--worker-start-seconds", self.worker_start_seconds.is_some()),
+            ("--random-weights", self.random_weights.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(CliError::new(format!("{flag} is for --engine worker only"))),
+        }
+    }
+
+    fn launch(&self) -> Launch {
+        if let Some(socket) = &self.worker_socket {
+            return Launch::Socket(socket.clone());
+        }
+        let device = self.worker_device.clone().unwrap_or_else(|| "cuda:0".into());
+        let usual = if device == "cpu" { DtypeName::F32 } else { DtypeName::Bf16 };
+        Launch::Program(Program {
+            python: self.worker_python.clone().unwrap_or_else(|| "python3".into()),
+            python_path: python_path(),
+            folder: env::temp_dir(),
+            device,
+            dtype: self.worker_dtype.unwrap_or(usual).word().into(),
+            slots: self.worker_slots,
+            random_weights: self.random_weights,
+        })
+    }
+}
+
+/// Starts the worker and waits until its model is loaded.
+pub(crate) fn start(
+    args: &WorkerArgs,
+    model: &Path,
+    model_name: Option<String>,
+) -> Result<Worker, CliError> {
+    let mut deadlines = Deadlines::default();
+    if let Some(seconds) = args.worker_start_seconds {
+        deadlines.start = Duration::from_secs(seconds.into());
+    }
+    let options = Options { model: model.into(), model_name, launch: args.launch(), deadlines };
+    Worker::start(options).map_err(|error| not_started(&error))
+}
+
+const INSTALL: &str = "the worker needs Python 3.10 or later with `pip install 'confide[gpu]'`; \
+                       --worker-python names the Python that has it";
+
+fn not_started(error: &WorkerError) -> CliError {
+    let failure = CliError::new(error);
+    match error {
+        WorkerError::Program { .. } => failure.hint(INSTALL),
+        WorkerError::Died { ending } if ending.contains("No module named") => failure.hint(INSTALL),
+        WorkerError::Died { .. } => failure.hint("CONFIDE_LOG=info shows all that the worker says"),
+        WorkerError::Late { what: "ready line", .. } => {
+            failure.hint("a large model takes long: --worker-start-seconds gives it more")
+        }
+        _ => failure,
+    }
+}
+
+/// What the ready line says of the worker.
+pub(crate) fn shown(worker: &Worker) -> Map<String, Value> {
+    let welcome = worker.welcome();
+    Map::from_iter([
+        ("device".into(), json!(welcome.device)),
+        ("dtype".into(), json!(welcome.dtype)),
+        ("weights".into(), json!(welcome.weights)),
+        ("slots".into(), json!(welcome.slots)),
+        ("versions".into(), json!(welcome.versions)),
+    ])
+}
+
+/// The package of the checkout that this program was built in, before what the environment names. An
+/// installed package needs neither.
+fn python_path() -> Option<OsString> {
+    let program = env::current_exe().ok()?;
+    let package = program
+        .ancestors()
+        .map(|folder| folder.join("python"))
+        .find(|folder| folder.join("confide/worker/__main__.py").is_file())?;
+    let given = env::var_os("PYTHONPATH").unwrap_or_default();
+    let given = env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
+    env::join_paths([package].into_iter().chain(given)).ok()
+}

@@ -1,0 +1,41 @@
+//! What a worker says to `confide serve`: frames, wherever they are cut, and what is in them.
+
+#![no_main]
+
+use confide_worker::{FRAME_BYTES_MAX, Frame, FrameReader, FromWorker};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    // The first byte says how the rest is cut.
+    let Some((cut, bytes)) = data.split_first() else { return };
+    let (mut whole, mut cut_up) = (FrameReader::default(), FrameReader::default());
+    whole.push(bytes);
+    let at_once = frames(&mut whole);
+    let mut piecewise = Vec::new();
+    for part in bytes.chunks(usize::from(*cut).max(1)) {
+        cut_up.push(part);
+        piecewise.extend(frames(&mut cut_up));
+    }
+    assert_eq!(at_once, piecewise);
+    for (kind, payload) in at_once {
+        assert!(payload.len() < FRAME_BYTES_MAX);
+        match FromWorker::parse(Frame { kind, payload: &payload }) {
+            Ok(FromWorker::Need(need)) => {
+                assert!(need.rows.len() % need.width == 0 && !need.rows.is_empty());
+                assert!(!need.values.is_empty() && !need.outputs.is_empty());
+            }
+            Ok(FromWorker::Tokens(tokens)) => assert!(!tokens.is_empty()),
+            Ok(FromWorker::Welcome(welcome)) => assert!(!welcome.weights.contains('\u{1b}')),
+            _ => {}
+        }
+    }
+});
+
+/// The frames until nothing more, or nothing more that is one.
+fn frames(reader: &mut FrameReader) -> Vec<(u8, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Ok(Some(frame)) = reader.next_frame() {
+        found.push((frame.kind, frame.payload.to_vec()));
+    }
+    found
+}
