@@ -88,6 +88,7 @@ impl ServerArgs {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args { server: args, worker, adapters } = args;
+    adapters.check(args.engine() == EngineKind::Worker)?;
     let Made { engine, worker } = engine(&args, &worker)?;
     // Before the event loop starts: reaching a host takes one of its own.
     let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;

@@ -127,6 +127,13 @@ enum OnLossName {
     Base,
 }
 
+impl AdapterArgs {
+    /// Refuses what cannot be, before an engine is started.
+    pub(crate) fn check(&self, has_worker: bool) -> Result<(), CliError> {
+        in_worker::check(self, has_worker)
+    }
+}
+
 /// Loads the adapters of the command line into `engine`. Blocks; must not run inside an event loop.
 pub(crate) fn load(
     args: AdapterArgs,
@@ -134,7 +141,6 @@ pub(crate) fn load(
     engine: &Arc<dyn Engine>,
     worker: Option<Arc<Worker>>,
 ) -> Result<Arc<Adapters>, CliError> {
-    in_worker::check(&args, worker.is_some())?;
     let on_loss = match args.adapter_on_loss {
         OnLossName::Fail => OnLoss::Fail,
         OnLossName::Base => OnLoss::Base,

@@ -160,6 +160,10 @@ impl Running {
         self.ready["listen"].as_str().unwrap().to_owned()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it without a word.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -189,7 +193,14 @@ impl Drop for Running {
 }
 
 pub(crate) fn start(arguments: &[&str]) -> Running {
-    let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    start_with(arguments, &[])
+}
+
+/// The same, with more in its environment.
+pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Running {
+    let mut command = command(arguments);
+    command.envs(environment.iter().copied());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let (line, lines) = mpsc::channel();
     thread::spawn(move || {
