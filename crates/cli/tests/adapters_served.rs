@@ -2,6 +2,7 @@
 //! in mid-answer; split mode with a client of its own.
 #![cfg(feature = "native")]
 
+#[allow(dead_code, reason = "what the tests of the worker need besides")]
 mod served;
 
 use std::{io::BufRead, thread};

@@ -85,7 +85,7 @@ fn long(model: &str) -> Value {
 #[test]
 fn the_worker_says_what_native_says_alone_side_by_side_and_through_adapters() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-parity");
+    let place = Place::new("parity");
     let native = start(&["serve", "--listen", ANY_PORT, "--model", text(&place.model())]);
     let wanted: Vec<String> =
         QUESTIONS.iter().map(|question| chat(&native.address(), "model", question).text).collect();
@@ -126,7 +126,7 @@ fn the_worker_says_what_native_says_alone_side_by_side_and_through_adapters() {
 #[test]
 fn an_adapter_in_the_worker_says_what_plain_lora_says() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-plain");
+    let place = Place::new("plain");
     let adapter = format!("banking={}", text(&place.adapter("banking")));
     let flags = ["--adapter-at", "worker", "--adapter-kind", "plain", "--adapter", &adapter];
     let serve = serve(python, &place.model(), &flags);
@@ -140,7 +140,7 @@ fn an_adapter_in_the_worker_says_what_plain_lora_says() {
 #[test]
 fn a_worker_that_is_killed_breaks_what_runs_and_comes_back_with_its_adapters() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-death");
+    let place = Place::new("death");
     let adapter = format!("banking={}", text(&place.adapter("banking")));
     let serve = serve(python, &place.model(), &["--adapter", &adapter]);
     let address = serve.address();
@@ -172,7 +172,7 @@ fn a_worker_that_is_killed_breaks_what_runs_and_comes_back_with_its_adapters() {
 #[test]
 fn a_client_that_goes_away_gives_the_only_slot_back() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-gone");
+    let place = Place::new("gone");
     let serve = serve(python, &place.model(), &["--worker-slots", "1"]);
     assert_eq!(serve.ready["slots"], 1);
     let mut lines = streamed(&serve.address(), &long("model"));
@@ -191,7 +191,7 @@ fn a_client_that_goes_away_gives_the_only_slot_back() {
 #[test]
 fn random_weights_are_said_to_be_random() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-random");
+    let place = Place::new("random");
     let dir = place.path("shape");
     let made = run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
@@ -206,7 +206,7 @@ fn random_weights_are_said_to_be_random() {
 
 #[test]
 fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
-    let place = Place::new("worker-refusals");
+    let place = Place::new("refusals");
     let model = place.model();
     let engine = ["serve", "--engine", "worker", "--listen", ANY_PORT, "--model", text(&model)];
     let refused = |more: &[&str]| {
@@ -238,7 +238,7 @@ fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
 #[test]
 fn a_folder_without_weights_is_not_served_unless_random_ones_are_asked_for() {
     let Some(python) = python() else { return };
-    let place = Place::new("worker-weightless");
+    let place = Place::new("weightless");
     let dir = place.path("shape");
     let made = run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);

@@ -12,7 +12,7 @@ use confide_engine::{
 };
 use confide_native::{
     Native, NativeError, Options,
-    make::{Order, Progress, Shape, make},
+    make::{NO_WEIGHTS, Order, Progress, Shape, make, make_without_weights},
     manifest::Manifest,
 };
 use futures_executor::block_on;

@@ -1,5 +1,6 @@
 //! Adapters at both ends: the worker asks for deltas, or has the adapter itself.
 
+#[allow(dead_code, reason = "what the tests of faults need besides")]
 mod peer;
 
 use std::{

@@ -70,14 +70,15 @@ impl Drop for Place {
 
 fn temporary(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    root.join(format!("adapters-served-{name}-{}", std::process::id()))
+    root.join(format!("{}-{name}-{}", env!("CARGO_CRATE_NAME"), std::process::id()))
 }
 
 fn made() -> &'static Made {
     static MADE: OnceLock<Made> = OnceLock::new();
     MADE.get_or_init(|| {
         // Nothing removes it at the end, so the next run does.
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("adapters-served-made");
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!(env!("CARGO_CRATE_NAME"), "-made"));
         let _ = std::fs::remove_dir_all(&folder);
         let model = folder.join("model");
         std::fs::create_dir_all(&folder).unwrap();

@@ -38,7 +38,18 @@ impl Shape {
 
     /// Its `config.json`. Sources: the `config.json` of the published models.
     pub(crate) fn config(self, end_of_text: u32) -> Value {
-        let mut config = match self {
+        let mut config = self.sizes();
+        config["hidden_act"] = json!("silu");
+        config["max_position_embeddings"] = json!(self.context());
+        config["torch_dtype"] = json!("bfloat16");
+        config["eos_token_id"] = json!(end_of_text);
+        config["use_cache"] = json!(true);
+        config
+    }
+
+    /// What one shape has and others do not.
+    fn sizes(self) -> Value {
+        match self {
             Shape::Tiny => json!({
                 "architectures": ["Qwen2ForCausalLM"],
                 "model_type": "qwen2",
@@ -100,13 +111,7 @@ impl Shape {
                 "tie_word_embeddings": false,
                 "vocab_size": 152_064,
             }),
-        };
-        config["hidden_act"] = json!("silu");
-        config["max_position_embeddings"] = json!(self.context());
-        config["torch_dtype"] = json!("bfloat16");
-        config["eos_token_id"] = json!(end_of_text);
-        config["use_cache"] = json!(true);
-        config
+        }
     }
 }
 
