@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -51,7 +51,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style prover unit no-std programs vectors python sigma disclosure peft seal statistics go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style prover unit no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -105,6 +105,15 @@ foreign:  ## the load generator against `transformers serve` (skipped where it i
 
 statistics: tools  ## scipy's, arch's and ruptures' answers beside ours (skipped where the wheels are missing)
 	tests/statistics.sh
+
+kernels: tools cxx  ## CUDA kernels: compiled for three GPUs, run on the CPU (skipped where the wheels are missing)
+	tests/kernels.sh
+
+worker: unit  ## the torch worker and adapters in Python, on the CPU (skipped where torch is missing: make torch)
+	CONFIDE_BIN=$(abspath $(DEBUG)) tests/worker.sh
+
+torch: tools  ## torch and transformers for `make worker` and `confide serve --engine worker` (5.6 GB)
+	tests/worker.sh --install
 
 go: tools  ## Google's Go libraries against the simulated attester (skipped where Go is missing)
 	@PATH=$$PATH:/usr/local/go/bin; if command -v go >/dev/null; then \
@@ -161,4 +170,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign bench-out
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker \
+	  bench-out
