@@ -10,8 +10,11 @@ from typing import Any, Callable
 
 import torch
 
+from blocks import Failed
+
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
          "cuCtxSynchronize", "cuEventSynchronize")  # fmt: skip
+OF_THE_CARD = ("cuda_runtime", "cuda_driver", "kernel")
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch",
             "cuGraphLaunch")  # fmt: skip
 
@@ -34,6 +37,9 @@ def counted(work: Callable[[], Any], passes: int) -> dict[str, float]:
         trace = json.loads(Path(name).read_text(encoding="utf-8"))
     finally:
         os.unlink(name)
+    if on_card and not any(event.get("cat") in OF_THE_CARD for event in trace["traceEvents"]):
+        # Counters may be closed to this user: nothing counted is not 0.
+        raise Failed("the profiler saw nothing of the card")
     # The last wait is this function's own.
     return of_trace(trace["traceEvents"], passes, own_waits=1 if on_card else 0)
 

@@ -68,6 +68,9 @@ def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) ->
             getattr(deltas, "before_step", lambda _rows: None)(len(ids))
             passing = model.prefill(ids, Span(0, 0, len(ids)), held, points_of(adapter.sites))
             logits = drive(passing, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
+            if model.device.type == "cuda":
+                # What a kernel refused is read after it has run.
+                torch.cuda.synchronize(model.device)
             getattr(deltas, "after_step", lambda: None)()
             return logits.clone()
     finally:

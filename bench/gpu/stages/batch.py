@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -32,20 +32,32 @@ def run(session: Session) -> None:
                 continue
             # A tiny shape is narrower than a group of four-bit weights.
             measure(session, device, model, batch, 0 if session.cpu else bits)
+    # Last: what prepares masks takes longest, and the others do not wait for it.
+    for batch in (1, GROUPED_BATCH):
+        if session.left_s() > 3.0:
+            beds(session, device, MODEL, batch, 0, lambda bed, params, _: private(session, bed, params))
 
 
 def measure(session: Session, device: Device, model: str, batch: int, bits: int) -> None:
+    """The base decode, and memory by use."""
+
+    def work(bed: Bed, params: dict[str, Any], before: int) -> None:
+        arms = [base(bed, batch, session.cpu, twin) for twin in (False, True)]
+        session.bench("batch", params, arms, blocks=None if batch == 32 and model == MODEL else 3)
+        session.bench("memory", params, [memory(bed, session.cpu, before)])
+
+    beds(session, device, model, batch, bits, work)
+
+
+def beds(session: Session, device: Device, model: str, batch: int, bits: int, work: Callable[..., None]) -> None:
+    """Does `work` with a bed, its parameters, and the bytes that were in use before it."""
     params = {"model": model, "batch": batch}
     bed, before = None, used_bytes(session.cpu)
     try:
         # A rehearsal needs no more than two sessions to take every turn.
         slots = min(batch, 2) if session.cpu else batch
         bed = Bed(device, session.cpu, model, slots, layers=layers_that_fit(session, model, bits), bits=bits)
-        arms = [base(bed, batch, session.cpu, twin) for twin in (False, True)]
-        session.bench("batch", params, arms, blocks=None if batch == 32 and model == "qwen2.5-1.5b" else 3)
-        session.bench("memory", params, [memory(bed, session.cpu, before)])
-        if model == MODEL:
-            private(session, bed, params)
+        work(bed, params, before)
     except torch.OutOfMemoryError as error:
         reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"
         session.emit({"kind": "not_run", "bench": "batch", "reason": reason})
@@ -60,8 +72,6 @@ def measure(session: Session, device: Device, model: str, batch: int, bits: int)
 
 def private(session: Session, bed: Bed, params: dict[str, Any]) -> None:
     """At batch 1 the memory of a private adapter; at batch 32 eight of them over all sessions, in one grouped step."""
-    if params["batch"] not in (1, GROUPED_BATCH):
-        return
     count, kit = (1 if params["batch"] == 1 else min(GROUPED, bed.slots)), Kit(session, bed)
     before = used_bytes(session.cpu)
     # The arm by which the figures go: of memory at batch 1, of the grouped step at batch 32.

@@ -295,9 +295,11 @@ class Stepper:
                 graph.replay()
                 last.record()
                 last.synchronize()
-                self.cache.values[0, :, :batch, :, place].copy_(kept)
         except RuntimeError:
             return float("inf")
+        finally:
+            # Also after a failure: the place may be that of a longer text in the other group.
+            self.cache.values[0, :, :batch, :, place].copy_(kept)
         return first.elapsed_time(last) / TRIALS
 
     def pinned(self) -> Tensor:
