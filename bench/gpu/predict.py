@@ -24,7 +24,7 @@ def rows(slices: list[dict[str, Any]]) -> list[str]:
     from table import NOT_MEASURED, of
 
     lines = [
-        f"*Prediction*, from counted copies and published tolls ({SOURCE}); without overlap, so an upper end for these; "
+        f"*Prediction*, from counted copies and published tolls ({SOURCE}); without overlap: an upper end for these; "
         "what kernels read and write in the host's memory themselves (loopback: masked vectors, answers) is not in it.",
         "",
         "| arm | phase | crossings | bytes | the tolls would add |",
