@@ -49,9 +49,9 @@ def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
         if kind == "ipc":
             from .ipc import IpcAdapter
 
-            return IpcAdapter(name, _path(spec), device, protect=protect or "a", mode=mode,
-                              budget=spec.get("budget"), **settings)
-        return _remote(name, spec, device, protect, settings)
+            return _idle(IpcAdapter(name, _path(spec), device, protect=protect or "a", mode=mode,
+                                    budget=spec.get("budget"), **settings), context)
+        return _idle(_remote(name, spec, device, protect, settings), context)
     except ValueError as error:
         raise AdapterRefused(f"adapter {name}: {error}") from error
 
@@ -70,6 +70,14 @@ def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, s
     options = HolderOptions(str(spec.get("name") or name), settings["set_name"], protect, credential, device,
                             dangerous_parameters=settings["dangerous_parameters"])
     return RemoteAdapter(name, dial_tcp(host, int(port)), f"{host}:{port}", options)
+
+
+def _idle(adapter: RemoteAdapter, context: Any) -> RemoteAdapter:
+    """While a host computes or is silent, the worker's other generations step."""
+    line = getattr(context, "line", None)
+    if line is not None:
+        adapter.idle = lambda: line.pump()
+    return adapter
 
 
 def _is_loopback(host: str) -> bool:

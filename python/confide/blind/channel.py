@@ -77,9 +77,12 @@ class Channel:
             raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
         return frame.payload
 
-    def ask(self, kind: Kind, payload: bytes, answer: Kind) -> bytes:
-        """One frame there, one back."""
-        return self.expect(self.begin(kind, payload), answer)
+    def ask(self, kind: Kind, payload: bytes, answer: Kind, idle: Callable[[], None] | None = None) -> bytes:
+        """One frame there, one back; `idle` is called now and then while nothing comes."""
+        request = self.begin(kind, payload)
+        if idle is not None:
+            self.frames.idle_until_bytes(f"the host's {answer.name.lower()}", ANSWER_DEADLINE_S, idle)
+        return self.expect(request, answer)
 
     def attach(self, attach: Attach) -> None:
         """Joins the session of an earlier hello."""

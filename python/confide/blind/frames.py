@@ -10,6 +10,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
+from typing import Callable
 
 from .errors import Deadline, ProtocolError, StreamEnded
 
@@ -27,6 +28,7 @@ WRITE_DEADLINE_S = 30.0
 ANSWER_DEADLINE_S = 30.0
 STEP_DEADLINE_S = 120.0
 CONNECT_DEADLINE_S = 20.0
+IDLE_SLICE_S = 0.0005
 FAREWELL_DEADLINE_S = 1.0
 
 _READ_BYTES = 64 * 1024
@@ -145,6 +147,17 @@ class FrameStream:
         del self._held[:end]
         self.bytes_received += end
         return Frame(kind, request, payload)
+
+    def idle_until_bytes(self, what: str, seconds: float, idle: Callable[[], None]) -> None:
+        """Waits for the first bytes of a frame, and calls `idle` each time that none came for a moment."""
+        until = time.monotonic() + seconds
+        while not self._held:
+            try:
+                self._read(what, min(until, time.monotonic() + IDLE_SLICE_S), seconds, within=False)
+            except Deadline:
+                if time.monotonic() >= until:
+                    raise
+                idle()
 
     def waiting(self) -> bool:
         """Whether bytes of another frame were read already."""

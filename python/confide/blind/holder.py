@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable
 
 from ..cuda import ring
 from . import parameters
@@ -136,6 +136,8 @@ class RemoteAdapter:
     def __init__(self, name: str, dial: Dial, host: str, options: HolderOptions, prepare_ahead: bool = True):
         self.name, self.host, self.options = name, host, options
         self._dial = dial
+        # What the thread that asks about tokens does while the host computes: others' steps.
+        self.idle: Callable[[], None] = lambda: None
         self._online: Channel | None = Channel(dial, host)
         with self._as_holder():
             self.session = _opened(self._online, options)
@@ -267,7 +269,7 @@ class RemoteAdapter:
             raise ProtocolError("the connection is gone")
         began, before = time.perf_counter(), self._online.bytes
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
-        left, vectors, raw = decode_products(self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS))
+        left, vectors, raw = decode_products(self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle))
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
             raise ProtocolError("products: vectors: wanted as many as were asked about")
         meter.add_ms("network_ms", began)
@@ -418,15 +420,15 @@ def _opened(channel: Channel, options: HolderOptions) -> Session:
 
 
 @contextlib.contextmanager
-def side_stream(device: str):
-    """Work inside goes to a CUDA stream of its own, of low priority; yields what waits for it."""
+def side_stream(device: str, first: bool = False):
+    """Work inside goes to a CUDA stream of its own, before others' with `first`; yields what waits for it."""
     if device == "cpu":
         yield lambda: None
         return
     import torch
 
     torch.cuda.set_device(device)
-    stream = torch.cuda.Stream(device=device, priority=0)
+    stream = torch.cuda.Stream(device=device, priority=-1 if first else 0)
     with torch.cuda.stream(stream):
         yield stream.synchronize
 

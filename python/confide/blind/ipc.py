@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from ..cuda import online, ring
 from ..cuda.shared import SharedWords
@@ -30,7 +30,7 @@ from .channel import dial_unix
 from .errors import ActivationRefused, BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
 from .guarantee import Guarantee
-from .holder import HolderOptions, Meter, RemoteAdapter, Session
+from .holder import HolderOptions, Meter, RemoteAdapter, Session, side_stream
 from .host import AdapterHost, HostOptions
 from .lane import APPLY, BEGIN, FINISH, PUSH, Lane, Request
 from .messages import VECTORS_MAX, Attach
@@ -49,7 +49,7 @@ class IpcAdapter(RemoteAdapter):
         shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._place = Path(tempfile.mkdtemp(prefix="confide-ipc-", dir=shared))
         self._lanes: list[Lane] = []
-        self._offline_turn = threading.Lock()
+        self._offline_turn, self._ended = threading.Lock(), False
         try:
             self._child = _started(self._place, name, folder, device, set_name, protect, mode, budget)
             options = HolderOptions(name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters)
@@ -74,10 +74,13 @@ class IpcAdapter(RemoteAdapter):
 
     def close(self) -> None:
         """Ends the session and the host."""
-        super().close()
-        self._end()
+        try:
+            super().close()
+        finally:
+            self._end()
 
     def _end(self) -> None:
+        self._ended = True
         for held in self._lanes:
             held.close()
         child = self.__dict__.get("_child")
@@ -90,6 +93,10 @@ class IpcAdapter(RemoteAdapter):
                 child.kill()
                 child.wait()
             child.stdout.close()
+        # Whoever asks or prepares has left the words by then: their bells are gone.
+        with self.__dict__.get("_lock", contextlib.nullcontext()), self._offline_turn:
+            while self._lanes:
+                self._lanes.pop().free()
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _lane(self, name: str, request_words: int, answer_words: int) -> Lane:
@@ -109,7 +116,10 @@ class IpcAdapter(RemoteAdapter):
         return made
 
     def _ask(self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter) -> None:
+        if self._ended:
+            raise ProtocolError("the host was ended")
         terms, lane = session.terms[group], self._online_lane
+        lane.idle = self.idle
         step.masked_into(taken, done, lane.request.words)
         _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
         answers = lane.answer.words[:taken.count * terms.rows].reshape(taken.count, terms.rows)
@@ -120,6 +130,8 @@ class IpcAdapter(RemoteAdapter):
         """As `batches.prepare`, through memory that both see. The channel is not used."""
         # A lane has one asker at a time.
         with self._offline_turn:
+            if self._ended:
+                raise ProtocolError("the host was ended")
             return self._prepared_in_turn(session, group)
 
     def _prepared_in_turn(self, session: Session, group: int) -> Batch:
@@ -182,6 +194,8 @@ def main(arguments: list[str] | None = None) -> int:
     # The end of standard input means: stop.
     sys.stdin.buffer.read()
     server.stop()
+    # Where the worker was killed nobody else takes this away.
+    shutil.rmtree(place, ignore_errors=True)
     return 0
 
 
@@ -215,21 +229,26 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
                                make=False) for part in ("request", "answer")}
     lane = Lane(place / f"{line['name']}.head", bell, words["request"], words["answer"], make=False)
     bell.sendall(b"\n")
-    state: dict[str, Any] = {}
-    with contextlib.suppress(BlindError):
-        while True:
-            request = lane.next()
-            try:
-                detail, left = _answered(host, session, lane, request, state)
-                online.wait(device)
-            except Refusal as refusal:
-                lane.reply(refusal=refusal)
-            except (ValueError, RuntimeError) as error:
-                print(f"lane {line['name']}: {error}", file=sys.stderr)
-                lane.reply(refusal=Refusal("internal"))
-            else:
-                lane.reply(detail, left)
+    # Each lane has a stream of its own, and that of the tokens goes first.
+    with contextlib.suppress(BlindError), side_stream(device, first=line["name"] == "online") as wait:
+        _answer_all(host, session, lane, wait)
     host.leave(session)
+
+
+def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], None]) -> None:
+    state: dict[str, Any] = {}
+    while True:
+        request = lane.next()
+        try:
+            detail, left = _answered(host, session, lane, request, state)
+            wait()
+        except Refusal as refusal:
+            lane.reply(refusal=refusal)
+        except (ValueError, RuntimeError) as error:
+            print(f"adapter host: operation {request.operation}: {error}", file=sys.stderr)
+            lane.reply(refusal=Refusal("internal"))
+        else:
+            lane.reply(detail, left)
 
 
 def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]) \

@@ -11,6 +11,7 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 import numpy
 
@@ -53,6 +54,8 @@ class Lane:
             self._map = mmap.mmap(file.fileno(), 8 * HEADER_WORDS)
         self._head = numpy.frombuffer(self._map, numpy.uint64)
         self._number = 0
+        # What the asker does meanwhile, where it has something to do.
+        self.idle: Callable[[], None] = lambda: None
 
     def ask(self, request: Request, seconds: float) -> tuple[int, int | None]:
         """Asks and waits; gives the answer's detail and what is left of the budget. Raises the other side's refusal."""
@@ -90,6 +93,11 @@ class Lane:
         """Ends it for both sides."""
         self.bell.close()
 
+    def free(self) -> None:
+        """Gives the memory back, after `close`; nobody may use the words any more."""
+        self.request.close()
+        self.answer.close()
+
     def _ring(self, sleeper: int) -> None:
         if self._head[sleeper]:
             try:
@@ -113,6 +121,7 @@ class Lane:
                 head[sleeper] = 0
             if until is not None and time.monotonic() >= until:
                 raise Deadline(what, seconds)
+            self.idle()
 
     def _sleep(self) -> None:
         try:

@@ -50,7 +50,10 @@ class Bank:
         self.offset_of = online.zeros(device, slots, "int32")
         self._rows_max = 0
         self._steps: list[online.Online] = []
-        self.status, self.prefill_status = online.Status(device, slots), online.Status(device, PREFILL_ROWS_MAX)
+        self.status = online.Status(device, slots)
+        self._returned: list[tuple[online.Status, Any]] = []
+        # Rows of a prefill in the order of their counters.
+        self.in_order = online.upload(device, numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32))
         self._write_rows()
 
     def take(self, adapter: OneGraphAdapter) -> int:
@@ -100,6 +103,25 @@ class Bank:
         chosen = [outputs.get(name) for name in READERS[source]]
         self._steps[-1].fused(table, adapter_of, offset_of, rows, chosen, status)
 
+    def lend(self) -> online.Status:
+        """Status words for one generation's prefills; one that was returned, once no kernel writes it any more."""
+        for at, (status, done) in enumerate(self._returned):
+            if done is None or done.query():
+                del self._returned[at]
+                status.array.fill(0)
+                return status
+        return online.Status(self.device, PREFILL_ROWS_MAX)
+
+    def take_back(self, status: online.Status) -> None:
+        """A generation is over; what it launched may still run."""
+        done = None
+        if self.device != "cpu":
+            import torch
+
+            done = torch.cuda.Event()
+            done.record(torch.cuda.current_stream(self.device))
+        self._returned.append((status, done))
+
     def refusals(self, row: int) -> int:
         """A row's status word, taken. To be called after the step's tokens were read."""
         found = int(self.status.array[row])
@@ -132,7 +154,7 @@ class Bank:
                 width = next(kept[0] for kept in table._kept if kept and kept[0]).columns
                 rows = torch.zeros(1, width, dtype=dtype, device=self.device)
                 outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
-                self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.prefill_status)
+                self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.status)
         torch.cuda.synchronize(self.device)
 
 
@@ -186,6 +208,7 @@ class OneGraphAdapter:
             for state in self.inputs:
                 self._install(state, wait)
         self.index = bank.take(self)
+        self.mine = online.upload(self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32))
         threading.Thread(target=self._prepare_ahead, name="confide-one-graph", daemon=True).start()
 
     def open(self) -> OneGraphDeltas:
@@ -214,6 +237,9 @@ class OneGraphAdapter:
     def announce(self, rows: int) -> None:
         """A pass over so many rows follows. Waits for masks, if need be; a mask that is not there is never replaced."""
         with self._changed:
+            if self._stopping:
+                # Its line in the tables is empty: rows would pass as they are.
+                raise NotPrepared(f"adapter {self.name}: it was unloaded")
             if self._since + rows > self._least:
                 self._wait_for(rows)
             self._since += rows
@@ -297,6 +323,7 @@ class OneGraphDeltas:
         self.adapter, self.grouped = adapter, adapter.bank
         self.row: int | None = None
         self.answered = 0
+        self.prefill_status: online.Status | None = adapter.bank.lend()
 
     @property
     def graph_key(self) -> tuple[str, int, int]:
@@ -308,11 +335,9 @@ class OneGraphDeltas:
         bank, count = self.grouped, rows.shape[0]
         for first in range(0, count, PREFILL_ROWS_MAX):
             here = min(PREFILL_ROWS_MAX, count - first)
-            mine = numpy.full(here, self.adapter.index, numpy.int32)
             some = {name: output[first:first + here] for name, output in outputs.items()}
             bank.launch(layer, source_number(source), rows[first:first + here], some,
-                        online.upload(bank.device, mine),
-                        online.upload(bank.device, numpy.arange(here, dtype=numpy.int32)), bank.prefill_status)
+                        self.adapter.mine[:here], bank.in_order[:here], self.prefill_status)
 
     def before_step(self, rows: int) -> None:
         """Waits for masks, outside any graph."""
@@ -320,8 +345,8 @@ class OneGraphDeltas:
         self.answered += rows
 
     def after_step(self) -> None:
-        """Fails the generation where the device refused a vector of its row; a prefill's refusal is anybody's."""
-        found = self.grouped.prefill_status.take()
+        """Fails the generation where the device refused a vector of its prefill or its row."""
+        found = self.prefill_status.take() if self.prefill_status is not None else 0
         if self.row is not None:
             found |= self.grouped.refusals(self.row)
         if found:
@@ -346,3 +371,6 @@ class OneGraphDeltas:
     def close(self) -> None:
         """At the generation's end."""
         self.place(None)
+        if self.prefill_status is not None:
+            self.grouped.take_back(self.prefill_status)
+            self.prefill_status = None

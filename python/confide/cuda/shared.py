@@ -1,7 +1,7 @@
 """Words of 64 bits that two processes on one device share: CUDA IPC on "cuda:N", a mapped file on "cpu".
 
-Memory from cuMemAlloc, not from torch's allocator, whose blocks hold other tensors too: the other process sees these
-words and no more of this one's memory.
+Memory from cuMemAlloc, not from torch's allocator, whose blocks hold other tensors too, and in whole blocks of the
+driver's: the other process sees these words and no more of this one's memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy
 from . import driver
 
 HANDLE_BYTES = 64
+# What the driver shares with another process is a block of this size, whatever else was put into it.
+BLOCK_BYTES = 2 << 20
 _LAZY_ENABLE_PEER_ACCESS = 1
 
 
@@ -50,7 +52,8 @@ class SharedWords:
         pointer = ctypes.c_uint64()
         with driver._Current(self._ordinal):
             if make:
-                driver.check(library.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 * count)), "cuMemAlloc")
+                whole = ctypes.c_size_t(-(-8 * count // BLOCK_BYTES) * BLOCK_BYTES)
+                driver.check(library.cuMemAlloc_v2(ctypes.byref(pointer), whole), "cuMemAlloc")
                 found = _Handle()
                 driver.check(library.cuIpcGetMemHandle(ctypes.byref(found), pointer), "cuIpcGetMemHandle")
                 self.handle = bytes(found.bytes)

@@ -7,7 +7,7 @@ import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ class Adapters:
         self.context = context
         self.loaded: dict[str, Adapter] = {}
         self.bank = Bank(context)
+        # Unloaded, but generations run with them; `in_use` tells for how long.
+        self.leaving: list[Adapter] = []
+        self.in_use: Callable[[Adapter], bool] = lambda adapter: False
 
     def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Makes and attaches one. Raises `AdapterError`."""
@@ -92,7 +95,16 @@ class Adapters:
             raise AdapterError(f"no adapter {name!r} is loaded")
         if isinstance(adapter, PlainAdapter):
             self.bank.leave(adapter)
-        close(adapter)
+        self.leaving.append(adapter)
+        self.sweep()
+
+    def sweep(self) -> int:
+        """Closes what was unloaded and is no longer in use; says how many."""
+        done = [adapter for adapter in self.leaving if not self.in_use(adapter)]
+        self.leaving = [adapter for adapter in self.leaving if adapter not in done]
+        for adapter in done:
+            close(adapter)
+        return len(done)
 
     def clear(self) -> None:
         """Forgets all."""

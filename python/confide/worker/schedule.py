@@ -102,6 +102,10 @@ class Scheduler:
         """Whether a generation of this number has not ended."""
         return any(one.request.number == number for one in [*self.waiting, *filter(None, self.slots)])
 
+    def uses(self, adapter: Adapter) -> bool:
+        """Whether a generation that has not ended was begun with this adapter."""
+        return any(one.adapter is adapter for one in [*self.waiting, *filter(None, self.slots)])
+
     def cancel_all(self) -> None:
         """Ends all, telling nobody."""
         for generation in [*self.waiting, *filter(None, self.slots)]:

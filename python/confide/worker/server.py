@@ -180,6 +180,8 @@ class Server:
             while not self.stopping:
                 self.take_frames()
                 self.finish_load()
+                if self.adapters.leaving and self.adapters.sweep():
+                    self.forget_graphs()
                 if not self.scheduler.is_idle:
                     self.scheduler.turn()
                     continue
@@ -275,7 +277,9 @@ class Server:
 
     def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
         model, cache = self.scheduler.model, self.scheduler.cache
-        return Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
+        made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
+        made.in_use = self.scheduler.uses
+        return made
 
     def generate(self, raw: dict[str, Any]) -> None:
         """Takes a generation or says why not."""

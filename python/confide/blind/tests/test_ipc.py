@@ -1,12 +1,13 @@
 """The adapter host in a process of its own, through memory that both see; the worker's door to every kind."""
 
 import unittest
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
 
 from confide import blind
-from confide.blind import errors
+from confide.blind import errors, ipc
 from confide.blind.tests import adapters, hosts
 from confide.cuda import online, runtime
 
@@ -80,6 +81,23 @@ class DoorTest(unittest.TestCase):
         with self.assertRaises(errors.HostLost) as caught:
             self.check("cpu", deltas)
         self.assertEqual(caught.exception.kind, "host_lost")
+
+    def test_nothing_stays_when_it_is_closed_or_its_starter_was_killed(self):
+        adapter = self.open("ipc", path=str(self.folder))
+        self.check("cpu", adapter.open())
+        words = [part for lane in adapter._lanes for part in (lane.request, lane.answer)]
+        adapter.close()
+        self.assertEqual([part.words for part in words], [None] * 4)
+        self.assertFalse(adapter._place.exists())
+        place = Path(self.folder).parent / "left"
+        place.mkdir()
+        child = ipc._started(place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None)
+        self.assertTrue((place / "blind").exists())
+        # What the end of its starter does to it.
+        child.stdin.close()
+        self.assertEqual(child.wait(10), 0)
+        child.stdout.close()
+        self.assertFalse(place.exists())
 
     def test_kinds_and_specs_that_are_none_are_refused(self):
         wrong = [("plain", {}), ("one-graph", {}), ("ipc", {"path": ""}), ("blind", {"address": "nowhere"}),

@@ -5,7 +5,7 @@ import unittest
 import numpy
 
 from confide.blind import one_graph
-from confide.blind.errors import ActivationRefused
+from confide.blind.errors import ActivationRefused, NotPrepared
 from confide.blind.tests import adapters, hosts
 from confide.cuda import online, runtime
 
@@ -81,6 +81,32 @@ class OneGraphTest(unittest.TestCase):
             with self.assertRaises(ActivationRefused):
                 two.after_step()
             two.after_step()
+
+    def test_a_prefill_that_is_refused_fails_its_own_generation(self):
+        for device in runtime.devices():
+            bank = one_graph.Bank(device, 2)
+            adapter = self.load(device, bank)
+            one, two = adapter.open(), adapter.open()
+            rows = numpy.ones((3, 64), numpy.float32)
+            rows[1, 5] = numpy.inf
+            one.before_step(3)
+            one.add(0, "attention", online.upload(device, rows), {"q": online.zeros(device, (3, 64), "float32")})
+            online.wait(device)
+            two.after_step()
+            with self.assertRaises(ActivationRefused):
+                one.after_step()
+            one.close()
+            # The next generation has its own words again, and they say nothing.
+            three = adapter.open()
+            three.after_step()
+
+    def test_an_adapter_that_is_gone_lets_no_row_pass_as_it_is(self):
+        adapter = self.load("cpu", one_graph.Bank("cpu", 1))
+        deltas = adapter.open()
+        deltas.place(0)
+        adapter.close()
+        with self.assertRaisesRegex(NotPrepared, "was unloaded"):
+            deltas.before_step(1)
 
     def test_final_hidden_and_offline_time(self):
         for device in runtime.devices():

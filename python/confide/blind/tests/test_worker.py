@@ -1,6 +1,10 @@
 """The three kinds of private adapters in the worker, beside a plain one and none: each gives the tokens of PEFT."""
 
+import os
+import signal
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -66,6 +70,57 @@ class WorkerTest(unittest.TestCase):
         failure = self.bench.over[1].ended_frame()["error"]
         self.assertEqual((failure["kind"], failure["cause"]), ("adapter", "host_lost"))
         self.assertEqual(len(said[2]), 30)
+
+    def test_a_host_that_is_silent_stops_nobody_else(self) -> None:
+        path = self.bench.folder / "mine"
+        with hosts.running("python", path, "--budget", "100000") as host:
+            self.load("remote", "blind", address=host.listen, name="mine")
+            self.load("process", "ipc", path=str(path))
+            numbers = {"remote": host.process.pid, "process": self.bench.adapters.loaded["process"]._child.pid}
+            for at, (name, pid) in enumerate(numbers.items()):
+                with self.subTest(name):
+                    slow, fast = 2 * at, 2 * at + 1
+                    self.bench.submit(slow, worker.PROMPTS[0], 30, name)
+                    self.bench.submit(fast, worker.PROMPTS[1], 120)
+                    with worker.torch.inference_mode():
+                        while len(self.bench.scheduler.listener.said.get(slow, [])) < 1:
+                            self.bench.scheduler.turn()
+                    self.assertNotIn(fast, self.bench.over)
+                    os.kill(pid, signal.SIGSTOP)
+                    try:
+                        waker = threading.Thread(target=self.go_on_after, args=(pid, fast), daemon=True)
+                        waker.start()
+                        said = self.bench.run(60)
+                        waker.join(30)
+                    finally:
+                        os.kill(pid, signal.SIGCONT)
+                    self.assertTrue(self.was_over, "it waited for the host of another generation")
+                    self.assertEqual(said[slow], worker.greedy(self.model, worker.PROMPTS[0], 30))
+
+    def go_on_after(self, pid: int, number: int) -> None:
+        """Lets a stopped process go on when a generation has ended, or after ten seconds."""
+        end = time.monotonic() + 10
+        while number not in self.bench.over and time.monotonic() < end:
+            time.sleep(0.01)
+        self.was_over = number in self.bench.over
+        os.kill(pid, signal.SIGCONT)
+
+    def test_what_runs_with_an_adapter_that_is_unloaded_goes_on_to_its_end(self) -> None:
+        path, adapters = self.bench.folder / "mine", self.bench.adapters
+        adapters.in_use = self.bench.scheduler.uses
+        for number, name in enumerate(("one-graph", "ipc")):
+            self.load(name, name, path=str(path))
+            held = adapters.loaded[name]
+            self.bench.submit(number, worker.PROMPTS[number], 20, name)
+            with worker.torch.inference_mode():
+                for _ in range(5):
+                    self.bench.scheduler.turn()
+            adapters.unload(name)
+            self.assertEqual((adapters.loaded, adapters.leaving), ({}, [held]))
+            said = self.bench.run(30)
+            self.assertEqual(said[number], worker.greedy(self.model, worker.PROMPTS[number], 20))
+            self.assertEqual((adapters.sweep(), adapters.leaving), (1, []))
+        self.assertIsNotNone(held._child.poll())
 
     def test_a_budget_that_is_used_up_is_the_cause(self) -> None:
         self.load("process", "ipc", path=str(self.bench.folder / "mine"), budget=30)

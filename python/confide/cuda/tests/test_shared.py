@@ -1,0 +1,37 @@
+"""Memory that another process opens is shared in whole blocks of the driver's, so that nothing else lies in it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+from confide.cuda import driver, shared
+
+
+class Shared(unittest.TestCase):
+    def test_what_is_taken_on_a_device_is_a_multiple_of_the_driver_s_block(self) -> None:
+        sizes = []
+        library = SimpleNamespace(
+            cuMemAlloc_v2=lambda pointer, size: sizes.append(size.value) or 0,
+            cuIpcGetMemHandle=lambda handle, pointer: 0,
+            cuMemFree_v2=lambda pointer: 0,
+        )
+        torch = SimpleNamespace(as_tensor=lambda *_, **__: mock.Mock())
+        with (
+            mock.patch.object(driver, "library", lambda: library),
+            mock.patch.object(driver, "_Current", lambda ordinal: contextlib.nullcontext()),
+            mock.patch.dict(sys.modules, {"torch": torch}),
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            for count in (1, (2 << 20) // 8, (2 << 20) // 8 + 1):
+                shared.SharedWords("cuda:0", Path(folder, "unused"), count).close()
+        self.assertEqual(sizes, [2 << 20, 2 << 20, 4 << 20])
+
+
+if __name__ == "__main__":
+    unittest.main()
