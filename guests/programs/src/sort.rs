@@ -36,13 +36,14 @@ pub fn sort<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, Prog
     Ok(Statement::Sort(Sort { source, count, place, value }))
 }
 
-/// F(0) to F(count - 1), each modulo 2^32.
+/// F(0) to F(count - 1), each modulo 2^32. An iterator of known length writes each number once and
+/// nothing else; `push` writes the length too, and asks for the capacity.
 fn sequence(count: u32) -> Vec<u32> {
-    let mut numbers = Vec::with_capacity(count as usize);
     let (mut value, mut next) = (0u32, 1u32);
-    for _ in 0..count {
-        numbers.push(value);
+    let term = |_| {
+        let term = value;
         (value, next) = (next, value.wrapping_add(next));
-    }
-    numbers
+        term
+    };
+    (0..count).map(term).collect()
 }
