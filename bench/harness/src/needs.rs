@@ -83,9 +83,12 @@ impl Needs {
         if let Some(wanted) = self.cpus.filter(|wanted| *wanted > here) {
             return Some(format!("needs {wanted} CPUs, here are {here}"));
         }
-        let (wanted, free_gib) = (self.memory_gib?, free_gib()?);
-        (free_gib < wanted as f64)
-            .then(|| format!("needs {wanted} GiB of free memory, here are {free_gib:.1}"))
+        let wanted = self.memory_gib?;
+        match free_gib() {
+            Some(free) if free >= wanted as f64 => None,
+            Some(free) => Some(format!("needs {wanted} GiB of free memory, here are {free:.1}")),
+            None => Some(format!("needs {wanted} GiB of free memory, here nobody tells how much is")),
+        }
     }
 
     /// What makes no sense, if something does not.

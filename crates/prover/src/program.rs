@@ -39,7 +39,7 @@ impl Program {
     /// # Errors
     /// What the system says, or that nobody may run it.
     pub(crate) fn hold(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let file = File::open(path)?;
         let about = file.metadata()?;
         if !about.is_file() || about.permissions().mode() & RUNNABLE == 0 {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no file that may be run"));
@@ -48,6 +48,8 @@ impl Program {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
         let mut copy = runnable_memory()?;
+        // It may grow while it is read.
+        let mut file = file.take(PROGRAM_BYTES_MAX);
         let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
         loop {
             match file.read(&mut piece)? {

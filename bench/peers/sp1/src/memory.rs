@@ -11,7 +11,10 @@ const NEEDED_GIB: u64 = 11;
 /// Refuses where less is free: half a proof and a machine out of memory help nobody.
 pub(crate) fn suffices() -> Result<(), Refused> {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let Some(free_bytes) = available_bytes(&told) else { return Ok(()) };
+    let Some(free_bytes) = available_bytes(&told) else {
+        let detail = "/proc/meminfo does not tell how much memory is free".to_string();
+        return Err(Refused::new(Why::Memory, detail));
+    };
     if free_bytes >= NEEDED_GIB << 30 {
         return Ok(());
     }

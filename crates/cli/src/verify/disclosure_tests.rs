@@ -407,6 +407,17 @@ fn a_policy_without_hosts_or_with_unknown_keys_is_not_used() {
     }
 }
 
+#[test]
+fn a_host_in_upper_case_would_match_no_statement_and_is_refused() {
+    let policy = Notary::new(1, Tee::Tdx).attester.policy_toml();
+    for hosts in ["\"API.example.com\"", "[\"a.example\", \"B.example:8443\"]"] {
+        let text = format!("{policy}\n[disclosure]\nhosts = {hosts}\n");
+        let error = Rules::parse(text.as_bytes()).err().expect("refused");
+        assert!(error.contains("lower case"), "{error}");
+        assert!(Rules::parse(text.replace(hosts, &hosts.to_lowercase()).as_bytes()).is_ok());
+    }
+}
+
 #[derive(Parser)]
 struct Disclose {
     #[command(flatten)]

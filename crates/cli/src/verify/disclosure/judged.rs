@@ -64,13 +64,12 @@ impl Rules {
             return Err("policy has no table [disclosure], which names the hosts".into());
         };
         let notary: Policy = Value::Table(table).try_into().map_err(invalid)?;
-        Ok(Self {
-            // What it demands of connections: the key that signs statements has none.
-            notary: Policy { binding: None, ..notary },
-            statement: statement
-                .try_into()
-                .map_err(|error| format!("policy has no usable table [disclosure]: {error}"))?,
-        })
+        let unusable = |error: String| format!("policy has no usable table [disclosure]: {error}");
+        let statement: StatementRules =
+            statement.try_into().map_err(|error: toml::de::Error| unusable(error.to_string()))?;
+        statement.hosts.check().map_err(unusable)?;
+        // What it demands of connections: the key that signs statements has none.
+        Ok(Self { notary: Policy { binding: None, ..notary }, statement })
     }
 
     /// Trusts one root and no other.
@@ -80,6 +79,21 @@ impl Rules {
 }
 
 impl Hosts {
+    /// Statements name hosts in lower case: another spelling would match none, and say nothing.
+    fn check(&self) -> Result<(), String> {
+        match self.names().find(|name| name.chars().any(char::is_uppercase)) {
+            Some(got) => Err(format!("hosts: wanted lower case, got {got:?}")),
+            None => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &String> + '_> {
+        match self {
+            Hosts::One(host) => Box::new(std::iter::once(host)),
+            Hosts::AnyOf(hosts) => Box::new(hosts.iter()),
+        }
+    }
+
     fn accepts(&self, statement: &NotaryStatement) -> bool {
         let NotaryStatement { host, port, .. } = statement;
         // An address of version 6 has colons of its own.
@@ -90,8 +104,7 @@ impl Hosts {
         let named = |wanted: &str| wanted == with_port || *port == 443 && wanted == host;
         match self {
             Hosts::One(any) if any == DANGEROUS_ANY => true,
-            Hosts::One(host) => named(host),
-            Hosts::AnyOf(hosts) => hosts.iter().any(|host| named(host)),
+            _ => self.names().any(|host| named(host)),
         }
     }
 }
