@@ -87,7 +87,9 @@ impl Needs {
         match free_gib() {
             Some(free) if free >= wanted as f64 => None,
             Some(free) => Some(format!("needs {wanted} GiB of free memory, here are {free:.1}")),
-            None => Some(format!("needs {wanted} GiB of free memory, here nobody tells how much is")),
+            None => {
+                Some(format!("needs {wanted} GiB of free memory, here nobody tells how much is"))
+            }
         }
     }
 

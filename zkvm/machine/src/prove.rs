@@ -232,7 +232,8 @@ impl Prover {
         let tables = vm
             .generate_proving_ctx(ran.system_records, ran.record_arenas)
             .map_err(|e| backend(&e))?;
-        let proof = vm.engine.prove(vm.pk(), tables).map_err(|e| backend(&e))?;
+        let proof = confide_zkvm_constraints::prove(&vm.engine, vm.pk(), tables)
+            .map_err(|e| backend(&e))?;
         *self.instance.state_mut() = Some(ran.to_state);
         Ok(proof)
     }

@@ -3,8 +3,8 @@
 //! Two counts rule both, over the rows that are proved, which are padded to powers of two: *cells*
 //! of the tables (4 bytes each, of which several copies live at the same time: as made, stacked, and
 //! encoded twice as long), and *interactions*, one for each row and lookup. The fractions of all
-//! interactions are summed in a tree whose leaves are padded to a power of two once more (32 bytes
-//! each; the tree, its leaves again, and what folds them live at the same time). README.md says which
+//! interactions are summed in a tree whose leaves are padded to a power of two once more (20 bytes
+//! each; the tree above them and what folds it live at the same time). README.md says which
 //! runs they were fitted to. Memory is rounded up, so that what is measured lies below it.
 
 use openvm_circuit::arch::execution_mode::Segment;
@@ -23,8 +23,8 @@ pub(crate) const LIMIT_MIN: usize = 420 << 20;
 const FIXED_BYTES: u64 = 320 << 20;
 /// For each row that traces are stacked to: hash trees, whatever they stand over.
 const BYTES_PER_STACKED_ROW: u64 = 384;
-const BYTES_PER_CELL: u64 = 16;
-const BYTES_PER_LEAF: u64 = 160;
+const BYTES_PER_CELL: u64 = 13;
+const BYTES_PER_LEAF: u64 = 62;
 /// Smaller trees were not measured: a segment is not said to take less than this one does.
 const LEAVES_MIN: u64 = 1 << 21;
 /// What segments leave behind that the next one does not use again, and a proof of each.
@@ -37,8 +37,8 @@ const NAMED_STEP: u64 = 64 << 20;
 const NAMED_MARGIN: u64 = 16 << 20;
 
 const FIXED_S: f64 = 3.0;
-const S_PER_CELL: f64 = 0.084e-6;
-const S_PER_LEAF: f64 = 0.96e-6;
+const S_PER_CELL: f64 = 0.125e-6;
+const S_PER_LEAF: f64 = 0.12e-6;
 
 /// A limit that is too high for so much memory, but not by much: the back end's bytes are fewer.
 pub(crate) fn first_limit(memory: u64) -> usize {

@@ -1,0 +1,115 @@
+//! Many numbers in one register, and tables over the hypercube.
+//!
+//! Packed tables are in *lane order*: of `W·m` values the one at `x` is in lane `x / m` of register `x mod m`. Neighbours
+//! `2y` and `2y + 1`, which every round of a sumcheck joins, are then in the same lane of neighbouring registers, until one
+//! register is left; its lanes are the values in plain order.
+
+use std::{
+    iter::Sum,
+    ops::{Add, AddAssign, Mul, Sub},
+};
+
+use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
+use p3_field::{
+    Field, PackedFieldExtension, PackedValue, PrimeCharacteristicRing,
+    extension::PackedBinomialExtensionField,
+};
+
+/// Numbers of the base field, one in each lane.
+pub(crate) type P = <F as Field>::Packing;
+/// Numbers of the extension field, one in each lane.
+pub(crate) type PE = PackedBinomialExtensionField<F, P, 4>;
+/// Lanes of a register; a power of two.
+pub(crate) const W: usize = <P as PackedValue>::WIDTH;
+/// Its logarithm.
+pub(crate) const LOG_W: usize = W.trailing_zeros() as usize;
+
+/// One number of the extension field, or a register of them: sumchecks run on both.
+pub(crate) trait Point:
+    Copy
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Mul<EF, Output = Self>
+    + AddAssign
+    + Sum
+    + PrimeCharacteristicRing
+    + From<EF>
+{
+    /// Sum over the lanes.
+    fn total(self) -> EF;
+
+    /// A constant of the base field.
+    fn constant(value: F) -> Self;
+}
+
+impl Point for EF {
+    fn total(self) -> EF {
+        self
+    }
+
+    fn constant(value: F) -> Self {
+        value.into()
+    }
+}
+
+impl Point for PE {
+    fn total(self) -> EF {
+        (0..W).map(|lane| self.extract(lane)).sum()
+    }
+
+    fn constant(value: F) -> Self {
+        PE::from(P::from(value))
+    }
+}
+
+/// `a` where the variable is 0, `b` where it is 1: the value at `r`.
+pub(crate) fn between<V: Point>(a: V, b: V, r: EF) -> V {
+    a + (b - a) * r
+}
+
+/// `eq(xs, y)` for every `y` of the hypercube, bit `i` of `y` standing beside `xs[i]`.
+pub(crate) fn eq_table(xs: &[EF]) -> Vec<EF> {
+    let mut table = Vec::with_capacity(1 << xs.len());
+    table.push(EF::ONE);
+    for &x in xs {
+        let high: Vec<EF> = table.iter().map(|value| *value * x).collect();
+        for (low, high) in table.iter_mut().zip(&high) {
+            *low -= *high;
+        }
+        table.extend(high);
+    }
+    table
+}
+
+/// The table without its lowest variable.
+pub(crate) fn without_lowest(table: &[EF]) -> Vec<EF> {
+    table.as_chunks::<2>().0.iter().map(|[low, high]| *low + *high).collect()
+}
+
+/// `eq(xs, lane)` for each lane; there are `LOG_W` of them.
+pub(crate) fn eq_lanes(xs: &[EF]) -> PE {
+    PE::from_ext_slice(&eq_table(xs))
+}
+
+/// `eq(x, y)` of one variable.
+pub(crate) fn eq_one(x: EF, y: EF) -> EF {
+    let both = x * y;
+    both + both - x - y + EF::ONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_sums_to_one_and_loses_its_lowest_variable() {
+        let xs: Vec<EF> = (3..8).map(EF::from_u32).collect();
+        let table = eq_table(&xs);
+        assert_eq!(table.iter().copied().sum::<EF>(), EF::ONE);
+        assert_eq!(without_lowest(&table), eq_table(&xs[1..]));
+        assert_eq!(table[1], xs[0] * xs[1..].iter().map(|x| EF::ONE - *x).product::<EF>());
+    }
+}

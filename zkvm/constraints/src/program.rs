@@ -1,0 +1,191 @@
+//! The expressions of one table, as a list of steps.
+
+use openvm_stark_backend::air_builders::symbolic::{
+    SymbolicConstraintsDag, SymbolicExpressionNode as Node, symbolic_variable::Entry,
+};
+use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
+use p3_field::PrimeCharacteristicRing;
+
+use crate::{
+    lanes::{P, PE, Point},
+    table::Table,
+};
+
+/// What numbers of a row lead to. Each step names earlier ones.
+#[derive(Clone, Copy)]
+enum Step {
+    /// One of [`Program::columns`].
+    Column(u32),
+    /// First row, transition, last row.
+    Selector(u32),
+    Constant(F),
+    Add(u32, u32),
+    Sub(u32, u32),
+    Neg(u32),
+    Mul(u32, u32),
+}
+
+/// Steps to the values that are asked for, and no others.
+pub(crate) struct Program {
+    steps: Vec<Step>,
+    /// Places, in the order of [`Table::columns`], of the columns that it reads.
+    pub(crate) columns: Vec<usize>,
+    /// The step of each value that was asked for.
+    pub(crate) wanted: Vec<u32>,
+}
+
+impl Program {
+    /// No steps.
+    pub(crate) fn none() -> Self {
+        Self { steps: Vec::new(), columns: Vec::new(), wanted: Vec::new() }
+    }
+
+    /// The steps to `wanted`, nodes of `dag`. Public values become constants.
+    pub(crate) fn new(
+        dag: &SymbolicConstraintsDag<F>,
+        table: &Table<'_>,
+        wanted: &[usize],
+    ) -> Self {
+        let nodes = &dag.constraints.nodes;
+        let mut is_needed = vec![false; nodes.len()];
+        wanted.iter().for_each(|at| is_needed[*at] = true);
+        for at in (0..nodes.len()).rev().filter(|at| is_needed[*at]).collect::<Vec<_>>() {
+            mark(nodes, at, &mut is_needed);
+        }
+        let mut program = Self::none();
+        let mut step_of = vec![0; nodes.len()];
+        for (at, node) in nodes.iter().enumerate().filter(|(at, _)| is_needed[*at]) {
+            step_of[at] = program.steps.len() as u32;
+            let step = program.step(node, &step_of, table);
+            program.steps.push(step);
+        }
+        program.wanted = wanted.iter().map(|at| step_of[*at]).collect();
+        program
+    }
+
+    fn step(&mut self, node: &Node<F>, step_of: &[u32], table: &Table<'_>) -> Step {
+        match *node {
+            Node::Constant(value) => Step::Constant(value),
+            Node::IsFirstRow => Step::Selector(0),
+            Node::IsTransition => Step::Selector(1),
+            Node::IsLastRow => Step::Selector(2),
+            Node::Add { left_idx, right_idx, .. } => {
+                Step::Add(step_of[left_idx], step_of[right_idx])
+            }
+            Node::Sub { left_idx, right_idx, .. } => {
+                Step::Sub(step_of[left_idx], step_of[right_idx])
+            }
+            Node::Mul { left_idx, right_idx, .. } => {
+                Step::Mul(step_of[left_idx], step_of[right_idx])
+            }
+            Node::Neg { idx, .. } => Step::Neg(step_of[idx]),
+            Node::Variable(variable) => match variable.entry {
+                Entry::Public => Step::Constant(table.public_values[variable.index]),
+                Entry::Preprocessed { offset } => {
+                    self.column(table.place(None, offset, variable.index))
+                }
+                Entry::Main { part_index, offset } => {
+                    self.column(table.place(Some(part_index), offset, variable.index))
+                }
+                Entry::Challenge => unreachable!("the back end makes no such variable"),
+            },
+        }
+    }
+
+    fn column(&mut self, place: usize) -> Step {
+        let known = self.columns.iter().position(|column| *column == place);
+        Step::Column(known.unwrap_or_else(|| {
+            self.columns.push(place);
+            self.columns.len() - 1
+        }) as u32)
+    }
+
+    /// Takes all steps. `columns` are those of [`Program::columns`].
+    pub(crate) fn run<V>(
+        &self,
+        columns: &[V],
+        selectors: &[V],
+        constant: impl Fn(F) -> V,
+        values: &mut Vec<V>,
+    ) where
+        V: Copy + PrimeCharacteristicRing,
+    {
+        values.clear();
+        for step in &self.steps {
+            let value = match *step {
+                Step::Column(at) => columns[at as usize],
+                Step::Selector(at) => selectors[at as usize],
+                Step::Constant(value) => constant(value),
+                Step::Add(left, right) => values[left as usize] + values[right as usize],
+                Step::Sub(left, right) => values[left as usize] - values[right as usize],
+                Step::Neg(at) => -values[at as usize],
+                Step::Mul(left, right) => values[left as usize] * values[right as usize],
+            };
+            values.push(value);
+        }
+    }
+}
+
+fn mark(nodes: &[Node<F>], at: usize, is_needed: &mut [bool]) {
+    let mut pending = vec![at];
+    let mut need = |at: usize, pending: &mut Vec<usize>| {
+        if !is_needed[at] {
+            is_needed[at] = true;
+            pending.push(at);
+        }
+    };
+    while let Some(at) = pending.pop() {
+        match nodes[at] {
+            Node::Add { left_idx, right_idx, .. }
+            | Node::Sub { left_idx, right_idx, .. }
+            | Node::Mul { left_idx, right_idx, .. } => {
+                need(left_idx, &mut pending);
+                need(right_idx, &mut pending);
+            }
+            Node::Neg { idx, .. } => need(idx, &mut pending),
+            _ => {}
+        }
+    }
+}
+
+/// `constant + Σ factor · value`: each value of a program once, whatever asks for it how often.
+#[derive(Default)]
+pub(crate) struct Form {
+    constant: EF,
+    terms: Vec<(u32, EF, PE)>,
+}
+
+impl Form {
+    pub(crate) fn add_constant(&mut self, constant: EF) {
+        self.constant += constant;
+    }
+
+    /// Adds `factor` times the value of `step`.
+    pub(crate) fn add(&mut self, step: u32, factor: EF) {
+        match self.terms.iter_mut().find(|(known, ..)| *known == step) {
+            Some((_, known, packed)) => {
+                *known += factor;
+                *packed = PE::from(*known);
+            }
+            None => self.terms.push((step, factor, PE::from(factor))),
+        }
+    }
+
+    /// From values of the base field.
+    pub(crate) fn of_base(&self, values: &[P]) -> PE {
+        let mut sum = PE::from(self.constant);
+        for (step, _, factor) in &self.terms {
+            sum += *factor * values[*step as usize];
+        }
+        sum
+    }
+
+    /// From values of the extension field.
+    pub(crate) fn of<V: Point>(&self, values: &[V]) -> V {
+        let mut sum = V::from(self.constant);
+        for (step, factor, _) in &self.terms {
+            sum += values[*step as usize] * *factor;
+        }
+        sum
+    }
+}

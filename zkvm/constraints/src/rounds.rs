@@ -1,0 +1,217 @@
+//! The rounds after the first: each halves the blocks of every table that has any left.
+
+use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
+use p3_field::{
+    Field, PackedFieldExtension, PackedValue, PrimeCharacteristicRing, TwoAdicField,
+    batch_multiplicative_inverse,
+};
+use rayon::prelude::*;
+
+use crate::{
+    forms::Forms,
+    lanes::{LOG_W, P, PE, Point, W, between, eq_lanes, eq_table},
+    table::{SELECTORS, Table},
+};
+
+/// Fewer rows than these are not shared out.
+const ROWS_MIN: usize = 16;
+
+/// A table whose blocks were joined: rows of all columns, then the selectors.
+pub(crate) struct Folded {
+    rows: Rows,
+    /// Columns and selectors.
+    width: usize,
+}
+
+enum Rows {
+    /// In lane order.
+    Packed(Vec<PE>),
+    Plain(Vec<EF>),
+}
+
+/// Weights of the rows of a block at the first challenge: Lagrange's, for the subgroup.
+fn weights(l_skip: usize, r: EF) -> Vec<EF> {
+    let points: Vec<F> = F::two_adic_generator(l_skip).powers().take(1 << l_skip).collect();
+    let distances: Vec<EF> = points.iter().map(|point| r - EF::from(*point)).collect();
+    let size = EF::from_usize(1 << l_skip);
+    let all = (r.exp_power_of_2(l_skip) - EF::ONE) * size.inverse();
+    let inverses = batch_multiplicative_inverse(&distances);
+    inverses.iter().zip(points).map(|(inverse, point)| all * *inverse * point).collect()
+}
+
+impl Folded {
+    /// Joins the `2^l_skip` rows of each block at `r`.
+    pub(crate) fn new(table: &Table<'_>, l_skip: usize, r: EF) -> Self {
+        let weights = weights(l_skip, r);
+        let blocks = 1usize << (table.log_lifted - l_skip);
+        let width = table.width + SELECTORS;
+        let rows = match blocks >= 2 * W {
+            true => Rows::Packed(packed(table, l_skip, &weights, blocks / W)),
+            false => Rows::Plain(
+                (0..blocks).flat_map(|block| row(table, l_skip, &weights, block)).collect(),
+            ),
+        };
+        Self { rows, width }
+    }
+
+    /// For `X` from 1 to `degree` the sums of the three forms over what is left, weighted by `eq` at `xs`, the variables
+    /// after this round's: numerators, denominators, constraints.
+    pub(crate) fn sums(
+        &self,
+        table: &Table<'_>,
+        forms: &Forms,
+        xs: &[EF],
+        degree: usize,
+    ) -> Vec<[EF; 3]> {
+        match &self.rows {
+            Rows::Packed(rows) => {
+                let (lows, tops) = xs.split_at(xs.len() - LOG_W);
+                let tops = eq_lanes(tops);
+                let sums = sums(rows, self.width, table, forms, &eq_table(lows), degree);
+                sums.into_iter().map(|sums| sums.map(|sum| (sum * tops).total())).collect()
+            }
+            Rows::Plain(rows) => sums(rows, self.width, table, forms, &eq_table(xs), degree),
+        }
+    }
+
+    /// The three forms of the last row.
+    pub(crate) fn values(&self, table: &Table<'_>, forms: &Forms) -> [EF; 3] {
+        values(self.last(), table, forms, &mut Vec::new(), &mut Vec::new())
+    }
+
+    /// The last row: one number for each column, and the selectors.
+    pub(crate) fn last(&self) -> &[EF] {
+        match &self.rows {
+            Rows::Plain(row) if row.len() == self.width => row,
+            _ => unreachable!("rows are left to be joined"),
+        }
+    }
+
+    /// Joins pairs of rows at `r`; the last row stays.
+    pub(crate) fn fold(&mut self, r: EF) {
+        let width = self.width;
+        let rows = match &self.rows {
+            Rows::Plain(rows) if rows.len() == width => return,
+            Rows::Plain(rows) => Rows::Plain(folded(rows, width, r)),
+            Rows::Packed(rows) => {
+                let rows = folded(rows, width, r);
+                match rows.len() == width {
+                    true => Rows::Plain(
+                        (0..W).flat_map(|lane| rows.iter().map(move |n| n.extract(lane))).collect(),
+                    ),
+                    false => Rows::Packed(rows),
+                }
+            }
+        };
+        self.rows = rows;
+    }
+}
+
+fn row(table: &Table<'_>, l_skip: usize, weights: &[EF], block: usize) -> Vec<EF> {
+    let joined = |at: &dyn Fn(usize) -> F| -> EF {
+        weights.iter().enumerate().map(|(row, weight)| *weight * at((block << l_skip) + row)).sum()
+    };
+    let columns = table.views.iter().flat_map(|view| {
+        (0..view.matrix.width).map(move |column| joined(&|row| view.at(row, column)))
+    });
+    let selectors = (0..SELECTORS).map(|which| joined(&|row| table.selector(which, row)));
+    columns.chain(selectors).collect()
+}
+
+/// In lane order: `each` rows of registers.
+fn packed(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<PE> {
+    let weights: Vec<PE> = weights.iter().map(|weight| PE::from(*weight)).collect();
+    let width = table.width + SELECTORS;
+    let mut rows = vec![PE::ZERO; each * width];
+    rows.par_chunks_exact_mut(width).enumerate().with_min_len(ROWS_MIN).for_each(|(at, into)| {
+        for (row, weight) in weights.iter().enumerate() {
+            let of = |lane: usize| ((lane * each + at) << l_skip) + row;
+            for view in &table.views {
+                let into = &mut into[view.first..][..view.matrix.width];
+                for (column, sum) in into.iter_mut().enumerate() {
+                    *sum += *weight * P::from_fn(|lane| view.at(of(lane), column));
+                }
+            }
+            for (which, sum) in into[table.width..].iter_mut().enumerate() {
+                *sum += *weight * P::from_fn(|lane| table.selector(which, of(lane)));
+            }
+        }
+    });
+    rows
+}
+
+fn folded<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
+    let mut joined = vec![V::ZERO; rows.len() / 2];
+    let pairs = rows.par_chunks_exact(2 * width).with_min_len(ROWS_MIN);
+    joined.par_chunks_exact_mut(width).zip(pairs).for_each(|(to, pair)| {
+        let (zero, one) = pair.split_at(width);
+        for (to, (zero, one)) in to.iter_mut().zip(zero.iter().zip(one)) {
+            *to = between(*zero, *one, r);
+        }
+    });
+    joined
+}
+
+/// Numerators, denominators and constraints of one row.
+fn values<V: Point>(
+    row: &[V],
+    table: &Table<'_>,
+    forms: &Forms,
+    numbers: &mut Vec<V>,
+    steps: &mut Vec<V>,
+) -> [V; 3] {
+    numbers.clear();
+    numbers.extend(table.program.columns.iter().map(|place| row[*place]));
+    table.program.run(numbers, &row[table.width..], V::constant, steps);
+    let lookups = match table.lookups.is_empty() {
+        true => [V::ZERO; 2],
+        false => [forms.numerators.of(steps), forms.denominators.of(steps)],
+    };
+    [lookups[0], lookups[1], forms.constraints.of(steps)]
+}
+
+fn sums<V: Point>(
+    rows: &[V],
+    width: usize,
+    table: &Table<'_>,
+    forms: &Forms,
+    weights: &[EF],
+    degree: usize,
+) -> Vec<[V; 3]> {
+    struct Work<V> {
+        row: Vec<V>,
+        numbers: Vec<V>,
+        steps: Vec<V>,
+        sums: Vec<[V; 3]>,
+    }
+    let work = || Work {
+        row: vec![V::ZERO; width],
+        numbers: Vec::new(),
+        steps: Vec::new(),
+        sums: vec![[V::ZERO; 3]; degree],
+    };
+    let add = |mut work: Work<V>, (pair, weight): (&[V], &EF)| {
+        let (zero, one) = pair.split_at(width);
+        work.row.copy_from_slice(one);
+        for at in 0..degree {
+            if at > 0 {
+                let slopes = zero.iter().zip(one).map(|(zero, one)| *one - *zero);
+                work.row.iter_mut().zip(slopes).for_each(|(number, slope)| *number += slope);
+            }
+            let Work { row, numbers, steps, sums } = &mut work;
+            let values = values(row, table, forms, numbers, steps);
+            for (sum, value) in sums[at].iter_mut().zip(values) {
+                *sum += value * *weight;
+            }
+        }
+        work
+    };
+    let none = || vec![[V::ZERO; 3]; degree];
+    let pairs = rows.par_chunks_exact(2 * width).zip(weights).with_min_len(ROWS_MIN);
+    pairs.fold(work, add).map(|work| work.sums).reduce(none, |mut left, right| {
+        for (left, right) in left.iter_mut().zip(right) {
+            left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
+        }
+        left
+    })
+}

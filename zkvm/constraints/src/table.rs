@@ -1,0 +1,147 @@
+//! One table of a proof: its matrices, its expressions, and where its columns are.
+
+use openvm_cpu_backend::CpuBackend;
+use openvm_stark_backend::prover::{AirProvingContext, DeviceStarkProvingKey};
+use openvm_stark_sdk::config::baby_bear_poseidon2::{BabyBearPoseidon2Config as SC, F};
+use p3_field::PrimeCharacteristicRing;
+use p3_matrix::dense::RowMajorMatrix;
+
+use crate::program::Program;
+
+/// Selectors: first row, transition, last row.
+pub(crate) const SELECTORS: usize = 3;
+
+/// A matrix as it is read: its rows, or each row's next one, cyclically.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) matrix: &'a RowMajorMatrix<F>,
+    /// 1 for the next row, else 0.
+    pub(crate) offset: usize,
+    /// Place of its first column.
+    pub(crate) first: usize,
+}
+
+/// A lookup: how often, and what.
+pub(crate) struct Lookup {
+    pub(crate) count: u32,
+    pub(crate) message: Vec<u32>,
+    pub(crate) bus: F,
+}
+
+/// One table with what is asked of it.
+pub(crate) struct Table<'a> {
+    /// Preprocessed, cached and common matrices, each before its next rows.
+    pub(crate) views: Vec<View<'a>>,
+    /// Columns of all views.
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) log_height: usize,
+    /// At least as many rows as are skipped at once.
+    pub(crate) log_lifted: usize,
+    pub(crate) public_values: &'a [F],
+    /// Whether next rows are read.
+    pub(crate) reads_next: bool,
+    pub(crate) has_preprocessed: bool,
+    /// Degree of its constraints.
+    pub(crate) degree: usize,
+    /// Everything, and where in it constraints and lookups are.
+    pub(crate) program: Program,
+    pub(crate) constraints: Vec<u32>,
+    pub(crate) lookups: Vec<Lookup>,
+    /// The lookups alone.
+    pub(crate) lookup_program: Program,
+    pub(crate) lookups_alone: Vec<Lookup>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn new(
+        key: &'a DeviceStarkProvingKey<CpuBackend<SC>>,
+        trace: &'a AirProvingContext<CpuBackend<SC>>,
+        l_skip: usize,
+    ) -> Self {
+        let reads_next = key.vk.params.need_rot;
+        let preprocessed = key.preprocessed_data.as_ref().map(|data| &data.trace);
+        let cached = trace.cached_mains.iter().map(|data| &data.trace);
+        let matrices = preprocessed.into_iter().chain(cached).chain([&trace.common_main]);
+        let (mut views, mut width) = (Vec::new(), 0);
+        for matrix in matrices {
+            for offset in 0..=usize::from(reads_next) {
+                views.push(View { matrix, offset, first: width });
+                width += matrix.width;
+            }
+        }
+        let height = trace.common_main.values.len() / trace.common_main.width;
+        let mut table = Self {
+            views,
+            width,
+            height,
+            log_height: height.trailing_zeros() as usize,
+            log_lifted: l_skip.max(height.trailing_zeros() as usize),
+            public_values: &trace.public_values,
+            reads_next,
+            has_preprocessed: preprocessed.is_some(),
+            degree: key.vk.max_constraint_degree.into(),
+            program: Program::none(),
+            constraints: vec![],
+            lookups: vec![],
+            lookup_program: Program::none(),
+            lookups_alone: vec![],
+        };
+        let dag = &key.vk.symbolic_constraints;
+        let lookups: Vec<usize> = dag
+            .interactions
+            .iter()
+            .flat_map(|lookup| lookup.message.iter().chain([&lookup.count]).copied())
+            .collect();
+        let constraints = &dag.constraints.constraint_idx;
+        let both: Vec<usize> = constraints.iter().chain(&lookups).copied().collect();
+        table.program = Program::new(dag, &table, &both);
+        table.lookup_program = Program::new(dag, &table, &lookups);
+        let sorted = |steps: &[u32]| {
+            let mut steps = steps.iter().copied();
+            let each = dag.interactions.iter().map(|lookup| Lookup {
+                message: steps.by_ref().take(lookup.message.len()).collect(),
+                count: steps.next().expect("as many as there were nodes"),
+                bus: F::from_u32(u32::from(lookup.bus_index) + 1),
+            });
+            each.collect::<Vec<_>>()
+        };
+        table.constraints = table.program.wanted[..constraints.len()].to_vec();
+        table.lookups = sorted(&table.program.wanted[constraints.len()..]);
+        table.lookups_alone = sorted(&table.lookup_program.wanted);
+        table
+    }
+
+    /// Place of a column among those of all views; no part is the preprocessed one.
+    pub(crate) fn place(&self, part: Option<usize>, offset: usize, index: usize) -> usize {
+        let matrix = part.map_or(0, |part| part + usize::from(self.has_preprocessed));
+        let view = &self.views[matrix * (1 + usize::from(self.reads_next)) + offset];
+        assert!(view.offset == offset && index < view.matrix.width, "a variable beyond its matrix");
+        view.first + index
+    }
+
+    /// Matrix, offset and index of the column at a place.
+    pub(crate) fn column(&self, place: usize) -> (View<'a>, usize) {
+        let after = self.views.partition_point(|view| view.first <= place);
+        let view = self.views[after - 1];
+        (view, place - view.first)
+    }
+
+    /// First row, transition, last row.
+    pub(crate) fn selector(&self, which: usize, row: usize) -> F {
+        let row = row % self.height;
+        F::from_bool(match which {
+            0 => row == 0,
+            1 => row != self.height - 1,
+            _ => row == self.height - 1,
+        })
+    }
+}
+
+impl View<'_> {
+    /// The number of a column in a row, rows counted round and round.
+    pub(crate) fn at(&self, row: usize, column: usize) -> F {
+        let height = self.matrix.values.len() / self.matrix.width;
+        self.matrix.values[((row + self.offset) & (height - 1)) * self.matrix.width + column]
+    }
+}
