@@ -41,7 +41,7 @@ peers-sp1: tools  ## SP1's core prover, for `confide bench run zk` (522 packages
 
 zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && cargo fmt --all --check
-	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked
+	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked --workspace
 	@# The programs in the executor beside the same programs outside it, on hostile inputs too.
 	cd guests && CONFIDE_PROVER=$(PROVER) cargo test --locked --features host --test emulated
 	cd guests/dcap && CONFIDE_PROVER=$(PROVER) cargo test --locked --test emulated

@@ -8,7 +8,7 @@ use confide_prover::line::Why;
 use prover::{Answer, Body, Folder, fibonacci, run, sort};
 
 /// Memory that cuts the run below into several segments.
-const MEMORY: &str = "1409286144";
+const MEMORY: &str = "1543503872";
 
 /// Bytes of the body that are flipped, one at a time, spread over all of it.
 const FLIPS: usize = 48;
@@ -144,7 +144,7 @@ fn proof() -> &'static Body {
 
 fn made(place: u32) -> Body {
     let folder = Folder::new();
-    let input = folder.file("input", &sort(1000, place));
+    let input = folder.file("input", &sort(2500, place));
     let out = folder.path("proof");
     let arguments = ["prove", "--guest", "sort", "--input", &input, "--out", &out];
     run(&[&arguments[..], &["--mode", "app", "--memory", MEMORY]].concat()).done();

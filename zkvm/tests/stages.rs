@@ -145,7 +145,7 @@ fn memory_that_is_too_small_is_refused_with_the_least_that_suffices() {
             let arguments = ["emulate", "--guest", guest, "--input", &input, "--mode", mode];
             run(&[&arguments[..], &["--memory", bytes]].concat())
         };
-        let refusal = within("1000000000").refused();
+        let refusal = within("700000000").refused();
         assert_eq!(refusal.why, Why::Memory, "{guest}");
         let named = refusal.detail.split(' ').find(|word| word.parse::<u64>().is_ok());
         within(named.expect("the least is named")).done();

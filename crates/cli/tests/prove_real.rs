@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Memory that cuts the run below into several segments.
-const MEMORY: &str = "1409286144";
+const MEMORY: &str = "1543503872";
 
 /// Magic, machine and program in front of a body's segments.
 const HEAD_BYTES: usize = 16 + 32 + 32;
@@ -25,7 +25,7 @@ fn forged_proofs_are_refused_by_name() {
         println!("skipped: no confide-prover (make prover)");
         return;
     };
-    case.write("input.json", br#"{"fibonacci":{"count":1000,"place":500}}"#);
+    case.write("input.json", br#"{"fibonacci":{"count":2500,"place":500}}"#);
     let words =
         ["prove", "sort", "--input", "input.json", "--out", "proof", "--memory", MEMORY, "--json"];
     let (proved, status) = case.run(&words);

@@ -28,7 +28,7 @@ const BYTES_PER_LEAF: u64 = 62;
 /// Smaller trees were not measured: a segment is not said to take less than this one does.
 const LEAVES_MIN: u64 = 1 << 21;
 /// What segments leave behind that the next one does not use again, and a proof of each.
-const BYTES_LEFT: u64 = 192 << 20;
+const BYTES_LEFT: u64 = 320 << 20;
 const BYTES_PER_PROOF: u64 = 512 << 10;
 
 /// A need that is named is rounded up to this, after a margin: cuts of about one size differ by
