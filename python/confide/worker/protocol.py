@@ -18,6 +18,7 @@ PAYLOAD_MAX = {
     HELLO: 64 << 10, GENERATE: FRAME_BYTES_MAX - 1, CANCEL: 4, LOAD_ADAPTER: 1 << 20, UNLOAD_ADAPTER: 64 << 10,
     DELTAS: FRAME_BYTES_MAX - 1, STATUS: 0,
 }  # fmt: skip
+ASKED = frozenset(PAYLOAD_MAX)
 # A payload is read in pieces, so that memory grows with what comes.
 PIECE_BYTES = 1 << 16
 TEXT_MAX = 4000

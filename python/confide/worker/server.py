@@ -26,6 +26,8 @@ WRITE_SECONDS = 30.0
 # What may wait to be written: two seconds of tokens of a full batch, or two of the largest frames.
 OUTBOX_BYTES_MAX = 40 << 20
 INBOX_FRAMES_MAX = 4096
+# What is done even while a generation waits for its adapter; an adapter comes and goes between two turns only.
+AT_ANY_TIME = frozenset((protocol.GENERATE, protocol.CANCEL, protocol.STATUS))
 
 
 class Connection:
@@ -201,18 +203,23 @@ class Server:
 
     # Frames in.
 
-    def take_frames(self) -> None:
-        """Does what the peer asked for since the last turn."""
+    def pump(self) -> None:
+        """A round for others while one waits for its adapter."""
+        self.take_frames(AT_ANY_TIME)
+        self.scheduler.pump()
+
+    def take_frames(self, kinds: frozenset[int] = protocol.ASKED) -> None:
+        """Does what the peer asked for since the last turn, in its order, up to the first frame of another kind."""
         connection = self.connection
         if connection is None:
             return
-        while connection.inbox and connection.lost is None:
+        while connection.inbox and connection.lost is None and connection.inbox[0][0] in kinds:
             kind, payload = connection.inbox.popleft()
             try:
                 self.take(connection, kind, payload)
             except Malformed as error:
                 connection.lose(str(error))
-        if connection.lost is not None:
+        if connection.lost is not None and kinds is not AT_ANY_TIME:
             self.drop()
 
     def drop(self) -> None:
@@ -263,7 +270,7 @@ class Server:
             raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
         self.scheduler.rows.known = min(known, vocabulary)
         self.adapters = self.no_adapters(connection.mailbox)
-        connection.mailbox.pump = self.scheduler.pump
+        connection.mailbox.pump = self.pump
         connection.mailbox.is_cancelled = self.is_cancelled
         self.greeted = True
         connection.send(json_frame(protocol.WELCOME, self.told))

@@ -196,6 +196,30 @@ class OneWorker(unittest.TestCase):
         first.generate(1, PROMPTS[2], 5)
         first.finish(1)
 
+    def test_who_waits_for_an_adapter_keeps_nobody_from_beginning_and_being_cancelled(self) -> None:
+        from confide.worker import protocol
+
+        peer = self.peer()
+        spec = {"sites": [[0, "q", 64, 64]], "guarantee": "none"}
+        peer.send(protocol.LOAD_ADAPTER, {"name": "slow", "kind": "relay", "spec": spec})
+        self.assertTrue(peer.until(protocol.ADAPTER)["ok"])
+        peer.generate(1, [5, 6], 4, adapter="slow")
+        peer.until(protocol.NEED)
+        # Nobody answers that.
+        peer.stream.settimeout(8)
+        peer.generate(2, PROMPTS[2], 8)
+        peer.finish(2)
+        self.assertEqual(peer.tokens[2], self.wanted(PROMPTS[2], 8))
+        peer.generate(3, PROMPTS[2], 190)
+        peer.send(protocol.CANCEL, struct.pack("<I", 3))
+        peer.finish(3)
+        self.assertEqual(peer.ended[3]["reason"], "cancelled")
+        peer.send(protocol.STATUS)
+        self.assertEqual(peer.until(protocol.STATUS_TOLD)["slots"]["running"], 1)
+        peer.send(protocol.CANCEL, struct.pack("<I", 1))
+        peer.finish(1)
+        self.assertEqual(peer.ended[1]["reason"], "cancelled")
+
     def test_status_tells_memory_by_use(self) -> None:
         from confide.worker import protocol
 
