@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 
@@ -14,3 +15,10 @@ def folder() -> Path:
     if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
         raise PermissionError(f"kernel cache {path}: wanted a folder that only this user can write to")
     return path
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes a file of the folder whole or not at all, whoever else writes it."""
+    made = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    made.write_bytes(content)
+    os.replace(made, path)

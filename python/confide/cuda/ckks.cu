@@ -120,7 +120,7 @@ constexpr uint32_t SIDE = 64, PLACES = 2 * HEAD, ENCRYPT_THREADS = 160;
 // The embedding's last levels, rounded, plus errors (words place to + n of the generator), through the first three
 // stages of the transform; c0 [limbs, n] below 4q. The 9 keystream blocks of each of the 16 runs are made at once.
 // grid (n / 1024, limbs), block ENCRYPT_THREADS.
-extern "C" __global__ void __launch_bounds__(160)
+extern "C" __global__ void __launch_bounds__(ENCRYPT_THREADS)
     ckks_encrypt_head(const double *waves, const Complex *turns, const uint32_t *key, const uint64_t *place,
                       const Limb *limbs, const Shoup *roots, uint64_t *c0, uint32_t *status, uint32_t log_n) {
     __shared__ int8_t errors[PLACES][SIDE];

@@ -1,18 +1,23 @@
 """`python -m confide.cuda.compile --arch sm_80,sm_90,sm_100 [--check]`: every kernel file through NVRTC, without a GPU.
 
-Prints registers, static shared bytes and spills of each kernel. With --check a kernel that spills is an error.
+Prints registers, static shared bytes, spills and local arrays of each kernel. With --check these are errors: a
+warning, a kernel that spills or keeps an array in local memory, one that the log or our reading of the file lacks.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from . import nvrtc, source
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+_WARNING = re.compile(r"\bwarning\b(?! can be suppressed)")
 
 
 class Built(NamedTuple):
@@ -33,45 +38,62 @@ def files() -> list[str]:
 def build(file: str, arch: str) -> Iterator[Built]:
     """Compiles each variant of `file`; yields its kernels with ptxas's figures (None where the log has none)."""
     for defines in source.variants(file):
-        read = source.read(file, defines)
-        _, log = nvrtc.compile_cubin(read, arch)
-        figures = nvrtc.figures(log)
-        for kernel in read.kernels:
-            yield Built(Path(file).name, defines, arch, kernel, figures.get(kernel))
+        yield from _kernels(file, defines, arch)[0]
+
+
+def _kernels(file: str, defines: dict[str, str], arch: str) -> tuple[list[Built], list[str]]:
+    """One variant's kernels, and what is wrong beside them: the compiler's warnings, kernels that were overlooked."""
+    read = source.read(file, defines)
+    _, log = nvrtc.built(read, arch)
+    figures, name = nvrtc.figures(log), Path(file).name
+    found = [Built(name, defines, arch, kernel, figures.get(kernel)) for kernel in read.kernels]
+    wrong = [line for line in log.splitlines() if _WARNING.search(line)]
+    wrong += [f"{name}: kernel {kernel} is not among those read" for kernel in figures if kernel not in read.kernels]
+    return found, wrong if found else [*wrong, f"{name}: no kernel was found"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0: all compiled, and with --check none spills; 1 otherwise."""
+    """Exit status 0: all compiled, and with --check nothing was wrong; 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m confide.cuda.compile", description=__doc__)
     parser.add_argument("--arch", default=",".join(ARCHITECTURES), help="comma-separated, such as sm_80,sm_90")
-    parser.add_argument("--check", action="store_true", help="a kernel that spills registers is an error")
+    parser.add_argument("--check", action="store_true", help="warnings, spills and local arrays are errors")
     parser.add_argument("files", nargs="*", help="kernel files; by default all of this package")
     given = parser.parse_args(arguments)
-    wrong = 0
     print(f"NVRTC {'.'.join(map(str, nvrtc.version()))}")
-    for arch in given.arch.split(","):
-        for file in [Path(named).resolve() for named in given.files] or files():
-            try:
-                for built in build(file, arch):
-                    wrong += _print(built, given.check)
-            except nvrtc.CompileError as error:
-                print(error, file=sys.stderr)
-                wrong += 1
+    named = [str(Path(file).resolve()) for file in given.files] or files()
+    wanted = [(file, defines, arch) for arch in given.arch.split(",") for file in named
+              for defines in source.variants(file)]  # fmt: skip
+    # ctypes lets go of the interpreter while NVRTC works.
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        wrong = sum(pool.map(lambda one: _told(*one, given.check), wanted))
     return 1 if wrong else 0
 
 
-def _print(built: Built, check: bool) -> int:
+def _told(file: str, defines: dict[str, str], arch: str, check: bool) -> int:
+    """Compiles one variant and prints what came of it; how much is wrong."""
+    try:
+        found, wrong = _kernels(file, defines, arch)
+    except nvrtc.CompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for line in wrong if check else []:
+        print(f"{arch} {line}", file=sys.stderr)
+    return sum(_print(built) for built in found) * check + len(wrong) * check
+
+
+def _print(built: Built) -> int:
     defines = " ".join(f"{name}={value}" for name, value in built.defines.items())
     shown = f"{built.arch:7} {built.file:16} {built.kernel:28} {defines:32}"
-    if built.figures is None:
+    figures = built.figures
+    if figures is None:
         print(f"{shown} no figures in the log")
-        return int(check)
-    spilled = built.figures.spill_stores + built.figures.spill_loads
+        return 1
+    spilled = figures.spill_stores + figures.spill_loads
     print(
-        f"{shown} {built.figures.registers:3} registers {built.figures.shared:6} shared bytes"
-        f" {spilled:4} spilled bytes"
+        f"{shown} {figures.registers:3} registers {figures.shared:6} shared bytes {spilled:4} spilled bytes"
+        f" {figures.stack:4} local bytes"
     )
-    return int(check and spilled > 0)
+    return int(spilled + figures.stack > 0)
 
 
 if __name__ == "__main__":

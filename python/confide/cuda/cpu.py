@@ -15,7 +15,9 @@ from . import cache
 from .nvrtc import CompileError
 from .source import FOLDER, Source, for_host
 
-FLAGS = ["-x", "c++", "-std=c++17", "-O2", "-g0", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing", "-w"]
+FLAGS = ["-x", "c++", "-std=c++17", "-O2", "-g0", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-w"]
+# With $CONFIDE_CPU_RACES=1 each access is told to host/races.cpp, and a launch with a race fails.
+RACES = ["-fsanitize=thread", "-DCONFIDE_RACES", "-O1"]
 
 
 @functools.cache
@@ -34,24 +36,39 @@ def _compiler_version() -> str:
 
 def load(source: Source) -> ctypes.CDLL:
     """The library of `source`, built where the cache has none of this digest."""
-    key = hashlib.sha256("\0".join([source.digest, _compiler_version(), *FLAGS]).encode()).hexdigest()
+    flags = [*FLAGS, *(RACES if os.environ.get("CONFIDE_CPU_RACES") == "1" else [])]
+    key = hashlib.sha256("\0".join([source.digest, _compiler_version(), *flags]).encode()).hexdigest()
     path = cache.folder() / f"{source.path.stem}-{key[:32]}.so"
     if not path.is_file():
-        _build(source, path)
+        _build(source, path, flags)
     return ctypes.CDLL(str(path))
 
 
-def _build(source: Source, path: Path) -> None:
-    command = [compiler(), *FLAGS, f"-I{source.path.parent}", f"-I{FOLDER}"]
-    command += [f"-D{name}={value}" for name, value in source.defines]
+def _build(source: Source, path: Path, flags: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         text, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
         text.write_text(for_host(source))
-        done = subprocess.run([*command, str(text), "-o", str(built)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise CompileError(f"{source.path.name} for the cpu with {dict(source.defines)}:\n{done.stderr}")
+        includes = [f"-I{source.path.parent}", f"-I{FOLDER}"]
+        defines = [f"-D{name}={value}" for name, value in source.defines]
+        objects = [_compiled(source, text, [*flags, *includes, *defines])]
+        if "-DCONFIDE_RACES" in flags:
+            objects.append(_compiled(source, FOLDER / "host" / "races.cpp", FLAGS, Path(folder, "races.o")))
+        # Linked without the sanitizer's runtime: races.cpp stands in for it.
+        _run(source, ["-shared", *map(str, objects), "-o", str(built)])
         # Two processes may build the same file: the rename lets either win whole.
         os.replace(built, path)
+
+
+def _compiled(source: Source, text: Path, flags: list[str], made: Path | None = None) -> Path:
+    made = made or text.with_suffix(".o")
+    _run(source, [*flags, "-c", str(text), "-o", str(made)])
+    return made
+
+
+def _run(source: Source, arguments: list[str]) -> None:
+    done = subprocess.run([compiler(), *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CompileError(f"{source.path.name} for the cpu with {dict(source.defines)}:\n{done.stderr}")
 
 
 class HostKernel:

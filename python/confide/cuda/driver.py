@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
-import threading
 
-from . import cache, nvrtc
+from . import nvrtc
 from .source import Source
 
 # CUfunction_attribute and CUlaunchAttributeID (cuda.h).
@@ -110,16 +108,7 @@ def architecture(ordinal: int) -> str:
 
 def cubin(source: Source, arch: str) -> bytes:
     """The cubin of `source`, from the cache where it was compiled before with the same options and NVRTC."""
-    told = [source.digest, repr(nvrtc.version()), *nvrtc.options(source, arch)]
-    key = hashlib.sha256("\0".join(told).encode()).hexdigest()
-    path = cache.folder() / f"{source.path.stem}-{arch}-{key[:32]}.cubin"
-    if path.is_file():
-        return path.read_bytes()
-    binary, _ = nvrtc.compile_cubin(source, arch)
-    made = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-    made.write_bytes(binary)
-    os.replace(made, path)
-    return binary
+    return nvrtc.built(source, arch)[0]
 
 
 class DeviceModule:

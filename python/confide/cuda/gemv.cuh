@@ -104,7 +104,10 @@ struct Gemv {
         if (begun) return;
         begun = true;
         previous_done();
-        if (!Staged) return;
+        if constexpr (Staged) stage(vectors, columns);
+    }
+
+    __device__ void stage(const Vectors<Element> &vectors, uint32_t columns) {
         __shared__ float of_warps[Batch][Warps];
 #pragma unroll
         for (int b = 0; b < Batch; b++) {

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import hashlib
 import importlib.util
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import cache
 from .source import FOLDER, Source
 
-LOG_BYTES_MAX = 1 << 20
+_ELF = b"\x7fELF"
 
 
 class NvrtcMissing(RuntimeError):
@@ -87,6 +89,20 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
         return _bytes(program, "CUBIN"), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def built(source: Source, arch: str) -> tuple[bytes, str]:
+    """As `compile_cubin`, from the cache where it was compiled before with the same options and NVRTC."""
+    told = [source.digest, repr(version()), *options(source, arch)]
+    key = hashlib.sha256("\0".join(told).encode()).hexdigest()
+    path = cache.folder() / f"{source.path.stem}-{arch}-{key[:32]}.cubin"
+    log = path.with_suffix(".log")
+    if path.is_file() and log.is_file() and (binary := path.read_bytes()).startswith(_ELF):
+        return binary, log.read_text()
+    binary, said = compile_cubin(source, arch)
+    cache.put(log, said.encode())
+    cache.put(path, binary)
+    return binary, said
 
 
 def figures(log: str) -> dict[str, Figures]:

@@ -32,6 +32,7 @@ static_assert(TILE_COLUMNS == LISTENERS * 8, "one chunk of columns for each thre
 constexpr uint32_t INPUT_WORDS = 32;
 enum InputWord { MATRIX, ROWS, COLUMNS, STRIDE, BITS, NORM_LIMIT, TOKENS, POOL, PARTS };
 constexpr uint32_t PART_WORDS = 6, PARTS_MAX = 3;
+static_assert(PARTS + PARTS_MAX * PART_WORDS <= INPUT_WORDS, "a line holds its parts");
 enum PartWord { PART_KIND, PART_FIRST, PART_ROWS, PART_FACTOR, PART_SCALE, PART_WIDTH };
 enum PartKind { NO_PART, FACTOR_PART, SCALE_PART };
 
@@ -203,6 +204,17 @@ __device__ inline float added(const uint64_t *part, const float *real, uint32_t 
     return sum;
 }
 
+// Adds to column `column` of output `place`, if it has one; whether it has.
+__device__ inline bool add_to(uint64_t output, uint32_t width, uint32_t stride, const uint64_t *input, uint32_t place,
+                              uint32_t vector, const float *products, uint32_t column) {
+    if (column >= width) return false;
+    const uint64_t *part = input + PARTS + place * PART_WORDS;
+    if (part[PART_KIND] == NO_PART || column >= part[PART_WIDTH]) return true;
+    OUTPUT *target = reinterpret_cast<OUTPUT *>(output) + size_t(vector) * stride + column;
+    *target = from_float<OUTPUT>(to_float(*target) + added(part, products + part[PART_FIRST], column));
+    return true;
+}
+
 // outputs: the addresses of OUTPUT [vectors, stride] of which the first width columns are an output, 0 where there is
 // none. Adds onto them and moves the counters on. grid (columns of all outputs / 256, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -218,22 +230,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         atomicAdd(reinterpret_cast<unsigned long long *>(input[POOL]) + NEXT, 1ull);
     }
     if (used[vector] != 1) return;
-    uint64_t outputs[PARTS_MAX] = {first, second, third};
-    uint32_t widths[PARTS_MAX] = {first_width, second_width, third_width};
-    uint32_t strides[PARTS_MAX] = {first_stride, second_stride, third_stride};
+    const float *products = real + size_t(vector) * real_stride;
     uint32_t column = blockIdx.x * THREADS + threadIdx.x;
-#pragma unroll
-    for (uint32_t place = 0; place < PARTS_MAX; place++) {
-        if (column < widths[place]) {
-            const uint64_t *part = input + PARTS + place * PART_WORDS;
-            if (part[PART_KIND] == NO_PART || column >= part[PART_WIDTH]) return;
-            OUTPUT *output = reinterpret_cast<OUTPUT *>(outputs[place]) + size_t(vector) * strides[place] + column;
-            float delta = added(part, real + size_t(vector) * real_stride + part[PART_FIRST], column);
-            *output = from_float<OUTPUT>(to_float(*output) + delta);
-            return;
-        }
-        column -= widths[place];
-    }
+    if (add_to(first, first_width, first_stride, input, 0, vector, products, column)) return;
+    column -= first_width;
+    if (add_to(second, second_width, second_stride, input, 1, vector, products, column)) return;
+    column -= second_width;
+    add_to(third, third_width, third_stride, input, 2, vector, products, column);
 }
 
 __device__ inline uint64_t unpacked(const uint8_t *packed, uint32_t index, uint32_t bits) {
@@ -255,8 +258,8 @@ __device__ inline uint8_t packed_byte(const uint64_t *words, uint32_t count, uin
 }
 
 // The key holder's half: x, the address of INPUT [vectors, x_stride] -> masked words [vectors, columns] and scales
-// [vectors] on the device; the same words packed, [vectors, packed_stride] bytes, and status [vectors] at addresses that
-// may be the host's pinned memory: what is sent needs no copy. No packed bytes where `packed` is 0.
+// [vectors] on the device; the same words packed, [vectors, packed_stride] bytes, and status [vectors] at addresses
+// that may be the host's pinned memory: what is sent needs no copy. No packed bytes where `packed` is 0.
 // tokens [vectors, 5]: a mask key (4 words) and the token in its batch. grid (vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     mask_vectors(const uint64_t *tokens, uint64_t x, uint32_t x_stride, uint32_t columns, uint32_t bits,

@@ -78,6 +78,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         Place place = whole_row.find(point);
         token = whole_row.nth(place.key, (point - place.above) / place.weight);
     }
+    // Others may not have read the position yet, which changes here.
+    __syncthreads();
     if (threadIdx.x != 0) return;
     uint32_t step = steps[row]++;
     int32_t *place = emitted + size_t(step % ring) * gridDim.x + row;

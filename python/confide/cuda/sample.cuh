@@ -51,6 +51,8 @@ __device__ inline uint64_t random_bits(uint64_t seed, uint64_t position) {
                           0x666e6f63u, 0x20656469u, 0x706d6173u, 0x676e696cu, 0, 0, 0,
                           uint32_t(position), uint32_t(position >> 32), 0};
     uint32_t first = state[0], second = state[1];
+    // In pairs: an index that is known only while it runs would put the state into local memory.
+#pragma unroll 2
     for (int round = 0; round < 20; round++) {
 #pragma unroll
         for (int column = 0; column < 4; column++) {

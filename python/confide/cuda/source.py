@@ -85,7 +85,7 @@ def _closure(path: Path) -> list[Path]:
                     waiting.append((folder / name).resolve())
                     break
     # The CPU form is part of what every file means.
-    host = sorted((FOLDER / "host").glob("*.h"))
+    host = sorted((FOLDER / "host").iterdir())
     return found + [header for header in host if header not in found]
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterator
 
-from . import cache
+from . import cache, source
 
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
 CHUNK_COLUMNS = {"float": 128, "bf16": 256, "four_bit": 1024}
@@ -118,9 +118,9 @@ def candidates(product: Product) -> Iterator[Tiling]:
 
 
 def path(device_name: str) -> Path:
-    """Where tilings measured on a device of this name are kept."""
+    """Where tilings measured on a device of this name, with gemv.cu as it is, are kept."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in device_name)
-    return cache.folder() / f"tilings-{plain}.json"
+    return cache.folder() / f"tilings-{plain}-{source.read('gemv.cu').digest[:16]}.json"
 
 
 def measured(device_name: str) -> dict[Product, Tiling]:
@@ -135,4 +135,4 @@ def keep(device_name: str, chosen: dict[Product, Tiling]) -> None:
     """Adds to what `measured` gives."""
     whole = {**measured(device_name), **chosen}
     rows = [{"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()]
-    path(device_name).write_text(json.dumps(rows, indent=1))
+    cache.put(path(device_name), json.dumps(rows, indent=1).encode())

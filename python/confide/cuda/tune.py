@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator
@@ -36,8 +37,10 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
             took = _microseconds(step, product, candidate, matrices, arguments)
             if took is not None:
                 timed[candidate] = took
+        if not timed:
+            raise RuntimeError(f"{product}: wanted one tiling of {len(candidates)} that runs here, found none")
         best = min(timed, key=timed.__getitem__)
-        found[product] = (best, timed[best], timed[tiling.by_shape(product)])
+        found[product] = (best, timed[best], timed.get(tiling.by_shape(product), math.nan))
     import torch
 
     tiling.keep(torch.cuda.get_device_name(step.device), {product: best for product, (best, _, _) in found.items()})

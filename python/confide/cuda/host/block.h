@@ -45,6 +45,7 @@ static inline Thread &begin(unsigned thread, uint16_t stack) {
     self.state = State::Ready;
     self.stack = stack;
     now = thread;
+    CONFIDE_RACE(thread = thread);
     threadIdx = self.index;
     return self;
 }
@@ -88,6 +89,7 @@ static inline void resume(unsigned thread) {
 
 // All threads of the block meet; returns how many came with `vote` true.
 static inline unsigned block_barrier(bool vote) {
+    OutsideKernel outside;
     Thread &self = threads[now];
     block_votes[0] += vote;
     at_block++;
@@ -97,6 +99,7 @@ static inline unsigned block_barrier(bool vote) {
         return block_votes[1];
     }
     at_block = 0;
+    CONFIDE_RACE(phase++);
     block_votes[1] = block_votes[0];
     block_votes[0] = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -125,6 +128,7 @@ static void resolve(unsigned first, uint32_t mask, Exchange exchange) {
 
 // The lanes of `mask` meet. A shuffle answers with the value of lane `source`; the last to come works it out for all.
 static inline uint64_t warp_exchange(Exchange exchange, uint32_t mask, uint64_t value, int source) {
+    OutsideKernel outside;
     unsigned first = now & ~31u, lane = now & 31u;
     unsigned lanes = count - first < 32 ? count - first : 32;
     if (lanes < 32) mask &= (1u << lanes) - 1;
@@ -199,7 +203,11 @@ static const char *run_grid(const unsigned *dims, size_t shared, int order) {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (mapped == MAP_FAILED) return "no memory for the stacks of a block";
         stacks = static_cast<char *>(mapped);
+        CONFIDE_RACE(stacks_begin = uintptr_t(stacks));
+        CONFIDE_RACE(stacks_end = uintptr_t(stacks) + STACK_BYTES * BLOCK_THREADS_MAX);
     }
+    CONFIDE_RACE(launch++);
+    CONFIDE_RACE(fault[0] = 0);
     backwards = order == 1;
     uint64_t blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
     for (uint64_t i = 0; i < blocks; i++) {
@@ -209,7 +217,11 @@ static const char *run_grid(const unsigned *dims, size_t shared, int order) {
         blockIdx.z = block / gridDim.x / gridDim.y;
         // What a block left behind must not look like zeros to the next.
         memset(dynamic_shared, 0xa5, shared);
+        CONFIDE_RACE(block = uint32_t(block));
         if (!run_block()) return fault;
+#ifdef CONFIDE_RACES
+        if (confide_races.fault[0]) return confide_races.fault;
+#endif
     }
     return nullptr;
 }
@@ -220,7 +232,9 @@ struct Call {
 
     template <size_t... At>
     static void spread(void **arguments, std::index_sequence<At...>) {
+        CONFIDE_RACE(running = true);
         kernel(*static_cast<std::remove_cv_t<Parameters> *>(arguments[At])...);
+        CONFIDE_RACE(running = false);
     }
 
     static void run(void **arguments) { spread(arguments, std::index_sequence_for<Parameters...>{}); }

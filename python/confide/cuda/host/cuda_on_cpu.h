@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "fibers.h"
+#include "races.h"
 
 #define __global__
 #define __device__

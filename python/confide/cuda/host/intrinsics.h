@@ -56,6 +56,7 @@ static inline T __shfl_up_sync(uint32_t mask, T value, unsigned lanes, int width
 #define CONFIDE_ATOMIC(name, expression)                           \
     template <class T, class V>                                    \
     static inline T name(T *address, V given) {                    \
+        InAtomic atomic;                                           \
         T old = *address, value = T(given);                        \
         (void)value;                                               \
         *address = expression;                                     \
@@ -73,6 +74,7 @@ CONFIDE_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
 #undef CONFIDE_ATOMIC
 template <class T, class C, class V>
 static inline T atomicCAS(T *address, C compare, V value) {
+    InAtomic atomic;
     T old = *address;
     if (old == T(compare)) *address = T(value);
     return old;
@@ -182,7 +184,10 @@ CONFIDE_MIN_MAX(double)
 template <class T>
 static inline T __ldg(const T *address) { return *address; }
 template <class T>
-static inline T __ldcg(const T *address) { return *address; }
+static inline T __ldcg(const T *address) {
+    OutsideKernel ordered;
+    return *address;
+}
 template <class T>
 static inline T __ldcs(const T *address) { return *address; }
 template <class T>

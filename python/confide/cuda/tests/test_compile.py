@@ -1,10 +1,15 @@
-"""Every kernel file compiles for the three architectures, without a GPU, and no kernel spills registers."""
+"""What a compile check finds: every kernel file passes it, and each kind of fault fails it. No GPU is needed."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tempfile
 import unittest
+from pathlib import Path
+from unittest import mock
 
-from confide.cuda import compile, nvrtc
+from confide.cuda import compile, nvrtc, source
 
 try:
     nvrtc.library()
@@ -12,16 +17,81 @@ try:
 except nvrtc.NvrtcMissing:
     MISSING = "no nvidia-cuda-nvrtc"
 
+KERNEL = 'extern "C" __global__ void __launch_bounds__(1024, 2) one(float *values) {{ {} }}\n'
+# More values at once than 32 registers hold.
+SPILLS = """
+    float held[64];
+    #pragma unroll
+    for (int i = 0; i < 64; i++) held[i] = values[i * 1024 + threadIdx.x];
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < 64; i++) values[i * 1024 + threadIdx.x] = held[63 - i] * held[(i * 7) % 64];
+"""
+LOCAL = """
+    float held[64] = {};
+    for (int i = 0; i < 64; i++) held[int(values[i]) & 63] += values[i];
+    for (int i = 0; i < 64; i++) values[i] = held[i];
+"""
+
 
 @unittest.skipIf(MISSING, MISSING)
-class EveryKernel(unittest.TestCase):
-    def test_compiles_for_each_architecture_and_none_spills(self) -> None:
-        for arch in compile.ARCHITECTURES:
-            for file in compile.files():
-                for built in compile.build(file, arch):
-                    with self.subTest(file=file, arch=arch, kernel=built.kernel, defines=built.defines):
-                        self.assertIsNotNone(built.figures, "ptxas's figures are missing from the log")
-                        self.assertEqual((built.figures.spill_stores, built.figures.spill_loads), (0, 0))
+class Checks(unittest.TestCase):
+    def check(self, text: str, *more: str) -> tuple[int, str]:
+        """The exit status for a file of this text, and what was said."""
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
+            path = Path(folder, "kernels.cu")
+            path.write_text(text)
+            with contextlib.redirect_stderr(said):
+                status = compile.main(["--arch", "sm_90", *more, str(path)])
+        return status, said.getvalue()
+
+    def test_every_kernel_of_the_package_passes(self) -> None:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = compile.main(["--check"])
+        self.assertEqual(status, 0, said.getvalue())
+        for file in compile.files():
+            for arch in compile.ARCHITECTURES:
+                self.assertRegex(said.getvalue(), f"{arch} +{file} ")
+
+    def test_a_clean_kernel_passes(self) -> None:
+        status, said = self.check(KERNEL.format("values[threadIdx.x] *= 2;"), "--check")
+        self.assertEqual(status, 0, said)
+
+    def test_spills_local_arrays_and_warnings_fail_the_check_alone(self) -> None:
+        for body, told in ((SPILLS, "[1-9][0-9]* spilled"), (LOCAL, "[1-9][0-9]* local"), ("int unused;", "warning")):
+            with self.subTest(told=told):
+                status, said = self.check(KERNEL.format(body), "--check")
+                self.assertEqual(status, 1, said)
+                self.assertRegex(said, told)
+                self.assertEqual(self.check(KERNEL.format(body))[0], 0)
+
+    def test_errors_and_unknown_architectures_always_fail(self) -> None:
+        self.assertEqual(self.check(KERNEL.format("values[0] = absent;"))[0], 1)
+        self.assertEqual(self.check(KERNEL.format(""), "--arch", "sm_12")[0], 1)
+        # ptxas's own: more shared memory than a block may have.
+        self.assertEqual(self.check(KERNEL.format("__shared__ float big[13000]; big[threadIdx.x] = *values;"
+                                                  "__syncthreads(); *values = big[5];"))[0], 1)  # fmt: skip
+
+    def test_kernels_that_are_overlooked_fail_the_check(self) -> None:
+        unread = 'extern "C" __global__ void two(float *values) { *values = 1; }\n'
+        with mock.patch.object(source, "_KERNEL", source.re.compile("(never)(found)")):
+            status, said = self.check(unread, "--check")
+        self.assertEqual(status, 1)
+        self.assertIn("kernel two is not among those read", said)
+        self.assertIn("no kernel was found", said)
+
+    def test_a_cubin_is_compiled_once_and_a_broken_one_again(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", {"CONFIDE_CACHE": folder}):
+            read = source.read("embed.cu")
+            binary, log = nvrtc.built(read, "sm_90")
+            with mock.patch.object(nvrtc, "compile_cubin", side_effect=AssertionError("compiled again")):
+                self.assertEqual(nvrtc.built(read, "sm_90"), (binary, log))
+            (kept,) = Path(folder, "kernels").glob("*.cubin")
+            kept.write_bytes(b"")
+            self.assertEqual(nvrtc.built(read, "sm_90")[0], binary)
+            self.assertEqual(len(list(Path(folder, "kernels").iterdir())), 2, "a temporary file was left")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import unittest
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from confide.cuda import runtime, tune
+from confide.cuda import runtime, source, tiling, tune
 from confide.cuda.decode import DecodeStep, Sampler
 from confide.cuda.four_bit import from_codes
 from confide.cuda.tests import Device, on_each_device
@@ -216,6 +219,17 @@ class Products(unittest.TestCase):
         step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), 1)
         step.logits(np.zeros(1, np.int64), np.zeros(1, np.int64))
         self.assertEqual({product for product, _, _ in tune._products(step)}, set(step._products))
+
+    def test_measured_tilings_serve_the_same_device_and_kernel_alone(self) -> None:
+        product = Product("bf16", "STORE", True, 64, 64, 1)
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}):
+            chosen = {product: Tiling(2, 1, 1, 4, staged=True)}
+            tiling.keep("NVIDIA H100", chosen)
+            self.assertEqual(tiling.measured("NVIDIA H100"), chosen)
+            self.assertEqual(tiling.measured("NVIDIA A100"), {})
+            changed = SimpleNamespace(digest="f" * 64)
+            with mock.patch.object(source, "read", return_value=changed):
+                self.assertEqual(tiling.measured("NVIDIA H100"), {})
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
         for weight in ("float", "bf16", "four_bit"):

@@ -1,0 +1,57 @@
+"""Races that an emulation of blocks one after the other would pass over are found from the accesses themselves."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from confide.cuda import runtime
+from confide.cuda.decode import Sampler
+
+RACES = Path(__file__).parent / "races.cu"
+
+
+class Races(unittest.TestCase):
+    def setUp(self) -> None:
+        self.enterContext(mock.patch.dict(os.environ, {"CONFIDE_CPU_RACES": "1"}))
+        # Modules that were built without are not these.
+        runtime._module.cache_clear()
+        self.addCleanup(runtime._module.cache_clear)
+
+    def test_barriers_atomics_and_launches_order_accesses(self) -> None:
+        values = np.zeros(65, np.uint32)
+        for _ in range(2):
+            runtime.Module(RACES).kernel("with_a_barrier")(2, 32, values)
+        self.assertEqual((values[0], values[1], values[64]), (1, 0, 128))
+
+    def test_what_nothing_orders_is_named(self) -> None:
+        for name, blocks, told in (
+            ("without_a_barrier", 1, "race in shared memory"),
+            ("blocks_that_add", 2, "race in global memory .*block 0"),
+            ("blocks_that_read", 2, "race in global memory .*block 0"),
+            ("late_readers", 1, "race in global memory"),
+        ):
+            for order in ("", "reversed"):
+                with self.subTest(kernel=name, order=order), mock.patch.dict(os.environ, {"CONFIDE_CPU_ORDER": order}):
+                    with self.assertRaisesRegex(RuntimeError, told):
+                        runtime.Module(RACES).kernel(name)(blocks, 32, np.zeros(65, np.uint32))
+
+    def test_one_block_alone_does_not_race_with_itself(self) -> None:
+        for name in ("blocks_that_add", "blocks_that_read"):
+            runtime.Module(RACES).kernel(name)(1, 32, np.zeros(65, np.uint32))
+
+    def test_choosing_tokens_has_none(self) -> None:
+        logits = np.random.default_rng(1).normal(size=(3, 300)).astype(np.float32)
+        sampler = Sampler(logits, 3, 300, 50, "cpu")
+        sampler.temperatures[:], sampler.top_ps[:], sampler.remaining[:] = (0, 0.7, 0.7), (1, 1, 0.6), 9
+        tokens, positions = np.zeros(3, np.int64), np.array([4, 5, 6])
+        sampler.choose(logits, tokens, positions)
+        np.testing.assert_array_equal(positions, [5, 6, 7])
+
+
+if __name__ == "__main__":
+    unittest.main()
