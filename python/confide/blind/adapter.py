@@ -8,7 +8,7 @@ from typing import Any
 
 from . import parameters
 from .channel import dial_tcp
-from .errors import AdapterRefused
+from .errors import Abandoned, AdapterRefused
 from .holder import HolderOptions, RemoteAdapter
 from .messages import PROTECTS
 
@@ -75,8 +75,14 @@ def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, s
 def _idle(adapter: RemoteAdapter, context: Any) -> RemoteAdapter:
     """While a host computes or is silent, the worker's other generations step."""
     line = getattr(context, "line", None)
+
+    def idle() -> None:
+        line.pump()
+        if adapter.asking and all(line.is_cancelled(number) for number in adapter.asking):
+            raise Abandoned("the generation was cancelled")
+
     if line is not None:
-        adapter.idle = lambda: line.pump()
+        adapter.idle = idle
     return adapter
 
 

@@ -42,6 +42,12 @@ class FieldError(ProtocolError):
         super().__init__(f"{message}: {field}: wanted {wanted}")
 
 
+class Abandoned(BlindError):
+    """Nobody wants the answer any more: the generations that asked were cancelled."""
+
+    KIND = "cancelled"
+
+
 # Code on the wire -> name, as the table of docs/blind-protocol.md has them.
 REFUSALS = {
     1: "malformed", 2: "version", 3: "unknown-adapter", 4: "not-offered", 5: "no-session", 6: "counter-used",

@@ -19,7 +19,9 @@ from ..cuda import ring
 from . import parameters
 from .batches import Batch, Pool, Taken, prepare
 from .channel import Channel, Dial, named
-from .errors import BlindError, BudgetUsedUp, HostRefused, NotPrepared, ProtocolError, Refusal, StartedAnew
+from .errors import (
+    Abandoned, BlindError, BudgetUsedUp, HostRefused, NotPrepared, ProtocolError, Refusal, StartedAnew,
+)
 from .frames import Kind
 from .guarantee import Guarantee
 from .host import BATCHES_MAX
@@ -30,7 +32,7 @@ from .parameters import SECURITY_BITS_MIN
 from .sites import Site, Width, source_number
 from .terms import Terms
 
-_LOOK_EVERY_S, _RETRY_S = 2.0, 0.5
+_LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
 
 
 @dataclass
@@ -136,8 +138,10 @@ class RemoteAdapter:
     def __init__(self, name: str, dial: Dial, host: str, options: HolderOptions, prepare_ahead: bool = True):
         self.name, self.host, self.options = name, host, options
         self._dial = dial
-        # What the thread that asks about tokens does while the host computes: others' steps.
+        # What the thread that asks about tokens does while the host computes: others' steps. It raises `Abandoned`
+        # where those whose numbers are in `asking` were cancelled.
         self.idle: Callable[[], None] = lambda: None
+        self.asking: list[int] = []
         self._online: Channel | None = Channel(dial, host)
         with self._as_holder():
             self.session = _opened(self._online, options)
@@ -216,6 +220,7 @@ class RemoteAdapter:
         for session in {id(deltas[index].session): deltas[index].session for index in mine}.values():
             chosen = [index for index in mine if deltas[index].session is session]
             meter = Meter()
+            self.asking = [deltas[index].number for index in chosen]
             # A recorded step may have more rows than there are generations.
             if len(chosen) == rows.shape[0]:
                 self.add_rows(session, layer, source, rows, outputs, meter)
@@ -303,7 +308,8 @@ class RemoteAdapter:
                     f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s")
             with self._changed:
                 self._changed.notify_all()
-                self._changed.wait(0.05)
+                self._changed.wait(_MASK_SLICE_S)
+            self.idle()
 
     def _step(self, session: Session, group: int) -> OnlineStep:
         step = self._steps.get(group)
@@ -348,12 +354,14 @@ class RemoteAdapter:
         except BlindError as error:
             if isinstance(error, Refusal) and error.name == "no-session" and hasattr(self, "session"):
                 self.session.kill()
-            if not isinstance(error, (Refusal, ProtocolError)):
+            if not isinstance(error, (Refusal, ProtocolError, Abandoned)):
                 raise
-            if isinstance(error, ProtocolError) and self.__dict__.get("_online") is not None:
+            if not isinstance(error, Refusal) and self.__dict__.get("_online") is not None:
                 # An answer may still be on its way: nothing more is asked there.
                 self._online.frames.close()
                 self._online = None
+            if isinstance(error, Abandoned):
+                raise
             raise named(error, self.host) from error
 
     def _prepare_ahead(self) -> None:
@@ -441,10 +449,15 @@ class RemoteDeltas:
     def __init__(self, adapter: RemoteAdapter, session: Session):
         self.adapter, self.session, self.meter = adapter, session, Meter()
         self.guarantee = adapter.guarantee
-        self.grouped = adapter
+        self.grouped, self.number = adapter, 0
+
+    def belongs_to(self, number: int) -> None:
+        """The generation's number."""
+        self.number = number
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
         """Adds, in place, to `outputs` [T, width of each] what the adapter makes of `rows` [T, width]."""
+        self.adapter.asking = [self.number]
         self.adapter.add_rows(self.session, layer, source, rows, outputs, self.meter)
 
     def report(self) -> dict[str, Any]:

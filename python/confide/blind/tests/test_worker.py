@@ -97,6 +97,34 @@ class WorkerTest(unittest.TestCase):
                     self.assertTrue(self.was_over, "it waited for the host of another generation")
                     self.assertEqual(said[slow], worker.greedy(self.model, worker.PROMPTS[0], 30))
 
+    def test_who_is_cancelled_while_its_host_is_silent_ends_at_once(self) -> None:
+        path = self.bench.folder / "mine"
+        with hosts.running("python", path, "--budget", "100000") as host:
+            self.load("remote", "blind", address=host.listen, name="mine")
+            self.load("process", "ipc", path=str(path))
+            numbers = {"remote": host.process.pid, "process": self.bench.adapters.loaded["process"]._child.pid}
+            for number, (name, pid) in enumerate(numbers.items()):
+                with self.subTest(name):
+                    self.bench.submit(number, worker.PROMPTS[0], 30, name)
+                    with worker.torch.inference_mode():
+                        while len(self.bench.scheduler.listener.said.get(number, [])) < 1:
+                            self.bench.scheduler.turn()
+                    os.kill(pid, signal.SIGSTOP)
+                    try:
+                        threading.Timer(0.3, self.bench.scheduler.cancel, [number]).start()
+                        began = time.monotonic()
+                        self.bench.run(60)
+                        self.assertLess(time.monotonic() - began, 10)
+                    finally:
+                        os.kill(pid, signal.SIGCONT)
+                    self.assertEqual(self.bench.over[number].ended, "cancelled")
+                    self.bench.submit(10 + number, worker.PROMPTS[0], 5, name)
+                    wanted = worker.greedy(self.model, worker.PROMPTS[0], 5)
+                    with worker.torch.inference_mode():
+                        while 10 + number not in self.bench.over:
+                            self.bench.scheduler.turn()
+                    self.assertEqual(self.bench.scheduler.listener.said.get(10 + number), wanted)
+
     def go_on_after(self, pid: int, number: int) -> None:
         """Lets a stopped process go on when a generation has ended, or after ten seconds."""
         end = time.monotonic() + 10
