@@ -50,7 +50,8 @@ class Layout:
             self.step()
             torch.cuda.synchronize()
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            # Masks are prepared on another thread meanwhile.
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 self._answer = self.step()
         self._graph.replay()
         return self._answer

@@ -42,8 +42,9 @@ class Batch:
     def wipe(self) -> None:
         """Forgets masks and answers: nothing can be masked any more."""
         self.next, self.key = self.tokens, bytes(32)
-        online.wipe(self.prepared)
-        online.wipe(self.lines)
+        # What was launched on this stream may still read them.
+        for words in (self.prepared, self.lines, self.places):
+            online.retire(words)
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ class Pool:
                     taken = Taken(batch, batch.next, count)
                     batch.next += count
                     return taken
-                # Its last answers may still be on their way through the device: the batch is wiped when they are.
-                self._batches.popleft()
+                # Its last answers may still be on their way through the device: the wiping comes after them there.
+                self._batches.popleft().wipe()
         return None
 
     def wipe(self) -> None:
@@ -109,12 +110,17 @@ def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
     """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
-    for tile in range(-(-terms.columns // masks.TILE)):
-        first = tile * masks.TILE
-        count = min(masks.TILE, terms.columns - first)
-        columns = stream.columns(tile, 0, context.n, terms.bits)[:count]
-        yield first, count, encryptor.encrypt(columns)
-    stream.wipe()
+    try:
+        for tile in range(-(-terms.columns // masks.TILE)):
+            first = tile * masks.TILE
+            count = min(masks.TILE, terms.columns - first)
+            columns = stream.columns(tile, 0, context.n, terms.bits)
+            seeded = encryptor.encrypt(columns[:count])
+            online.wipe(columns)
+            yield first, count, seeded
+    finally:
+        stream.wipe()
+        encryptor.wipe()
 
 
 def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
@@ -147,6 +153,8 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
         rows.append(secret.decrypt(answers))
         done += count
     whole = online.joined(rows)
+    for part in rows:
+        online.wipe(part)
     if whole.shape[1] != context.n:
         raise ProtocolError(f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}")
     return Batch(context.device, number, key, online.by_token(whole))

@@ -209,9 +209,10 @@ class Preparing:
         # What is encrypted is −s, [rows, tokens].
         tiles = [stream.columns(tile, 0, tokens, terms.bits, negated=True)
                  for tile in range(-(-terms.rows // masks.TILE))]
-        plain = online.joined(tiles)[:terms.rows]
-        answers = self._products.answers(self.session.public_key, plain)
-        online.wipe(plain)
+        shares = online.joined(tiles)
+        answers = self._products.answers(self.session.public_key, shares[:terms.rows])
+        for secret in (*tiles, shares):
+            online.wipe(secret)
         stream.wipe()
         self.session.sequences[self.index].finish(self.batch, key)
         return answers

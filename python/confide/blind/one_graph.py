@@ -33,6 +33,7 @@ PREFILL_ROWS_MAX = 1024
 SLOTS = 2
 MASK_DEADLINE_S = 300.0
 _LOOK_EVERY_S = 0.02
+_END_S = 10.0
 
 
 class Bank:
@@ -209,7 +210,8 @@ class OneGraphAdapter:
                 self._install(state, wait)
         self.index = bank.take(self)
         self.mine = online.upload(self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32))
-        threading.Thread(target=self._prepare_ahead, name="confide-one-graph", daemon=True).start()
+        self._preparer = threading.Thread(target=self._prepare_ahead, name="confide-one-graph", daemon=True)
+        self._preparer.start()
 
     def open(self) -> OneGraphDeltas:
         """Begins a generation."""
@@ -220,6 +222,8 @@ class OneGraphAdapter:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+        # What it prepares would come after the wiping.
+        self._preparer.join(_END_S)
         self.bank.leave(self.index)
         for state in self.inputs:
             state.pool.wipe()
@@ -308,7 +312,10 @@ class OneGraphAdapter:
         stream = ring.MaskStream(share_key, self.device)
         tiles = [stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
                  for tile in range(-(-state.terms.rows // masks.TILE))]
-        answers = products.answers(self.public_key, online.joined(tiles)[:state.terms.rows])
+        shares = online.joined(tiles)
+        answers = products.answers(self.public_key, shares[:state.terms.rows])
+        for secret in (*tiles, shares):
+            online.wipe(secret)
         stream.wipe()
         return online.by_token(self.secret.decrypt(answers))
 

@@ -76,6 +76,16 @@ def wipe(array: Array) -> None:
         signed(array).zero_()
 
 
+def retire(array: Array) -> None:
+    """Wipes a buffer after all that the current stream reads of it; its memory is nobody else's before that."""
+    wipe(array)
+    if not isinstance(array, numpy.ndarray) and array.is_cuda:
+        import torch
+
+        # The allocator knows only the stream that it was made on.
+        array.record_stream(torch.cuda.current_stream(array.device))
+
+
 def copy(target: Array, source: Array) -> None:
     """Copies words into a flat target of as many, in the order of the current stream."""
     if isinstance(target, numpy.ndarray):
@@ -102,10 +112,15 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 def by_token(messages: Array) -> Array:
-    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]."""
+    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]; the messages are wiped."""
     if isinstance(messages, numpy.ndarray):
-        return numpy.ascontiguousarray(messages.T)
-    return signed(messages).T.contiguous()
+        made = numpy.array(messages.T, order="C")
+    else:
+        import torch
+
+        made = signed(messages).T.clone(memory_format=torch.contiguous_format)
+    wipe(messages)
+    return made
 
 
 @dataclass(frozen=True)
@@ -198,7 +213,10 @@ class Pool:
         if self.device == "cpu":
             self.state[at:at + len(words)] = words.view(numpy.int64)
         else:
-            self.state[at:at + len(words)].copy_(upload(self.device, words))
+            import torch
+
+            # Straight from the host, without a copy beside that would keep the keys.
+            self.state[at:at + len(words)].copy_(torch.from_numpy(words.view(numpy.int64)))
 
     def wipe(self) -> None:
         """Zeroes keys and prepared words: nothing can be masked any more."""

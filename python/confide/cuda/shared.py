@@ -67,6 +67,8 @@ class SharedWords:
         self.words = torch.as_tensor(_Raw(self._pointer, count), device=device)
         if make:
             self.words.zero_()
+            # Before anybody else can write there.
+            torch.cuda.current_stream(self._ordinal).synchronize()
 
     def close(self) -> None:
         """Gives the memory back. Nothing may still use `words`."""

@@ -90,7 +90,8 @@ class Attention:
                 cache.values[layer, 1], positions, self.cosines, self.sines, attended, partials, counters, cache.length,
                 cache.idle_position, self.cosines.shape[1], config.window or 0, decode.ATTENTION_LEAST, scale,
             )  # fmt: skip
-            return attended.to(qkv.dtype)
+            # A copy in float32 too: between two graphs of a slow step a fast one uses the same buffer.
+            return attended.to(qkv.dtype, copy=True)
 
         return attend
 
