@@ -1,5 +1,5 @@
 //! The torch worker behind the real program, on the CPU: it says what the native engine says, and its
-//! death, a client that goes away and random weights are what they are said to be.
+//! death, too little memory, a client that goes away and random weights are what they are said to be.
 #![cfg(feature = "native")]
 
 #[allow(dead_code, reason = "what the tests of adapters need besides")]
@@ -7,7 +7,8 @@ mod served;
 
 use std::{
     fs,
-    io::BufRead,
+    io::{BufRead, BufReader},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -27,20 +28,17 @@ const GENEROUS: Duration = Duration::from_secs(120);
 fn python() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
-        let given = ["CONFIDE_WORKER_PYTHON", "CONFIDE_TORCH_PYTHON"].map(std::env::var_os);
-        let given = given.into_iter().flatten().map(PathBuf::from);
+        let given = std::env::var_os("CONFIDE_TORCH_PYTHON").map(PathBuf::from);
         // As tests/worker.sh makes it.
         let made = Path::new(&package()).with_file_name(".venv-worker/bin/python");
-        let found = given.chain([made, PathBuf::from("python3")]).find(|python| {
-            let imports = "import torch, transformers, safetensors, numpy";
+        let found = given.into_iter().chain([made, PathBuf::from("python3")]).find(|python| {
+            let imports = "import aiohttp, safetensors, torch, transformers";
             let mut command = Command::new(python);
             command.args(["-c", imports]).stdout(Stdio::null()).stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         });
         if found.is_none() {
-            eprintln!(
-                "skipped: no Python with torch and transformers (CONFIDE_WORKER_PYTHON names one)"
-            );
+            eprintln!("skipped: no Python with torch (tests/worker.sh --install fetches one)");
         }
         found
     });
@@ -80,6 +78,30 @@ fn worker_of(serve: &Running) -> u32 {
 fn long(model: &str) -> Value {
     json!({ "model": model, "stream": true, "temperature": 0, "max_tokens": 400, "ignore_eos": true,
         "messages": [{ "role": "user", "content": QUESTIONS[0] }] })
+}
+
+/// A stream of which some text has come.
+fn begun(address: &str, body: &Value) -> BufReader<TcpStream> {
+    let mut lines = streamed(address, body);
+    let mut line = String::new();
+    // The first event has a role and no text.
+    while content(&line).is_none_or(|text| text.is_empty()) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ends before a token");
+    }
+    lines
+}
+
+/// The text that is still to come, to the end of the stream.
+fn rest(lines: BufReader<TcpStream>) -> String {
+    let lines: Vec<String> = lines.lines().map_while(Result::ok).collect();
+    assert!(lines.iter().any(|line| line.contains("[DONE]")), "{lines:?}");
+    lines.iter().filter_map(|line| content(line)).collect()
+}
+
+fn content(line: &str) -> Option<String> {
+    let event: Value = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
+    event["choices"][0]["delta"]["content"].as_str().map(str::to_owned)
 }
 
 #[test]
@@ -144,12 +166,7 @@ fn a_worker_that_is_killed_breaks_what_runs_and_comes_back_with_its_adapters() {
     let adapter = format!("banking={}", text(&place.adapter("banking")));
     let serve = serve(python, &place.model(), &["--adapter", &adapter]);
     let address = serve.address();
-    let mut lines = streamed(&address, &long("model"));
-    let mut line = String::new();
-    while !line.contains("\"content\"") {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "it ends before a token");
-    }
+    let lines = begun(&address, &long("model"));
     let worker = worker_of(&serve).to_string();
     assert!(Command::new("kill").args(["-KILL", &worker]).status().unwrap().success());
     let rest: Vec<String> = lines.lines().map_while(Result::ok).collect();
@@ -170,22 +187,44 @@ fn a_worker_that_is_killed_breaks_what_runs_and_comes_back_with_its_adapters() {
 }
 
 #[test]
-fn a_client_that_goes_away_gives_the_only_slot_back() {
+fn a_client_that_goes_away_gives_its_slot_back_and_no_other_stream_is_touched() {
     let Some(python) = python() else { return };
     let place = Place::new("gone");
-    let serve = serve(python, &place.model(), &["--worker-slots", "1"]);
-    assert_eq!(serve.ready["slots"], 1);
-    let mut lines = streamed(&serve.address(), &long("model"));
-    let mut line = String::new();
-    while !line.contains("\"content\"") {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "it ends before a token");
-    }
-    drop(lines);
-    assert!(!chat(&serve.address(), "model", QUESTIONS[1]).text.is_empty());
+    let serve = serve(python, &place.model(), &["--worker-slots", "2"]);
+    assert_eq!(serve.ready["slots"], 2);
+    let address = serve.address();
+    let wanted = rest(begun(&address, &long("model")));
+    let (gone, stays) = (begun(&address, &long("model")), begun(&address, &long("model")));
+    drop(gone);
+    // Both slots were taken.
+    assert!(!chat(&address, "model", QUESTIONS[1]).text.is_empty());
+    assert_eq!(rest(stays), wanted);
     let worker = worker_of(&serve);
     assert!(serve.terminate().success());
     assert!(!Path::new(&format!("/proc/{worker}")).exists(), "the worker outlives its server");
+}
+
+#[test]
+fn a_prompt_for_which_there_is_too_little_memory_fails_alone() {
+    let Some(python) = python() else { return };
+    let place = Place::new("memory");
+    // The worker's own bound of what reading a prompt may take: a question fits, a page does not.
+    let serve = serve(python, &place.model(), &["--worker-arg=--prefill-bytes=1000000"]);
+    let address = serve.address();
+    let wanted = rest(begun(&address, &long("model")));
+    let stays = begun(&address, &long("model"));
+    let page = json!({ "model": "model", "max_tokens": 4,
+        "messages": [{ "role": "user", "content": "What does protection cost? ".repeat(40) }] });
+    for _ in 0..3 {
+        let (status, said) = post(&address, "/v1/chat/completions", &page);
+        assert_eq!(status, 503, "{said}");
+        let error: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(error["error"]["code"], "out_of_memory", "{said}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("wanted"), "{said}");
+    }
+    assert_eq!(rest(stays), wanted);
+    assert!(!chat(&address, "model", QUESTIONS[1]).text.is_empty());
+    assert!(serve.terminate().success());
 }
 
 #[test]
@@ -230,7 +269,9 @@ fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
         refused(&[odd, &["--worker-device", "cpu"]].concat());
     }
     let native = ["serve", "--listen", ANY_PORT, "--model", text(&model)];
-    for odd in [&["--worker-device", "cpu"][..], &["--adapter-at", "worker"]] {
+    for odd in
+        [&["--worker-device", "cpu"][..], &["--worker-arg=--no-warm"], &["--adapter-at", "worker"]]
+    {
         assert_eq!(run(&[&native[..], odd].concat()).status, Some(2));
     }
 }

@@ -39,6 +39,8 @@ pub struct Program {
     pub slots: Option<u16>,
     /// Random weights from this seed, for a folder that holds none.
     pub random_weights: Option<u64>,
+    /// What else the worker is told, as its own `--help` has it.
+    pub more: Vec<OsString>,
 }
 
 /// How long everything may take: docs/worker.md, "Waits".

@@ -208,6 +208,7 @@ fn command(program: &Program, model: &Path, socket: &Path) -> Command {
     if let Some(seed) = program.random_weights {
         command.args(["--random-weights", &seed.to_string()]);
     }
+    command.args(&program.more);
     if let Some(path) = &program.python_path {
         command.env("PYTHONPATH", path);
     }

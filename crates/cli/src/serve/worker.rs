@@ -3,6 +3,8 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -39,6 +41,10 @@ pub(crate) struct WorkerArgs {
     /// Draw the weights from this seed on the device, for a folder that holds none
     #[arg(long, value_name = "SEED", conflicts_with = "worker_socket")]
     random_weights: Option<u64>,
+    /// What the worker is told besides, as `python3 -m confide.worker --help` has it
+    /// (`--worker-arg=--context=8192`); may be given several times
+    #[arg(long, value_name = "ARG", conflicts_with = "worker_socket", allow_hyphen_values = true)]
+    worker_arg: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,6 +73,7 @@ impl WorkerArgs {
             ("--worker-slots", self.worker_slots.is_some()),
             ("--worker-start-seconds", self.worker_start_seconds.is_some()),
             ("--random-weights", self.random_weights.is_some()),
+            ("--worker-arg", !self.worker_arg.is_empty()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
@@ -88,6 +95,7 @@ impl WorkerArgs {
             dtype: self.worker_dtype.unwrap_or(usual).word().into(),
             slots: self.worker_slots,
             random_weights: self.random_weights,
+            more: self.worker_arg.clone(),
         })
     }
 }
@@ -106,7 +114,7 @@ pub(crate) fn start(
     Worker::start(options).map_err(|error| not_started(&error))
 }
 
-const INSTALL: &str = "the worker needs Python 3.10 or later with `pip install 'confide[gpu]'`; \
+const INSTALL: &str = "the worker needs Python 3.11 or later with `pip install 'confide[gpu]'`; \
                        --worker-python names the Python that has it";
 
 fn not_started(error: &WorkerError) -> CliError {
@@ -135,13 +143,16 @@ pub(crate) fn shown(worker: &Worker) -> Map<String, Value> {
 }
 
 /// The package of the checkout that this program was built in, before what the environment names. An
-/// installed package needs neither.
+/// installed package needs neither. One that belongs to somebody else than the program is passed over:
+/// a folder above may be anybody's to write to.
 fn python_path() -> Option<OsString> {
     let program = env::current_exe().ok()?;
-    let package = program
-        .ancestors()
-        .map(|folder| folder.join("python"))
-        .find(|folder| folder.join("confide/worker/__main__.py").is_file())?;
+    let owner = fs::metadata(&program).ok()?.uid();
+    let is_ours = |path: &Path| fs::metadata(path).is_ok_and(|found| found.uid() == owner);
+    let package = program.ancestors().map(|folder| folder.join("python")).find(|folder| {
+        let main = folder.join("confide/worker/__main__.py");
+        is_ours(folder) && is_ours(&main)
+    })?;
     let given = env::var_os("PYTHONPATH").unwrap_or_default();
     let given = env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
     env::join_paths([package].into_iter().chain(given)).ok()
