@@ -9,8 +9,9 @@ from typing import Any
 from . import parameters
 from .channel import dial_tcp
 from .errors import Abandoned, AdapterRefused
-from .holder import HolderOptions, RemoteAdapter
+from .holder import RemoteAdapter
 from .messages import PROTECTS
+from .session import HolderOptions
 
 MODES = ("full", "final-hidden")
 _COMMON = {"adapter", "parameters", "protect", "dangerous_parameters"}

@@ -27,14 +27,15 @@ from . import lane as lanes
 from . import masks, parameters
 from .batches import Batch, Taken, encrypted_masks
 from .channel import dial_unix
-from .errors import ActivationRefused, BlindError, HostLost, ProtocolError, Refusal
+from .errors import BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
 from .guarantee import Guarantee
-from .holder import HolderOptions, Meter, RemoteAdapter, Session, side_stream
+from .holder import RemoteAdapter, side_stream
 from .host import AdapterHost, HostOptions
 from .lane import APPLY, BEGIN, FINISH, PUSH, Lane, Request
 from .messages import VECTORS_MAX, Attach
 from .serving import Server
+from .session import HolderOptions, Meter, Session
 
 UNLIMITED = 1 << 62
 _START_S = 120.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from .deltas import NO_POINTS, Adapter, AdapterError, Deltas, Points
+from .faults import is_out_of_memory
 from .rows import FAST, SLOW
 from .sample import kind_of
 
@@ -88,23 +89,6 @@ class Failure:
         if is_out_of_memory(error):
             return Failure("out_of_memory", f"out of memory: {str(error).splitlines()[0][:300]}")
         return Failure("internal", f"{type(error).__name__}: {str(error)[:300]}")
-
-
-class OutOfMemory(Exception):
-    """A prefill would take more than the worker was given."""
-
-
-# What libraries and the driver say where torch's allocator is not asked: loading kernels, graphs, cuBLAS' handles.
-USED_UP = ("out of memory", "STATUS_ALLOC_FAILED")
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an exception says that memory is used up."""
-    import torch
-
-    if isinstance(error, (OutOfMemory, MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in USED_UP)
 
 
 @dataclass(eq=False)

@@ -8,26 +8,23 @@ Generations whose adapters have to be waited for step in a group of their own; w
 from __future__ import annotations
 
 import sys
-import traceback
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Callable, Protocol
 
-import torch
-
 from .cache import Cache
 from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
-from .generation import Failure, Generation, OutOfMemory, Refused, Request, is_out_of_memory
+from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, of_adapter
+from .generation import Failure, Generation, Refused, Request
 from .graphs import RING, Shape, Stepper, Told
-from .model import Model, Span, drive
+from .model import Model
+from .opening import Openings, close_late
+from .prefill import Limits, read_chunk
 from .rows import FAST, SLOW, Rows
 from .sample import KINDS, NOT_FOUND
 
-CHUNK_TOKENS = 512
 # Steps and first tokens that were launched and not read; the ring of pinned memory holds them.
 UNREAD_MAX = RING - 2
-OPENING_THREADS = 4
 
 
 class Listener(Protocol):
@@ -46,15 +43,6 @@ class Unread:
 
     told: Told
     rows: list[tuple[int, Generation]]
-
-
-@dataclass
-class Limits:
-    """Bounds of a scheduler. `prefill_bytes` bounds the activations of one chunk, 0 for no bound."""
-
-    queue: int = 64
-    chunk: int = CHUNK_TOKENS
-    prefill_bytes: int = 0
 
 
 class Spoilt(Exception):
@@ -76,7 +64,7 @@ class Scheduler:
         self.prefills: deque[Generation] = deque()
         self.slow_runs = False
         self.wake: Callable[[], None] = lambda: None
-        self.openers = ThreadPoolExecutor(OPENING_THREADS, "open-adapter", on_device(model.device))
+        self.openings = Openings(model.device, lambda: self.wake())
         counted = ("prompt_tokens", "completion_tokens", "steps", "chunks", "generations", "failed")
         self.totals = dict.fromkeys(counted, 0)
 
@@ -173,12 +161,9 @@ class Scheduler:
         if generation.adapter is None:
             self.prefills.append(generation)
             return
-        if getattr(generation.adapter, "opens_at_once", False):
-            generation.opening = immediate(generation.adapter.open)
+        generation.opening = self.openings.begin(generation.adapter)
+        if generation.opening.done():
             self.opened(generation)
-            return
-        generation.opening = self.openers.submit(generation.adapter.open)
-        generation.opening.add_done_callback(lambda _: self.wake())
 
     def opened(self, generation: Generation) -> None:
         """The adapter is open, or is not."""
@@ -219,7 +204,7 @@ class Scheduler:
                 raise
             for one in chosen:
                 self.fail(one, error)
-            self.give_back(error)
+            give_back(error, self.model.device)
             return True
         for one in chosen:
             one.launched += 1
@@ -328,7 +313,7 @@ class Scheduler:
                 if is_fatal(error):
                     raise
                 self.fail(generation, error)
-                self.give_back(error)
+                give_back(error, self.model.device)
             finally:
                 self.slow_runs = before
             if generation.is_prefilling:
@@ -338,56 +323,19 @@ class Scheduler:
 
     def chunk(self, generation: Generation) -> None:
         """Runs the next chunk; after the last the first token is chosen and the generation decodes."""
-        ids, start = generation.request.ids, generation.prefilled
-        part = ids[start : start + self.limits.chunk]
-        self.refuse_too_large(len(part), start + len(part))
-        generation.hook("before_step", len(part))
-        span = Span(generation.slot, start, len(part))
-        run = self.model.prefill(self.rows.sent(torch.tensor(part)), span, self.cache, generation.points)
-
-        def add(point: Point) -> None:
-            try:
-                generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
-            except Exception as error:
-                if is_out_of_memory(error) or is_fatal(error):
-                    raise
-                raise of_adapter(error) from error
-
-        logits = drive(run, add)
+        logits = read_chunk(generation, self.model, self.cache, self.rows, self.limits)
         self.totals["chunks"] += 1
-        generation.prefilled += len(part)
-        if generation.prefilled < len(ids) or generation.cancelled:
+        if generation.prefilled < len(generation.request.ids) or generation.cancelled:
             return
         slot = generation.slot
         generation.hook("place", slot)
-        self.rows.begin(slot, generation.group, len(ids), logits, generation.kind)
+        self.rows.begin(slot, generation.group, generation.prefilled, logits, generation.kind)
         while len(self.unread) >= UNREAD_MAX:
             self.read_one()
         generation.launched = 1
-        self.totals["prompt_tokens"] += len(ids)
+        self.totals["prompt_tokens"] += generation.prefilled
         told = self.stepper.tell(slice(slot, slot + 1), generation.group)
         self.unread.append(Unread(told, [(0, generation)]))
-
-    def refuse_too_large(self, rows: int, length: int) -> None:
-        """Refuses a chunk whose activations would take more than the worker was given for them."""
-        config = self.model.config
-        wide = config.query_width + 2 * config.key_width + 3 * config.ffn + 4 * config.hidden
-        need = rows * (wide + config.heads * length) * self.model.dtype.itemsize
-        if self.limits.prefill_bytes and need > self.limits.prefill_bytes:
-            raise OutOfMemory(f"prefill: wanted {need} bytes for {rows} rows at {length} tokens, "
-                              f"got {self.limits.prefill_bytes}")  # fmt: skip
-
-    def give_back(self, error: Exception) -> None:
-        """After memory ran out, lets go of what the allocator keeps."""
-        if not is_out_of_memory(error):
-            return
-        # The frames that it came through hold activations, which would stay in the allocator otherwise.
-        fault: BaseException | None = error
-        while fault is not None:
-            traceback.clear_frames(fault.__traceback__)
-            fault = fault.__cause__ or fault.__context__
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
 
     # Results.
 
@@ -468,40 +416,4 @@ class Scheduler:
 
     def close(self) -> None:
         """Stops the helpers."""
-        self.openers.shutdown(wait=False, cancel_futures=True)
-
-
-def on_device(device: torch.device) -> Callable[[], None]:
-    """What makes a device the one that a new thread uses."""
-    return (lambda: torch.cuda.set_device(device)) if device.type == "cuda" else (lambda: None)
-
-
-def immediate(call: Callable[[], object]):
-    """A future that is done."""
-    from concurrent.futures import Future
-
-    future: Future = Future()
-    try:
-        future.set_result(call())
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
-def close_late(opening) -> None:
-    """Closes deltas that came after their generation had ended."""
-    if not opening.cancelled() and opening.exception() is None:
-        done = getattr(opening.result(), "close", None)
-        if done is not None:
-            done()
-
-
-def of_adapter(error: Exception) -> AdapterError:
-    """What went wrong in an adapter, whoever raised it."""
-    return error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
-
-
-def is_fatal(error: Exception) -> bool:
-    """Whether the device is lost: nothing that is launched afterwards can succeed."""
-    accelerator = getattr(torch, "AcceleratorError", None)
-    return accelerator is not None and isinstance(error, accelerator) and not is_out_of_memory(error)
+        self.openings.close()

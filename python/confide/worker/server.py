@@ -17,9 +17,10 @@ from . import protocol
 from .adapters import Adapters, Context, close, sites_on_wire
 from .deltas import AdapterError
 from .generation import Generation, Refused, Request
+from .opening import on_device
 from .protocol import Closed, Malformed, json_frame, json_of
 from .relay import Mailbox
-from .schedule import Scheduler, on_device
+from .schedule import Scheduler
 
 HELLO_SECONDS = 30.0
 WRITE_SECONDS = 30.0

@@ -16,8 +16,9 @@ from .config import Config, ConfigError
 from .generation import Generation
 from .graphs import Stepper
 from .model import Model
+from .prefill import Limits
 from .rows import Rows
-from .schedule import Limits, Scheduler
+from .schedule import Scheduler
 from .status import versions
 
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from confide.blind import channel, holder
+from confide.blind import channel, holder, session
 
 TOY, REAL = "toy-256-q100-flood40", "rlwe-4096-q100-flood40"
 PYTHON_FOLDER = Path(__file__).resolve().parents[3]
@@ -58,7 +58,7 @@ class Running:
 
     def adapter(self, name: str = "bank", **options) -> holder.RemoteAdapter:
         """A key holder of it."""
-        chosen = holder.HolderOptions(name, self.set_name, dangerous_parameters=self.set_name == TOY, **options)
+        chosen = session.HolderOptions(name, self.set_name, dangerous_parameters=self.set_name == TOY, **options)
         return holder.RemoteAdapter(name, self.dial, self.listen, chosen)
 
     def stop(self, kill: bool = False) -> None:

@@ -1,5 +1,5 @@
-"""The last line of the speed table in docs/gpu.md, as far as a CPU shows it: integers are exact, and a bf16 model with a
-masked adapter is no further from float64 than 1.1 times the same model with the adapter in the clear."""
+"""The last line of the speed table in docs/gpu.md, as far as a CPU shows it: integers are exact, and a bf16 model with
+a masked adapter is no further from float64 than 1.1 times the same model with the adapter in the clear."""
 
 import tempfile
 import unittest

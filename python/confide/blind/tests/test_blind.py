@@ -7,7 +7,7 @@ import unittest
 
 import numpy
 
-from confide.blind import batches, channel, frames, holder, masks, messages, pack, parameters, peft, terms
+from confide.blind import batches, channel, frames, holder, masks, messages, pack, parameters, peft, session, terms
 from confide.blind.errors import (
     ActivationRefused, BlindError, BudgetUsedUp, HostLost, HostRefused, Refusal, StartedAnew,
 )
@@ -25,8 +25,8 @@ class Raw:
 
     def __init__(self, host: hosts.Running):
         self.channel = channel.Channel(host.dial, host.listen)
-        options = holder.HolderOptions("bank", host.set_name, dangerous_parameters=True)
-        self.session = holder.Session(self.channel, options)
+        options = session.HolderOptions("bank", host.set_name, dangerous_parameters=True)
+        self.session = session.Session(self.channel, options)
 
     def prepare(self, group: int = 0) -> batches.Batch:
         return batches.prepare(self.channel, self.session.context, self.session.secret, self.session.terms[group])

@@ -32,8 +32,7 @@ class Faults(unittest.TestCase):
         self.bench = Bench(Path(folder.name))
 
     def test_memory_that_libraries_and_the_driver_miss_counts_as_used_up_and_not_as_a_lost_device(self) -> None:
-        from confide.worker.generation import is_out_of_memory
-        from confide.worker.schedule import is_fatal
+        from confide.worker.faults import is_fatal, is_out_of_memory
 
         lost = getattr(torch, "AcceleratorError", RuntimeError)
         for error in (torch.OutOfMemoryError("CUDA out of memory"), lost("CUDA error: out of memory"),
@@ -60,7 +59,7 @@ class Faults(unittest.TestCase):
         alive: list[bool] = []
         self.bench.submit(0, PROMPTS[1], 4)
         with mock.patch.object(self.bench.scheduler.model, "prefill", prefill), \
-                mock.patch("confide.worker.schedule.traceback.clear_frames", cleared):
+                mock.patch("confide.worker.faults.traceback.clear_frames", cleared):
             self.bench.run()
         self.assertEqual(self.bench.over[0].failure.kind, "out_of_memory")
         self.assertEqual(alive[-1:], [False])

@@ -1,0 +1,114 @@
+"""What a key holder has of one session with a host: keys, terms, prepared masks, and what a generation took of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from ..cuda import ring
+from . import parameters
+from .batches import Pool
+from .channel import Channel
+from .errors import HostRefused
+from .frames import Kind
+from .messages import Attach, Hello, Welcome, decode_group_terms
+from .sites import Site, Width
+from .terms import Terms
+
+
+@dataclass
+class HolderOptions:
+    """What a key holder asks for. low_water None: a quarter of a batch."""
+
+    adapter: str
+    parameters: str = parameters.DEFAULT
+    protect: str | None = None
+    credential: bytes = b""
+    device: str = "cpu"
+    low_water: int | None = None
+    mask_deadline_s: float = 300.0
+    dangerous_parameters: bool = False
+
+
+class Session:
+    """Everything that is worthless once the host is started anew."""
+
+    def __init__(self, channel: Channel, options: HolderOptions):
+        self._named = parameters.dangerous_named if options.dangerous_parameters else parameters.named
+        self.parameters = self._named(options.parameters)
+        self.context = ring.Context.dangerous_named(options.parameters, None, options.device)
+        self.secret = ring.SecretKey.random(self.context)
+        client = os.urandom(32)
+        hello = Hello(options.adapter, "masked", options.parameters, options.protect, client, options.credential,
+                      self.secret.public_key().to_bytes())
+        request = channel.begin(Kind.HELLO, hello.encode())
+        self.welcome = Welcome.decode(channel.expect(request, Kind.WELCOME))
+        self.terms: list[Terms] = []
+        self.budgets: list[int | None] = []
+        self.left: list[int | None] = []
+        for _ in range(self.welcome.groups):
+            budget, left, raw = decode_group_terms(channel.expect(request, Kind.TERMS))
+            self.terms.append(Terms.decode(raw))
+            self.budgets.append(budget)
+            self.left.append(left)
+        self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
+        self.pools = [Pool() for _ in self.terms]
+        self.by_input = {(terms.layer, terms.source): index for index, terms in enumerate(self.terms)}
+        self.dead = False
+        self._check(channel.name, options)
+
+    def _check(self, host: str, options: HolderOptions) -> None:
+        """Whether the offer holds together and is what was asked for."""
+        def refused(wanted: str, got: str) -> HostRefused:
+            return HostRefused(f"adapter host {host} offers {got}, wanted {wanted}")
+
+        if options.protect not in (None, self.welcome.protect):
+            raise refused(f"protect = {options.protect}", f"protect = {self.welcome.protect}")
+        if len(self.by_input) != len(self.terms):
+            raise refused("each input once", "one twice")
+        for terms in self.terms:
+            if terms.bits != self.parameters.plaintext_bits:
+                raise refused(f"words of {self.parameters.plaintext_bits} bits", f"words of {terms.bits}")
+            if terms.merged != (self.welcome.protect == "ba"):
+                raise refused(f"terms of protect = {self.welcome.protect}", "others")
+
+    def sites(self) -> dict[Site, Width]:
+        """Every projection that the adapter changes, with its widths."""
+        return {(terms.layer, part.projection): (terms.columns, part.outputs)
+                for terms in self.terms for part in terms.parts}
+
+    def kill(self) -> None:
+        """Nothing more can come of it."""
+        self.dead = True
+        for pool in self.pools:
+            pool.wipe()
+        self.secret.wipe()
+
+
+@dataclass
+class Meter:
+    """What a generation took."""
+
+    answered_vectors: int = 0
+    round_trips: int = 0
+    online_bytes: int = 0
+    he_operations: int = 0
+    budget_left: int | None = None
+    steps_ms: dict[str, float] = field(default_factory=dict)
+
+    def share(self, other: Meter, among: int) -> None:
+        """Adds one generation's share of what several took together."""
+        self.answered_vectors += other.answered_vectors // among
+        self.round_trips += other.round_trips
+        self.online_bytes += other.online_bytes // among
+        self.he_operations += -(-other.he_operations // among)
+        if other.budget_left is not None:
+            self.budget_left = other.budget_left if self.budget_left is None else min(self.budget_left,
+                                                                                     other.budget_left)
+        for step, spent in other.steps_ms.items():
+            self.steps_ms[step] = self.steps_ms.get(step, 0.0) + spent / among
+
+    def add_ms(self, step: str, began: float) -> None:
+        """Counts the time since `began` (perf_counter) for a step."""
+        self.steps_ms[step] = self.steps_ms.get(step, 0.0) + (time.perf_counter() - began) * 1e3
