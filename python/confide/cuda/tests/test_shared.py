@@ -21,7 +21,9 @@ class Shared(unittest.TestCase):
             cuIpcGetMemHandle=lambda handle, pointer: 0,
             cuMemFree_v2=lambda pointer: 0,
         )
-        torch = SimpleNamespace(as_tensor=lambda *_, **__: mock.Mock())
+        stream = mock.Mock()
+        cuda = SimpleNamespace(current_stream=lambda ordinal: stream)
+        torch = SimpleNamespace(as_tensor=lambda *_, **__: mock.Mock(), cuda=cuda)
         with (
             mock.patch.object(driver, "library", lambda: library),
             mock.patch.object(driver, "_Current", lambda ordinal: contextlib.nullcontext()),
@@ -31,6 +33,7 @@ class Shared(unittest.TestCase):
             for count in (1, (2 << 20) // 8, (2 << 20) // 8 + 1):
                 shared.SharedWords("cuda:0", Path(folder, "unused"), count).close()
         self.assertEqual(sizes, [2 << 20, 2 << 20, 4 << 20])
+        self.assertEqual(stream.synchronize.call_count, 3, "the zeros must be there before the other process writes")
 
 
 if __name__ == "__main__":
