@@ -156,7 +156,8 @@ class Bank:
                 rows = torch.zeros(1, width, dtype=dtype, device=self.device)
                 outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
                 self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.status)
-        torch.cuda.synchronize(self.device)
+        # This stream alone: beside it the steps' own may be recorded, and a device in that state cannot be waited for.
+        online.wait(self.device)
 
 
 class InputState:

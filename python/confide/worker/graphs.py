@@ -111,8 +111,21 @@ class Stepper:
             self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
             self.pools = {FAST: torch.cuda.graph_pool_handle(), SLOW: torch.cuda.graph_pool_handle()}
+            self.anchors = [self.anchored(pool) for pool in self.pools.values()]
             slots, width = cache.size.slots, rows.draws.shape[1]
             self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
+
+    def anchored(self, pool: Any) -> Any:
+        """A graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may hold
+        memory in it, and refuses the next graph."""
+        graph, mark = torch.cuda.CUDAGraph(), torch.zeros(1, device=self.device)
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            mark.add_(1)
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            mark.add_(1)
+            graph.capture_end()
+        return graph, mark
 
     def warm(self, kinds: tuple[str, ...] = ("greedy", "sampled"), contexts: tuple[int, ...] = ()) -> None:
         """Records the shapes without adapters beforehand, so that no request waits for it."""

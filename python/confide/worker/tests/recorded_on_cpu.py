@@ -32,9 +32,14 @@ class Graph:
 
     state: list[torch.Tensor] = []
     replays = 0
+    # Graphs that live, by pool. torch shares a pool with a new graph only while one of its graphs lives.
+    living: dict[object, int] = {}
 
     def capture_begin(self, pool=None, capture_error_mode="global") -> None:
         assert pool is not None and capture_error_mode == "thread_local"
+        assert self.living.get(pool, 1) > 0, "INTERNAL ASSERT FAILED: it->second->use_count > 0"
+        self.living[pool] = self.living.get(pool, 0) + 1
+        self.pool = pool
         self.kept = [tensor.clone() for tensor in self.state]
         self.mode = Noting()
         self.mode.__enter__()
@@ -43,6 +48,9 @@ class Graph:
         self.mode.__exit__(None, None, None)
         for tensor, kept in zip(self.state, self.kept):
             tensor.copy_(kept)
+
+    def __del__(self) -> None:
+        self.living[self.pool] -= 1
 
     def replay(self) -> None:
         Graph.replays += 1

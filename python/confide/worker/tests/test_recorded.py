@@ -161,6 +161,10 @@ class Recorded(unittest.TestCase):
             self.assertEqual(len(stepper.recorded), 5)
             bench.submit(0, PROMPTS[1], 5)
             self.assertEqual(len(bench.run()[0]), 5)
+            while stepper.recorded:
+                stepper.forget_one()
+            bench.submit(1, PROMPTS[1], 5)
+            self.assertEqual(len(bench.run()[1]), 5)
 
 
 if __name__ == "__main__":
