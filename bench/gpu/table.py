@@ -63,7 +63,17 @@ CASES = (
     ),
     Case("batch 32 base decode, aggregate", "batch", f"batch=32 {MODEL}", "base", "12,000 tokens/s", "20,000", "floor"),
     Case("plain LoRA", "decode", ONE, "plain-lora", "", "", "base"),
+    *(
+        Case(f"{model} shape, batch {batch}", "batch", f"batch={batch} model={name}", "base", "", "", "floor")
+        for model, name, batches in (
+            ("Llama-3.1-8B", "llama-3.1-8b", (1, 8, 32)),
+            ("Phi-3-medium 14B", "phi-3-medium-14b", (1,)),
+            ("Llama-3.1-70B", "llama-3.1-70b", (1,)),
+        )
+        for batch in batches
+    ),
 )
+STEP_ARMS = ("ckks-step", "masked-step", "cukks", "desilofhe", "tenseal", "concrete-ml-extensions")
 
 
 def main(path: Path) -> int:
@@ -160,7 +170,26 @@ def measured(slices: list[dict[str, Any]], line: Case) -> str:
     online = of(slices, line.bench, line.case, line.arm, "online_tokens_per_s")
     if online and line.arm not in ("base", "plain-lora"):
         words.append(f"{mean(online.values()):,.0f} without the offline work")
-    return ", ".join(words) + f"; {len(mine)} blocks"
+    return ", ".join(words) + f"; {len(mine)} blocks" + marks(slices, line.bench, line.case, line.arm)
+
+
+def marks(slices: list[dict[str, Any]], bench: str, case: str, arm: str) -> str:
+    """What a reader has to know of these figures: fewer layers, 4-bit weights, kernels that failed their checks."""
+    found = {
+        mark
+        for entry in slices
+        if (entry["bench"], entry["case"], entry["arm"]) == (bench, case, arm)
+        for mark in entry.get("marks", [])
+    }
+    return "".join(f"; {mark}" for mark in sorted(found))
+
+
+def step(slices: list[dict[str, Any]], arm: str) -> str:
+    """`0.123 ms; 6 blocks` of report 003's step alone."""
+    mine = of(slices, "step", "", arm, "step_ms")
+    if not mine:
+        return NOT_MEASURED
+    return f"{sum(mine.values()) / len(mine):.3f} ms; {len(mine)} blocks" + marks(slices, "step", "", arm)
 
 
 def text(slices: list[dict[str, Any]]) -> str:
@@ -172,6 +201,7 @@ def text(slices: list[dict[str, Any]]) -> str:
         f"| accuracy | integers bit-exact; logits at most 1.1 times as far from float64 as plain LoRA | – "
         f"| {accuracy(slices)} |"
     )
+    rows += [f"| one step, 1536 to rank 32: {arm} | – | – | {step(slices, arm)} |" for arm in STEP_ARMS]
     from predict import rows as predicted
 
     return "\n".join([*rows, "", *predicted(slices)])

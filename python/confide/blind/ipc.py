@@ -289,4 +289,7 @@ def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, sta
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    sys.stdout.flush()
+    # Threads that wait for a lane, or are on the device, must not keep the process.
+    os._exit(ended)

@@ -225,10 +225,11 @@ class OneGraphAdapter:
             self._changed.notify_all()
         # What it prepares would come after the wiping.
         self._preparer.join(_END_S)
+        with self._changed:
+            for state in self.inputs:
+                state.pool.wipe()
+            self.secret.wipe()
         self.bank.leave(self.index)
-        for state in self.inputs:
-            state.pool.wipe()
-        self.secret.wipe()
 
     def time_offline(self) -> tuple[float, int]:
         """Milliseconds of preparing one batch of every input, which is thrown away, and the tokens that it serves."""
@@ -295,9 +296,13 @@ class OneGraphAdapter:
         mask_key, share_key = os.urandom(32), self._share_key(state, number)
         prepared = self._prepared(state, mask_key, share_key)
         wait()
-        state.pool.install(number, prepared, mask_key, share_key)
-        wait()
         with self._changed:
+            if self._stopping:
+                # What was there is wiped; this would stay.
+                online.wipe(prepared)
+                return
+            state.pool.install(number, prepared, mask_key, share_key)
+            wait()
             self._count()
             self._changed.notify_all()
 

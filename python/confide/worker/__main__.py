@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -87,8 +88,10 @@ class Stop:
         threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
 
     def until_input_ends(self) -> None:
-        while os.read(0, 4096):
-            pass
+        with contextlib.suppress(OSError):
+            # One that is not open has ended.
+            while os.read(0, 4096):
+                pass
         self.ask()
 
     def ask(self) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from .relay import Mailbox
 from .schedule import Scheduler
 
 HELLO_SECONDS = 30.0
+ACCEPT_AGAIN_SECONDS = 0.02
 WRITE_SECONDS = 30.0
 # What may wait to be written: two seconds of tokens of a full batch, or two of the largest frames.
 OUTBOX_BYTES_MAX = 40 << 20
@@ -150,6 +152,8 @@ class Server:
                 # The thread may run before the field is set.
                 if self.stopping:
                     return
+                # Or this process has no file left for a stream: not to be asked again at once.
+                time.sleep(ACCEPT_AGAIN_SECONDS)
                 continue
             if self.connection is not None:
                 stream.close()

@@ -1,6 +1,7 @@
 """Both roles in one process: the deltas are LoRA's, counters move on, batches are made ahead. CPU and CUDA alike."""
 
 import unittest
+from unittest import mock
 
 import numpy
 
@@ -107,6 +108,16 @@ class OneGraphTest(unittest.TestCase):
         adapter.close()
         with self.assertRaisesRegex(NotPrepared, "was unloaded"):
             deltas.before_step(1)
+
+    def test_masks_that_come_after_the_end_are_wiped(self):
+        adapter = self.load("cpu", one_graph.Bank("cpu", 1))
+        state = adapter.inputs[0]
+        late = numpy.ones((256, 8), numpy.int64)
+        with mock.patch.object(adapter, "_prepared", lambda *_: late):
+            adapter.close()
+            adapter._install(state, lambda: None)
+        self.assertFalse(late.any())
+        self.assertFalse(state.pool.state[online.POOL_HEAD:].any())
 
     def test_final_hidden_and_offline_time(self):
         for device in runtime.devices():
