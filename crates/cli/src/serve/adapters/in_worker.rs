@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use confide_engine::EngineError;
 use confide_serve::Opened;
 use confide_worker::Worker;
 use serde_json::{Map, Value, json};
@@ -107,6 +108,10 @@ fn open(
     root: &str,
 ) -> Result<Opened, String> {
     let adapter = worker.load_in_worker(name, kind, Value::Object(spec));
-    let adapter = adapter.map_err(|error| error.to_string())?;
+    let adapter = adapter.map_err(|error| match error {
+        // No generation has failed: these are the worker's own words.
+        EngineError::Failed { reason } => reason,
+        other => other.to_string(),
+    })?;
     Ok(Opened { adapter, root: root.into(), reference: None })
 }
