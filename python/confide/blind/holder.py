@@ -337,6 +337,8 @@ def side_stream(device: str, first: bool = False):
 
     torch.cuda.set_device(device)
     stream = torch.cuda.Stream(device=device, priority=-1 if first else 0)
+    # Keys and tables were made on another stream, and may still be on their way.
+    stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         yield stream.synchronize
 

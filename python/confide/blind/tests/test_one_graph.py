@@ -1,11 +1,12 @@
 """Both roles in one process: the deltas are LoRA's, counters move on, batches are made ahead. CPU and CUDA alike."""
 
 import unittest
+from contextlib import nullcontext
 from unittest import mock
 
 import numpy
 
-from confide.blind import one_graph
+from confide.blind import holder, one_graph
 from confide.blind.errors import ActivationRefused, NotPrepared
 from confide.blind.tests import adapters, hosts
 from confide.cuda import online, runtime
@@ -126,6 +127,17 @@ class OneGraphTest(unittest.TestCase):
             milliseconds, tokens = adapter.time_offline()
             self.assertGreater(milliseconds, 0)
             self.assertEqual(tokens, 256)
+
+
+class SideStreamTest(unittest.TestCase):
+    def test_it_begins_after_what_the_thread_has_asked_of_the_device(self):
+        made, before = mock.Mock(), object()
+        cuda = mock.Mock(Stream=lambda **_: made, current_stream=lambda device: before, stream=lambda _: nullcontext())
+        with mock.patch.dict("sys.modules", {"torch": mock.Mock(cuda=cuda)}):
+            with holder.side_stream("cuda:0") as wait:
+                made.wait_stream.assert_called_once_with(before)
+                wait()
+        made.synchronize.assert_called_once_with()
 
 
 if __name__ == "__main__":
