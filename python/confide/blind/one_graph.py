@@ -141,7 +141,7 @@ class Bank:
             if self.device == "cpu":
                 target[:] = fresh
             else:
-                target.copy_(fresh)
+                online.copy(target, fresh)
 
     def _rehearse(self) -> None:
         """Loads the kernels outside any recording: a launch for nobody."""

@@ -83,4 +83,6 @@ def wipe(values: Array) -> None:
         values.fill(0)
         return
     torch = sys.modules["torch"]
-    values.view(torch.uint8).zero_()
+    # A tensor that was made in this mode can be written in no other.
+    with torch.inference_mode():
+        values.view(torch.uint8).zero_()

@@ -44,7 +44,8 @@ def upload(device: str, values: numpy.ndarray) -> Array:
     import torch
 
     signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
-    return torch.from_numpy(numpy.ascontiguousarray(signed)).to(device)
+    # torch takes no array that cannot be written, such as bytes are.
+    return torch.from_numpy(numpy.require(signed, requirements="CW")).to(device)
 
 
 def address(array: Array) -> int:
@@ -72,7 +73,11 @@ def wipe(array: Array) -> None:
     """Zeroes a buffer that held a secret."""
     if isinstance(array, numpy.ndarray):
         array.fill(0)
-    else:
+        return
+    import torch
+
+    # A tensor that was made in this mode can be written in no other.
+    with torch.inference_mode():
         signed(array).zero_()
 
 
@@ -90,7 +95,10 @@ def copy(target: Array, source: Array) -> None:
     """Copies words into a flat target of as many, in the order of the current stream."""
     if isinstance(target, numpy.ndarray):
         target[:] = source.reshape(-1)
-    else:
+        return
+    import torch
+
+    with torch.inference_mode():
         target.copy_(signed(source).reshape(-1))
 
 
@@ -216,7 +224,7 @@ class Pool:
             import torch
 
             # Straight from the host, without a copy beside that would keep the keys.
-            self.state[at:at + len(words)].copy_(torch.from_numpy(words.view(numpy.int64)))
+            copy(self.state[at:at + len(words)], torch.from_numpy(words.view(numpy.int64)))
 
     def wipe(self) -> None:
         """Zeroes keys and prepared words: nothing can be masked any more."""
@@ -273,7 +281,7 @@ class Table:
         if self.device == "cpu":
             self.words[index] = words.view(numpy.int64)
         else:
-            self.words[index].copy_(upload(self.device, words))
+            copy(self.words[index], upload(self.device, words))
         self._kept[index] = (line, pool)
         self.rows_max = max((kept[0].rows for kept in self._kept if kept and kept[0]), default=0)
 

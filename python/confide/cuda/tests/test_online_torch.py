@@ -1,0 +1,50 @@
+"""The online step where arrays are torch tensors, without a CUDA device (torch_on_cpu.py)."""
+
+from __future__ import annotations
+
+import os
+import unittest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+try:
+    import torch
+except ImportError:
+    torch = None
+
+import numpy as np
+
+from confide.blind.tests import test_batches
+from confide.cuda import arrays, online
+from confide.cuda.tests import test_online
+from confide.cuda.tests.torch_on_cpu import Beside
+
+
+@unittest.skipIf(torch is None, "no torch")
+class Online(Beside, test_online.OnlineTest):
+    """The online step again, every array a tensor."""
+
+    def _waited(self, device: str) -> None:
+        pass
+
+
+@unittest.skipIf(torch is None, "no torch")
+class Batches(Beside, test_batches.Batches):
+    """A key holder's batches again, every array a tensor."""
+
+
+@unittest.skipIf(torch is None, "no torch")
+class Modes(unittest.TestCase):
+    def test_what_was_made_in_inference_mode_is_wiped_and_written_outside(self) -> None:
+        with torch.inference_mode():
+            made = [torch.ones(4, dtype=torch.int64) for _ in range(3)]
+            made.append(torch.ones(4, dtype=torch.int64).view(torch.uint64))
+        online.wipe(made[0])
+        arrays.wipe(made[1])
+        online.copy(made[2][1:3], torch.zeros(2, dtype=torch.int64))
+        online.wipe(made[3])
+        left = [arrays.host(words).view(np.int64).tolist() for words in made]
+        self.assertEqual(left, [[0] * 4, [0] * 4, [1, 0, 0, 1], [0] * 4])
+
+
+if __name__ == "__main__":
+    unittest.main()
