@@ -383,5 +383,7 @@ fn json_frame(kind: u8, value: &Value) -> Vec<u8> {
     Frame { kind, payload: value.to_string().as_bytes() }.encode()
 }
 
+// Named, because a fuzz target reads this file from elsewhere.
 #[cfg(test)]
+#[path = "message/tests.rs"]
 mod tests;
