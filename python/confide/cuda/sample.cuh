@@ -92,7 +92,9 @@ struct Row {
         for (uint32_t id = threadIdx.x; id < vocabulary; id += blockDim.x) {
             uint32_t one = key(id);
             bool inside = one != NO_KEY && (shift + bits == 32 || one >> (shift + bits) == prefix);
-            if (inside) atomicAdd(&bins[one >> shift & ((1u << bits) - 1)], weight_of(one));
+            // By the name that the atomics have for 64 bits: under nvcc uint64_t is another.
+            auto *bin = reinterpret_cast<unsigned long long *>(&bins[one >> shift & ((1u << bits) - 1)]);
+            if (inside) atomicAdd(bin, static_cast<unsigned long long>(weight_of(one)));
         }
         __syncthreads();
     }

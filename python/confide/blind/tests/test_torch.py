@@ -11,7 +11,7 @@ except ImportError:
 
 import numpy
 
-from confide.blind.tests import adapters, hosts, test_one_graph
+from confide.blind.tests import adapters, hosts, test_batches, test_one_graph
 from confide.cuda import online
 from confide.cuda.tests.torch_on_cpu import DEVICE, Beside
 
@@ -23,6 +23,10 @@ def setUpModule():
 
 class OneGraph(Beside, test_one_graph.OneGraphTest):
     """Both roles in one process again, every array a tensor."""
+
+
+class Batches(Beside, test_batches.Batches):
+    """A key holder's batches again, every array a tensor."""
 
 
 class KeyHolder(Beside):

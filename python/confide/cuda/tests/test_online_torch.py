@@ -13,7 +13,6 @@ except ImportError:
 
 import numpy as np
 
-from confide.blind.tests import test_batches
 from confide.cuda import arrays, online
 from confide.cuda.tests import test_online
 from confide.cuda.tests.torch_on_cpu import Beside
@@ -25,11 +24,6 @@ class Online(Beside, test_online.OnlineTest):
 
     def _waited(self, device: str) -> None:
         pass
-
-
-@unittest.skipIf(torch is None, "no torch")
-class Batches(Beside, test_batches.Batches):
-    """A key holder's batches again, every array a tensor."""
 
 
 @unittest.skipIf(torch is None, "no torch")
