@@ -6,6 +6,7 @@
 //! lists of steps that are taken once for a row, the sums of the lookups' tree are shared out and never copied, and a
 //! polynomial of degree 3 is summed at the points that determine it.
 
+mod engine;
 mod forms;
 mod gkr;
 mod lanes;
@@ -15,105 +16,35 @@ mod rounds;
 mod skip;
 mod table;
 
-use openvm_cpu_backend::{CpuBackend, CpuDevice, CpuProverError};
+use openvm_cpu_backend::CpuBackend;
 use openvm_stark_backend::{
-    FiatShamirTranscript, StarkEngine, calculate_n_logup,
+    FiatShamirTranscript, calculate_n_logup,
     poly_common::{UnivariatePoly, eq_uni_poly, eval_eq_mle, eval_eq_sharp_uni, eval_eq_uni},
-    proof::{
-        BatchConstraintProof, GkrProof, Proof, StackingProof, WhirProof, column_openings_by_rot,
-    },
+    proof::{BatchConstraintProof, GkrProof, column_openings_by_rot},
     prover::{
-        Coordinator, DeviceMultiStarkProvingKey, LogupZerocheckError, MultiRapProver,
-        OpeningProver, Prover as _, ProverBackend, ProverDevice, ProvingContext, TraceCommitter,
-        poly::eq_sharp_uni_poly, stacked_pcs::StackedLayout, sumcheck::sumcheck_round0_deg,
+        DeviceMultiStarkProvingKey, LogupZerocheckError, ProvingContext, poly::eq_sharp_uni_poly,
+        stacked_pcs::StackedLayout, sumcheck::sumcheck_round0_deg,
     },
 };
-use openvm_stark_sdk::config::baby_bear_poseidon2::{
-    BabyBearPoseidon2Config as SC, BabyBearPoseidon2CpuEngine as Engine, Digest, EF, F,
-};
+use openvm_stark_sdk::config::baby_bear_poseidon2::{BabyBearPoseidon2Config as SC, EF, F};
 use p3_field::{Field, PrimeCharacteristicRing, TwoAdicField};
-use p3_matrix::dense::RowMajorMatrix;
 
+pub use crate::engine::{Device, Engine, prove};
 use crate::{
     forms::Forms, gkr::Proved, leaves::Leaves, rounds::Folded, skip::Polynomials, table::Table,
 };
 
 type Backend = CpuBackend<SC>;
-type Data = <Backend as ProverBackend>::PcsData;
 
-/// Proves as the engine's own prover does, faster.
-///
-/// # Errors
-/// As there.
-pub fn prove(
-    engine: &Engine,
-    key: &DeviceMultiStarkProvingKey<Backend>,
-    traces: ProvingContext<Backend>,
-) -> Result<Proof<SC>, CpuProverError> {
-    let device = Device(engine.device().clone());
-    Coordinator::new(Backend::new(), device, engine.initial_transcript()).prove(key, traces)
-}
+/// Of the lookups and of the constraints, and the point at which all columns are claimed.
+type Proofs = (GkrProof<SC>, BatchConstraintProof<SC>, Vec<EF>);
 
-/// The back end's device with another prover of constraints.
-struct Device(CpuDevice<SC>);
-
-impl TraceCommitter<Backend> for Device {
-    type Error = CpuProverError;
-
-    fn commit(&self, traces: &[&RowMajorMatrix<F>]) -> Result<(Digest, Data), CpuProverError> {
-        self.0.commit(traces)
-    }
-}
-
-impl<TS: FiatShamirTranscript<SC>> OpeningProver<Backend, TS> for Device {
-    type OpeningProof = (StackingProof<SC>, WhirProof<SC>);
-    type OpeningPoints = Vec<EF>;
-    type Error = CpuProverError;
-
-    fn prove_openings(
-        &self,
-        transcript: &mut TS,
-        key: &DeviceMultiStarkProvingKey<Backend>,
-        traces: ProvingContext<Backend>,
-        data: Data,
-        point: Vec<EF>,
-    ) -> Result<Self::OpeningProof, CpuProverError> {
-        self.0.prove_openings(transcript, key, traces, data, point)
-    }
-}
-
-impl<TS: FiatShamirTranscript<SC>> MultiRapProver<Backend, TS> for Device {
-    type PartialProof = (GkrProof<SC>, BatchConstraintProof<SC>);
-    type Artifacts = Vec<EF>;
-    type Error = CpuProverError;
-
-    fn prove_rap_constraints(
-        &self,
-        transcript: &mut TS,
-        key: &DeviceMultiStarkProvingKey<Backend>,
-        traces: &ProvingContext<Backend>,
-        _: &Data,
-    ) -> Result<(Self::PartialProof, Vec<EF>), CpuProverError> {
-        let (lookups, constraints, point) = prove_constraints(transcript, key, traces)?;
-        Ok(((lookups, constraints), point))
-    }
-}
-
-impl<TS: FiatShamirTranscript<SC>> ProverDevice<Backend, TS> for Device {
-    type Error = CpuProverError;
-    type DeviceCtx = ();
-
-    fn device_ctx(&self) -> &() {
-        &()
-    }
-}
-
-/// Both proofs, and the point at which all columns are claimed.
+/// Both proofs, and the point.
 fn prove_constraints<TS: FiatShamirTranscript<SC>>(
     transcript: &mut TS,
     key: &DeviceMultiStarkProvingKey<Backend>,
     traces: &ProvingContext<Backend>,
-) -> Result<(GkrProof<SC>, BatchConstraintProof<SC>, Vec<EF>), LogupZerocheckError> {
+) -> Result<Proofs, LogupZerocheckError> {
     let l_skip = key.params.l_skip;
     let tables: Vec<Table<'_>> = traces
         .per_trace

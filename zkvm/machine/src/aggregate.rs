@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use confide_zkvm_constraints::Engine;
 use openvm_continuations::{
     circuit::inner::ProofsType,
     prover::{ChildVkKind, InnerCpuProver},
@@ -13,7 +14,7 @@ use openvm_stark_sdk::config::{
 };
 
 use crate::{
-    AppProof, Engine, FanIn, Fault, SC, Step,
+    AppProof, FanIn, Fault, SC, Step,
     keys::{Lineage, bits_of},
     wire::Body,
 };
