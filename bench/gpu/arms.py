@@ -18,6 +18,9 @@ from confide.worker.deltas import Adapter, AdapterError
 from steps import TOY
 
 
+LEAST_VECTORS = 64
+
+
 class NotHere(Exception):
     """A kind of adapter cannot be had on this machine; the text is the reason."""
 
@@ -60,7 +63,7 @@ class Kit:
         where = {} if path is None else {"path": path or str(self.path)}
         held = self.load(label, kind, **where, **(TOY if self.session.cpu else {}), **spec)
         try:
-            wait_until_prepared(held, self.session.left_s() * 0.4)
+            wait_until_prepared(held, self.session.left_s() * 0.45)
         except AdapterError as error:
             raise NotHere(f"{kind}: {error}"[:300]) from error
         return held
@@ -74,7 +77,7 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
     """Until the batches of every input that a bench uses up are there, so that no preparation runs beside what is
     timed. With a host it is one batch, and the one that is timed: it may take seconds over a socket."""
     if hasattr(held, "prepare"):
-        kept, held.wanted = held.wanted, 0
+        held.wanted = 0
         timer = threading.Timer(seconds, held.close)
         timer.daemon = True
         timer.start()
@@ -84,7 +87,8 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
             raise NotHere(f"{error}; masks: wanted in {seconds:.0f} s") from error
         finally:
             timer.cancel()
-            held.wanted = kept
+            # The next batch is begun when hardly anything is left: beside what is timed or counted nothing is prepared.
+            held.wanted = LEAST_VECTORS
         return
     until, context = time.monotonic() + seconds, getattr(held, "context", None)
     states = getattr(held, "inputs", [])

@@ -10,7 +10,6 @@ from arms import Kit
 from bed import MODEL, Bed
 from blocks import Arm, Session, Took
 from device import Device, Sampler
-from stages.placement import Host, of_python
 
 PREFILL, PASSES = 128, 32
 USE_S = 1.2
@@ -18,36 +17,36 @@ USE_S = 1.2
 
 def run(session: Session) -> None:
     device = Device(session.cpu)
-    prefill, passes = (8, 2) if session.cpu else (PREFILL, PASSES)
+    prefill, passes = sizes(session.cpu)
     bed = Bed(device, session.cpu, MODEL, slots=1, context=prefill + passes + 8)
     kit = Kit(session, bed)
-    hosts: list[Host] = []
-
-    def loopback() -> Any:
-        hosts.append(Host("loopback", of_python(kit.path, device.name, session.cpu)))
-        return kit.masked("loopback", "blind", path=None, address=hosts[-1].address, name=kit.path.name)
-
     makers: dict[str, Callable[[], Any]] = {
         "base": lambda: None,
         "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
         "one-graph": lambda: kit.masked("graph", "one-graph"),
-        "ipc": lambda: kit.masked("ipc", "ipc"),
-        "loopback": loopback,
     }
     for name, make in makers.items():
         held = session.made("crossings", name, lambda: [make()])
         if held is None:
             continue
         (adapter,) = held
-        for phase, arm in arms(bed, name, [adapter], prefill, passes).items():
-            session.bench("crossings", {"model": MODEL, "phase": phase}, [arm])
+        count(session, bed, name, adapter)
         if name in ("base", "one-graph"):
             use = Arm(name, lambda _seed, held=adapter: used(bed, held, session.cpu), says=bed.says)
             session.bench("utilisation", {"model": MODEL, "batch": 1}, [use])
-    bed.close()
-    for host in hosts:
-        host.end()
     kit.close()
+    bed.close()
+
+
+def sizes(cpu: bool) -> tuple[int, int]:
+    """Tokens of the prompt, and of what follows."""
+    return (8, 2) if cpu else (PREFILL, PASSES)
+
+
+def count(session: Session, bed: Bed, name: str, adapter: Any, blocks: int | None = None) -> None:
+    """Both phases of an arm."""
+    for phase, arm in arms(bed, name, [adapter], *sizes(session.cpu)).items():
+        session.bench("crossings", {"model": MODEL, "phase": phase}, [arm], blocks)
 
 
 def arms(bed: Bed, name: str, adapters: list[Any], prefill: int, passes: int) -> dict[str, Arm]:

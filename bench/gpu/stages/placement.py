@@ -15,6 +15,7 @@ from bed import MODEL, Bed
 from blocks import Session
 from device import Device
 from journal import CHECKOUT
+from stages import crossings
 from stages.decode import try_arm
 from steps import TOY
 
@@ -28,6 +29,11 @@ def run(session: Session) -> None:
     bed = Bed(device, session.cpu, MODEL, slots=1)
     kit = Kit(session, bed)
     hosts: list[Host] = []
+    held: dict[str, Any] = {}
+
+    def kept(name: str, adapter: Any) -> Any:
+        held[name] = adapter
+        return adapter
 
     def remote(name: str, command: list[str]) -> Any:
         hosts.append(Host(name, command))
@@ -41,8 +47,8 @@ def run(session: Session) -> None:
 
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
     makers = {
-        "ipc": lambda: kit.masked("ipc", "ipc"),
-        "loopback": lambda: remote("loopback", of_python(kit.path, device.name, session.cpu)),
+        "ipc": lambda: kept("ipc", kit.masked("ipc", "ipc")),
+        "loopback": lambda: kept("loopback", remote("loopback", of_python(kit.path, device.name, session.cpu))),
     }
     params = {"model": MODEL, "batch": 1}
     try:
@@ -51,6 +57,9 @@ def run(session: Session) -> None:
             if (arm := try_arm(session, bed, name, make, "placement")) is not None:
                 arms.append(arm)
         session.bench("placement", params, arms)
+        for name, adapter in held.items():
+            # Here, where their masks are, and once: counts do not scatter, and masks are few.
+            crossings.count(session, bed, name, adapter, blocks=1)
         # Apart and last: a CPU may take long for its first batch, and the others do not wait for it.
         if (arm := try_arm(session, bed, "cpu-host", on_cpu, "host-on-cpu")) is not None:
             session.bench("host-on-cpu", params, [*base, arm])
