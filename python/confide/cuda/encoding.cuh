@@ -2,7 +2,7 @@
 #pragma once
 #include "modulus.cuh"
 
-// What ring.py passes of a context, 4 words.
+// What context.py passes of a context, 4 words.
 struct alignas(16) Encoding {
     uint64_t plaintext_bits;
     // q mod t, and floor(2^(k + 64) / p0).

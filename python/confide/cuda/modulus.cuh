@@ -8,7 +8,7 @@ struct alignas(16) Shoup {
     uint64_t value, quotient;
 };
 
-// One prime of a ring with what its operations need; ring.py writes these as rows of 12 words.
+// One prime of a ring with what its operations need; context.py writes these as rows of 12 words.
 struct alignas(16) Limb {
     uint64_t q;
     // floor(2^(63 + bits) / q), below 2^64.

@@ -12,7 +12,7 @@ from . import arrays
 from .arrays import Array
 
 if TYPE_CHECKING:
-    from .ring import Context
+    from .context import Context
 
 VERSION = 1
 HEADER_BYTES = 4

@@ -1,0 +1,146 @@
+"""Fresh encryptions and switched-down answers, and their wire forms."""
+
+from __future__ import annotations
+
+import struct
+from typing import Sequence
+
+import numpy as np
+
+from . import arrays, wire
+from .arrays import Array
+from .context import Context
+from .wire import WireError
+
+
+class Seeded:
+    """Fresh encryptions: `.c0 [count, limbs, n]` in NTT form, and the seeds and indices that c1 is expanded from."""
+
+    def __init__(self, context: Context, c0: Array, seeds: list[bytes], indices: list[int]) -> None:
+        self.context, self.c0, self.seeds, self.indices = context, c0, seeds, indices
+
+    @staticmethod
+    def wire_bytes(context: Context) -> int:
+        """Bytes that each has."""
+        fixed = wire.HEADER_BYTES + wire.SEED_BYTES + 4
+        return fixed + wire.packed_bytes(context, context.limbs, context.n)
+
+    def to_bytes(self, index: int) -> bytes:
+        """The wire form of one: header, seed, index, c0."""
+        one = slice(index, index + 1)
+        return Seeded(self.context, self.c0[one], self.seeds[one], self.indices[one]).all_bytes()[0]
+
+    def all_bytes(self) -> list[bytes]:
+        """The wire forms of all: one copy from the device."""
+        if not self.seeds:
+            return []
+        start, bodies = wire.header(self.context, wire.SEEDED), wire.packed(self.context, self.c0)
+        parts = zip(self.seeds, self.indices, bodies)
+        return [start + seed + struct.pack("<I", index) + body for seed, index, body in parts]
+
+    @classmethod
+    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Seeded:
+        """From wire forms; whatever is not that form raises WireError."""
+        length, end = cls.wire_bytes(context), wire.SEED_BYTES
+        opened = [wire.opened(context, wire.SEEDED, bytes(form), length) for form in forms]
+        bodies = [form[end + 4 :] for form in opened]
+        c0 = wire.unpacked(context, wire.SEEDED, bodies, context.limbs, context.n)
+        indices = [struct.unpack("<I", form[end : end + 4])[0] for form in opened]
+        return cls(context, c0, [form[:end] for form in opened], indices)
+
+    def expand(self) -> tuple[Array, Array]:
+        """(c0, c1), both [count, limbs, n] in NTT form."""
+        return self.c0, public_polynomials(self.context, self.seeds, self.indices)
+
+
+def public_polynomials(context: Context, seeds: list[bytes], indices: list[int]) -> Array:
+    """The public polynomials of seeds and indices, [count, limbs, n] in NTT form."""
+    count = len(seeds)
+    values = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
+    if count == 0:
+        return values
+    words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
+    given = arrays.on_device(words, "uint32", context.device, "seeds", (count, 8))
+    places = arrays.on_device(np.array(indices, np.uint32), "uint32", context.device, "indices", (count,))
+    kernel = context.kernel("encrypt.cu", "public_polynomials")
+    block = context.transform["block"]
+    kernel((count, context.limbs), block, given, places, context.limb_table, values, context.log_n)
+    return values
+
+
+class Small:
+    """Answers switched down to the first limb, in coefficient form: `.c0 [count, n or positions]`, `.c1 [count, n]`."""
+
+    def __init__(self, context: Context, c0: Array, c1: Array, positions: tuple[int, ...] | None = None) -> None:
+        """positions: where c0's values stand, ascending; None: everywhere."""
+        self.context, self.c0, self.c1, self.positions = context, c0, c1, positions
+
+    @property
+    def count(self) -> int:
+        """How many answers these are."""
+        return self.c1.shape[0]
+
+    def select(self, positions: Sequence[int]) -> Small:
+        """Keeps of c0 only the coefficients at the positions, which are ascending and below n."""
+        kept, n = tuple(int(position) for position in positions), self.context.n
+        if self.positions is not None:
+            raise ValueError(f"answer to select from: wanted {n} messages, got {self.c0.shape[1]}")
+        if any(a >= b for a, b in zip(kept, kept[1:])) or not all(0 <= place < n for place in kept):
+            raise ValueError(f"positions: wanted ascending ones below {n}")
+        if len(kept) == n:
+            return self
+        return Small(self.context, arrays.take_columns(self.c0, kept), self.c1, kept)
+
+    @staticmethod
+    def wire_bytes(context: Context, count: int) -> int:
+        """Bytes of an answer with `count` of n messages."""
+        bits, n = context.primes[0].bit_length(), context.n
+        places = 0 if count == n else 2 * count
+        return wire.HEADER_BYTES + 4 + places + -(-count * bits // 8) + n * bits // 8
+
+    def to_bytes(self, index: int) -> bytes:
+        """The wire form of one: header, count, positions where not all are there, c0, c1."""
+        one = slice(index, index + 1)
+        return Small(self.context, self.c0[one], self.c1[one], self.positions).all_bytes()[0]
+
+    def all_bytes(self) -> list[bytes]:
+        """The wire forms of all: one copy from the device for each part."""
+        if self.count == 0:
+            return []
+        context = self.context
+        start = wire.header(context, wire.SMALL) + struct.pack("<I", self.c0.shape[1])
+        if self.positions is not None:
+            start += struct.pack(f"<{len(self.positions)}H", *self.positions)
+        first = wire.packed(context, self.c0.reshape(self.count, 1, -1))
+        second = wire.packed(context, self.c1.reshape(self.count, 1, -1))
+        return [start + c0 + c1 for c0, c1 in zip(first, second)]
+
+    @classmethod
+    def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Small:
+        """From wire forms, all with the same positions; whatever is not that form raises WireError."""
+        n, heads, firsts, seconds = context.n, set(), [], []
+        for form in forms:
+            rest = wire.opened(context, wire.SMALL, bytes(form))
+            if len(rest) < 4:
+                raise WireError("answer: ends early")
+            count = struct.unpack("<I", rest[:4])[0]
+            if count > n:
+                raise WireError("answer: more messages than coefficients")
+            wire.opened(context, wire.SMALL, bytes(form), cls.wire_bytes(context, count))
+            end = 4 + (0 if count == n else 2 * count)
+            heads.add(rest[:end])
+            middle = end + -(-count * context.primes[0].bit_length() // 8)
+            firsts.append(rest[end:middle])
+            seconds.append(rest[middle:])
+        if len(heads) != 1:
+            raise WireError(f"answers: wanted one set of positions, got {len(heads)}")
+        head = heads.pop()
+        count = struct.unpack("<I", head[:4])[0]
+        positions = None if count == n else struct.unpack(f"<{count}H", head[4:])
+        if positions is not None:
+            ascending = all(a < b for a, b in zip(positions, positions[1:]))
+            if not ascending or (positions and positions[-1] >= n):
+                raise WireError("answer: positions are not ascending below N")
+        c0 = wire.unpacked(context, wire.SMALL, firsts, 1, count)
+        c1 = wire.unpacked(context, wire.SMALL, seconds, 1, n)
+        return cls(context, c0.reshape(len(firsts), count), c1.reshape(len(firsts), n), positions)
