@@ -5,9 +5,11 @@ A stage builds its arms and gives them to `Session.bench`; lines go to the run's
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import random
+import signal
 import sys
 import time
 import traceback
@@ -17,6 +19,8 @@ from typing import Any, Callable
 
 from journal import case_key, suite
 
+# Of what is left of a stage's budget the most that one arm may take to be ready: the others are to be measured too.
+MAKING_SHARE = 0.45
 Emit = Callable[[dict[str, Any]], None]
 
 
@@ -77,7 +81,8 @@ class Session:
             self.missing(bench, name, reason)
             return None
         try:
-            return make()
+            with within(max(self.left_s() * MAKING_SHARE, 1.0)):
+                return make()
         except Exception as error:
             self.lost_or_not(bench, name, error)
             self.missing(bench, name, words_of(error))
@@ -219,6 +224,26 @@ class Session:
 
 class Failed(Exception):
     """An arm's answer was wrong, or it could not give one: the pair is void with this reason."""
+
+
+class Late(Exception):
+    """An arm was not ready in its time. No kind of error that anybody tries again after."""
+
+
+@contextlib.contextmanager
+def within(seconds: float):
+    """Raises `Late` in what runs longer; for the main thread."""
+
+    def late(*_: Any) -> None:
+        raise Late(f"not ready within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Lost(Exception):

@@ -97,6 +97,18 @@ class AStage(unittest.TestCase):
         self.assertEqual(sorted(slices), [(0, "base", False), (0, "one-graph", True), (1, "base", False),
                                           (2, "base", False)])  # fmt: skip
 
+    def test_measures_the_others_where_an_arm_is_not_ready_in_time(self):
+        def work(session):
+            began = time.monotonic()
+            self.assertIsNone(session.made("decode", "one-graph", lambda: time.sleep(60)))
+            self.assertLess(time.monotonic() - began, 5)
+            session.bench("decode", PARAMS, [Arm("base", took)])
+
+        with mock.patch("blocks.MAKING_SHARE", 0.01):
+            self.assertIsNone(self.run_stage(work))
+        self.assertEqual(self.lines("arm")[0]["given_up"], "Late: not ready within 1 s")
+        self.assertEqual(len(self.lines("block")), 3)
+
     def test_that_loses_the_card_goes_on_in_a_new_process_without_the_arm_that_lost_it(self):
         lost = []
 
