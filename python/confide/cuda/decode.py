@@ -20,6 +20,8 @@ from .four_bit import FourBitTiles
 from .tiling import Product, Tiling
 
 ROWS_MAX = 8
+# Query heads for each key head: what the attention keeps of more is beyond the 48 KiB of a block's shared memory.
+GROUP_MAX = 9
 # Positions that a block of the attention takes at least, and blocks for each row and key head at most.
 ATTENTION_LEAST, ATTENTION_SPLITS = 64, 32
 BEST_BLOCKS = 32
@@ -80,6 +82,9 @@ class DecodeStep:
         widths = (config.hidden, config.heads * config.head_dim, config.ffn, config.head_dim)
         if any(width % 8 for width in widths) or config.head_dim > 256:
             raise ValueError(f"decode step: wanted widths in multiples of 8, heads up to 256, got {widths}")
+        if config.heads > GROUP_MAX * config.kv_heads:
+            got = f"{config.heads} for {config.kv_heads}"
+            raise ValueError(f"decode step: wanted at most {GROUP_MAX} query heads for each key head, got {got}")
         self.config, self.weights, self.cache, self.rows, self.device = config, weights, cache, rows, device
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
         self.limit = cache.shape[4] if limit is None else limit

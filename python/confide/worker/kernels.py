@@ -28,7 +28,8 @@ ROWS_MAX = decode.ROWS_MAX
 def suits(config: Config) -> bool:
     """Whether the kernels compute this shape."""
     widths = (config.hidden, config.query_width, config.ffn, config.head_dim)
-    return not any(width % 8 for width in widths) and config.head_dim <= 256
+    few = config.heads <= decode.GROUP_MAX * config.kv_heads
+    return few and not any(width % 8 for width in widths) and config.head_dim <= 256
 
 
 class Kernels:

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from confide.cuda import compile, nvrtc, source
+from confide.cuda.decode import GROUP_MAX
 
 try:
     nvrtc.library()
@@ -54,6 +55,13 @@ class Checks(unittest.TestCase):
         for file in compile.files():
             for arch in compile.ARCHITECTURES:
                 self.assertRegex(said.getvalue(), f"{arch} +{file} ")
+
+    def test_attention_has_room_for_as_many_heads_as_a_step_takes(self) -> None:
+        for head, element in ((8, "float"), (64, "bf16"), (128, "bf16"), (256, "float")):
+            with self.subTest(head=head):
+                read = source.read("attention.cu", {"ELEMENT": element, "GROUP": GROUP_MAX, "HEAD_DIM": head})
+                figures = nvrtc.figures(nvrtc.built(read, "sm_90")[1])["attention"]
+                self.assertEqual((figures.spill_stores, figures.stack), (0, 0))
 
     def test_a_clean_kernel_passes(self) -> None:
         status, said = self.check(KERNEL.format("values[threadIdx.x] *= 2;"), "--check")

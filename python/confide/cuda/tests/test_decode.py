@@ -84,6 +84,12 @@ class Steps(unittest.TestCase):
             logits = step.logits(device.array([token], np.int64), device.array([place], np.int64))
             np.testing.assert_allclose(device.numpy(logits)[0], reference.logits(token), atol=0.03)
 
+    def test_shapes_that_the_kernels_do_not_hold_are_refused(self) -> None:
+        for changed in ({"heads": 40, "kv_heads": 4}, {"ffn": 100}, {"head_dim": 264}):
+            config = SimpleNamespace(**{**vars(TINY), **changed})
+            with self.subTest(**changed), self.assertRaisesRegex(ValueError, "decode step: wanted"):
+                step_on(Device("cpu"), config, random_weights(TINY, 8), 1)
+
     @on_each_device
     def test_windows_and_partly_turned_heads(self, device: Device) -> None:
         config = SimpleNamespace(**{**vars(TINY), "window": 5, "kv_heads": 4})

@@ -46,6 +46,16 @@ class Seam(unittest.TestCase):
         self.assertEqual(said["kernels"], said["torch"])
         self.assertEqual([len(said["torch"][number]) for number in range(3)], [6, 10, 14])
 
+    def test_every_shape_suits_them_and_more_heads_than_shared_memory_holds_do_not(self) -> None:
+        from dataclasses import replace
+
+        from confide.worker.config import SHAPES
+        from confide.worker.kernels import suits
+
+        for shape in SHAPES.values():
+            self.assertTrue(suits(shape))
+            self.assertFalse(suits(replace(shape, heads=10 * shape.kv_heads)))
+
     def test_greedy_tokens_are_those_of_the_torch_decoder(self) -> None:
         self.both([None, None, None])
 
