@@ -1,5 +1,5 @@
-//! What is summed over the rows of a table: constraints, numerators and denominators, each one form over the values of its
-//! program.
+//! What is summed over the rows of a table: constraints, numerators and denominators, each one form over the
+//! values of its program.
 
 use openvm_stark_sdk::config::baby_bear_poseidon2::EF;
 use p3_field::PrimeCharacteristicRing;

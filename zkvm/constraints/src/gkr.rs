@@ -1,8 +1,9 @@
 //! That all fractions sum to zero: a tree of sums, and one sumcheck for each of its layers.
 //!
-//! The node over `a/b` and `c/d` is `(a·d + c·b) / (b·d)`. For a layer of `2^n` nodes and a point the sumcheck proves the
-//! layer's multilinear extension there from the layer below. Its round polynomial is `eq(x, X)·t(X)` times what earlier
-//! rounds left, and `t` has degree 2: it is summed at 0, at 1 and at infinity, and the rest is arithmetic on single numbers.
+//! The node over `a/b` and `c/d` is `(a·d + c·b) / (b·d)`. For a layer of `2^n` nodes and a point the sumcheck
+//! proves the layer's multilinear extension there from the layer below. Its round polynomial is `eq(x, X)·t(X)`
+//! times what earlier rounds left, and `t` has degree 2: it is summed at 0, at 1 and at infinity, and the rest
+//! is arithmetic on single numbers.
 
 use openvm_stark_backend::{
     FiatShamirTranscript, proof::GkrLayerClaims, prover::LogupZerocheckError,
@@ -138,8 +139,8 @@ struct Sumcheck<'a, TS> {
     challenges: Vec<EF>,
 }
 
-/// Left numerator and denominator, right numerator with `lambda` times the denominator in it, right denominator: the sum
-/// that is checked is then `a·d + b·c`.
+/// Left numerator and denominator, right numerator with `lambda` times the denominator in it, right denominator:
+/// the sum that is checked is then `a·d + b·c`.
 type Quad<V> = [V; 4];
 
 impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {

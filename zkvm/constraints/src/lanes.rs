@@ -1,8 +1,8 @@
 //! Many numbers in one register, and tables over the hypercube.
 //!
-//! Packed tables are in *lane order*: of `W·m` values the one at `x` is in lane `x / m` of register `x mod m`. Neighbours
-//! `2y` and `2y + 1`, which every round of a sumcheck joins, are then in the same lane of neighbouring registers, until one
-//! register is left; its lanes are the values in plain order.
+//! Packed tables are in *lane order*: of `W·m` values the one at `x` is in lane `x / m` of register `x mod m`.
+//! Neighbours `2y` and `2y + 1`, which every round of a sumcheck joins, are then in the same lane of
+//! neighbouring registers, until one register is left; its lanes are the values in plain order.
 
 use std::{
     iter::Sum,

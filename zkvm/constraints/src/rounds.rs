@@ -54,8 +54,8 @@ impl Folded {
         Self { rows, width }
     }
 
-    /// For `X` from 1 to `degree` the sums of the three forms over what is left, weighted by `eq` at `xs`, the variables
-    /// after this round's: numerators, denominators, constraints.
+    /// For `X` from 1 to `degree` the sums of the three forms over what is left, weighted by `eq` at `xs`, the
+    /// variables after this round's: numerators, denominators, constraints.
     pub(crate) fn sums(
         &self,
         table: &Table<'_>,

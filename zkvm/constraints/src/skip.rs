@@ -1,7 +1,8 @@
 //! The first round, over `2^l_skip` rows at once: a polynomial in one variable for each sum.
 //!
-//! The rows of a block are values of a polynomial on the subgroup of `2^l_skip` elements. It is evaluated on cosets of it,
-//! the program is run at each of their points, and the sums over all blocks are interpolated. Lanes are blocks.
+//! The rows of a block are values of a polynomial on the subgroup of `2^l_skip` elements. It is evaluated on
+//! cosets of it, the program is run at each of their points, and the sums over all blocks are interpolated.
+//! Lanes are blocks.
 
 use openvm_stark_backend::{poly_common::UnivariatePoly, prover::sumcheck::sumcheck_round0_deg};
 use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
@@ -112,6 +113,32 @@ pub(crate) fn polynomials(
         return Polynomials { lookups: [none(), none()], constraints: none() };
     }
     let domain = Domain::new(l_skip, degree);
+    let sums = sums(table, forms, &domain, l_skip, xs);
+    let of = |which: usize, cosets: usize| -> Vec<EF> {
+        let at = |point: usize, coset: usize| sums[(coset << l_skip) + point][which].total();
+        (0..1 << l_skip)
+            .flat_map(|point| (0..cosets).map(move |coset| (point, coset)))
+            .map(|(point, coset)| at(point, coset))
+            .collect()
+    };
+    let lookups = [0, 1].map(|which| match has_lookups {
+        true => interpolated(of(which, degree), degree),
+        false => UnivariatePoly::new(vec![]),
+    });
+    let constraints = constraints(&domain, of(2, degree - 1), degree);
+    Polynomials { lookups, constraints }
+}
+
+/// Sums over all blocks: for each coset and point numerators, denominators, constraints.
+fn sums(
+    table: &Table<'_>,
+    forms: &Forms,
+    domain: &Domain,
+    l_skip: usize,
+    xs: &[EF],
+) -> Vec<[PE; 3]> {
+    let degree = table.degree;
+    let has_lookups = !table.lookups.is_empty();
     let mut weights = eq_table(xs);
     let blocks = weights.len();
     // Lanes without a block weigh nothing.
@@ -155,25 +182,12 @@ pub(crate) fn polynomials(
     };
     let groups = weights.par_chunks(W).enumerate().fold(work, add);
     let none = || vec![[PE::ZERO; 3]; degree << l_skip];
-    let sums = groups.map(|work| work.sums).reduce(none, |mut left, right| {
+    groups.map(|work| work.sums).reduce(none, |mut left, right| {
         for (left, right) in left.iter_mut().zip(right) {
             left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
         }
         left
-    });
-    let of = |which: usize, cosets: usize| -> Vec<EF> {
-        let at = |point: usize, coset: usize| sums[(coset << l_skip) + point][which].total();
-        (0..1 << l_skip)
-            .flat_map(|point| (0..cosets).map(move |coset| (point, coset)))
-            .map(|(point, coset)| at(point, coset))
-            .collect()
-    };
-    let lookups = [0, 1].map(|which| match has_lookups {
-        true => interpolated(of(which, degree), degree),
-        false => UnivariatePoly::new(vec![]),
-    });
-    let constraints = constraints(&domain, of(2, degree - 1), degree);
-    Polynomials { lookups, constraints }
+    })
 }
 
 /// Fills a block of rows for each lane, columns beside one another: selectors first.
