@@ -8,6 +8,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
+    import peft  # noqa: F401
     import torch
 
     torch.set_num_threads(1)
@@ -19,7 +20,7 @@ PROMPTS = [list(range(5, 30)), [9, 8, 7], [44, 3, 90, 12]]
 
 def setUpModule() -> None:
     if torch is None:
-        raise unittest.SkipTest("skipped: no torch")
+        raise unittest.SkipTest("skipped: no torch or no peft")
     if shutil.which("c++") is None and shutil.which("g++") is None:
         raise unittest.SkipTest("skipped: no C++ compiler")
 
