@@ -6,7 +6,7 @@
 
 use std::{
     fs::{File, Permissions},
-    io::{self, Read as _, Write as _},
+    io::{self, Read, Write},
     os::{
         fd::AsRawFd as _,
         unix::{fs::PermissionsExt as _, process::CommandExt as _},
@@ -49,22 +49,12 @@ impl Program {
         }
         let mut copy = runnable_memory()?;
         // It may grow while it is read.
-        let mut file = file.take(PROGRAM_BYTES_MAX);
-        let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
-        loop {
-            match file.read(&mut piece)? {
-                0 => break,
-                read => {
-                    hash.update(&piece[..read]);
-                    copy.write_all(&piece[..read])?;
-                }
-            }
-        }
+        let sha256 = copied(file, &mut copy, PROGRAM_BYTES_MAX)?;
         fcntl_add_seals(
             &copy,
             SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
         )?;
-        Ok(Self { path: path.to_owned(), copy, sha256: Digest(hash.finalize().into()) })
+        Ok(Self { path: path.to_owned(), copy, sha256 })
     }
 
     /// SHA-256 of what is run.
@@ -83,6 +73,23 @@ impl Program {
     }
 }
 
+/// Copies all of `from`, at most `most` bytes of it, and hashes them.
+fn copied(from: impl Read, into: &mut impl Write, most: u64) -> io::Result<Digest> {
+    let mut from = from.take(most + 1);
+    let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        let read = from.read(&mut piece)?;
+        if from.limit() == 0 {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        if read == 0 {
+            return Ok(Digest(hash.finalize().into()));
+        }
+        hash.update(&piece[..read]);
+        into.write_all(&piece[..read])?;
+    }
+}
+
 /// Memory that looks like a file and can be run.
 fn runnable_memory() -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -94,4 +101,19 @@ fn runnable_memory() -> io::Result<File> {
     let memory = File::from(memory?);
     memory.set_permissions(Permissions::from_mode(0o500))?;
     Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_beyond_the_bound_is_refused_and_never_cut() {
+        let mut copy = Vec::new();
+        let sha256 = copied(&b"12345"[..], &mut copy, 5).unwrap();
+        assert_eq!(copy, b"12345");
+        assert_eq!(sha256, Digest(Sha256::digest(b"12345").into()));
+        let error = copied(&b"12345"[..], &mut Vec::new(), 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
 }

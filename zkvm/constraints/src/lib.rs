@@ -39,6 +39,9 @@ type Backend = CpuBackend<SC>;
 /// Of the lookups and of the constraints, and the point at which all columns are claimed.
 type Proofs = (GkrProof<SC>, BatchConstraintProof<SC>, Vec<EF>);
 
+/// Of each table and each of its matrices the columns at the point.
+type Openings = Vec<Vec<Vec<EF>>>;
+
 /// Both proofs, and the point.
 fn prove_constraints<TS: FiatShamirTranscript<SC>>(
     transcript: &mut TS,
@@ -195,14 +198,13 @@ impl Batch<'_> {
     }
 
     /// All rounds after the first, whose challenge was `r` and whose claim is `claim`.
-    #[allow(clippy::type_complexity)]
     fn rounds<TS: FiatShamirTranscript<SC>>(
         &self,
         transcript: &mut TS,
         r: EF,
         mut claim: EF,
         mus: &[EF],
-    ) -> (Vec<Vec<EF>>, Vec<EF>, Vec<Vec<Vec<EF>>>) {
+    ) -> (Vec<Vec<EF>>, Vec<EF>, Openings) {
         let l_skip = self.l_skip;
         let mut folded: Vec<Folded> =
             self.tables.iter().map(|table| Folded::new(table, l_skip, r)).collect();
@@ -281,8 +283,8 @@ impl Batch<'_> {
         &self,
         transcript: &mut TS,
         folded: &[Folded],
-    ) -> Vec<Vec<Vec<EF>>> {
-        let openings: Vec<Vec<Vec<EF>>> = self
+    ) -> Openings {
+        let openings: Openings = self
             .tables
             .iter()
             .zip(folded)
