@@ -24,7 +24,7 @@ mod serve;
 mod tests;
 mod upstream;
 
-pub use confide_forward::Drained;
+pub use confide_forward::{Admission, AdmissionLimits, BodyPace, Drained};
 
 pub use access_log::{AccessLog, AccessLogEnd};
 pub use configuration::{

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use confide_forward::{codings_are_undone, end_is_marked, remove_hop_by_hop};
+use confide_forward::{BodyPace, PaceFault, codings_are_undone, end_is_marked, remove_hop_by_hop};
 use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::Either;
@@ -114,7 +114,7 @@ impl Proxy {
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
         head.headers.insert(header::HOST, host.clone());
-        let body = Guarded::new(body, limit, self.limits.request_body_pause);
+        let body = Guarded::new(body, limit, self.limits.request_body_pace);
         Ok((Request::from_parts(head, body), upstream))
     }
 
@@ -141,7 +141,8 @@ impl Proxy {
         if let Some(path) = location.and_then(|location| upstream.path_of_redirect(location)) {
             head.headers.insert(header::LOCATION, path);
         }
-        let body = Guarded::new(body, u64::MAX, self.limits.response_body_pause);
+        let pace = BodyPace::any_rate(self.limits.response_body_pause);
+        let body = Guarded::new(body, u64::MAX, pace);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 }
@@ -158,6 +159,7 @@ enum Refused {
     Coding,
     TooLong { limit: u64 },
     BodyPaused,
+    BodySlow { bytes_per_s: u64 },
     BodyBroken,
     NoRoute,
     Unreachable,
@@ -171,7 +173,10 @@ impl Refused {
     fn from_client(error: &ClientError) -> Self {
         match fault_behind(error) {
             Some(BodyFault::TooLong { limit }) => Refused::TooLong { limit: *limit },
-            Some(BodyFault::Paused { .. }) => Refused::BodyPaused,
+            Some(BodyFault::Pace(PaceFault::Paused { .. })) => Refused::BodyPaused,
+            Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {
+                Refused::BodySlow { bytes_per_s: *bytes_per_s }
+            }
             Some(BodyFault::Broken(_)) => Refused::BodyBroken,
             None if error.is_connect() => Refused::Unreachable,
             None => Refused::BrokeOff,
@@ -179,7 +184,7 @@ impl Refused {
     }
 
     fn into_response(self) -> Response<AnswerBody> {
-        let too_long;
+        let (too_long, too_slow);
         let (status, code, message) = match self {
             Refused::Method => (
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -197,6 +202,11 @@ impl Refused {
             }
             Refused::BodyPaused => {
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
+            }
+            Refused::BodySlow { bytes_per_s } => {
+                too_slow =
+                    format!("request body came too slowly: wanted at least {bytes_per_s} bytes/s");
+                (StatusCode::REQUEST_TIMEOUT, "request_timeout", too_slow.as_str())
             }
             Refused::BodyBroken => {
                 (StatusCode::BAD_REQUEST, "request_broken", "request body broke off")

@@ -10,10 +10,12 @@ use std::{
     },
 };
 
-use confide_forward::{Closing, Drained, StallGuard, accept_until};
+use confide_forward::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::{Limits, door::Door, proxy::Proxy};
 
@@ -22,15 +24,18 @@ pub(crate) async fn serve<D: Door>(
     door: Arc<D>,
     proxy: Arc<Proxy>,
     limits: Limits,
+    admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let serve =
-        move |stream, closing| connection(stream, door.clone(), proxy.clone(), limits, closing);
-    accept_until(listener, limits.connections, limits.drain, stop, serve).await
+    let serve = move |stream, place, closing| {
+        connection(stream, place, door.clone(), proxy.clone(), limits, closing)
+    };
+    accept_until(listener, admission, limits.drain, stop, serve).await
 }
 
 async fn connection<D: Door>(
-    stream: TcpStream,
+    stream: PeerStream,
+    place: Occupancy,
     door: Arc<D>,
     proxy: Arc<Proxy>,
     limits: Limits,
@@ -47,8 +52,11 @@ async fn connection<D: Door>(
     let spoke = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         spoke.store(true, Ordering::Relaxed);
-        let proxy = proxy.clone();
-        async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+        let (busy, proxy) = (place.mark_busy(), proxy.clone());
+        async move {
+            let answer = proxy.answer(request).await;
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let mut http = pin!(
         http1::Builder::new()
