@@ -89,7 +89,8 @@ mod tests {
     fn limits(line: &[&str]) -> Result<AdmissionLimits, String> {
         let line = Line::try_parse_from(["server"].iter().chain(line))
             .map_err(|error| error.to_string())?;
-        let admission = line.connections.admission().map_err(|error| error.to_string())?;
+        let admission =
+            line.connections.admission().map_err(|_| "limits that do not fit together")?;
         Ok(admission.limits())
     }
 

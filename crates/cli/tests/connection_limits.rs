@@ -3,6 +3,7 @@
 //!
 //! The holder is 127.0.0.2, the honest clients 127.0.0.1. All evidence here is simulated.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod processes;
 
 use std::{

@@ -51,7 +51,7 @@ where
     let mut running = JoinSet::new();
     let mut announcing = JoinSet::new();
     let mut stop = pin!(stop);
-    let begin = |running: &mut JoinSet<()>, arrived: Arrived| {
+    let begin = |running: &mut JoinSet<()>, arrived: Arrival| {
         let Some(place) = admission.admit(arrived.peer) else { return };
         let served = serve(arrived.stream, place.clone(), closing.subscribe());
         running.spawn(async move {
@@ -76,9 +76,9 @@ where
                 let Some((tcp, address)) = accepted else { continue };
                 let peer = Peer::from(address);
                 if !admission.is_proxy(address) {
-                    begin(&mut running, Arrived { stream: tcp.into(), peer });
+                    begin(&mut running, Arrival { stream: tcp.into(), peer });
                 } else if announcing.len() < admission.limits().connections {
-                    announcing.spawn(announced(tcp, peer, admission.header_deadline()));
+                    announcing.spawn(read_announcement(tcp, peer, admission.header_deadline()));
                 } else {
                     admission.refuse_unknown(peer);
                 }
@@ -104,7 +104,7 @@ where
 }
 
 /// A connection whose peer is known.
-struct Arrived {
+struct Arrival {
     stream: PeerStream,
     peer: Peer,
 }
@@ -130,7 +130,7 @@ async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStr
 
 /// Reads the header of a listed proxy. Without a valid one in time the connection is closed: its
 /// peer would be the proxy, which stands for everybody.
-async fn announced(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Option<Arrived> {
+async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Option<Arrival> {
     let read = tokio::time::timeout(deadline, read_proxy_header(&mut tcp)).await;
     match read {
         Ok(Ok((announced, early))) => {
@@ -138,7 +138,7 @@ async fn announced(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Optio
                 Announced::Client(client) => client.ip().into(),
                 Announced::Proxy => proxy,
             };
-            Some(Arrived { stream: PeerStream::new(tcp, early), peer })
+            Some(Arrival { stream: PeerStream::new(tcp, early), peer })
         }
         Ok(Err(error)) => {
             tracing::info!(%proxy, %error, "a listed proxy's connection was closed");

@@ -142,7 +142,7 @@ enum MetLimit {
 
 impl MetLimit {
     /// What an operator changes.
-    fn knob(self) -> &'static str {
+    fn flag(self) -> &'static str {
         match self {
             Self::Connections => "--connections",
             Self::PerPeer => "--connections-per-address",
@@ -362,7 +362,7 @@ impl Report {
     fn log(&self, peer: Peer, held: usize, met: MetLimit) {
         let Self { refused, evicted, .. } = *self;
         tracing::warn!(
-            %peer, held, refused, evicted, limit = met.knob(),
+            %peer, held, refused, evicted, limit = met.flag(),
             "a limit on connections is reached: idle ones are evicted, others refused"
         );
     }

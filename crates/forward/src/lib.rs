@@ -1,6 +1,6 @@
-//! What every HTTP end of the house does alike: which header fields pass a proxy, when the end of
-//! an answer can be trusted to be its end, what becomes of a peer that does not read or speak, and how
-//! connections are accepted and drained.
+//! What every server of the house does alike: who gets a connection, how connections are accepted
+//! and drained, what becomes of a peer that does not read or speak, which header fields pass a
+//! proxy, and when the end of an answer can be trusted to be its end.
 
 mod accept;
 mod admission;

@@ -52,7 +52,7 @@ impl PeerStream {
         }
     }
 
-    fn wrote(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note_write(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(poll, Poll::Ready(Ok(1..))) {
             self.unanswered = false;
         }
@@ -103,7 +103,7 @@ impl AsyncWrite for PeerStream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.tcp).poll_write(cx, buf);
-        self.wrote(poll)
+        self.note_write(poll)
     }
 
     fn poll_write_vectored(
@@ -112,7 +112,7 @@ impl AsyncWrite for PeerStream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
-        self.wrote(poll)
+        self.note_write(poll)
     }
 
     fn is_write_vectored(&self) -> bool {

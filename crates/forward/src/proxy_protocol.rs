@@ -60,17 +60,17 @@ const fn malformed(part: &'static str) -> ProxyHeaderError {
 /// # Errors
 /// As soon as no further bytes could make a header of it.
 pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
-    if begins(bytes, SIGNATURE) {
+    if matches_so_far(bytes, SIGNATURE) {
         return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_binary(bytes) };
     }
-    if begins(bytes, TEXT_START) {
+    if matches_so_far(bytes, TEXT_START) {
         return if bytes.len() < TEXT_START.len() { Ok(None) } else { parse_text(bytes) };
     }
     Err(ProxyHeaderError::Signature)
 }
 
 /// Whether `bytes` and `start` are the same as far as both go.
-fn begins(bytes: &[u8], start: &[u8]) -> bool {
+fn matches_so_far(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(got, wanted)| got == wanted)
 }
 
@@ -270,6 +270,38 @@ mod tests {
         ] {
             assert!(parse_proxy_header(&bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    /// As the fuzz target `proxy_header`, over changed headers from one seed.
+    #[test]
+    fn what_is_read_of_the_whole_is_not_read_of_a_part() {
+        let headers = [
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n".to_vec(),
+            b"PROXY UNKNOWN \r\n".to_vec(),
+            binary(0x21, 0x11, FOUR),
+            binary(0x20, 0x00, &[0; 300]),
+        ];
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let mut bytes = headers[next(headers.len())].clone();
+            for _ in 0..next(3) {
+                let at = next(bytes.len());
+                bytes[at] = b"\r\n 0.:\x00\x21\xff"[next(9)];
+            }
+            let Ok(Some((_, length))) = parse_proxy_header(&bytes) else { continue };
+            read += 1;
+            assert!(length <= bytes.len());
+            for end in 0..length {
+                let part = parse_proxy_header(&bytes[..end]);
+                assert!(matches!(part, Ok(None)), "{end} of {bytes:?}: {part:?}");
+            }
+        }
+        assert!(read > 1000, "{read} of the changed headers were read");
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ impl<S> TurnWatch<S> {
         Self { inner, place, busy: None }
     }
 
-    fn wrote(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note_write(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(poll, Poll::Ready(Ok(1..))) {
             // Also where it was idle: it was used a moment ago.
             drop(self.busy.take().unwrap_or_else(|| self.place.mark_busy()));
@@ -58,7 +58,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TurnWatch<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.wrote(poll)
+        self.note_write(poll)
     }
 
     fn poll_write_vectored(
@@ -67,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TurnWatch<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.wrote(poll)
+        self.note_write(poll)
     }
 
     fn is_write_vectored(&self) -> bool {
