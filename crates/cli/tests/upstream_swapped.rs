@@ -172,8 +172,7 @@ fn a_model_server_swapped_while_nobody_asks_is_noticed_within_the_interval() {
     let _other = serve_at(first.end());
     let until = Instant::now() + GENEROUS;
     let url = format!("https://{}", gateway.address());
-    while run(&["connect", &url, "--policy", &pinned, "--listen", "127.0.0.1:1"]).status
-        == Some(2)
+    while run(&["connect", &url, "--policy", &pinned, "--listen", "127.0.0.1:1"]).status == Some(2)
         && Instant::now() < until
         && is_let_in(&gateway)
     {
