@@ -9,6 +9,8 @@ mod bench;
 mod collateral;
 mod connect;
 mod disclose;
+#[cfg(test)]
+mod documented_flags_tests;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]

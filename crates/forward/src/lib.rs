@@ -8,6 +8,6 @@ mod idle;
 mod stall;
 
 pub use accept::{Closing, Drained, accept_until};
-pub use hop::{codings_are_undone, end_is_marked, remove_hop_by_hop};
+pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
 pub use stall::StallGuard;
