@@ -8,6 +8,7 @@ mod attest;
 mod bench;
 mod collateral;
 mod connect;
+mod connections;
 mod disclose;
 #[cfg(test)]
 mod documented_flags_tests;

@@ -3,11 +3,21 @@
 //! connections are accepted and drained.
 
 mod accept;
+mod admission;
 mod hop;
 mod idle;
+mod pace;
+mod peer_stream;
+mod proxy_protocol;
 mod stall;
+mod turns;
 
 pub use accept::{Closing, Drained, accept_until};
+pub use admission::{Admission, AdmissionLimits, Busy, BusyBody, Occupancy, Peer};
 pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
+pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, pace_fault_behind};
+pub use peer_stream::PeerStream;
+pub use proxy_protocol::{Announced, ProxyHeaderError, parse_proxy_header};
 pub use stall::StallGuard;
+pub use turns::TurnWatch;

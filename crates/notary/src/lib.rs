@@ -30,7 +30,7 @@ mod target;
 mod transcript;
 mod upstream;
 
-pub use confide_forward::Drained;
+pub use confide_forward::{Admission, AdmissionLimits, Drained};
 
 pub use address::{Block, BlockError, is_public};
 pub use error::{ExchangeError, KeyError, NotaryError};

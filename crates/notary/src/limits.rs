@@ -40,8 +40,6 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// uses where a policy says nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections held at once; further ones wait in the kernel's backlog.
-    pub connections: usize,
     /// TLS handshake and evidence together, on the client's side.
     pub handshake: Duration,
     /// From the end of one answer to the next whole request head: a client keeps its verified
@@ -79,7 +77,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(300),
             request: Duration::from_secs(30),

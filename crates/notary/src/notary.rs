@@ -4,6 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::Attest;
+use confide_forward::{Admission, AdmissionLimits};
 use sha2::{Digest, Sha256};
 use tokio::{net::TcpListener, sync::Semaphore};
 
@@ -39,6 +40,7 @@ pub struct Notary {
     config_digest: [u8; 32],
     shared: Arc<Shared>,
     simulated: bool,
+    admission: Admission,
 }
 
 impl Notary {
@@ -83,7 +85,14 @@ impl Notary {
         let exchanges = Arc::new(Exchanges { clock, keys, policy, slots, upstream });
         let description = description.into();
         let shared = Arc::new(Shared { channel, description, exchanges, limits });
-        Ok(Self { config_digest, shared, simulated })
+        let admission = Admission::new(AdmissionLimits::default());
+        Ok(Self { config_digest, shared, simulated, admission })
+    }
+
+    /// The same notary with other limits on connections, or behind listed proxies.
+    pub fn with_admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
     }
 
     /// SHA-256 of the effective configuration: `config-digest` of the bound claims.
@@ -98,7 +107,7 @@ impl Notary {
 
     /// Serves until `stop` resolves, then lets running exchanges end within the drain deadline.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
-        serve::serve(listener, self.shared, stop).await
+        serve::serve(listener, self.shared, self.admission, stop).await
     }
 }
 

@@ -4,7 +4,9 @@ use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use confide_channel::Server;
-use confide_forward::{Closing, Drained, StallGuard, accept_until};
+use confide_forward::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE},
@@ -12,10 +14,7 @@ use http::{
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{net::TcpListener, time::timeout};
 
 use crate::{
     ExchangeError, FetchRequest, KeyEvidence, Refusal,
@@ -49,14 +48,20 @@ pub(crate) struct Shared {
 pub(crate) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
+    admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let Limits { connections, drain, .. } = shared.limits;
-    let serve = move |stream, closing| connection(stream, shared.clone(), closing);
-    accept_until(listener, connections, drain, stop, serve).await
+    let drain = shared.limits.drain;
+    let serve = move |stream, place, closing| connection(stream, place, shared.clone(), closing);
+    accept_until(listener, admission, drain, stop, serve).await
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing) {
+async fn connection(
+    stream: PeerStream,
+    place: Occupancy,
+    shared: Arc<Shared>,
+    mut closing: Closing,
+) {
     let opened = tokio::select! {
         opened = shared.channel.accept(stream) => opened,
         _ = closing.changed() => return,
@@ -67,8 +72,11 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing
     };
     let limits = shared.limits;
     let service = service_fn(|request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        let (busy, shared) = (place.mark_busy(), shared.clone());
+        async move {
+            let answer = answer(&shared, request).await;
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let mut http = pin!(
         http1::Builder::new()

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::fetch::BindingName;
 use crate::{
     attest::chosen::AttesterArgs,
+    connections::ConnectionArgs,
     error::{CliError, read_file},
     process,
 };
@@ -53,6 +54,8 @@ pub(crate) struct Args {
     /// A further name in the certificate; may be given several times
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
+    #[command(flatten)]
+    connections: ConnectionArgs,
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
@@ -87,6 +90,7 @@ async fn serve(
              `confide attest --simulate tdx --out DIR` and give --simulate DIR",
         )
     })?;
+    let admission = args.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
     let (listener, address) = process::listen(listen).await?;
@@ -97,7 +101,9 @@ async fn serve(
         policy,
         roots,
     };
-    let notary = Notary::new(options, attester, process::unix_now).map_err(not_started)?;
+    let notary = Notary::new(options, attester, process::unix_now)
+        .map_err(not_started)?
+        .with_admission(admission);
     let guarantee = if notary.is_simulated() { "none (simulated)" } else { GUARANTEE };
     let fields = json!({
         "binding": binding.name(),

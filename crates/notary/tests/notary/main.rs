@@ -3,6 +3,7 @@
 //! All evidence here is simulated.
 
 mod fetch;
+mod floods;
 mod hostile_client;
 mod hostile_upstream;
 mod nginx;
