@@ -14,7 +14,8 @@ use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, Limits, Options, Upstream,
+    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, GatewayError, Limits, Options, Route,
+    Upstream,
 };
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,8 @@ const MODELS_DEADLINE: Duration = Duration::from_secs(3);
 /// A gateway and its model server are often started by one script: a small model is loaded within
 /// this, and with it in the digest the order of the start does not matter.
 const UPSTREAM_WAIT_S: u64 = 10;
+/// A model server that was exchanged while nobody connected is noticed within this.
+const UPSTREAM_CHECK_S: u64 = 10;
 /// Between two tries: short beside what loading takes.
 const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 
@@ -34,14 +37,27 @@ pub(crate) struct Args {
     /// Where clients connect; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
-    /// The model server behind it: http://HOST[:PORT][/PATH]
+    /// The model server behind it: http://HOST[:PORT][/PATH], without /v1
     #[arg(long, value_name = "URL")]
     upstream: String,
+    /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
+    /// `*` is one segment, `**` at the end the rest. May be given several times
+    #[arg(long, value_name = "ROUTE", conflicts_with = "dangerous_all_routes")]
+    route: Vec<String>,
+    /// Proxy every path and method: clients reach metrics and administration of the model server,
+    /// and can change what it serves
+    #[arg(long)]
+    dangerous_all_routes: bool,
     /// Seconds to wait for a model server that is not there yet, before going on without its model
     /// in the configuration digest
     #[arg(long, value_name = "N", default_value_t = UPSTREAM_WAIT_S,
           value_parser = clap::value_parser!(u64).range(..=3600))]
     upstream_wait_s: u64,
+    /// Seconds between two questions for the model server's model, where it is in the configuration
+    /// digest. Each new connection to it asks as well
+    #[arg(long, value_name = "N", default_value_t = UPSTREAM_CHECK_S,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    upstream_check_s: u64,
     /// How evidence is tied to connections
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
@@ -97,10 +113,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     // One for the whole life: a signal that comes between two of them would be seen by neither.
     let mut stop = pin!(process::asked_to_stop());
-    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
-        CliError::new(error).hint("give the model server's address, as http://127.0.0.1:8000")
-    })?;
-    let mut configuration = Configuration::single(args.binding.into(), upstream);
+    let mut configuration = configuration(&args)?;
     if args.print_config_digest {
         configuration.model_manifest_sha256 = model_manifest(&args, &configuration).await;
         println!("{}", hex::encode(configuration.digest()));
@@ -119,7 +132,10 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let options = Options {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
-        limits: Limits::default(),
+        limits: Limits {
+            upstream_check: Duration::from_secs(args.upstream_check_s),
+            ..Limits::default()
+        },
         names: process::names(args.listen, &args.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
@@ -145,6 +161,33 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         end.finish();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the arguments say of it; the model is asked for later.
+fn configuration(args: &Args) -> Result<Configuration, CliError> {
+    let upstream = Upstream::parse(&args.upstream).map_err(|error| {
+        let hint = match &error {
+            GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
+            GatewayError::UpstreamHttps { .. } => {
+                "run the gateway on the model server's machine and give its http:// address on \
+                 loopback; over https nothing would attest who reads the prompts there"
+                    .into()
+            }
+            _ => "give the model server's address, as http://127.0.0.1:8000".into(),
+        };
+        CliError::new(error).hint(hint)
+    })?;
+    let mut configuration = Configuration::single(args.binding.into(), upstream.clone());
+    if args.dangerous_all_routes {
+        configuration.routes = vec![Route::dangerous_everything(&upstream)];
+    }
+    for text in &args.route {
+        let route = Route::parse(text, &upstream).map_err(|error| {
+            CliError::new(error).hint("for instance --route /tokenize, or --route 'DELETE /v1/x/*'")
+        })?;
+        configuration.add_route(route);
+    }
+    Ok(configuration)
 }
 
 /// Asks the upstream which model it serves, for as long as it may still be starting.
@@ -215,7 +258,9 @@ fn ready_fields(gateway: &Gateway) -> Map<String, Value> {
     let fields = json!({
         "binding": gateway.binding_name(),
         "config_digest": hex::encode(configuration.digest()),
+        "dangerous_all_routes": configuration.allows_all_routes(),
         "model_manifest_sha256": configuration.model_manifest_sha256.map(hex::encode),
+        "model_manifest_source": configuration.model_manifest_source(),
         "simulated": gateway.is_simulated(),
         "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
     });

@@ -3,6 +3,7 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
+    process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -32,6 +33,18 @@ pub(crate) fn log_to_stderr() {
 /// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where
 /// that is less. A burst of clients should not have to send their first packet again.
 const BACKLOG: u32 = 4096;
+
+/// Becomes `confide-prover` where this process was started for that, as `prove::prover` does; what
+/// it gives is the exit status of a failure. No option of anybody's: nothing else is read or said.
+pub(crate) fn launch_stage() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != confide_prover::LAUNCH_WORD {
+        return None;
+    }
+    let error = confide_prover::launch(arguments);
+    eprintln!("{error}");
+    Some(confide_prover::LAUNCH_FAILED.into())
+}
 
 /// Listens, and gives the address with the port that was taken.
 pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {

@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use confide_forward::{
     Admission, AdmissionLimits, BodyPace, Closing, Drained, Occupancy, PacedBody, PeerStream,
-    StallGuard, accept_until, codings_are_undone, end_is_marked, pace_fault_behind,
-    remove_hop_by_hop,
+    StallGuard, accept_until, asks_for_websocket, codings_are_undone, end_is_marked,
+    pace_fault_behind, remove_hop_by_hop,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
@@ -126,6 +126,10 @@ impl Local {
         if matches!(method, Method::CONNECT | Method::TRACE) {
             let message = format!("{method} is not forwarded");
             return error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &message);
+        }
+        if asks_for_websocket(request.headers()) {
+            let message = "WebSocket upgrades are not carried";
+            return error(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
         }
         if !codings_are_undone(request.headers()) {
             let message = "request body is not readable: wanted no transfer coding but chunked";

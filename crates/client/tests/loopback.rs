@@ -121,6 +121,18 @@ async fn streaming() -> (SocketAddr, mpsc::UnboundedSender<bool>) {
 }
 
 #[tokio::test]
+async fn a_websocket_is_told_that_it_is_not_carried() {
+    let servers = vec![server(Binding::Key, Some(attester()), now)];
+    let address = site(servers, |_| async {}).await;
+    let local = loopback(address, Limits::default()).await;
+    let request = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+                   upgrade: websocket\r\n\r\n";
+    let mut client = ask(local.address, request).await;
+    let got = read_until(&mut client, "}}").await;
+    assert!(got.starts_with("HTTP/1.1 501 ") && got.contains("upgrade_unsupported"), "{got}");
+}
+
+#[tokio::test]
 async fn pieces_pass_as_they_come() {
     let (address, word) = streaming().await;
     let local = loopback(address, Limits::default()).await;

@@ -49,6 +49,17 @@ pub fn codings_are_undone(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Whether a request would become a WebSocket (RFC 6455 section 4.2.1), which no proxy here carries.
+///
+/// Other upgrades may be left unanswered (RFC 9110 section 7.8); a WebSocket's client would take
+/// the answer to its plain GET for something else.
+pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+}
+
 /// Whether the end of an answer can be told from the death of its sender. It cannot where the body
 /// ends with the connection (RFC 9112 section 6.3, last rule), nor after a change of protocols.
 pub fn end_is_marked<B: Body>(answer: &Response<B>, method: &Method) -> bool {
@@ -104,6 +115,16 @@ mod tests {
         headers.insert(CONTENT_LENGTH, "5".parse().unwrap());
         remove_hop_by_hop(&mut headers);
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn an_upgrade_to_websocket_is_told_from_others() {
+        for (value, wanted) in [("websocket", true), ("h2c, WebSocket", true), ("h2c", false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(UPGRADE, value.parse().unwrap());
+            assert_eq!(asks_for_websocket(&headers), wanted, "{value}");
+        }
+        assert!(!asks_for_websocket(&HeaderMap::new()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod turns;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use admission::{Admission, AdmissionLimits, Busy, BusyBody, Occupancy, Peer};
-pub use hop::{codings_are_undone, end_is_marked, remove_hop_by_hop};
+pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, pace_fault_behind};
 pub use peer_stream::PeerStream;

@@ -6,12 +6,11 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
 
-use crate::body::Guarded;
+use crate::{body::Guarded, pool::AnswerStream};
 
 /// The upstream's body on its way through, or one of ours.
-pub(crate) type AnswerBody = Either<Guarded<Incoming>, Full<Bytes>>;
+pub(crate) type AnswerBody = Either<Guarded<AnswerStream>, Full<Bytes>>;
 
 /// A complete JSON answer.
 pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {

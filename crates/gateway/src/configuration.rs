@@ -8,7 +8,7 @@ use confide_channel::Binding;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{GatewayError, Upstream};
+use crate::{GatewayError, Route, RouteMethods, Upstream};
 
 /// Where the gateway shows its configuration and digest, so that anyone can recompute it.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
@@ -23,7 +23,12 @@ pub const GUARANTEE_GATEWAY_ONLY: &str = "gateway only";
 pub const GUARANTEE_NONE: &str = "none";
 
 /// Version of the canonical form; it changes whenever the meaning of a field does.
-const FORM_VERSION: u32 = 1;
+///
+/// Version 1 had a path prefix for each route and no methods.
+const FORM_VERSION: u32 = 2;
+
+/// Who says that the model is the one of the manifest: nothing here measures its files.
+const MANIFEST_SOURCE: &str = "upstream's own word";
 
 /// The effective configuration.
 #[derive(Clone, Debug)]
@@ -32,55 +37,73 @@ pub struct Configuration {
     pub binding: Binding,
     /// The model servers that may see prompts.
     pub upstreams: Vec<Upstream>,
-    /// Which path goes to which of them; the longest prefix wins.
+    /// Which methods and paths are proxied, and to which of them. All else is refused; where two
+    /// routes cover a request, the more specific one has it.
     pub routes: Vec<Route>,
     /// Targets of a tunnel in the same process, `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
-    /// SHA-256 of the manifest of the one model that the upstream serves, where it is known.
+    /// SHA-256 of the manifest of the one model that the first upstream serves, where it is known.
     ///
-    /// The upstream said so when the gateway started; the gateway does not measure weights.
+    /// It is the upstream's own word: the gateway does not measure weights. Where it is known, the
+    /// gateway asks for it again and stops serving when the answer is another one.
     pub model_manifest_sha256: Option<[u8; 32]>,
 }
 
-/// Requests whose path starts with `prefix` go to `upstream`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Whole path segments: `/v1` covers `/v1` and `/v1/models`, not `/v10`.
-    pub prefix: String,
-    /// One of the configuration's upstreams.
-    pub upstream: Upstream,
-}
-
 impl Configuration {
-    /// Everything to one upstream.
+    /// The routes of inference to one upstream.
     pub fn single(binding: Binding, upstream: Upstream) -> Self {
         Self {
             binding,
-            routes: vec![Route { prefix: "/".into(), upstream: upstream.clone() }],
+            routes: Route::inference(&upstream),
             upstreams: vec![upstream],
             tunnel_allow: Vec::new(),
             model_manifest_sha256: None,
         }
     }
 
-    /// Checks that routes are paths, that none stands twice and that each leads somewhere.
+    /// Checks that routes are paths, that no two are the same and that each leads somewhere.
     pub fn check(&self) -> Result<(), GatewayError> {
         if self.routes.is_empty() {
             return Err(GatewayError::NoRoute);
         }
         for (index, route) in self.routes.iter().enumerate() {
-            let twice = self.routes[..index].iter().any(|other| other.prefix == route.prefix);
-            if twice || !route.prefix.starts_with('/') {
-                return Err(GatewayError::RoutePrefix { prefix: route.prefix.clone() });
+            route.pattern()?;
+            let earlier = &self.routes[..index];
+            let twice = |method: &&str| {
+                let same = |other: &&Route| other.path == route.path;
+                earlier.iter().filter(same).any(|other| other.method_names().contains(method))
+            };
+            if let Some(method) = route.method_names().iter().find(|method| twice(method)) {
+                let got = format!("{method} for it twice");
+                return Err(GatewayError::Route { route: route.path.clone(), got });
             }
             if !self.upstreams.contains(&route.upstream) {
                 return Err(GatewayError::UnknownUpstream {
-                    prefix: route.prefix.clone(),
+                    route: route.path.clone(),
                     upstream: route.upstream.url(),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Adds a route to what is proxied; methods that the same path has already are not repeated.
+    pub fn add_route(&mut self, mut added: Route) {
+        if let RouteMethods::Only(methods) = &mut added.methods {
+            let known: Vec<&Route> =
+                self.routes.iter().filter(|route| route.path == added.path).collect();
+            methods.retain(|method| !known.iter().any(|route| route.allows(method)));
+            if methods.is_empty() {
+                return;
+            }
+        }
+        self.routes.push(added);
+    }
+
+    /// Whether requests of every kind are proxied, administration of the upstream included.
+    pub fn allows_all_routes(&self) -> bool {
+        let everything = |route: &Route| route.methods == RouteMethods::All && route.path == "/**";
+        self.routes.iter().any(everything)
     }
 
     /// The canonical JSON: keys sorted, no spaces, lists sorted, every address in one spelling.
@@ -91,9 +114,13 @@ impl Configuration {
         let mut routes: Vec<CanonicalRoute<'_>> = self
             .routes
             .iter()
-            .map(|route| CanonicalRoute { prefix: &route.prefix, upstream: route.upstream.url() })
+            .map(|route| CanonicalRoute {
+                methods: route.method_names(),
+                path: &route.path,
+                upstream: route.upstream.url(),
+            })
             .collect();
-        routes.sort();
+        routes.sort_by(|a, b| (a.path, &a.methods).cmp(&(b.path, &b.methods)));
         let mut tunnel_allow: Vec<&str> = self.tunnel_allow.iter().map(String::as_str).collect();
         tunnel_allow.sort_unstable();
         tunnel_allow.dedup();
@@ -125,11 +152,13 @@ impl Configuration {
 
     /// What [`WELL_KNOWN_PATH`] answers: the configuration and its digest, one JSON object.
     ///
-    /// `simulated` says whether the evidence is; it is shown beside the claim, and not digested.
+    /// `simulated` says whether the evidence is. It stands next to the claim and is not digested,
+    /// and neither is who vouches for the model.
     pub fn description(&self, simulated: bool) -> Vec<u8> {
+        let source = self.model_manifest_source().map_or("null".into(), |by| format!("\"{by}\""));
         let mut json = format!(
             "{{\"claimed_guarantee\":\"{}\",\"simulated\":{simulated},\"config_digest\":\"{}\",\
-             \"configuration\":",
+             \"model_manifest_source\":{source},\"configuration\":",
             self.guarantee(),
             hex::encode(self.digest()),
         )
@@ -137,6 +166,11 @@ impl Configuration {
         json.extend_from_slice(&self.canonical_json());
         json.push(b'}');
         json
+    }
+
+    /// Who vouches for the model's manifest, where there is one.
+    pub fn model_manifest_source(&self) -> Option<&'static str> {
+        self.model_manifest_sha256.map(|_| MANIFEST_SOURCE)
     }
 }
 
@@ -151,9 +185,10 @@ struct Canonical<'a> {
     upstreams: Vec<String>,
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Serialize)]
 struct CanonicalRoute<'a> {
-    prefix: &'a str,
+    methods: Vec<&'a str>,
+    path: &'a str,
     upstream: String,
 }
 
@@ -171,10 +206,16 @@ mod tests {
 
     #[test]
     fn the_canonical_form_and_its_digest_are_fixed() {
-        let configuration = single("http://localhost:8000/");
-        let json = r#"{"binding":"key","confide_configuration":1,"model_manifest_sha256":null,"#
+        let mut configuration = single("http://localhost:8000/");
+        let url = "http://127.0.0.1:8000";
+        configuration.routes = ["POST,GET /v1/x", "/health"]
+            .map(|text| Route::parse(text, &upstream(url)).unwrap())
+            .into();
+        let json = r#"{"binding":"key","confide_configuration":2,"model_manifest_sha256":null,"#
             .to_owned()
-            + r#""routes":[{"prefix":"/","upstream":"http://127.0.0.1:8000"}],"#
+            + r#""routes":[{"methods":["GET","HEAD","POST"],"path":"/health","#
+            + r#""upstream":"http://127.0.0.1:8000"},"#
+            + r#"{"methods":["GET","POST"],"path":"/v1/x","upstream":"http://127.0.0.1:8000"}],"#
             + r#""tunnel_allow":[],"upstreams":["http://127.0.0.1:8000"]}"#;
         assert_eq!(String::from_utf8(configuration.canonical_json()).unwrap(), json);
         assert_eq!(configuration.digest(), <[u8; 32]>::from(Sha256::digest(json)));
@@ -187,9 +228,15 @@ mod tests {
         changed.push(Configuration { binding: Binding::Session, ..base.clone() });
         changed.push(Configuration { tunnel_allow: vec!["a:1".into()], ..base.clone() });
         changed.push(Configuration { model_manifest_sha256: Some([0; 32]), ..base.clone() });
-        let mut prefixed = base.clone();
-        prefixed.routes[0].prefix = "/v1".into();
-        changed.push(prefixed);
+        let mut other_path = base.clone();
+        other_path.routes[0].path = "/v2".into();
+        let mut other_methods = base.clone();
+        other_methods.routes[0].methods = RouteMethods::Only(vec![http::Method::PUT]);
+        let mut one_more = base.clone();
+        one_more.add_route(Route::parse("/metrics", &base.upstreams[0]).unwrap());
+        let mut everything = base.clone();
+        everything.routes = vec![Route::dangerous_everything(&base.upstreams[0])];
+        changed.extend([other_path, other_methods, one_more, everything]);
         for other in changed {
             assert_ne!(base.digest(), other.digest(), "{other:?}");
         }
@@ -198,16 +245,15 @@ mod tests {
     #[test]
     fn the_order_in_which_lists_were_given_does_not_matter() {
         let (a, b) = (upstream("http://127.0.0.1:1"), upstream("http://127.0.0.1:2"));
-        let route = |prefix: &str, upstream: &Upstream| Route {
-            prefix: prefix.into(),
-            upstream: upstream.clone(),
-        };
+        let route = |path: &str, upstream: &Upstream| Route::parse(path, upstream).unwrap();
         let mut one = Configuration::single(Binding::Key, a.clone());
         one.upstreams = vec![a.clone(), b.clone()];
         one.routes = vec![route("/", &a), route("/v1", &b)];
         let mut two = one.clone();
         two.upstreams.reverse();
         two.routes.reverse();
+        one.routes[0].methods = RouteMethods::Only(vec![http::Method::GET, http::Method::POST]);
+        two.routes[1].methods = RouteMethods::Only(vec![http::Method::POST, http::Method::GET]);
         assert_eq!(one.digest(), two.digest());
     }
 
@@ -229,6 +275,7 @@ mod tests {
             serde_json::from_slice(&configuration.description(true)).unwrap();
         assert_eq!(shown["simulated"], true);
         assert_eq!(shown["config_digest"], hex::encode(configuration.digest()));
+        assert_eq!(shown["model_manifest_source"], serde_json::Value::Null);
         assert_eq!(
             serde_json::to_vec(&shown["configuration"]).unwrap(),
             configuration.canonical_json()
@@ -243,7 +290,33 @@ mod tests {
         configuration.routes.clear();
         assert!(matches!(configuration.check(), Err(GatewayError::NoRoute)));
         let mut twice = single("http://127.0.0.1:1");
+        assert!(twice.check().is_ok());
         twice.routes.push(twice.routes[0].clone());
-        assert!(matches!(twice.check(), Err(GatewayError::RoutePrefix { .. })));
+        assert!(matches!(twice.check(), Err(GatewayError::Route { .. })));
+    }
+
+    #[test]
+    fn the_model_manifest_is_named_as_the_upstreams_own_word() {
+        let known = Configuration {
+            model_manifest_sha256: Some([0xab; 32]),
+            ..single("http://127.0.0.1:8000")
+        };
+        let shown: serde_json::Value = serde_json::from_slice(&known.description(false)).unwrap();
+        assert_eq!(shown["model_manifest_source"], "upstream's own word");
+    }
+
+    #[test]
+    fn a_route_that_is_there_already_is_not_added_twice() {
+        let mut configuration = single("http://127.0.0.1:1");
+        let digest = configuration.digest();
+        for listed in ["POST /v1/embeddings", "GET /v1/models/**"] {
+            configuration.add_route(Route::parse(listed, &configuration.upstreams[0]).unwrap());
+            assert_eq!(configuration.digest(), digest, "{listed}");
+        }
+        configuration
+            .add_route(Route::parse("/v1/embeddings", &configuration.upstreams[0]).unwrap());
+        assert!(configuration.check().is_ok());
+        assert_ne!(configuration.digest(), digest);
+        assert!(!configuration.allows_all_routes());
     }
 }

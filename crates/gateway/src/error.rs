@@ -13,19 +13,41 @@ pub enum GatewayError {
         /// What it was.
         got: String,
     },
+    /// The address of the upstream has a scheme that nothing here speaks.
+    #[error("upstream `{url}` is not usable: https upstreams are not supported")]
+    UpstreamHttps {
+        /// The address as it was given.
+        url: String,
+    },
+    /// The address of the upstream ends where the paths of its interface begin.
+    #[error(
+        "upstream `{url}` is not usable: wanted the address without `/v1`, which every request's \
+         path begins with"
+    )]
+    UpstreamApiPath {
+        /// The address as it was given.
+        url: String,
+        /// The address to give instead.
+        without: String,
+    },
     /// A route names an upstream that is not in the configuration.
-    #[error("route `{prefix}` names upstream `{upstream}`, which is not in the configuration")]
+    #[error("route `{route}` names upstream `{upstream}`, which is not in the configuration")]
     UnknownUpstream {
-        /// The path prefix of the route.
-        prefix: String,
+        /// The path of the route.
+        route: String,
         /// The upstream it names.
         upstream: String,
     },
-    /// A route prefix is not a path, or stands twice.
-    #[error("route `{prefix}` is not usable: wanted a path that starts with `/`, each only once")]
-    RoutePrefix {
-        /// The prefix as it was given.
-        prefix: String,
+    /// A route is not one that a request could take, or stands twice.
+    #[error(
+        "route `{route}` is not usable: wanted `PATH` or `METHOD[,METHOD] PATH`, the path \
+         normalised, `*` for one segment, `**` at its end for the rest, got {got}"
+    )]
+    Route {
+        /// The route as it was given.
+        route: String,
+        /// What it was.
+        got: String,
     },
     /// No route leads anywhere.
     #[error("configuration has no route: wanted at least one")]

@@ -6,32 +6,42 @@
 //!
 //! What is proxied is streamed in both directions and never kept; an upstream that dies in the
 //! middle of an answer reaches the client as a broken stream. What the gateway does with a prompt
-//! follows from its [`Configuration`], whose digest is in the claims that its evidence signs.
+//! follows from its [`Configuration`], whose digest is in the claims that its evidence signs. Where
+//! that names a model, the upstream is asked for it on every new connection, and one that names
+//! another ends the service.
 
 mod access_log;
 mod answer;
 mod body;
 mod configuration;
+mod connection;
 mod door;
 mod error;
+mod fault;
 mod gateway;
 mod limits;
 mod linger;
 mod manifest;
+mod path;
+mod pool;
 mod proxy;
+mod refusal;
+mod route;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod wire;
 
 pub use confide_forward::{Admission, AdmissionLimits, BodyPace, Drained};
 
 pub use access_log::{AccessLog, AccessLogEnd};
 pub use configuration::{
-    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, Route, WELL_KNOWN_PATH,
+    Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
 pub use gateway::{Gateway, Options};
 pub use limits::Limits;
 pub use manifest::ask as ask_model_manifest;
+pub use route::{Route, RouteMethods};
 pub use upstream::Upstream;

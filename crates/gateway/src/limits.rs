@@ -39,9 +39,16 @@ pub struct Limits {
     pub upstream_start: Duration,
     /// Idle connections kept to each upstream.
     pub upstream_idle_connections: usize,
-    /// How long such a connection is kept; below the keep-alive of common servers would be
-    /// better still, but a request on a connection that just closed is repeated on a new one.
+    /// How long such a connection is kept where the upstream announces nothing: less than common
+    /// servers keep it (uvicorn and Node close after 5 s), so that no request crosses their close.
     pub upstream_idle: Duration,
+    /// Status line and header fields of the upstream's answer together, in bytes.
+    pub upstream_head_bytes: usize,
+    /// The longest time from one question for the upstream's model to the next, where a model is
+    /// in the configuration. Every new connection asks as well.
+    pub upstream_check: Duration,
+    /// From that question to its answer.
+    pub upstream_question: Duration,
     /// After the signal to stop: how long running answers may take.
     pub drain: Duration,
 }
@@ -66,7 +73,10 @@ impl Default for Limits {
             upstream_connect: Duration::from_secs(5),
             upstream_start: Duration::from_secs(600),
             upstream_idle_connections: 256,
-            upstream_idle: Duration::from_secs(30),
+            upstream_idle: Duration::from_secs(4),
+            upstream_head_bytes: 64 * 1024,
+            upstream_check: Duration::from_secs(10),
+            upstream_question: Duration::from_secs(10),
             drain: Duration::from_secs(20),
         }
     }

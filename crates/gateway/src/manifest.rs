@@ -1,23 +1,25 @@
-//! Which model the upstream says it serves.
+//! Which model the upstream says it serves, and whether it still says so.
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http::StatusCode;
+use tokio::sync::watch;
 
-use crate::{GatewayError, Upstream};
-
-/// The list of a server with thousands of models fits; a flood does not.
-const LIST_BYTES_MAX: usize = 1024 * 1024;
+use crate::{
+    GatewayError, Limits, Upstream,
+    connection::{Connection, ModelList},
+    fault::{UpstreamFailure, UpstreamFault},
+};
 
 /// Asks `GET /v1/models` once: the manifest's SHA-256 where exactly one model is listed and its
 /// entry has `confide_manifest_sha256` (as `confide serve` writes it), otherwise `None`.
 ///
 /// This is the upstream's own word. It pins which model the gateway was started for; it does not
 /// measure weights.
+///
+/// # Errors
+///
+/// [`GatewayError::Models`] where no list came within `deadline`.
 pub async fn ask(
     upstream: &Upstream,
     deadline: Duration,
@@ -25,50 +27,23 @@ pub async fn ask(
     let failed = |reason: String, may_pass| {
         Err(GatewayError::Models { url: upstream.url(), reason, may_pass })
     };
-    match tokio::time::timeout(deadline, list_models(upstream)).await {
-        Ok(Ok(Listed::List(list))) => Ok(manifest_of_the_only_model(&list)),
-        // A server that still loads says so with such a status.
-        Ok(Ok(Listed::Refused(status))) => {
-            failed(format!("status {status}"), status.is_server_error())
-        }
-        Ok(Err(error)) => failed(error.to_string(), true),
+    let limits = Limits { upstream_connect: deadline, ..Limits::default() };
+    let listed = async {
+        let mut connection = Connection::open(upstream, &limits).await?;
+        connection.list_models(upstream, deadline).await
+    };
+    match tokio::time::timeout(deadline, listed).await {
+        Ok(Ok(ModelList::List(list))) => Ok(manifest_of_the_only_model(&list)),
+        Ok(Ok(ModelList::Refused(status))) => failed(format!("status {status}"), may_pass(status)),
+        Ok(Err(failure)) => failed(failure.reason, true),
         Err(_) => failed(format!("no answer within {deadline:?}"), true),
     }
 }
 
-enum Listed {
-    List(Bytes),
-    Refused(StatusCode),
-}
-
-async fn list_models(
-    upstream: &Upstream,
-) -> Result<Listed, Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(upstream.authority().as_str()).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let mut target = upstream.uri_for(&http::Uri::from_static("/v1/models"))?.into_parts();
-    (target.scheme, target.authority) = (None, None);
-    let request = Request::get(http::Uri::from_parts(target)?)
-        .header(header::HOST, upstream.host_header())
-        .body(Empty::<Bytes>::new())?;
-    let exchange = async {
-        let response = sender.send_request(request).await?;
-        if !response.status().is_success() {
-            return Ok(Listed::Refused(response.status()));
-        }
-        let body = Limited::new(response.into_body(), LIST_BYTES_MAX).collect().await?;
-        Ok(Listed::List(body.to_bytes()))
-    };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    let mut open = true;
-    loop {
-        tokio::select! {
-            list = &mut exchange => return list,
-            _ = &mut connection, if open => open = false,
-        }
-    }
+/// Whether a server that still loads, or is busy, answers with this status.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }
 
 fn manifest_of_the_only_model(list: &[u8]) -> Option<[u8; 32]> {
@@ -77,6 +52,71 @@ fn manifest_of_the_only_model(list: &[u8]) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(model.get("confide_manifest_sha256")?.as_str()?, &mut digest).ok()?;
     Some(digest)
+}
+
+/// Remembers which model was attested, and for good when the upstream once named another.
+///
+/// It is never unset: evidence goes on attesting a digest that is false, so only a gateway that
+/// was started anew may serve again.
+pub(crate) struct ManifestWatch {
+    /// `None` where nothing was attested, and so nothing can become false.
+    wanted: Option<[u8; 32]>,
+    changed: watch::Sender<bool>,
+}
+
+impl ManifestWatch {
+    pub(crate) fn new(wanted: Option<[u8; 32]>) -> Self {
+        Self { wanted, changed: watch::Sender::new(false) }
+    }
+
+    /// Whether the upstream has to name a model at all.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        *self.changed.borrow()
+    }
+
+    /// Resolves when the upstream names another model, or has done so.
+    pub(crate) async fn changed(&self) {
+        // The sender lives as long as this borrow.
+        let _ = self.changed.subscribe().wait_for(|changed| *changed).await;
+    }
+
+    /// Asks on `connection`, and refuses everything from then on where the answer is another one.
+    /// A server that cannot be asked is not another server.
+    pub(crate) async fn ask(
+        &self,
+        connection: &mut Connection,
+        upstream: &Upstream,
+        deadline: Duration,
+    ) -> Result<(), UpstreamFailure> {
+        let Some(wanted) = self.wanted else { return Ok(()) };
+        let got = match connection.list_models(upstream, deadline).await? {
+            ModelList::List(list) => manifest_of_the_only_model(&list),
+            ModelList::Refused(status) if may_pass(status) => {
+                let reason = format!("status {status} to the question for its models");
+                return Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
+            }
+            ModelList::Refused(_) => None,
+        };
+        if got == Some(wanted) && !self.has_changed() {
+            return Ok(());
+        }
+        let (wanted, got) = (hex::encode(wanted), got.map_or("none".into(), hex::encode));
+        if !self.changed.send_replace(true) {
+            tracing::error!(
+                upstream = %upstream.url(),
+                %wanted,
+                %got,
+                "upstream no longer names the model that was attested: every session is closed and \
+                 nothing is proxied until the gateway is started again with the new digest"
+            );
+        }
+        let reason = format!("model manifest: wanted {wanted}, got {got}");
+        Err(UpstreamFailure::new(UpstreamFault::Changed, reason))
+    }
 }
 
 #[cfg(test)]

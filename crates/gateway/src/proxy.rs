@@ -1,30 +1,39 @@
 //! One request in, one request out, both bodies streamed.
 
-use std::time::Instant;
+use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use confide_forward::{BodyPace, PaceFault, codings_are_undone, end_is_marked, remove_hop_by_hop};
-use http::{Method, Request, Response, StatusCode, Version, header};
+use confide_forward::{
+    BodyPace, asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop,
+};
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
+    uri::{Authority, PathAndQuery, Scheme},
+};
 use http_body::Body;
 use http_body_util::Either;
 use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{Client, Error as ClientError, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 
 use crate::{
-    AccessLog, Configuration, Limits, Upstream, WELL_KNOWN_PATH,
+    AccessLog, Configuration, Limits, Route, WELL_KNOWN_PATH,
     answer::{self, AnswerBody},
-    body::{BodyFault, Guarded, fault_behind},
+    body::Guarded,
+    connection::{Connection, RequestBody, Unsent, bodiless},
+    fault::{UpstreamFailure, UpstreamFault},
     linger::Lingering,
+    manifest::ManifestWatch,
+    path::{self, PathFault},
+    pool::{AnswerStream, Pool},
+    refusal::Refusal,
+    route::Pattern,
 };
 
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
 pub(crate) struct Proxy {
-    client: Client<HttpConnector, Guarded<Lingering>>,
-    /// Longest prefix first.
-    routes: Vec<(String, Upstream, header::HeaderValue)>,
+    /// The closest pattern first.
+    routes: Vec<(Pattern, Route, Arc<Pool>)>,
+    pools: Vec<Arc<Pool>>,
+    manifest: Arc<ManifestWatch>,
     description: Bytes,
     limits: Limits,
     log: Option<AccessLog>,
@@ -32,30 +41,59 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new(configuration: &Configuration, simulated: bool, limits: Limits) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits.upstream_connect));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(limits.upstream_idle)
-            .pool_max_idle_per_host(limits.upstream_idle_connections)
-            .set_host(false)
-            .build(connector);
+        let manifest = Arc::new(ManifestWatch::new(configuration.model_manifest_sha256));
+        let nothing_attested = Arc::new(ManifestWatch::new(None));
+        let pools: Vec<Arc<Pool>> = configuration
+            .upstreams
+            .iter()
+            .enumerate()
+            .map(|(index, upstream)| {
+                // The manifest is the first upstream's.
+                let manifest = if index == 0 { &manifest } else { &nothing_attested };
+                Arc::new(Pool::new(upstream.clone(), manifest.clone(), limits))
+            })
+            .collect();
         let mut routes: Vec<_> = configuration
             .routes
             .iter()
-            .map(|route| {
-                (route.prefix.clone(), route.upstream.clone(), route.upstream.host_header())
+            .filter_map(|route| {
+                let pool = pools.iter().find(|pool| *pool.upstream() == route.upstream)?;
+                Some((route.pattern().ok()?, route.clone(), pool.clone()))
             })
             .collect();
-        routes.sort_by_key(|(prefix, ..)| std::cmp::Reverse(prefix.len()));
+        routes.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let description = configuration.description(simulated).into();
-        Self { client, routes, description, limits, log: None }
+        Self { routes, pools, manifest, description, limits, log: None }
     }
 
     pub(crate) fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
         self.log = log;
         self
+    }
+
+    /// Resolves when what the evidence attests is known to be false: nobody may be let in.
+    pub(crate) async fn loses_its_upstream(&self) {
+        self.manifest.changed().await;
+    }
+
+    /// Retires unused connections, and asks the first upstream for its model now and then.
+    pub(crate) async fn maintain_pools(&self) -> Infallible {
+        let tick = RETIRE_EVERY.min(self.limits.upstream_check);
+        let mut asked = Instant::now();
+        loop {
+            tokio::time::sleep(tick).await;
+            self.pools.iter().for_each(|pool| pool.retire());
+            let is_due = asked.elapsed() >= self.limits.upstream_check;
+            if !is_due || !self.manifest.is_needed() || self.manifest.has_changed() {
+                continue;
+            }
+            asked = Instant::now();
+            if let Some(pool) = self.pools.first()
+                && let Err(UpstreamFailure { reason, .. }) = pool.check().await
+            {
+                tracing::debug!(%reason, "upstream does not confirm its model");
+            }
+        }
     }
 
     /// Answers one request; what goes wrong is an answer too, unless the answer already began.
@@ -69,76 +107,120 @@ impl Proxy {
     }
 
     async fn answer_unlogged(&self, request: Request<Incoming>) -> Response<AnswerBody> {
-        if request.uri().path() == WELL_KNOWN_PATH {
-            if !matches!(*request.method(), Method::GET | Method::HEAD) {
-                return Refused::Method.into_response();
-            }
-            return answer::json(StatusCode::OK, self.description.clone());
-        }
         let (method, version) = (request.method().clone(), request.version());
-        let outcome = match self.outgoing(request) {
-            Ok((outgoing, upstream)) => self.forward(outgoing, upstream, &method).await,
-            Err(refused) => Err(refused),
-        };
+        let outcome = self.answer_or_refuse(request).await;
         let outcome = outcome.and_then(|response| match version == Version::HTTP_10 {
-            true if response.body().size_hint().exact().is_none() => Err(Refused::OldVersion),
+            true if response.body().size_hint().exact().is_none() => Err(Refusal::OldVersion),
             _ => Ok(response),
         });
-        let response = outcome.unwrap_or_else(|refused| refused.into_response());
+        let response = outcome.unwrap_or_else(Refusal::into_response);
         // Never the query and never a body: either may hold what the gateway is there to protect.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
         response
     }
 
-    fn outgoing(
+    async fn answer_or_refuse(
         &self,
         request: Request<Incoming>,
-    ) -> Result<(Request<Guarded<Lingering>>, &Upstream), Refused> {
-        let (mut head, body) = request.into_parts();
+    ) -> Result<Response<AnswerBody>, Refusal> {
+        let (head, body) = request.into_parts();
         let body = Lingering::new(body, &head.headers, self.limits.request_body_linger);
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
-            return Err(Refused::Method);
+            return Err(Refusal::Method(String::new()));
         }
+        check_host(&head)?;
+        let target = normalise_target(&head.uri).map_err(Refusal::Target)?;
+        if self.manifest.has_changed() {
+            return Err(changed());
+        }
+        if target.path() == WELL_KNOWN_PATH {
+            return match head.method {
+                Method::GET | Method::HEAD => {
+                    Ok(answer::json(StatusCode::OK, self.description.clone()))
+                }
+                _ => Err(Refusal::Method("GET, HEAD".into())),
+            };
+        }
+        if asks_for_websocket(&head.headers) {
+            return Err(Refusal::Upgrade);
+        }
+        let pool = self.route(&head.method, target.path())?;
+        let request = self.outgoing(head, body, &target, pool)?;
+        if !self.manifest.is_needed() {
+            return self.forward(request, pool).await;
+        }
+        tokio::select! {
+            biased;
+            () = self.manifest.changed() => Err(changed()),
+            answer = self.forward(request, pool) => answer,
+        }
+    }
+
+    /// The pool of the upstream that this request goes to.
+    fn route(&self, method: &Method, path: &str) -> Result<&Arc<Pool>, Refusal> {
+        let mut allowed: Vec<&str> = Vec::new();
+        for (pattern, route, pool) in &self.routes {
+            if !pattern.covers(path) {
+                continue;
+            }
+            if route.allows(method) {
+                return Ok(pool);
+            }
+            allowed.extend(route.method_names());
+        }
+        match allowed.is_empty() {
+            true => Err(Refusal::NoRoute),
+            false => Err(Refusal::Method(allowed.join(", "))),
+        }
+    }
+
+    fn outgoing(
+        &self,
+        mut head: request::Parts,
+        body: Lingering,
+        target: &PathAndQuery,
+        pool: &Pool,
+    ) -> Result<Request<RequestBody>, Refusal> {
         if !codings_are_undone(&head.headers) {
-            return Err(Refused::Coding);
+            return Err(Refusal::Coding);
         }
         let limit = self.limits.request_body_bytes;
         if body.size_hint().lower() > limit {
-            return Err(Refused::TooLong { limit });
+            return Err(Refusal::TooLong { limit });
         }
-        let path = head.uri.path();
-        let (_, upstream, host) =
-            self.routes.iter().find(|(prefix, ..)| covers(prefix, path)).ok_or(Refused::NoRoute)?;
-        head.uri = upstream.uri_for(&head.uri).map_err(|_| Refused::NoRoute)?;
+        let upstream = pool.upstream();
+        head.uri = upstream.target_for(target).map_err(|_| Refusal::Target(PathFault::Raw))?;
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
-        head.headers.insert(header::HOST, host.clone());
+        head.headers.insert(header::HOST, upstream.host_header());
         let body = Guarded::new(body, limit, self.limits.request_body_pace);
-        Ok((Request::from_parts(head, body), upstream))
+        Ok(Request::from_parts(head, Either::Left(body)))
     }
 
     async fn forward(
         &self,
-        outgoing: Request<Guarded<Lingering>>,
-        upstream: &Upstream,
-        method: &Method,
-    ) -> Result<Response<AnswerBody>, Refused> {
-        let started =
-            tokio::time::timeout(self.limits.upstream_start, self.client.request(outgoing));
-        let response = match started.await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(Refused::from_client(&error)),
-            Err(_) => return Err(Refused::Slow),
-        };
-        if !end_is_marked(&response, method) {
-            return Err(Refused::Unframed);
+        request: Request<RequestBody>,
+        pool: &Arc<Pool>,
+    ) -> Result<Response<AnswerBody>, Refusal> {
+        let method = request.method().clone();
+        let started = tokio::time::timeout(self.limits.upstream_start, exchange(pool, request));
+        let (response, connection) = started.await.map_err(|_| {
+            let reason = format!("no answer within {:?}", self.limits.upstream_start);
+            Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
+        })??;
+        if !end_is_marked(&response, &method) {
+            let reason = format!("status {}", response.status());
+            let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
+            return Err(Refusal::Upstream(failure));
         }
         let (mut head, body) = response.into_parts();
+        let body = AnswerStream::new(body, connection, pool.clone(), &head.headers);
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
         let location = head.headers.get(header::LOCATION);
-        if let Some(path) = location.and_then(|location| upstream.path_of_redirect(location)) {
+        let path = location.and_then(|location| pool.upstream().path_of_redirect(location));
+        if let Some(path) = path {
             head.headers.insert(header::LOCATION, path);
         }
         let pace = BodyPace::any_rate(self.limits.response_body_pause);
@@ -147,118 +229,87 @@ impl Proxy {
     }
 }
 
-/// `/v1` covers `/v1` and `/v1/models`, not `/v10`; `/` covers everything.
-fn covers(prefix: &str, path: &str) -> bool {
-    let bare = prefix.trim_end_matches('/');
-    path.strip_prefix(bare).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
+/// Short next to how long a connection is kept.
+const RETIRE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Why a request got an answer of the gateway instead of the upstream's.
-enum Refused {
-    Method,
-    Coding,
-    TooLong { limit: u64 },
-    BodyPaused,
-    BodySlow { bytes_per_s: u64 },
-    BodyBroken,
-    NoRoute,
-    Unreachable,
-    BrokeOff,
-    Slow,
-    Unframed,
-    OldVersion,
-}
-
-impl Refused {
-    fn from_client(error: &ClientError) -> Self {
-        match fault_behind(error) {
-            Some(BodyFault::TooLong { limit }) => Refused::TooLong { limit: *limit },
-            Some(BodyFault::Pace(PaceFault::Paused { .. })) => Refused::BodyPaused,
-            Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {
-                Refused::BodySlow { bytes_per_s: *bytes_per_s }
-            }
-            Some(BodyFault::Broken(_)) => Refused::BodyBroken,
-            None if error.is_connect() => Refused::Unreachable,
-            None => Refused::BrokeOff,
+/// Sends a request over a kept connection or a new one. It is sent a second time, on a new
+/// connection, only where nothing of it was written, or where its method permits that (RFC 9110
+/// section 9.2.2), it has no body and nothing came back.
+async fn exchange(
+    pool: &Pool,
+    request: Request<RequestBody>,
+) -> Result<(Response<Incoming>, Connection), Refusal> {
+    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+    let mut request = request;
+    if let Some(mut kept) = pool.take(is_repeatable) {
+        let again = is_repeatable.then(|| request.headers().clone());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        match kept.send(request).await {
+            Ok(response) => return Ok((response, kept)),
+            Err(unsent) => request = repeat(*unsent, method, uri, again)?,
         }
     }
-
-    fn into_response(self) -> Response<AnswerBody> {
-        let (too_long, too_slow);
-        let (status, code, message) = match self {
-            Refused::Method => (
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "this method is not proxied, or not for this path",
-            ),
-            Refused::Coding => (
-                StatusCode::NOT_IMPLEMENTED,
-                "transfer_coding",
-                "request body is not readable: wanted no transfer coding but chunked",
-            ),
-            Refused::TooLong { limit } => {
-                too_long = format!("request body is too long: wanted at most {limit} bytes");
-                (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", too_long.as_str())
-            }
-            Refused::BodyPaused => {
-                (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
-            }
-            Refused::BodySlow { bytes_per_s } => {
-                too_slow =
-                    format!("request body came too slowly: wanted at least {bytes_per_s} bytes/s");
-                (StatusCode::REQUEST_TIMEOUT, "request_timeout", too_slow.as_str())
-            }
-            Refused::BodyBroken => {
-                (StatusCode::BAD_REQUEST, "request_broken", "request body broke off")
-            }
-            Refused::NoRoute => {
-                (StatusCode::NOT_FOUND, "no_route", "no upstream is configured for this path")
-            }
-            Refused::Unreachable => {
-                (StatusCode::BAD_GATEWAY, "upstream_unreachable", "upstream cannot be reached")
-            }
-            Refused::BrokeOff => (
-                StatusCode::BAD_GATEWAY,
-                "upstream_broke_off",
-                "upstream closed the connection before it answered",
-            ),
-            Refused::Slow => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "upstream_timeout",
-                "upstream did not start its answer in time",
-            ),
-            Refused::Unframed => (
-                StatusCode::BAD_GATEWAY,
-                "upstream_unframed",
-                "upstream framed its answer so that its end could not be told from its death",
-            ),
-            // HTTP/1.0 has no chunks: a stream that broke would look complete.
-            Refused::OldVersion => (
-                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-                "http_1_1_needed",
-                "a streamed answer needs HTTP/1.1",
-            ),
-        };
-        tracing::info!(code, "request not proxied");
-        answer::error(status, code, message)
+    let mut fresh = pool.open().await.map_err(Refusal::Upstream)?;
+    match fresh.send(request).await {
+        Ok(response) => Ok((response, fresh)),
+        Err(unsent) => Err(Refusal::of(*unsent)),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::covers;
-
-    #[test]
-    fn a_prefix_covers_whole_segments() {
-        for (prefix, path, wanted) in [
-            ("/", "/v1/models", true),
-            ("/v1", "/v1", true),
-            ("/v1", "/v1/models", true),
-            ("/v1/", "/v1/models", true),
-            ("/v1", "/v10", false),
-            ("/v1", "/", false),
-        ] {
-            assert_eq!(covers(prefix, path), wanted, "{prefix} {path}");
-        }
+/// The request to send once more, where that is safe.
+fn repeat(
+    mut unsent: Unsent,
+    method: Method,
+    uri: Uri,
+    headers: Option<HeaderMap>,
+) -> Result<Request<RequestBody>, Refusal> {
+    if let Some(request) = unsent.request.take() {
+        return Ok(request);
     }
+    let Some(headers) = headers.filter(|_| unsent.received == 0) else {
+        return Err(Refusal::of(unsent));
+    };
+    let (mut head, ()) = Request::new(()).into_parts();
+    (head.method, head.uri, head.headers) = (method, uri, headers);
+    Ok(bodiless(head))
+}
+
+fn changed() -> Refusal {
+    let reason = "it named another model earlier";
+    Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Changed, reason))
+}
+
+/// Exactly one `Host` that is a host (RFC 9112 section 3.2); HTTP/1.0 may have none.
+fn check_host(head: &request::Parts) -> Result<(), Refusal> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let is_host = |host: &header::HeaderValue| {
+        let text = host.to_str().unwrap_or("@");
+        text.is_empty() || text.parse::<Authority>().is_ok_and(|host| !host.as_str().contains('@'))
+    };
+    match (hosts.next(), hosts.next()) {
+        (Some(only), None) if is_host(only) => Ok(()),
+        (None, _) if head.version < Version::HTTP_11 => Ok(()),
+        _ => Err(Refusal::Host),
+    }
+}
+
+/// Path and query as they are matched and sent. The authority of an absolute target is not looked
+/// at: where a request goes is decided here (RFC 9112 section 3.2.2).
+fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
+    let is_origin_form = uri.scheme().is_none() && uri.authority().is_none();
+    let is_absolute_form =
+        matches!(uri.scheme(), Some(s) if [Scheme::HTTP, Scheme::HTTPS].contains(s));
+    if !is_origin_form && !is_absolute_form {
+        return Err(PathFault::NoPath);
+    }
+    let given = uri.path_and_query().ok_or(PathFault::NoPath)?;
+    let path = path::normalise(given.path())?;
+    if *path == *given.path() {
+        return Ok(given.clone());
+    }
+    let text = match given.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.into_owned(),
+    };
+    text.parse().map_err(|_| PathFault::Raw)
 }

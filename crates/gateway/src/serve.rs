@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use confide_forward::{
@@ -15,7 +16,7 @@ use confide_forward::{
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::Instant};
 
 use crate::{Limits, door::Door, proxy::Proxy};
 
@@ -27,11 +28,18 @@ pub(crate) async fn serve<D: Door>(
     admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
+    let pools = proxy.clone();
     let serve = move |stream, place, closing| {
         connection(stream, place, door.clone(), proxy.clone(), limits, closing)
     };
-    accept_until(listener, admission, limits.drain, stop, serve).await
+    tokio::select! {
+        drained = accept_until(listener, admission, limits.drain, stop, serve) => drained,
+        never = pools.maintain_pools() => match never {},
+    }
 }
+
+/// How long answers to those who have asked may still take when the upstream is another one.
+const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
 async fn connection<D: Door>(
     stream: PeerStream,
@@ -41,9 +49,13 @@ async fn connection<D: Door>(
     limits: Limits,
     mut closing: Closing,
 ) {
+    // Evidence would attest a digest that is false: no handshake is worth beginning.
+    let mut lost = pin!(proxy.loses_its_upstream());
     let opened = tokio::select! {
-        opened = door.open(stream) => opened,
+        biased;
+        () = lost.as_mut() => return tracing::info!("connection refused: another upstream"),
         _ = closing.changed() => return,
+        opened = door.open(stream) => opened,
     };
     let stream = match opened {
         Ok(stream) => TokioIo::new(StallGuard::new(stream, limits.write_stall)),
@@ -66,8 +78,9 @@ async fn connection<D: Door>(
             .max_headers(limits.head_fields)
             .serve_connection(stream, service)
     );
+    let mut grace = pin!(tokio::time::sleep(LOST_UPSTREAM_GRACE));
     let mut first_head = pin!(tokio::time::sleep(limits.first_head));
-    let (mut asked, mut stopping) = (false, false);
+    let (mut asked, mut stopping, mut proxy_is_lost) = (false, false, false);
     loop {
         tokio::select! {
             ended = http.as_mut() => {
@@ -82,6 +95,12 @@ async fn connection<D: Door>(
                     return tracing::debug!("no request came");
                 }
             }
+            () = lost.as_mut(), if !proxy_is_lost => {
+                proxy_is_lost = true;
+                grace.as_mut().reset(Instant::now() + LOST_UPSTREAM_GRACE);
+                http.as_mut().graceful_shutdown();
+            }
+            () = grace.as_mut(), if proxy_is_lost => return,
             _ = closing.changed(), if !stopping => {
                 stopping = true;
                 http.as_mut().graceful_shutdown();

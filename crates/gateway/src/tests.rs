@@ -13,7 +13,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{Configuration, Drained, Limits, Upstream, door::Door, proxy::Proxy, serve::serve};
+use crate::{
+    Configuration, Drained, Limits, Route, Upstream, door::Door, proxy::Proxy, serve::serve,
+};
+
+mod checked_upstream;
+mod faults;
+mod kept;
+mod routes;
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -41,13 +48,19 @@ struct Running {
     ended: JoinHandle<Drained>,
 }
 
+/// A gateway that proxies every path: what is allowed has tests of its own.
 async fn gateway(upstream: SocketAddr, limits: Limits) -> Running {
     gateway_for(AdmissionLimits::default(), upstream, limits).await
 }
 
 async fn gateway_for(admission: AdmissionLimits, upstream: SocketAddr, limits: Limits) -> Running {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let configuration = Configuration::single(Binding::Key, upstream);
+    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    configuration.routes = vec![Route::dangerous_everything(&upstream)];
+    gateway_with(configuration, limits).await
+}
+
+async fn gateway_with(configuration: Configuration, limits: Limits) -> Running {
     let proxy = Arc::new(Proxy::new(&configuration, true, limits));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -574,14 +587,14 @@ async fn only_what_was_asked_for_leaves_the_gateway_whatever_the_target_says() {
     .await;
     let gateway = gateway(upstream, Limits::default()).await;
     let request = "GET http://elsewhere.example:81/v1/models?x HTTP/1.1\r\n\
-                   host: elsewhere.example:81\r\nhost: second.example\r\nupgrade: websocket\r\n\
+                   host: elsewhere.example:81\r\nupgrade: h2c\r\n\
                    connection: close, upgrade\r\nexpect: 100-continue\r\n\r\n";
     let got = exchange(gateway.address, request).await;
     assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
     let forwarded = seen.recv().await.unwrap();
     assert!(forwarded.starts_with("GET /v1/models?x HTTP/1.1\r\n"), "{forwarded}");
     assert_eq!(forwarded.matches("host:").count(), 1, "{forwarded}");
-    for gone in ["elsewhere", "second", "upgrade", "expect"] {
+    for gone in ["elsewhere", "h2c", "upgrade", "expect"] {
         assert!(!forwarded.contains(gone), "{forwarded}");
     }
     let long = format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "x".repeat(70_000));
@@ -637,7 +650,8 @@ impl std::io::Write for Kept {
 async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
-    let configuration = Configuration::single(Binding::Key, upstream);
+    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    configuration.routes = vec![Route::dangerous_everything(&upstream)];
     let kept = Kept::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
     let proxy = Proxy::new(&configuration, true, Limits::default()).with_access_log(Some(log));

@@ -1,6 +1,9 @@
 //! The address of a model server.
 
-use http::{HeaderValue, Uri, uri::Authority};
+use http::{
+    HeaderValue, Uri,
+    uri::{Authority, PathAndQuery},
+};
 
 use crate::GatewayError;
 
@@ -23,6 +26,9 @@ impl Upstream {
     pub fn parse(url: &str) -> Result<Self, GatewayError> {
         let bad = |got: String| GatewayError::UpstreamUrl { url: url.into(), wanted: WANTED, got };
         let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
+        if uri.scheme_str() == Some("https") {
+            return Err(GatewayError::UpstreamHttps { url: url.into() });
+        }
         if uri.scheme_str() != Some("http") {
             return Err(bad(format!("scheme `{}`", uri.scheme_str().unwrap_or("none"))));
         }
@@ -41,6 +47,10 @@ impl Upstream {
         let authority =
             format!("{host}:{port}").parse().map_err(|error| bad(format!("{error}")))?;
         let base_path = uri.path().trim_end_matches('/').to_owned();
+        if let Some(base) = base_path.strip_suffix("/v1") {
+            let without = format!("http://{given}{base}");
+            return Err(GatewayError::UpstreamApiPath { url: url.into(), without });
+        }
         Ok(Self { authority, base_path, loopback: is_loopback(&host) })
     }
 
@@ -72,14 +82,12 @@ impl Upstream {
         path.starts_with('/').then(|| HeaderValue::from_str(path).ok())?
     }
 
-    /// The address of one request at this upstream, path and query unchanged.
-    pub(crate) fn uri_for(&self, requested: &Uri) -> Result<Uri, http::Error> {
-        let path = requested.path_and_query().map_or("/", |path| path.as_str());
-        let builder = Uri::builder().scheme("http").authority(self.authority.clone());
-        match (self.base_path.as_str(), requested.path_and_query()) {
-            ("", Some(path)) => builder.path_and_query(path.clone()).build(),
-            (base, _) => builder.path_and_query(format!("{base}{path}")).build(),
+    /// The request target for a path and query at this upstream.
+    pub(crate) fn target_for(&self, requested: &PathAndQuery) -> Result<Uri, http::Error> {
+        if self.base_path.is_empty() {
+            return Ok(Uri::from(requested.clone()));
         }
+        Ok(PathAndQuery::try_from(format!("{}{requested}", self.base_path))?.into())
     }
 }
 
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_not_plain_http_to_a_host_is_refused() {
         for url in [
-            "https://h",
+            "ftp://h",
             "http://",
             "h:80",
             "http://u@h",
@@ -143,9 +151,23 @@ mod tests {
     }
 
     #[test]
+    fn the_address_that_openai_clients_are_given_is_refused_with_the_right_one() {
+        for url in ["http://h:80/v1", "http://h:80/v1/"] {
+            match Upstream::parse(url) {
+                Err(GatewayError::UpstreamApiPath { without, .. }) => {
+                    assert_eq!(without, "http://h:80");
+                }
+                other => panic!("{url}: {other:?}"),
+            }
+        }
+        assert!(Upstream::parse("http://h:80/openai").is_ok());
+        assert!(matches!(Upstream::parse("https://h"), Err(GatewayError::UpstreamHttps { .. })));
+    }
+
+    #[test]
     fn a_base_path_stands_before_the_path_of_the_request() {
         let upstream = Upstream::parse("http://127.0.0.1:1/base/").unwrap();
-        let uri = upstream.uri_for(&"/v1/models?a=b".parse().unwrap()).unwrap();
-        assert_eq!(uri, "http://127.0.0.1:1/base/v1/models?a=b");
+        let uri = upstream.target_for(&"/v1/models?a=b".parse().unwrap()).unwrap();
+        assert_eq!(uri, "/base/v1/models?a=b");
     }
 }

@@ -51,6 +51,8 @@ pub struct Limits {
     pub write_stall: Duration,
     /// Exchanges with servers at once. Each holds one transcript in memory.
     pub exchanges: usize,
+    /// Those of one client: a listed one, or else an address (of IPv6, 64 bits of it).
+    pub exchanges_per_client: usize,
     /// How long a request waits for one of them.
     pub queue: Duration,
     /// Looking a name up.
@@ -82,6 +84,7 @@ impl Default for Limits {
             request: Duration::from_secs(30),
             write_stall: Duration::from_secs(30),
             exchanges: 32,
+            exchanges_per_client: 8,
             queue: Duration::from_secs(10),
             resolve: Duration::from_secs(5),
             connect: Duration::from_secs(5),

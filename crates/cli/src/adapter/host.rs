@@ -159,7 +159,8 @@ fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     Ok(Arc::new(host))
 }
 
-fn clients(path: &std::path::Path) -> Result<Clients, CliError> {
+/// Reads a list of clients: names, each with the SHA-256 of its credential.
+pub(crate) fn clients(path: &std::path::Path) -> Result<Clients, CliError> {
     let shown = path.display();
     let text = read_file(path, CLIENTS_BYTES_MAX)?;
     let text = String::from_utf8(text)

@@ -2,6 +2,7 @@
 //!
 //! All evidence here is simulated.
 
+mod clients;
 mod fetch;
 mod floods;
 mod hostile_client;

@@ -1,0 +1,182 @@
+//! One connection to the upstream: dialled, asked, used for one request at a time.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header, request, uri::PathAndQuery};
+use http_body_util::{BodyExt, Either, Empty, Limited};
+use hyper::{
+    body::Incoming,
+    client::conn::{
+        TrySendError,
+        http1::{self, SendRequest},
+    },
+};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::{
+    Limits, Upstream,
+    body::Guarded,
+    fault::{UpstreamFailure, UpstreamFault},
+    linger::Lingering,
+    wire::{Wire, WireState},
+};
+
+/// The body of a request on its way to the upstream, or none.
+pub(crate) type RequestBody = Either<Guarded<Lingering>, Empty<Bytes>>;
+
+/// The list of a server with thousands of models fits; a flood does not.
+const LIST_BYTES_MAX: usize = 1024 * 1024;
+/// A connection that is not ready this long after its last answer is stuck.
+const READY_DEADLINE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Connection {
+    sender: SendRequest<RequestBody>,
+    wire: Arc<WireState>,
+    ended: Arc<OnceLock<Instant>>,
+    head_bytes_max: usize,
+}
+
+/// What an upstream answers to the question for its models.
+pub(crate) enum ModelList {
+    /// A list, or something that should be one.
+    List(Bytes),
+    /// No list, and why.
+    Refused(http::StatusCode),
+}
+
+impl Connection {
+    /// Opens a TCP connection and starts HTTP on it.
+    pub(crate) async fn open(
+        upstream: &Upstream,
+        limits: &Limits,
+    ) -> Result<Self, UpstreamFailure> {
+        let unreachable = |error: &io::Error| {
+            let reason = format!("{}: {error}", upstream.authority());
+            UpstreamFailure::new(UpstreamFault::Unreachable, reason)
+        };
+        let dial = TcpStream::connect(upstream.authority().as_str());
+        let stream = tokio::time::timeout(limits.upstream_connect, dial)
+            .await
+            .map_err(|_| unreachable(&io::ErrorKind::TimedOut.into()))?
+            .map_err(|error| unreachable(&error))?;
+        // A request is a small write and must not wait for an earlier acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let (stream, wire) = Wire::new(stream);
+        let (sender, connection) = http1::Builder::new()
+            .max_header_size(limits.upstream_head_bytes)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| UpstreamFailure::caused(UpstreamFault::BrokeOff, &error))?;
+        let ended = Arc::new(OnceLock::new());
+        let at_end = ended.clone();
+        tokio::spawn(async move {
+            let outcome = connection.await;
+            let _ = at_end.set(Instant::now());
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "connection to the upstream ended early");
+            }
+        });
+        Ok(Self { sender, wire, ended, head_bytes_max: limits.upstream_head_bytes })
+    }
+
+    /// Sends one request. A request that was not begun comes back.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, Box<Unsent>> {
+        let before = self.wire.received();
+        let mut failed = match self.sender.try_send_request(request).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let received = self.wire.received() - before;
+        let request = TrySendError::take_message(&mut failed);
+        let error = failed.into_error();
+        let fault = UpstreamFault::of(&error, received, self.head_bytes_max);
+        Err(Box::new(Unsent { request, received, fault, error }))
+    }
+
+    /// Asks on this very connection which models the upstream serves.
+    pub(crate) async fn list_models(
+        &mut self,
+        upstream: &Upstream,
+        deadline: Duration,
+    ) -> Result<ModelList, UpstreamFailure> {
+        let malformed = |error: &(dyn std::error::Error + 'static)| {
+            UpstreamFailure::caused(UpstreamFault::Malformed, error)
+        };
+        let path = PathAndQuery::from_static("/v1/models");
+        let target: Uri = upstream.target_for(&path).map_err(|error| malformed(&error))?;
+        let request = Request::get(target)
+            .header(header::HOST, upstream.host_header())
+            .body(Either::Right(Empty::new()))
+            .map_err(|error| malformed(&error))?;
+        let exchange = async {
+            let response = self.send(request).await.map_err(|failed| failed.into_failure())?;
+            if !response.status().is_success() {
+                return Ok(ModelList::Refused(response.status()));
+            }
+            let body = Limited::new(response.into_body(), LIST_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| {
+                UpstreamFailure::new(UpstreamFault::BrokeOff, format!("list of models: {error}"))
+            })?;
+            Ok(ModelList::List(body.to_bytes()))
+        };
+        let slow = || {
+            let reason = format!("no list of models within {deadline:?}");
+            UpstreamFailure::new(UpstreamFault::NotReady, reason)
+        };
+        tokio::time::timeout(deadline, exchange).await.map_err(|_| slow())?
+    }
+
+    /// Waits until the last answer is over on this side too; `false` where the connection ended.
+    pub(crate) async fn becomes_ready(&mut self) -> bool {
+        let ready = tokio::time::timeout(READY_DEADLINE, self.sender.ready()).await;
+        matches!(ready, Ok(Ok(())))
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// When the connection ended, where it has.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        self.ended.get().copied()
+    }
+
+    /// Has the connection tested before the next request is written to it.
+    pub(crate) fn test_before_use(&self) {
+        self.wire.test_before_use();
+    }
+}
+
+/// A request without an answer.
+pub(crate) struct Unsent {
+    /// There where nothing of it was written.
+    pub(crate) request: Option<Request<RequestBody>>,
+    /// Bytes that came in its place.
+    pub(crate) received: u64,
+    pub(crate) fault: UpstreamFault,
+    pub(crate) error: hyper::Error,
+}
+
+impl Unsent {
+    pub(crate) fn into_failure(self) -> UpstreamFailure {
+        UpstreamFailure::caused(self.fault, &self.error)
+    }
+}
+
+/// A request without a body, made again from its head.
+pub(crate) fn bodiless(head: request::Parts) -> Request<RequestBody> {
+    Request::from_parts(head, Either::Right(Empty::new()))
+}

@@ -1,0 +1,321 @@
+//! Kept connections to the upstream, each for one request at a time.
+//!
+//! A server closes a connection that nobody uses, and a request that crosses its close is lost. A
+//! request that may be repeated is; one that may have been read is not (RFC 9110 section 9.2.2).
+//! So one that may not be repeated only gets a connection that has been unused for at most half as
+//! long as others have been seen to survive.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::{
+    Limits, Upstream, connection::Connection, fault::UpstreamFailure, manifest::ManifestWatch,
+};
+
+/// An upstream that closes a connection this soon after an answer keeps none.
+const AT_ONCE: Duration = Duration::from_millis(10);
+/// How long a close counts after the last one.
+const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+pub(crate) struct Pool {
+    upstream: Upstream,
+    limits: Limits,
+    manifest: Arc<ManifestWatch>,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// The one used last stands last.
+    idle: Vec<IdleConnection>,
+    lifetime: IdleLifetime,
+}
+
+struct IdleConnection {
+    connection: Connection,
+    since: Instant,
+    /// For how long it may be kept: ours, or less where the upstream announced less.
+    limit: Duration,
+}
+
+/// For how long the upstream keeps an unused connection, as far as it was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct IdleLifetime {
+    /// The longest time after which one was still open.
+    survived: Duration,
+    /// The shortest time after which the upstream closed one, and when it last closed any.
+    closed: Option<(Duration, Instant)>,
+}
+
+impl IdleLifetime {
+    fn saw_open_after(&mut self, idle: Duration) {
+        self.survived = self.survived.max(idle);
+    }
+
+    fn saw_closed_after(&mut self, idle: Duration, now: Instant) {
+        let shortest = self.shortest(now).map_or(idle, |shortest| shortest.min(idle));
+        self.survived = self.survived.min(shortest);
+        self.closed = Some((shortest, now));
+    }
+
+    /// A server that was restarted closes whatever was open, so what was seen is not for ever.
+    fn shortest(&self, now: Instant) -> Option<Duration> {
+        let (shortest, last) = self.closed?;
+        (now.duration_since(last) < CLOSES_REMEMBERED).then_some(shortest)
+    }
+
+    /// Up to here a connection is used for what cannot be repeated.
+    fn trusted(&self, now: Instant) -> Duration {
+        self.shortest(now).map_or(self.survived, |shortest| shortest.min(self.survived)) / 2
+    }
+
+    fn closes_at_once(&self, now: Instant) -> bool {
+        self.shortest(now).is_some_and(|shortest| shortest < AT_ONCE)
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(upstream: Upstream, manifest: Arc<ManifestWatch>, limits: Limits) -> Self {
+        Self { upstream, limits, manifest, state: Mutex::default() }
+    }
+
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// The connection used last, where it is young enough, to be tested before it is written to.
+    pub(crate) fn take(&self, is_repeatable: bool) -> Option<Connection> {
+        let now = Instant::now();
+        let mut state = self.sweep(now);
+        let trusted = state.lifetime.trusted(now);
+        let newest = state.idle.last()?;
+        let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
+        if now.duration_since(newest.since) > limit {
+            return None;
+        }
+        let connection = state.idle.pop()?.connection;
+        connection.test_before_use();
+        Some(connection)
+    }
+
+    /// A new connection, on which the upstream was asked for its model where the model was
+    /// attested: nothing can come between that question and the request that follows on it.
+    ///
+    /// An upstream that closes after each answer is asked on a connection of its own, just before
+    /// the one that is given.
+    pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
+        let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+        if !self.manifest.is_needed() {
+            return Ok(connection);
+        }
+        let deadline = self.limits.upstream_question;
+        self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
+        let closes_at_once = lock(&self.state).lifetime.closes_at_once(Instant::now());
+        if !closes_at_once && connection.becomes_ready().await {
+            connection.test_before_use();
+            return Ok(connection);
+        }
+        Connection::open(&self.upstream, &self.limits).await
+    }
+
+    /// Asks for the model on a new connection and keeps that.
+    pub(crate) async fn check(self: &Arc<Self>) -> Result<(), UpstreamFailure> {
+        let mut connection = Connection::open(&self.upstream, &self.limits).await?;
+        let deadline = self.limits.upstream_question;
+        self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
+        self.clone().keep(connection, self.limits.upstream_idle);
+        Ok(())
+    }
+
+    /// Closes what has been unused for too long.
+    pub(crate) fn retire(&self) {
+        drop(self.sweep(Instant::now()));
+    }
+
+    fn sweep(&self, now: Instant) -> std::sync::MutexGuard<'_, PoolState> {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let lifetime = &mut state.lifetime;
+        state.idle.retain(|kept| {
+            let idle = now.duration_since(kept.since);
+            if !kept.connection.is_closed() {
+                lifetime.saw_open_after(idle.min(kept.limit));
+                return idle <= kept.limit;
+            }
+            let ended = kept.connection.ended().unwrap_or(now);
+            lifetime.saw_closed_after(ended.duration_since(kept.since), now);
+            false
+        });
+        guard
+    }
+
+    /// Keeps a connection whose last answer is over, for at most `limit`.
+    fn keep(self: Arc<Self>, mut connection: Connection, limit: Duration) {
+        if limit.is_zero() {
+            return;
+        }
+        let since = Instant::now();
+        if connection.is_ready() {
+            return self.push(IdleConnection { connection, since, limit });
+        }
+        // Its last bytes are read and its task has not come round yet.
+        tokio::spawn(async move {
+            if connection.becomes_ready().await {
+                self.push(IdleConnection { connection, since, limit });
+            } else if connection.is_closed() {
+                lock(&self.state).lifetime.saw_closed_after(Duration::ZERO, Instant::now());
+            }
+        });
+    }
+
+    fn push(&self, kept: IdleConnection) {
+        let mut state = lock(&self.state);
+        if state.idle.len() >= self.limits.upstream_idle_connections && !state.idle.is_empty() {
+            state.idle.remove(0);
+        }
+        if self.limits.upstream_idle_connections > 0 {
+            state.idle.push(kept);
+        }
+    }
+}
+
+/// A panic elsewhere leaves a list of connections that is still a list of connections.
+fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a connection may be kept by what the upstream announced: not at all after
+/// `Connection: close`; a second less than `Keep-Alive: timeout=N`, because its clock started
+/// earlier than ours.
+fn announced_limit(headers: &HeaderMap) -> Option<Duration> {
+    let connection = headers.get_all(header::CONNECTION).iter();
+    let closes = |value: &str| value.split(',').any(|v| v.trim().eq_ignore_ascii_case("close"));
+    if connection.filter_map(|value| value.to_str().ok()).any(closes) {
+        return Some(Duration::ZERO);
+    }
+    let value = headers.get(&KEEP_ALIVE)?.to_str().ok()?;
+    let parameter = value.split(',').find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim())
+    })?;
+    Some(Duration::from_secs(parameter.parse::<u32>().ok()?.saturating_sub(1).into()))
+}
+
+/// The body of an answer. Read to its end it gives the connection back; dropped earlier it closes
+/// the connection, so that the upstream stops working.
+pub(crate) struct AnswerStream {
+    inner: Incoming,
+    lease: Option<(Arc<Pool>, Connection, Duration)>,
+}
+
+impl AnswerStream {
+    pub(crate) fn new(
+        inner: Incoming,
+        connection: Connection,
+        pool: Arc<Pool>,
+        headers: &HeaderMap,
+    ) -> Self {
+        let most = pool.limits.upstream_idle;
+        let limit = announced_limit(headers).map_or(most, |announced| announced.min(most));
+        let mut stream = Self { inner, lease: Some((pool, connection, limit)) };
+        stream.give_back_at_end();
+        stream
+    }
+
+    fn give_back_at_end(&mut self) {
+        if self.inner.is_end_stream() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some((pool, connection, limit)) = self.lease.take() {
+            pool.keep(connection, limit);
+        }
+    }
+}
+
+impl Body for AnswerStream {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let outcome = Pin::new(&mut self.inner).poll_frame(cx);
+        match &outcome {
+            Poll::Ready(None) => self.give_back(),
+            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
+            Poll::Ready(Some(Err(_))) => self.lease = None,
+            Poll::Pending => {}
+        }
+        outcome
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_idle_limit_is_undercut_by_a_second() {
+        for (value, wanted) in [
+            ("timeout=5", Some(4)),
+            ("timeout=5, max=100", Some(4)),
+            ("max=100, Timeout = 2", Some(1)),
+            ("timeout=1", Some(0)),
+            ("timeout=0", Some(0)),
+            ("timeout=soon", None),
+            ("max=3", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(KEEP_ALIVE, value.parse().unwrap());
+            assert_eq!(announced_limit(&headers), wanted.map(Duration::from_secs), "{value}");
+        }
+        assert_eq!(announced_limit(&HeaderMap::new()), None);
+        let mut closing = HeaderMap::new();
+        closing.insert(header::CONNECTION, "x, Close".parse().unwrap());
+        assert_eq!(announced_limit(&closing), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_cannot_be_repeated_uses_a_connection_for_half_as_long_as_others_survived() {
+        let mut lifetime = IdleLifetime::default();
+        let now = Instant::now();
+        assert_eq!(lifetime.trusted(now), Duration::ZERO);
+        lifetime.saw_open_after(Duration::from_millis(80));
+        lifetime.saw_open_after(Duration::from_millis(40));
+        assert_eq!(lifetime.trusted(now), Duration::from_millis(40));
+        lifetime.saw_closed_after(Duration::from_millis(50), now);
+        assert_eq!(lifetime.trusted(now), Duration::from_millis(25));
+        assert!(!lifetime.closes_at_once(now));
+        // One that is slow to close is no reason to trust the next.
+        lifetime.saw_closed_after(Duration::from_micros(80), now);
+        lifetime.saw_open_after(Duration::from_secs(1));
+        assert!(lifetime.closes_at_once(now));
+        assert!(lifetime.trusted(now) < Duration::from_millis(1));
+        // A server that was restarted: what the new one keeps is learnt again.
+        let later = now + CLOSES_REMEMBERED;
+        assert!(!lifetime.closes_at_once(later));
+        assert_eq!(lifetime.trusted(later), Duration::from_millis(500));
+    }
+}

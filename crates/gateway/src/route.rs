@@ -1,0 +1,253 @@
+//! Which requests are proxied: a list of methods and paths, and nothing else.
+
+use http::Method;
+
+use crate::{GatewayError, Upstream, path};
+
+/// What `--route PATH` allows where it names no method.
+const METHODS_OF_A_BARE_PATH: [Method; 3] = [Method::GET, Method::HEAD, Method::POST];
+
+/// The routes of OpenAI's and Anthropic's interfaces that run a model or keep a client's files.
+/// What changes the server itself (adapters, sleep, metrics, tokenisers) is not among them.
+const INFERENCE_ROUTES: &[&str] = &[
+    "POST /v1/chat/completions",
+    "POST /v1/completions",
+    "POST /v1/responses",
+    "GET,HEAD,DELETE /v1/responses/*",
+    "POST /v1/responses/*/cancel",
+    "GET,HEAD /v1/responses/*/input_items",
+    "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
+    "POST /v1/embeddings",
+    "GET,HEAD /v1/models/**",
+    "POST /v1/audio/speech",
+    "POST /v1/audio/transcriptions",
+    "POST /v1/audio/translations",
+    "POST /v1/images/generations",
+    "POST /v1/images/edits",
+    "POST /v1/images/variations",
+    "GET,HEAD,POST /v1/files",
+    "GET,HEAD,DELETE /v1/files/*",
+    "GET,HEAD /v1/files/*/content",
+    "POST /v1/rerank",
+    "POST /rerank",
+];
+
+/// Requests with one of these methods and a path of this form go to `upstream`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The methods that are allowed.
+    pub methods: RouteMethods,
+    /// A path in its normalised spelling. A segment `*` stands for any one segment; `**` at the
+    /// end stands for anything below, and for the path before it.
+    pub path: String,
+    /// One of the configuration's upstreams.
+    pub upstream: Upstream,
+}
+
+/// The methods of a route. CONNECT and TRACE are never proxied, whatever a route says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteMethods {
+    /// Every method.
+    All,
+    /// These alone.
+    Only(Vec<Method>),
+}
+
+impl Route {
+    /// Reads `PATH` or `METHOD[,METHOD…] PATH`; a bare path allows GET, HEAD and POST.
+    ///
+    /// # Errors
+    ///
+    /// [`GatewayError::Route`] where the path is not one that a request could have.
+    pub fn parse(text: &str, upstream: &Upstream) -> Result<Self, GatewayError> {
+        let (methods, path) = match text.split_once(' ') {
+            None => (RouteMethods::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),
+            Some((names, path)) => (RouteMethods::Only(parse_methods(text, names)?), path),
+        };
+        let route = Self { methods, path: path.to_owned(), upstream: upstream.clone() };
+        route.pattern().map(|_| route)
+    }
+
+    /// The routes of inference, which are what a gateway proxies unless it is told otherwise.
+    pub fn inference(upstream: &Upstream) -> Vec<Self> {
+        // The list is tested to be readable.
+        INFERENCE_ROUTES.iter().filter_map(|text| Self::parse(text, upstream).ok()).collect()
+    }
+
+    /// Every method and every path: administration routes of the upstream included.
+    pub fn dangerous_everything(upstream: &Upstream) -> Self {
+        Self { methods: RouteMethods::All, path: "/**".into(), upstream: upstream.clone() }
+    }
+
+    pub(crate) fn allows(&self, method: &Method) -> bool {
+        match &self.methods {
+            RouteMethods::All => true,
+            RouteMethods::Only(methods) => methods.contains(method),
+        }
+    }
+
+    /// The methods as the canonical form has them: sorted, `*` for all.
+    pub(crate) fn method_names(&self) -> Vec<&str> {
+        let mut names = match &self.methods {
+            RouteMethods::All => vec!["*"],
+            RouteMethods::Only(methods) => methods.iter().map(Method::as_str).collect(),
+        };
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn pattern(&self) -> Result<Pattern, GatewayError> {
+        let bad = |got: String| GatewayError::Route { route: self.path.clone(), got };
+        match path::normalise(&self.path) {
+            Err(fault) => return Err(bad(fault.to_string())),
+            Ok(normal) if normal != self.path => return Err(bad(format!("`{normal}` otherwise"))),
+            Ok(_) => {}
+        }
+        let mut segments = Vec::new();
+        for segment in self.path.split('/').skip(1) {
+            if segments.last() == Some(&Segment::Rest) {
+                return Err(bad("`**` before the end".into()));
+            }
+            segments.push(match segment {
+                "*" => Segment::Any,
+                "**" => Segment::Rest,
+                _ if segment.contains('*') => return Err(bad("`*` within a segment".into())),
+                _ => Segment::Literal(segment.into()),
+            });
+        }
+        Ok(Pattern(segments))
+    }
+}
+
+fn parse_methods(route: &str, names: &str) -> Result<Vec<Method>, GatewayError> {
+    let bad = |got: &str| GatewayError::Route { route: route.into(), got: got.into() };
+    names
+        .split(',')
+        .map(|name| match Method::from_bytes(name.as_bytes()) {
+            Ok(Method::CONNECT | Method::TRACE) => Err(bad("a method that is never proxied")),
+            Ok(method) if name.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(method),
+            _ => Err(bad("a method that is not one")),
+        })
+        .collect()
+}
+
+/// A route's path, taken apart. Specific patterns sort before general ones, so that the first
+/// match is the closest whatever the order in which routes were given.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pattern(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Literal(String),
+    Any,
+    Rest,
+}
+
+impl Pattern {
+    /// Whether a normalised path has this form.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        let mut segments = path.split('/').skip(1);
+        for wanted in &self.0 {
+            let matches = match (wanted, segments.next()) {
+                (Segment::Rest, _) => return true,
+                (Segment::Literal(literal), Some(segment)) => literal == segment,
+                (Segment::Any, Some(segment)) => !segment.is_empty(),
+                (_, None) => false,
+            };
+            if !matches {
+                return false;
+            }
+        }
+        segments.next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream() -> Upstream {
+        Upstream::parse("http://127.0.0.1:1").unwrap()
+    }
+
+    fn route(text: &str) -> Route {
+        Route::parse(text, &upstream()).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_covers_whole_segments() {
+        for (pattern, path, wanted) in [
+            ("/v1/models", "/v1/models", true),
+            ("/v1/models", "/v1/models/", false),
+            ("/v1/models", "/v1/models/x", false),
+            ("/v1/models", "/v1/model", false),
+            ("/v1/models", "/", false),
+            ("/v1/files/*", "/v1/files/a", true),
+            ("/v1/files/*", "/v1/files/", false),
+            ("/v1/files/*", "/v1/files", false),
+            ("/v1/files/*", "/v1/files/a/content", false),
+            ("/v1/files/*/content", "/v1/files/a/content", true),
+            ("/v1/models/**", "/v1/models", true),
+            ("/v1/models/**", "/v1/models/org/name", true),
+            ("/v1/models/**", "/v1/modelsx", false),
+            ("/**", "/", true),
+            ("/**", "/anything/else", true),
+            ("/", "/", true),
+            ("/", "/x", false),
+        ] {
+            let pattern = Route { path: pattern.into(), ..route("/") }.pattern().unwrap();
+            assert_eq!(pattern.covers(path), wanted, "{pattern:?} {path}");
+        }
+    }
+
+    #[test]
+    fn every_inference_route_is_readable_and_stands_once() {
+        let routes = Route::inference(&upstream());
+        assert_eq!(routes.len(), INFERENCE_ROUTES.len());
+        for (index, route) in routes.iter().enumerate() {
+            assert!(!routes[..index].contains(route), "{route:?}");
+        }
+    }
+
+    #[test]
+    fn a_bare_path_may_be_read_and_posted_to() {
+        let bare = route("/tokenize");
+        for (method, wanted) in [("GET", true), ("HEAD", true), ("POST", true), ("DELETE", false)] {
+            assert_eq!(bare.allows(&method.parse().unwrap()), wanted, "{method}");
+        }
+        assert_eq!(route("DELETE,GET /v1/x").method_names(), ["DELETE", "GET"]);
+        assert_eq!(Route::dangerous_everything(&upstream()).method_names(), ["*"]);
+    }
+
+    #[test]
+    fn a_route_that_no_request_could_take_is_refused() {
+        for text in [
+            "",
+            "v1/models",
+            "/v1//models",
+            "/v1/../metrics",
+            "/v1/%6Dodels",
+            "/v1/mod*",
+            "/**/models",
+            "/v1 models",
+            "get /v1/models",
+            "TRACE /v1/models",
+            "GET,CONNECT /v1/models",
+            "GET, POST /v1/models",
+            " /v1/models",
+        ] {
+            let refused = Route::parse(text, &upstream());
+            assert!(matches!(refused, Err(GatewayError::Route { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_specific_pattern_sorts_before_a_general_one() {
+        let pattern = |text: &str| Route { path: text.into(), ..route("/") }.pattern().unwrap();
+        let mut patterns = ["/**", "/v1/*", "/v1/**", "/v1/models"].map(pattern);
+        patterns.sort();
+        assert_eq!(patterns, ["/v1/models", "/v1/*", "/v1/**", "/**"].map(pattern));
+    }
+}

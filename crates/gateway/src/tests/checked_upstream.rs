@@ -1,0 +1,177 @@
+//! An upstream that is another one than the configuration names (issue line 1).
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::*;
+
+const OURS: &str = "ab";
+const OTHER: &str = "cd";
+
+/// A model server whose model can be exchanged while it runs; each connection keeps the model that
+/// it was accepted with, as the processes of two servers on one port do.
+#[derive(Clone)]
+struct ModelServer {
+    manifest: Arc<Mutex<Option<&'static str>>>,
+    questions: Arc<AtomicUsize>,
+    prompts: Arc<Mutex<Vec<Option<&'static str>>>>,
+    closes: bool,
+}
+
+impl ModelServer {
+    async fn start(closes: bool) -> (Self, SocketAddr) {
+        let server = Self {
+            manifest: Arc::new(Mutex::new(Some(OURS))),
+            questions: Arc::default(),
+            prompts: Arc::default(),
+            closes,
+        };
+        let own = server.clone();
+        let address = upstream(move |stream| own.clone().talk(stream)).await;
+        (server, address)
+    }
+
+    async fn talk(self, mut stream: TcpStream) {
+        let manifest = *self.manifest.lock().unwrap();
+        loop {
+            let head = read_until(&mut stream, "\r\n\r\n").await;
+            let body = match head.split(' ').nth(1) {
+                None => return,
+                Some("/v1/models") => {
+                    self.questions.fetch_add(1, Ordering::SeqCst);
+                    let manifest =
+                        manifest.map_or("null".into(), |byte| format!("\"{}\"", byte.repeat(32)));
+                    format!(r#"{{"data":[{{"confide_manifest_sha256":{manifest}}}]}}"#)
+                }
+                Some("/stall") => {
+                    let _ = stream.write_all(CHUNKED.as_bytes()).await;
+                    read_to_end(&mut stream).await;
+                    return;
+                }
+                Some(_) => {
+                    self.prompts.lock().unwrap().push(manifest);
+                    "ok".into()
+                }
+            };
+            let fields = if self.closes { "connection: close\r\n" } else { "" };
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}");
+            if stream.write_all(answer.as_bytes()).await.is_err() || self.closes {
+                return;
+            }
+        }
+    }
+
+    fn exchange_for(&self, manifest: Option<&'static str>) {
+        *self.manifest.lock().unwrap() = manifest;
+    }
+
+    fn prompts(&self) -> Vec<Option<&'static str>> {
+        self.prompts.lock().unwrap().clone()
+    }
+}
+
+async fn attested_gateway(upstream: SocketAddr, limits: Limits) -> Running {
+    let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
+    let mut configuration = Configuration::single(Binding::Key, upstream.clone());
+    configuration.model_manifest_sha256 = Some([0xab; 32]);
+    configuration.add_route(Route::parse("/stall", &upstream).unwrap());
+    gateway_with(configuration, limits).await
+}
+
+/// Nothing is asked at intervals, so that what happens follows from the requests.
+fn no_checks() -> Limits {
+    Limits { upstream_check: GENEROUS, ..Limits::default() }
+}
+
+const PROMPT: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n";
+const PROMPT_CLOSE: &str =
+    "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn a_model_server_swapped_behind_a_running_gateway_gets_no_prompt() {
+    for (other, closes) in [(Some(OTHER), false), (None, false), (Some(OTHER), true)] {
+        let (server, address) = ModelServer::start(closes).await;
+        let limits = Limits { upstream_idle: Duration::ZERO, ..no_checks() };
+        let gateway = attested_gateway(address, limits).await;
+        let first = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
+        server.exchange_for(other);
+        // The one that finds out is told; it is the last that is answered.
+        let second = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(second.starts_with("HTTP/1.1 503 "), "{second}");
+        assert!(second.contains("upstream_changed"), "{second}");
+        assert_eq!(server.prompts(), [Some(OURS)], "the other model saw a prompt");
+        // Nobody is let in any more, not even when the first model is back.
+        server.exchange_for(Some(OURS));
+        assert_eq!(exchange(gateway.address, PROMPT_CLOSE).await, "");
+        let shown = "GET /.well-known/confide HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        assert_eq!(exchange(gateway.address, shown).await, "", "it still claims its model");
+    }
+}
+
+#[tokio::test]
+async fn the_question_for_the_model_is_asked_once_for_each_new_connection() {
+    let (server, address) = ModelServer::start(false).await;
+    let gateway = attested_gateway(address, no_checks()).await;
+    let mut client = TcpStream::connect(gateway.address).await.unwrap();
+    for _ in 0..5 {
+        let get = "GET /v1/files HTTP/1.1\r\nhost: h\r\n\r\n";
+        client.write_all(get.as_bytes()).await.unwrap();
+        assert!(read_until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(server.questions.load(Ordering::SeqCst), 1);
+    assert_eq!(server.prompts().len(), 5);
+}
+
+#[tokio::test]
+async fn another_model_closes_sessions_and_running_answers_without_any_request() {
+    let (server, address) = ModelServer::start(false).await;
+    let limits = Limits { upstream_check: Duration::from_millis(20), ..Limits::default() };
+    let gateway = attested_gateway(address, limits).await;
+    let mut idle = ask(gateway.address, PROMPT).await;
+    assert!(read_until(&mut idle, "\r\n\r\nok").await.ends_with("ok"));
+    let stall = "GET /stall HTTP/1.1\r\nhost: h\r\n\r\n";
+    let mut running = ask(gateway.address, stall).await;
+    assert!(read_until(&mut running, "\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
+    server.exchange_for(Some(OTHER));
+    assert_eq!(read_to_end(&mut idle).await, "");
+    let rest = read_to_end(&mut running).await;
+    assert!(!rest.ends_with(LAST_CHUNK), "a cut answer looks complete: {rest}");
+    assert_eq!(exchange(gateway.address, PROMPT_CLOSE).await, "");
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_away_or_loading_is_not_another_one() {
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let away = attested_gateway(closed.local_addr().unwrap(), no_checks()).await;
+    let loading = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+    let loading = attested_gateway(upstream_saying(loading).await, no_checks()).await;
+    let broken = attested_gateway(upstream_saying("garbage\r\n\r\n").await, no_checks()).await;
+    for (gateway, status, code) in [
+        (&away, " 502 ", "upstream_unreachable"),
+        (&loading, " 503 ", "upstream_not_ready"),
+        (&broken, " 502 ", "upstream_malformed"),
+    ] {
+        for _ in 0..2 {
+            let got = exchange(gateway.address, PROMPT_CLOSE).await;
+            assert!(got.contains(status) && got.contains(code), "{got}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_without_a_model_asks_nothing_and_claims_nothing() {
+    let (server, address) = ModelServer::start(false).await;
+    let gateway = gateway(address, Limits::default()).await;
+    for manifest in [Some(OURS), Some(OTHER), None] {
+        server.exchange_for(manifest);
+        let got = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    }
+    assert_eq!(server.questions.load(Ordering::SeqCst), 0);
+}
