@@ -2,9 +2,8 @@
 
 use std::{
     ffi::OsStr,
-    fmt::Display,
     fs::{self, File},
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Mutex,
@@ -56,6 +55,8 @@ pub(crate) fn back_end<'a>(
 /// What the names of work folders begin with; random bytes follow, in hexadecimal.
 const WORK_FOLDER: &str = "confide-prove-work-";
 const WORK_FOLDER_RANDOM_BYTES: usize = 8;
+/// How often one is made where another process takes it for an abandoned one.
+const WORK_FOLDER_ATTEMPTS: u32 = 5;
 
 /// A folder that only this user can read, and that goes with all that is in it. It is locked while it
 /// is in use: one that nobody holds is of a process that was killed, and the next one removes it.
@@ -66,20 +67,30 @@ pub(crate) struct WorkFolder {
 
 impl WorkFolder {
     pub(crate) fn new() -> Result<Self, CliError> {
-        let cannot = |error: &dyn Display| {
+        let parent = std::env::temp_dir();
+        let mut made = Self::make(&parent);
+        for _ in 1..WORK_FOLDER_ATTEMPTS {
+            if made.is_ok() {
+                break;
+            }
+            made = Self::make(&parent);
+        }
+        made.map_err(|error| {
             CliError::new(format!("cannot make a folder for the work: {error}"))
                 .hint("TMPDIR names the folder in which it is made")
-        };
+        })
+    }
+
+    fn make(parent: &Path) -> io::Result<Self> {
         let mut random = [0; WORK_FOLDER_RANDOM_BYTES];
-        getrandom::fill(&mut random).map_err(|error| cannot(&error))?;
-        let parent = std::env::temp_dir();
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let path = parent.join(format!("{WORK_FOLDER}{}", hex::encode(random)));
-        let made = fs::DirBuilder::new().mode(0o700).create(&path);
-        let lock = made.and_then(|()| File::open(&path)).map_err(|error| cannot(&error))?;
-        lock.try_lock().map_err(|error| cannot(&error))?;
-        // Between the two lines above another process may have taken it for an abandoned one.
-        let owner = fs::metadata(&path).map_err(|error| cannot(&error))?.uid();
-        remove_abandoned(&parent, owner);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = File::open(&path)?;
+        // Until it is locked another process may take it for an abandoned one, and remove it.
+        lock.try_lock()?;
+        let owner = fs::metadata(&path)?.uid();
+        remove_abandoned(parent, owner);
         Ok(Self { path, _lock: lock })
     }
 
