@@ -7,8 +7,8 @@ use std::{
 };
 
 use confide_disclosure::{
-    DiscloseError, Disclosure, FormatError, HOLDER_BYTES_MAX, Means, NameError, Notarised, Prove,
-    Show, Verified,
+    CommittedFields, DiscloseError, Disclosure, FIELD_TEXT_BYTES_MAX, FormatError,
+    HOLDER_BYTES_MAX, Kind, Means, NameError, Notarised, Prove, Show, Verified,
 };
 use zeroize::Zeroizing;
 
@@ -38,20 +38,27 @@ pub(crate) struct Args {
     /// host and time as well, and that both sessions have one holder
     #[arg(long, value_name = "FILE")]
     other: Option<PathBuf>,
+    /// List what the session holds, without its values: names, kinds, lengths, what can be proven
+    #[arg(long, conflicts_with_all = ["show", "prove", "other", "out"])]
+    list: bool,
     /// Where the disclosure is written
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "list")]
+    out: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    let Some(out_path) = args.out.as_deref() else {
+        print_whole(&list(&read_session(&args.file)?)?)?;
+        return Ok(ExitCode::SUCCESS);
+    };
     if args.show.is_empty() && args.prove.is_empty() {
         return Err(CliError::new("nothing is to be shown or proven")
-            .hint("--show response./model, or --prove 'response./usage/total_tokens <= 4096'"));
+            .hint("--show response./model; `confide disclose FILE --list` names what there is"));
     }
     let session = read_session(&args.file)?;
     let mut sessions = [Some(&args.file), args.other.as_ref()].into_iter().flatten();
-    if sessions.any(|session| is_same_file(session, &args.out)) {
-        return Err(CliError::new(format!("--out is {}, a session itself", args.out.display()))
+    if sessions.any(|session| is_same_file(session, out_path)) {
+        return Err(CliError::new(format!("--out is {}, a session itself", out_path.display()))
             .hint("give the disclosure a file of its own: what is hidden is in no other file"));
     }
     let other = args.other.as_deref().map(read_session).transpose()?;
@@ -60,12 +67,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new("no predicate names the other session")
             .hint("--prove 'response./a == other.response./b'"));
     }
-    let out = NewFile::beside(&args.out)?;
+    let out = NewFile::beside(out_path)?;
     let means = Means { texts: super::verify::text_proofs(), other: other.as_ref() };
     let disclosure = session.disclose(&args.show, &args.prove, means).map_err(refused)?;
     let bytes = disclosure.encode();
     out.save(&bytes)?;
-    print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), &args.out)?)?;
+    print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), out_path)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,8 +106,8 @@ fn refused(error: DiscloseError) -> CliError {
     let hint = match &error {
         DiscloseError::Holder(_) => "the file was changed, or its notary lied: fetch again",
         DiscloseError::NoField { .. } => {
-            "a field is response./a/b for {\"a\":{\"b\":…}}, response.header:NAME or \
-             response.status; / in a name is ~1, ~ is ~0"
+            "`confide disclose FILE --list` names what there is; a field is response./a/b for \
+             {\"a\":{\"b\":…}}, response.header:NAME or response.status; / in a name is ~1, ~ is ~0"
         }
         DiscloseError::Secret { .. } => {
             "bytes are shown in chunks of 64; name that header with --show to show it as well"
@@ -117,6 +124,27 @@ fn refused(error: DiscloseError) -> CliError {
         _ => return CliError::new(error),
     };
     CliError::new(error).hint(hint)
+}
+
+/// A line for each field. Values stay out: a terminal is seen by others, and kept in logs.
+pub(crate) fn list(session: &Notarised) -> Result<String, CliError> {
+    let committed = CommittedFields::new(&session.seed, &session.fields).map_err(CliError::new)?;
+    let mut text = format!("{:<9}{:>8}  {:<20}name\n", "kind", "bytes", "provable");
+    for (index, field) in session.fields.iter().enumerate() {
+        let is_text = field.kind == Kind::String && field.value.len() <= FIELD_TEXT_BYTES_MAX;
+        let provable = match (committed.amount(index).is_some(), is_text) {
+            (true, true) => "date, text",
+            (true, false) => "number",
+            (false, true) => "text",
+            (false, false) => "-",
+        };
+        let (kind, bytes, name) = (field.kind.as_str(), field.value.len(), name_words(&field.path));
+        let _ = writeln!(text, "{kind:<9}{bytes:>8}  {provable:<20}{name}");
+    }
+    for (name, bytes) in [("request", &session.sent), ("response", &session.received)] {
+        let _ = writeln!(text, "{:<9}{:>8}  {:<20}{name}.bytes", "bytes", bytes.len(), "text");
+    }
+    Ok(text)
 }
 
 /// What the file shows, read from the file: what its reader will see.

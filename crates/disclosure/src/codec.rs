@@ -59,6 +59,11 @@ pub enum FormatError {
     },
 }
 
+/// Bytes as people read them.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[derive(Default)]
 pub(crate) struct Writer(Vec<u8>);
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
     claim::Claim,
+    codec::hexadecimal,
     disclosure::{CLAIMS_MAX, Disclosure, TEXT_CLAIMS_MAX},
     field::Kind,
     fields::{CommittedFields, Reveal, TooManyFields},
@@ -178,8 +179,7 @@ impl Notarised {
     ) -> Result<(), DiscloseError> {
         let digest = self.statement.digest();
         if other.is_some_and(|other| other.statement.digest() == digest) {
-            let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            return Err(DiscloseError::SameSession { digest });
+            return Err(DiscloseError::SameSession { digest: hexadecimal(&digest) });
         }
         let of_itself = prove.iter().find_map(|wish| match wish {
             Prove::Equal { path, other, elsewhere: false } if path == other => Some(path),

@@ -2,7 +2,7 @@
 
 use crate::{
     claim::{Claim, OtherField},
-    codec::{FormatError, Reader, Writer},
+    codec::{FormatError, Reader, Writer, hexadecimal},
     evidence::NotaryEvidence,
     field::Kind,
     fields::{FieldsOpening, OpenedField, OpenedValue},
@@ -295,8 +295,7 @@ impl Disclosure {
     fn check_other(&self, other: &Disclosure) -> Result<(), Refused> {
         let digest = self.statement.digest();
         if digest == other.statement.digest() {
-            let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            return Err(Refused::SameSession { digest });
+            return Err(Refused::SameSession { digest: hexadecimal(&digest) });
         }
         let is_compared =
             |claim: &Claim| matches!(claim, Claim::Equal { other: OtherField::There(_), .. });

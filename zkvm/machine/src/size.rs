@@ -18,6 +18,9 @@ pub const MEMORY_DEFAULT: u64 = 4 << 30;
 /// one at which its fixed part alone fills a segment.
 pub(crate) const LIMIT_MAX: usize = 1 << 40;
 pub(crate) const LIMIT_MIN: usize = 420 << 20;
+/// The first cut that is tried however little memory there is, above the least limit: no run fits into
+/// so little, and the need that is named is that of a cut.
+const ABOVE_MIN: u64 = 50 << 20;
 
 /// A process that proves, beside its segments: program, keys, the guest's memory, the allocator.
 const FIXED_BYTES: u64 = 320 << 20;
@@ -42,8 +45,7 @@ const S_PER_LEAF: f64 = 0.12e-6;
 
 /// A limit that is too high for so much memory, but not by much: the back end's bytes are fewer.
 pub(crate) fn first_limit(memory: u64) -> usize {
-    // Above the least, so that one cut is tried however little memory there is: its need is named.
-    LIMIT_MIN + (memory / 2).clamp(1, LIMIT_MAX as u64) as usize
+    LIMIT_MIN + (memory / 2).clamp(ABOVE_MIN, LIMIT_MAX as u64) as usize
 }
 
 /// The limit to try after one that gave segments of `needed` bytes: further down, the more that is

@@ -1,9 +1,9 @@
 //! `confide-prover`: where it is, where its files lie, and how it is stopped.
 
 use std::{
-    fmt::Display,
+    ffi::OsStr,
     fs::{self, File},
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Mutex,
@@ -52,8 +52,11 @@ pub(crate) fn back_end<'a>(
     External::new(program, work.path(), stop, progress).launched_by(Launcher::new(THIS_PROGRAM))
 }
 
-/// What the names of work folders begin with.
-const WORK_FOLDER: &str = "confide-prove-";
+/// What the names of work folders begin with; random bytes follow, in hexadecimal.
+const WORK_FOLDER: &str = "confide-prove-work-";
+const WORK_FOLDER_RANDOM_BYTES: usize = 8;
+/// How often one is made where another process takes it for an abandoned one.
+const WORK_FOLDER_ATTEMPTS: u32 = 5;
 
 /// A folder that only this user can read, and that goes with all that is in it. It is locked while it
 /// is in use: one that nobody holds is of a process that was killed, and the next one removes it.
@@ -64,20 +67,30 @@ pub(crate) struct WorkFolder {
 
 impl WorkFolder {
     pub(crate) fn new() -> Result<Self, CliError> {
-        let cannot = |error: &dyn Display| {
+        let parent = std::env::temp_dir();
+        let mut made = Self::make(&parent);
+        for _ in 1..WORK_FOLDER_ATTEMPTS {
+            if made.is_ok() {
+                break;
+            }
+            made = Self::make(&parent);
+        }
+        made.map_err(|error| {
             CliError::new(format!("cannot make a folder for the work: {error}"))
                 .hint("TMPDIR names the folder in which it is made")
-        };
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| cannot(&error))?;
-        let parent = std::env::temp_dir();
+        })
+    }
+
+    fn make(parent: &Path) -> io::Result<Self> {
+        let mut random = [0; WORK_FOLDER_RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let path = parent.join(format!("{WORK_FOLDER}{}", hex::encode(random)));
-        let made = fs::DirBuilder::new().mode(0o700).create(&path);
-        let lock = made.and_then(|()| File::open(&path)).map_err(|error| cannot(&error))?;
-        lock.try_lock().map_err(|error| cannot(&error))?;
-        // Between the two lines above another process may have taken it for an abandoned one.
-        let owner = fs::metadata(&path).map_err(|error| cannot(&error))?.uid();
-        remove_abandoned(&parent, owner);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = File::open(&path)?;
+        // Until it is locked another process may take it for an abandoned one, and remove it.
+        lock.try_lock()?;
+        let owner = fs::metadata(&path)?.uid();
+        remove_abandoned(parent, owner);
         Ok(Self { path, _lock: lock })
     }
 
@@ -99,10 +112,9 @@ impl Drop for WorkFolder {
 /// Removes work folders of this user that nobody holds. What cannot be removed is left for another.
 fn remove_abandoned(parent: &Path, owner: u32) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_work = entry.file_name().to_string_lossy().starts_with(WORK_FOLDER);
         // Of the entry itself: a link leads anywhere.
         let is_own = |about: &fs::Metadata| about.is_dir() && about.uid() == owner;
-        if !is_work || !entry.metadata().is_ok_and(|about| is_own(&about)) {
+        if !is_work_folder(&entry.file_name()) || !entry.metadata().is_ok_and(|it| is_own(&it)) {
             continue;
         }
         let Ok(folder) = File::open(entry.path()) else { continue };
@@ -110,6 +122,15 @@ fn remove_abandoned(parent: &Path, owner: u32) {
             tracing::info!(folder = %entry.path().display(), "removed an abandoned work folder");
         }
     }
+}
+
+/// Whether a folder has the name of one that was made here: nobody's own is called so.
+fn is_work_folder(name: &OsStr) -> bool {
+    let random = name.to_str().and_then(|name| name.strip_prefix(WORK_FOLDER));
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    random.is_some_and(|random| {
+        random.len() == 2 * WORK_FOLDER_RANDOM_BYTES && random.bytes().all(is_digit)
+    })
 }
 
 /// A handle that SIGINT and SIGTERM pull.

@@ -394,6 +394,25 @@ fn the_other_session_is_judged_as_this_one_is() {
 }
 
 #[test]
+fn what_a_session_holds_is_listed_without_its_values() {
+    let session = Notary::new(1, Tee::Tdx).notarise(BODY);
+    let list = crate::disclose::list(&session).unwrap();
+    let line = |name: &str| {
+        let mut lines = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        lines.find(|words| words.last() == Some(&name)).unwrap_or_else(|| panic!("{name}: {list}"))
+    };
+    assert_eq!(line("response./usage/total_tokens")[..3], ["number", "2", "number"]);
+    assert_eq!(line("response./model")[..3], ["string", "3", "text"]);
+    assert_eq!(line("response./usage")[2], "-");
+    assert_eq!(line("response.bytes")[1], session.received.len().to_string());
+    for value in ["m-1", "four", "sk-secret"] {
+        assert!(!list.contains(value), "{value}: {list}");
+    }
+    // Names are chosen by hosts: none moves the cursor.
+    assert!(!list.contains('\u{1b}'));
+}
+
+#[test]
 fn one_session_that_poses_as_two_is_refused_by_its_statements_digest() {
     let notary = Notary::new(1, Tee::Tdx);
     let (session, rules) = (notary.notarise(BODY), notary.rules());
