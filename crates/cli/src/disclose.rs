@@ -10,6 +10,7 @@ use confide_disclosure::{
     DiscloseError, Disclosure, FormatError, HOLDER_BYTES_MAX, Means, NameError, Notarised, Prove,
     Show, Verified,
 };
+use confide_evidence::UnixSeconds;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -160,6 +161,8 @@ fn other_words(other: &Verified) -> String {
     let statement = other.statement();
     format!(
         "host {}:{}, time {}: shown with this one, so both are known to be yours",
-        statement.host, statement.port, statement.time
+        statement.host,
+        statement.port,
+        UnixSeconds(statement.time)
     )
 }

@@ -8,7 +8,7 @@ use confide_forward::{Drained, accept_until};
 use serde_json::Map;
 use tokio::net::TcpStream;
 
-use crate::{error::CliError, process};
+use crate::{address::listen_address, error::CliError, process};
 
 /// Tunnels at once; further ones wait in the kernel's backlog.
 const TUNNELS_MAX: usize = 1024;
@@ -23,7 +23,7 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where WebSocket clients connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     /// A target that may be reached; may be given several times
     #[arg(long, value_name = "HOST:PORT", required = true)]

@@ -28,6 +28,8 @@ pub struct Limits {
     pub local_connections: usize,
     /// From accepting a local connection, or its last answer, to the head of a request.
     pub local_idle: Duration,
+    /// How long the rest of a local request's body is read on after it was answered.
+    pub local_body_linger: Duration,
     /// The longest time a local client may refuse to read before its connection is given up: it
     /// holds an attested connection meanwhile.
     pub write_stall: Duration,
@@ -50,6 +52,7 @@ impl Default for Limits {
             age_max: Duration::from_secs(900),
             local_connections: 256,
             local_idle: Duration::from_secs(300),
+            local_body_linger: Duration::from_secs(5),
             write_stall: Duration::from_secs(60),
             head_bytes: 64 * 1024,
             drain: Duration::from_secs(20),

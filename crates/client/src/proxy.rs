@@ -6,26 +6,28 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use confide_forward::{
-    Closing, Drained, StallGuard, accept_until, codings_are_undone, end_is_marked,
+    Closing, Drained, Lingering, StallGuard, accept_until, codings_are_undone, end_is_marked,
     remove_hop_by_hop,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
-    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
+    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody, RequestBodyBroken,
     origin::{self, Sender},
     streamed_body, with_causes,
 };
 
+type LocalRequestBody = Lingering<Incoming>;
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
 
 /// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
@@ -39,7 +41,8 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let local = Local { client, names: LocalNames::of(&listener), origins: Arc::new(origins) };
+    let (names, origins) = (LocalNames::of(&listener), Arc::new(origins));
+    let local = Local { client, names, origins, body_linger: limits.local_body_linger };
     let serve = move |stream, closing| connection(stream, local.clone(), limits, closing);
     accept_until(listener, limits.local_connections, limits.drain, stop, serve).await
 }
@@ -79,10 +82,26 @@ struct Local {
     client: Arc<HttpClient>,
     names: LocalNames,
     origins: Arc<Origins>,
+    body_linger: Duration,
 }
 
 impl Local {
+    /// An answer of this end's own leaves the body of the request unread; it is read on, so that
+    /// the connection serves the next request. A client that waits for a word before it sends its
+    /// body is told that there is no next one.
     async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
+        let linger = self.body_linger;
+        let (head, body) = request.into_parts();
+        let awaits_word = head.headers.contains_key(header::EXPECT) && !body.is_end_stream();
+        let body = Lingering::new(body, &head.headers, linger);
+        let mut answer = self.answer_sender(Request::from_parts(head, body)).await;
+        if awaits_word && matches!(answer.body(), Either::Right(_)) {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    async fn answer_sender(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         if !self.names.cover(request.headers()) {
             let message = "host is not this address: a web page may be behind this request";
             return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
@@ -104,7 +123,7 @@ impl Local {
         }
     }
 
-    async fn forward(&self, request: Request<Incoming>) -> Response<LocalBody> {
+    async fn forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(method, Method::CONNECT | Method::TRACE) {
@@ -150,7 +169,7 @@ fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
 }
 
 /// The request as it goes to the attested end: a path, and no field of this connection.
-fn outgoing(request: Request<Incoming>) -> Request<RequestBody> {
+fn outgoing(request: Request<LocalRequestBody>) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -158,7 +177,7 @@ fn outgoing(request: Request<Incoming>) -> Request<RequestBody> {
     remove_hop_by_hop(&mut head.headers);
     // It was judged here; a model server that knows nothing of it could only misjudge it.
     head.headers.remove(header::ORIGIN);
-    Request::from_parts(head, streamed_body(body))
+    Request::from_parts(head, streamed_body(body.map_err(RequestBodyBroken)))
 }
 
 fn preflight_answer(asked: &HeaderMap) -> Response<LocalBody> {
@@ -207,6 +226,9 @@ fn explain(failure: &ClientError) -> Response<LocalBody> {
         _ => StatusCode::BAD_GATEWAY,
     };
     match failure.blame() {
+        Blame::Local if matches!(failure, ClientError::Http(_)) => {
+            error(StatusCode::BAD_REQUEST, "local_body_malformed", &text)
+        }
         Blame::Evidence => {
             let check = failure.failed_check().unwrap_or("evidence");
             let message = format!("evidence is not accepted: check `{check}` failed: {text}");

@@ -5,9 +5,11 @@
 mod accept;
 mod hop;
 mod idle;
+mod linger;
 mod stall;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use hop::{codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
+pub use linger::Lingering;
 pub use stall::StallGuard;
