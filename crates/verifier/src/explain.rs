@@ -5,8 +5,8 @@ use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use confide_evidence::{UnixSeconds, tcb_info::TcbStatus};
 
 use crate::{
-    BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, Roots, SgxWorkload,
-    TdxWorkload, Workload,
+    BindingLevel, CrlMinimum, DangerousScope, Expect, GpuPolicy, Policy, ReferenceValue, Roots,
+    SgxWorkload, TdxWorkload, Workload,
 };
 
 /// What becomes of a field.
@@ -63,10 +63,7 @@ impl Policy {
         } = self;
         let mut words = Words::default();
         words.roots(roots, operator_roots.as_ref());
-        if dangerous_scope.is_some() {
-            let text = "clients talk to any program, or to the named one in any configuration";
-            words.dangerous("dangerous_scope", text.into());
-        }
+        words.scope(*dangerous_scope);
         match formats.is_all() {
             true => words.unchecked("formats", "any kind of evidence".into()),
             false => words.checked("formats", format!("the evidence is of {formats}")),
@@ -147,6 +144,13 @@ impl Words {
         self.checked("roots", format!("the chain ends in {roots}"));
         if let Some(own) = own {
             self.unchecked("operator_roots", format!("{own} counts like a vendor's root"));
+        }
+    }
+
+    fn scope(&mut self, lifted: Option<DangerousScope>) {
+        if lifted.is_some() {
+            let text = "clients talk to any program, or to the named one in any configuration";
+            self.dangerous("dangerous_scope", text.into());
         }
     }
 
