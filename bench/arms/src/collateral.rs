@@ -92,8 +92,8 @@ struct Ended {
 impl CollateralArm {
     fn new(args: &Args) -> Outcome<(Self, &'static str)> {
         let attester = FakeAttester::load(&args.simulate).map_err(|error| error.to_string())?;
-        let policy =
-            Policy::from_toml(&attester.policy_toml()).map_err(|error| error.to_string())?;
+        let policy = Policy::from_toml(&attester.dangerous_policy_toml())
+            .map_err(|error| error.to_string())?;
         let base = Base::parse(&format!("http://{}", args.pccs), false)
             .map_err(|error| error.to_string())?;
         let services = Services::one(&base);

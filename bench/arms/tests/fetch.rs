@@ -86,7 +86,7 @@ fn notary(folder: &Path) -> String {
         mode: Mode::Raw,
     })
     .expect("an attester");
-    std::fs::write(folder.join("policy.toml"), attester.policy_toml()).expect("a file");
+    std::fs::write(folder.join("policy.toml"), attester.dangerous_policy_toml()).expect("a file");
     let options = Options {
         binding: Binding::Key,
         key_validity: Duration::from_secs(3600),

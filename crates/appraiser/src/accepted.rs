@@ -14,6 +14,7 @@ pub type Appraised = Arc<Accepted>;
 pub struct Accepted {
     pub(crate) verdict: confide_verifier::Appraised,
     pub(crate) simulated: bool,
+    pub(crate) operator_root: bool,
     pub(crate) collateral: Duration,
 }
 
@@ -32,6 +33,12 @@ impl Accepted {
     /// Whether the root under which this was accepted says of itself that it is simulated.
     pub fn is_simulated(&self) -> bool {
         self.simulated
+    }
+
+    /// Whether the policy lists the root as the operator's own (`operator_roots`). A simulated root
+    /// never counts as one.
+    pub fn is_operator_root(&self) -> bool {
+        self.operator_root && !self.simulated
     }
 
     /// Who is protected from whom on this connection: computed from what was checked.

@@ -9,7 +9,7 @@ use std::{
 use arc_swap::ArcSwap;
 use confide_collateral::{Platform, Source};
 use confide_evidence::{Appraise, Kind, Presented, detect};
-use confide_verifier::{Evidence, Policy, RootKind, UnixTime};
+use confide_verifier::{DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 use confide_verifier_aws_lc::AwsLc;
 
 use crate::{
@@ -80,6 +80,11 @@ impl PolicyAppraiser {
         Ok(())
     }
 
+    /// What it decides by.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// How many AMD chip keys are known.
     pub fn chips_held(&self) -> usize {
         self.chips.held()
@@ -95,17 +100,41 @@ impl PolicyAppraiser {
         Self { policy, origin, clock, sets, platforms, chips, newest: Newest::default() }
     }
 
-    /// Decides on evidence however it came, with endorsements that came along where this appraiser
-    /// has none of its own.
+    /// Decides on the evidence of a peer that is talked to, however it came, with endorsements that
+    /// came along where this appraiser has none of its own.
+    ///
+    /// # Errors
+    /// Also where the evidence holds and says nothing of the program that answers, unless the policy
+    /// is content with that in so many words (`dangerous_scope`).
     pub fn judge(
+        &self,
+        evidence: &Evidence<'_>,
+        stapled: Option<&[u8]>,
+    ) -> Result<Appraised, AppraisalError> {
+        let accepted = self.judge_any_scope(evidence, stapled)?;
+        match (accepted.verdict.scope(), self.policy.dangerous_scope) {
+            (Scope::Workload, _) | (Scope::Platform, Some(DangerousScope::Platform)) => {
+                Ok(accepted)
+            }
+            (Scope::Platform, None) => {
+                Err(AppraisalError::Scope { missing: accepted.verdict.scope_gaps() })
+            }
+        }
+    }
+
+    /// The same for somebody who reads the scope of the answer and passes it on, and does not talk
+    /// to the peer.
+    pub fn judge_any_scope(
         &self,
         evidence: &Evidence<'_>,
         stapled: Option<&[u8]>,
     ) -> Result<Appraised, AppraisalError> {
         let started = Instant::now();
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
-        let accepted = |(verdict, simulated), collateral| {
-            Ok(Arc::new(Accepted { verdict, simulated, collateral }))
+        let own = self.policy.operator_roots.as_ref();
+        let accepted = |(verdict, simulated): (confide_verifier::Appraised, bool), collateral| {
+            let operator_root = own.is_some_and(|own| own.has(&verdict.root().sha256));
+            Ok(Arc::new(Accepted { verdict, simulated, operator_root, collateral }))
         };
         match detect(evidence.quote) {
             Some(kind @ Kind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),

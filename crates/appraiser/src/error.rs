@@ -20,6 +20,17 @@ pub enum AppraisalError {
     /// Evidence of a kind that is not appraised here.
     #[error("evidence is not supported: wanted a DCAP quote or an SNP report, got {0}")]
     Unsupported(Kind),
+    /// The evidence holds, and says nothing of the program that answered: the policy does not
+    /// demand it.
+    #[error(
+        "only the platform was checked: wanted a policy that names program and configuration, got \
+         one without {}",
+        missing.join(" and ")
+    )]
+    Scope {
+        /// The keys that the policy lacks.
+        missing: Vec<&'static str>,
+    },
     /// A check failed.
     #[error("{}", .0.reason())]
     Rejected(#[from] Rejection),
@@ -31,6 +42,7 @@ impl AppraisalError {
         match self {
             Self::NoCollateral | Self::Collateral(_) | Self::Fetch(_) => "collateral",
             Self::Unsupported(_) => "evidence",
+            Self::Scope { .. } => "scope",
             Self::Rejected(rejection) => rejection
                 .checks()
                 .iter()

@@ -5,13 +5,68 @@ use std::thread;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
 use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
-use confide_verifier::Policy;
+use confide_verifier::{Policy, Scope};
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
 
+/// What every attested end here says of its configuration.
+const CONFIGURATION: [u8; 32] = [7; 32];
+
 fn now() -> u64 {
     NOW
+}
+
+/// Issue: a policy that names no program or no configuration opened the address with one warning.
+#[test]
+fn a_peer_of_which_only_the_platform_is_known_is_refused_unless_the_policy_is_content_with_that() {
+    for tee in [Tee::Tdx, Tee::Snp] {
+        let attester = FakeAttester::new(Options { tee, ..options() }).unwrap();
+        let shown = Shown::by(&attester);
+        let whole = attester.policy_toml_pinning(CONFIGURATION);
+        let configuration = attester.policy_toml();
+        let no_workload = without_workload(&whole);
+        let roots_only = format!(
+            "{}\n[snp]\ntcb_min = \"dangerous-any\"\n",
+            whole.lines().find(|line| line.starts_with("roots")).unwrap()
+        );
+        for (text, missing) in [
+            (&configuration, vec!["config_digest"]),
+            (&no_workload, vec!["workload"]),
+            (&roots_only, vec!["workload", "config_digest"]),
+        ] {
+            let judge = |text: &str| {
+                let policy = Policy::from_toml(text).unwrap();
+                PolicyAppraiser::new(policy, None, now).unwrap().appraise(&shown.presented())
+            };
+            let refused = judge(text).unwrap_err();
+            assert_eq!(refused.failed_check(), "scope", "{refused}");
+            assert!(
+                matches!(&refused, AppraisalError::Scope { missing: got } if *got == missing),
+                "{refused}"
+            );
+            let content = judge(&format!("dangerous_scope = \"platform\"\n{text}")).unwrap();
+            assert_eq!(content.verdict().scope(), Scope::Platform);
+        }
+        // Whoever passes the scope on is told, and decides.
+        let policy = Policy::from_toml(&configuration).unwrap();
+        let appraiser = PolicyAppraiser::new(policy, None, now).unwrap();
+        let evidence = confide_verifier::Evidence {
+            quote: &shown.quote,
+            claims: Some(&shown.claims),
+            report_data: Some(shown.report_data),
+            ..Default::default()
+        };
+        let endorsements = Some(shown.collateral.as_bytes());
+        let told = appraiser.judge_any_scope(&evidence, endorsements).unwrap();
+        assert_eq!(told.verdict().scope(), Scope::Platform);
+        assert!(appraiser.judge(&evidence, endorsements).is_err());
+    }
+}
+
+/// The same policy without the table of its program, which stands last.
+fn without_workload(text: &str) -> String {
+    text.split_once("[workload.").unwrap().0.to_owned()
 }
 
 #[test]
@@ -60,7 +115,7 @@ fn a_newer_revocation_list_drops_what_was_learnt_under_the_older() {
 fn endorsements_of_ones_own_are_swapped_while_others_appraise() {
     let attester = FakeAttester::new(options()).unwrap();
     let later = FakeAttester::new(Options { issued_at: NOW - 60, ..options() }).unwrap();
-    let policy = Policy::from_toml(&attester.policy_toml()).unwrap();
+    let policy = Policy::from_toml(&attester.policy_toml_pinning(CONFIGURATION)).unwrap();
     let collateral = attester.collateral_json();
     let appraiser = PolicyAppraiser::new(policy, Some(collateral.as_bytes()), now).unwrap();
     let unreadable = appraiser.replace_collateral(b"{}").unwrap_err();
@@ -144,7 +199,7 @@ fn options() -> Options {
 }
 
 fn appraiser(attester: &FakeAttester) -> PolicyAppraiser {
-    let policy = Policy::from_toml(&attester.policy_toml()).unwrap();
+    let policy = Policy::from_toml(&attester.policy_toml_pinning(CONFIGURATION)).unwrap();
     PolicyAppraiser::new(policy, None, now).unwrap()
 }
 
@@ -159,7 +214,7 @@ struct Shown {
 impl Shown {
     fn by(attester: &FakeAttester) -> Self {
         let claims = Claims {
-            config_digest: [7; 32],
+            config_digest: CONFIGURATION,
             guarantee: "operator is outside the TEE".into(),
             nonce: None,
             not_after: NOW + 60,

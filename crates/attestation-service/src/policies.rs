@@ -45,6 +45,16 @@ impl Policies {
         self.0.get(name)
     }
 
+    /// The names of the policies that trust neither a vendor's root nor one that they list as the
+    /// operator's own: no result by them is `affirming`.
+    pub fn never_affirming(&self) -> Vec<&str> {
+        let affirms = |entry: &PolicyEntry| {
+            let policy = entry.appraiser.policy();
+            policy.roots.has_production() || policy.operator_roots.is_some()
+        };
+        self.0.iter().filter(|(_, entry)| !affirms(entry)).map(|(name, _)| name.as_str()).collect()
+    }
+
     pub(crate) fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }
@@ -56,6 +66,6 @@ impl PolicyEntry {
         evidence: &Evidence<'_>,
         endorsements: Option<&[u8]>,
     ) -> Result<Appraised, AppraisalError> {
-        self.appraiser.judge(evidence, endorsements)
+        self.appraiser.judge_any_scope(evidence, endorsements)
     }
 }

@@ -4,7 +4,7 @@
 //! A value is given only for what was looked at; what was not evaluated is absent.
 
 use confide_appraiser::Appraised;
-use confide_verifier::{Check, Outcome, Scope};
+use confide_verifier::{Check, Outcome, RootKind, Scope};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -19,6 +19,8 @@ const AFFIRMING: i64 = 2;
 const EXECUTABLES_AT_BOOT: i64 = 3;
 const WARNING: i64 = 32;
 const CONTRAINDICATED: i64 = 96;
+/// "A Verifier does not recognize an Attester's hardware or firmware, but it should be recognized".
+const UNRECOGNISED_HARDWARE: i64 = 97;
 
 /// What does not depend on the evidence.
 pub(crate) struct Frame<'a> {
@@ -31,18 +33,55 @@ pub(crate) struct Frame<'a> {
 
 /// The claims of an accepted case.
 pub(crate) fn accepted(frame: &Frame<'_>, case: &Case, appraised: &Appraised) -> Value {
-    let verdict = appraised.verdict().to_json();
-    // A platform that runs some program is not what a relying party may take for its service.
-    let status = match appraised.verdict().scope() {
-        Scope::Workload => "affirming",
-        Scope::Platform => "warning",
+    let mut verdict = appraised.verdict().to_json();
+    let trust = Trust::of(appraised);
+    if trust == Trust::Simulated {
+        verdict["reason"] = SIMULATED.into();
+    }
+    let status = match (trust, appraised.verdict().scope()) {
+        (Trust::Simulated, _) => "contraindicated",
+        (Trust::Unknown, _) => "warning",
+        // A platform that runs some program is not what a relying party may take for its service.
+        (Trust::Vouched, Scope::Platform) => "warning",
+        (Trust::Vouched, Scope::Workload) => "affirming",
     };
-    let vector = vector(appraised);
+    let vector = vector(appraised, trust);
     let mut claims = claims(frame, case, status, Some(vector), &verdict);
+    let module = &mut claims["submods"]["cpu"];
+    module["confide.simulated"] = appraised.is_simulated().into();
+    module["confide.operator-root"] = appraised.is_operator_root().into();
     // A result outlives neither the claims nor the endorsements that it rests on.
     let end = frame.issued_at.saturating_add(frame.lifetime_s).min(appraised.not_after());
     claims["exp"] = end.into();
     claims
+}
+
+/// Why simulated evidence is never good for anything, whatever a policy accepts.
+pub(crate) const SIMULATED: &str =
+    "evidence is simulated: software made it, and it protects nothing";
+
+/// What the root under which evidence was accepted is worth.
+#[derive(Clone, Copy, PartialEq)]
+enum Trust {
+    /// A vendor's root, or one that the policy lists as the operator's own.
+    Vouched,
+    /// Another root that the policy trusts: whose hardware it stands for is not known here.
+    Unknown,
+    /// A root that says of itself that it is simulated.
+    Simulated,
+}
+
+impl Trust {
+    fn of(appraised: &Appraised) -> Self {
+        let gpu = appraised.verdict().gpu().map(|gpu| gpu.root().kind);
+        match appraised.verdict().root().kind {
+            _ if appraised.is_simulated() => Self::Simulated,
+            _ if gpu == Some(RootKind::Custom) && !appraised.is_operator_root() => Self::Unknown,
+            RootKind::Production => Self::Vouched,
+            RootKind::Custom if appraised.is_operator_root() => Self::Vouched,
+            RootKind::Custom => Self::Unknown,
+        }
+    }
 }
 
 /// The claims of a rejected case: it was judged, and this is the judgement.
@@ -106,7 +145,11 @@ fn outcomes(checks: &Value) -> Value {
     outcomes.into()
 }
 
-fn vector(appraised: &Appraised) -> Value {
+fn vector(appraised: &Appraised, trust: Trust) -> Value {
+    if trust == Trust::Simulated {
+        // Nothing else can be said of a machine that does not exist.
+        return json!({ "hardware": UNRECOGNISED_HARDWARE });
+    }
     let appraised = appraised.verdict();
     let passed = |name: &str| {
         let mut checks = appraised.checks().iter();
@@ -114,12 +157,13 @@ fn vector(appraised: &Appraised) -> Value {
             .any(|Check { name: found, outcome, .. }| *found == name && *outcome == Outcome::Passed)
     };
     let mut vector = Map::new();
+    let genuine = trust == Trust::Vouched;
     // AMD gives no status: the policy's minimum stands in its place, where there is one.
     let current = match appraised.tcb_status() {
         Some(status) => status.as_str() == "UpToDate" && appraised.advisories().is_empty(),
         None => passed("tcb_minimum"),
     };
-    vector.insert("hardware".into(), if current { AFFIRMING } else { WARNING }.into());
+    vector.insert("hardware".into(), if current && genuine { AFFIRMING } else { WARNING }.into());
     let opaque = if appraised.is_debug() { CONTRAINDICATED } else { AFFIRMING };
     vector.insert("runtime-opaque".into(), opaque.into());
     if appraised.scope() == Scope::Workload {

@@ -141,6 +141,11 @@ impl Judgement {
         verdict: Result<Appraised, AppraisalError>,
     ) -> Result<Self, RequestError> {
         match verdict {
+            Ok(appraised) if appraised.is_simulated() => {
+                let claims = result::accepted(frame, case, &appraised);
+                let (status, reason) = (StatusCode::UNPROCESSABLE_ENTITY, result::SIMULATED);
+                Ok(Self { outcome: "simulated", status, claims, reason: Some(reason.into()) })
+            }
             Ok(appraised) => {
                 let claims = result::accepted(frame, case, &appraised);
                 let status = StatusCode::OK;

@@ -1,4 +1,9 @@
-//! The service over real sockets, with simulated evidence.
+//! The service over real sockets, with simulated evidence and with evidence under a root of its own.
+
+// Its recipes are the verifier's; here only one is used.
+#[allow(dead_code, reason = "the verifier's tests use the rest")]
+#[path = "../../verifier/tests/own_pki/mod.rs"]
+mod own_pki;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -41,20 +46,29 @@ struct Running {
     policy_text: String,
 }
 
-async fn start(limits: Limits) -> Running {
-    let fake = attester(false);
-    let policy_text = fake.policy_toml();
-    let policy = Policy::from_toml(&policy_text).expect("the fake's policy");
-    let strict = Policy::from_toml("").expect("the default policy");
-    let entry = |policy: Policy, text: &str| PolicyEntry {
+fn entry(text: &str) -> PolicyEntry {
+    let policy = Policy::from_toml(text).expect("a policy");
+    PolicyEntry {
         appraiser: Arc::new(PolicyAppraiser::new(policy, None, || NOW).expect("an appraiser")),
         sha256: Sha256::digest(text).into(),
-    };
-    let entries =
-        [("fleet".to_string(), entry(policy, &policy_text)), ("real".into(), entry(strict, ""))];
+    }
+}
+
+async fn start(limits: Limits) -> Running {
+    let policy_text = attester(false).policy_toml();
+    start_limited(limits, &[("fleet", &policy_text), ("real", "")]).await
+}
+
+async fn start_with(policies: &[(&str, &str)]) -> Running {
+    start_limited(Limits::default(), policies).await
+}
+
+async fn start_limited(limits: Limits, policies: &[(&str, &str)]) -> Running {
+    let policy_text = policies[0].1.to_owned();
+    let entries = policies.iter().map(|(name, text)| ((*name).to_owned(), entry(text)));
     let own = OwnEvidence::new(Arc::new(attester(false)), [1; 32], "gateway only".into());
     let options = Options {
-        policies: Policies::new(entries).expect("two policies"),
+        policies: Policies::new(entries).expect("policies"),
         key: SigningKey::generate().expect("a key"),
         issuer: "https://verifier.example".into(),
         audience: "fleet".into(),
@@ -156,7 +170,8 @@ async fn a_result_names_nonce_evidence_policy_audience_and_lives_five_minutes_at
     let jwk = running.key().await;
     for h2 in [false, true] {
         let (status, answer) = running.appraise(&body, h2).await;
-        assert_eq!(status, StatusCode::OK, "{answer}");
+        // It is simulated: see below.
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
         assert_eq!(claims["eat_nonce"], body["nonce"]);
         assert_eq!(claims["aud"], "fleet");
@@ -168,9 +183,77 @@ async fn a_result_names_nonce_evidence_policy_audience_and_lives_five_minutes_at
         assert_eq!(cpu["confide.policy-sha256"], hash(running.policy_text.as_bytes()));
         assert_eq!(cpu["confide.root"]["kind"], "custom");
         assert_eq!(cpu["confide.checks"]["quote_signature"], "passed");
-        assert_ne!(cpu["ear.status"], "contraindicated");
     }
     running.end().await;
+}
+
+/// Issue: the service called simulated evidence `affirming`, `hardware: 2`, and its token did not
+/// say that it is simulated.
+#[tokio::test]
+async fn simulated_evidence_is_contraindicated_whatever_the_policy_accepts() {
+    let fake = attester(false);
+    let pinned = fake.policy_toml_pinning([3; 32]);
+    let roots = pinned.lines().find(|line| line.starts_with("roots")).expect("its root");
+    // Not even as the operator's own.
+    let own = format!("operator_{roots}\n{pinned}");
+    let running = start_with(&[("pinned", &pinned), ("own", &own)]).await;
+    let jwk = running.key().await;
+    for policy in ["pinned", "own"] {
+        let (status, answer) = running.appraise(&request(&fake, policy).0, false).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert!(answer["reason"].as_str().expect("a reason").contains("simulated"), "{answer}");
+        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let cpu = &claims["submods"]["cpu"];
+        assert_eq!(cpu["ear.status"], "contraindicated", "{cpu}");
+        assert_eq!(cpu["ear.trustworthiness-vector"], json!({ "hardware": 97 }));
+        assert_eq!(cpu["confide.simulated"], true);
+        assert_eq!(cpu["confide.operator-root"], false);
+        assert_eq!(cpu["confide.scope"], "workload", "only the root is wanting: {cpu}");
+    }
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_root_that_is_no_vendors_affirms_only_as_the_operators_own() {
+    let made = own_pki::Recipe::default().make();
+    let root = hex::encode(Sha256::digest(&made.root_der));
+    let (aa, zero) = ("aa".repeat(48), "00".repeat(48));
+    let policy = format!(
+        "roots = [\"sha256:{root}\"]\n[workload.tdx]\nmrtd = \"{aa}\"\nrtmr0 = \"{zero}\"\n\
+         rtmr1 = \"{zero}\"\nrtmr2 = \"{zero}\"\nrtmr3 = \"{zero}\"\n"
+    );
+    let own = format!("operator_roots = [\"sha256:{root}\"]\n{policy}");
+    let running = start_with(&[("another", &policy), ("own", &own)]).await;
+    let jwk = running.key().await;
+    let endorsements: Value = serde_json::from_slice(&made.collateral).expect("JSON");
+    for (policy, status, hardware) in [("another", "warning", 32), ("own", "affirming", 2)] {
+        let body = json!({
+            "evidence": URL_SAFE_NO_PAD.encode(&made.quote),
+            "report_data": "00".repeat(64),
+            "endorsements": endorsements,
+            "policy_id": policy,
+            "nonce": "bm9uY2Utb2YtdGhlLWNhbGxlcg",
+        });
+        let (code, answer) = running.appraise(&body, false).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let cpu = &claims["submods"]["cpu"];
+        assert_eq!(cpu["ear.status"], status, "{cpu}");
+        assert_eq!(cpu["ear.trustworthiness-vector"]["hardware"], hardware, "{cpu}");
+        assert_eq!(cpu["confide.simulated"], false);
+        assert_eq!(cpu["confide.operator-root"], policy == "own");
+    }
+    running.end().await;
+}
+
+#[test]
+fn a_policy_that_can_affirm_nothing_is_named_at_the_start() {
+    let root = "ab".repeat(32);
+    let custom = format!("roots = [\"sha256:{root}\"]\n");
+    let own = format!("{custom}operator_roots = [\"sha256:{root}\"]\n");
+    let entries = [("vendors", ""), ("custom", custom.as_str()), ("own", own.as_str())];
+    let policies = Policies::new(entries.map(|(name, text)| (name.to_owned(), entry(text))));
+    assert_eq!(policies.expect("three policies").never_affirming(), ["custom"]);
 }
 
 #[tokio::test]
@@ -247,7 +330,7 @@ async fn a_result_ends_with_the_claims_that_it_rests_on() {
     let running = start(Limits::default()).await;
     let (body, _) = request_until(&attester(false), "fleet", NOW + 100);
     let (status, answer) = running.appraise(&body, false).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
     let claims = opened(answer["result"].as_str().expect("a token"), &running.key().await);
     assert_eq!((&claims["iat"], &claims["exp"]), (&json!(NOW), &json!(NOW + 100)));
     running.end().await;
@@ -282,8 +365,10 @@ async fn a_full_queue_says_when_to_come_again() {
         asked.spawn(async move { running.appraise(&body, false).await.0 });
     }
     let statuses = asked.join_all().await;
-    assert!(statuses.contains(&StatusCode::OK), "{statuses:?}");
-    let allowed = [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE];
+    // Judged, and simulated.
+    let judged = StatusCode::UNPROCESSABLE_ENTITY;
+    assert!(statuses.contains(&judged), "{statuses:?}");
+    let allowed = [judged, StatusCode::SERVICE_UNAVAILABLE];
     assert!(statuses.iter().all(|status| allowed.contains(status)), "{statuses:?}");
     assert!(statuses.contains(&StatusCode::SERVICE_UNAVAILABLE), "{statuses:?}");
     Arc::into_inner(running).expect("all have ended").end().await;

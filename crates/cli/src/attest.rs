@@ -6,7 +6,7 @@ pub(crate) mod device;
 mod tree;
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Make simulated evidence of this kind; no hardware is involved and nothing is protected
     #[arg(long, value_name = "TEE")]
     simulate: Option<SimulatedTee>,
-    /// Where evidence, collateral, root, policy and the attester's state are written
+    /// Where evidence, collateral, root, policy and the attester's state are written: a folder that
+    /// is not there yet, or is empty
     #[arg(long, value_name = "DIR", required_unless_present = "detect")]
     out: Option<PathBuf>,
     /// What the quote signs: at most 64 bytes in hexadecimal, zeros are added at the end
@@ -43,6 +44,14 @@ pub(crate) struct Args {
     /// How long a quote takes: as software signs, or serial at 39 ms as measured on hardware
     #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
     mode: SimulatedMode,
+    /// Write a policy under which clients talk to this attester in whatever configuration; without
+    /// this they refuse until `confide policy pin` has named one
+    #[arg(long, requires = "simulate")]
+    dangerous_platform_scope: bool,
+    /// Put a new simulated attester in the place of the one in --out: other keys, another root, a
+    /// policy without pins
+    #[arg(long, requires = "simulate")]
+    replace: bool,
     /// Where the keys come from: 32 bytes in hexadecimal; the same seed gives the same root
     #[arg(long, value_name = "HEX", value_parser = seed, requires = "simulate")]
     seed: Option<[u8; 32]>,
@@ -52,8 +61,8 @@ pub(crate) struct Args {
     /// Say which devices this machine has, how that is known, and what is absent
     #[arg(long, conflicts_with_all = ["simulate", "report_data", "out"])]
     detect: bool,
-    /// Say it as JSON
-    #[arg(long, requires = "detect")]
+    /// With --detect, say it as JSON
+    #[arg(long)]
     json: bool,
     #[command(flatten)]
     device: DeviceArgs,
@@ -89,12 +98,20 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn simulate(args: &Args, tee: SimulatedTee, out: &Path) -> Result<(), CliError> {
+    if !(args.replace && out.join(STATE_FILE).is_file()) {
+        let hint =
+            "give another folder, or --replace to make a new simulated attester in its place";
+        refuse_occupied(out, hint)?;
+    }
     let mut attester = FakeAttester::new(options(args, tee)?).map_err(CliError::new)?;
     if args.gpu {
         attester = attester.with_gpu().map_err(CliError::new)?;
     }
     let evidence = attester.quote(&signed(args));
     attester.save(out).map_err(cannot_write)?;
+    if args.dangerous_platform_scope {
+        write(out, "policy.toml", attester.dangerous_policy_toml().as_bytes())?;
+    }
     write(out, "evidence.bin", &evidence)?;
     match &args.tsm {
         None => print_whole(&simulated_summary(args, tee, out, &attester, evidence.len())),
@@ -102,7 +119,27 @@ fn simulate(args: &Args, tee: SimulatedTee, out: &Path) -> Result<(), CliError> 
     }
 }
 
+/// A folder that holds something may hold a root and pins that somebody relies on.
+fn refuse_occupied(out: &Path, hint: &str) -> Result<(), CliError> {
+    let cannot = |error| CliError::new(format!("cannot read {}: {error}", out.display()));
+    match fs::read_dir(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            Err(cannot(error).hint("--out names a folder; it is made where it is missing"))
+        }
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(Err(error)) => Err(cannot(error)),
+            Some(Ok(_)) => {
+                let text = format!("{} exists and is not empty", out.display());
+                Err(CliError::new(text).hint(hint))
+            }
+        },
+    }
+}
+
 fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
+    refuse_occupied(out, "give another folder")?;
     let Opened { attester, kind, way } = args.device.open()?;
     let evidence = attester.attest(&signed(args)).map_err(CliError::new)?;
     fs::create_dir_all(out)
@@ -198,27 +235,25 @@ fn simulated_summary(
     // The file holds no evidence of the GPU, which the policy requires.
     text += &match args.gpu {
         true => format!("next: {}", gateway("session")),
-        false => format!("next: {}\nor: {}", verification(args, out, attester), gateway("key")),
+        false => format!("next: {}\nor: {}", verification(args, out), gateway("key")),
     };
+    if !args.dangerous_platform_scope {
+        let policy = shown(&out.join("policy.toml"));
+        text += &format!(
+            "then, for clients: confide policy pin {policy} --digest HEX, the gateway's config_digest\n"
+        );
+    }
     text
 }
 
-/// The command that verifies what was simulated.
-fn verification(args: &Args, out: &Path, attester: &FakeAttester) -> String {
+/// The command that verifies what was simulated, the same for every kind of evidence.
+fn verification(args: &Args, out: &Path) -> String {
     let file = |name: &str| shown(&out.join(name));
-    let (evidence, at) = (file("evidence.bin"), attester.issued_at());
-    if attester.endorsement_key_der().is_some() {
-        let (key, chain) = (file("endorsement-key.der"), file("chain.pem"));
-        let (crl, root) = (file("crl.der"), file("root.der"));
-        return format!(
-            "confide verify evidence {evidence} --endorsement-key {key} --chain {chain} \
-             --crl {crl} --root {root} --at {at}"
-        );
-    }
-    let (collateral, policy, signed) = (file("collateral.json"), file("policy.toml"), signed(args));
+    let (evidence, collateral) = (file("evidence.bin"), file("collateral.json"));
+    let policy = file("policy.toml");
+    let signed = args.report_data.map_or(String::new(), |data| format!(" --report-data {data}"));
     format!(
-        "confide verify quote {evidence} --collateral {collateral} --policy {policy} \
-         --report-data {signed} --at {at}"
+        "confide verify evidence {evidence} --collateral {collateral} --policy {policy}{signed}"
     )
 }
 

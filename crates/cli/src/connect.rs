@@ -15,15 +15,15 @@ use confide_client::{
     Accepted, Binding, Blame, ClientError, ConnectTimings, Connector, Drained, Endpoint,
     HttpClient, Limits, Origins, PolicyAppraiser, with_causes,
 };
-use confide_evidence::{certificate::Certificate, collateral::COLLATERAL_LENGTH_MAX};
-use confide_verifier::{POLICY_LENGTH_MAX, Policy, Roots, Scope};
+use confide_evidence::{UnixSeconds, certificate::Certificate, collateral::COLLATERAL_LENGTH_MAX};
+use confide_verifier::{BindingLevel, Policy, Roots, Scope};
 use serde_json::{Map, Value, json};
-use toml::Table;
 
 use crate::{
+    address::listen_address,
     collateral::service::ServiceArgs,
     error::{CliError, read_file},
-    process,
+    policy, process,
 };
 
 /// A root certificate is about 700 bytes.
@@ -51,11 +51,12 @@ pub(crate) struct Args {
     /// Reach it through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL")]
     via: Option<String>,
-    /// How the server ties evidence to connections
-    #[arg(long, value_enum, default_value_t = BindingName::Key)]
-    binding: BindingName,
+    /// How the server ties evidence to connections; without it, as the policy demands, or key
+    #[arg(long, value_enum)]
+    binding: Option<BindingName>,
     /// The loopback address for OpenAI clients; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+          default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Milliseconds that TCP, and after it handshake and evidence, may take
     #[arg(long, value_name = "N", default_value_t = 10_000,
@@ -90,6 +91,32 @@ enum BindingName {
     Session,
 }
 
+impl BindingName {
+    /// What the policy demands, and the key's where it demands nothing.
+    fn of(policy: &Policy) -> Self {
+        match policy.binding {
+            Some(BindingLevel::Session) => Self::Session,
+            Some(BindingLevel::Key) | None => Self::Key,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Session => "session",
+        }
+    }
+}
+
+impl From<BindingName> for Binding {
+    fn from(name: BindingName) -> Self {
+        match name {
+            BindingName::Key => Self::Key,
+            BindingName::Session => Self::Session,
+        }
+    }
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if !args.listen.ip().is_loopback() && !args.dangerous_listen_beyond_loopback {
         return Err(CliError::new(format!(
@@ -109,12 +136,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     let origins = Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
-    let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);
-    process::run_to_end(serve(&args, client, origins, limits))?
+    let policy = policy::file::read(&args.policy)?;
+    let binding = args.binding.unwrap_or_else(|| BindingName::of(&policy));
+    let connector = connector(&args, policy, binding, limits)?;
+    let client = HttpClient::new(connector, limits, process::unix_now);
+    process::run_to_end(serve(&args, binding, client, origins, limits))?
 }
 
 async fn serve(
     args: &Args,
+    binding: BindingName,
     client: HttpClient,
     origins: Origins,
     limits: Limits,
@@ -131,12 +162,12 @@ async fn serve(
     };
     if appraised.verdict().scope() == Scope::Platform {
         tracing::warn!(
-            "the policy does not name program and configuration: what runs on the machine that \
-             answered is not known"
+            "the policy says dangerous_scope = \"platform\": which program answered, in which \
+             configuration, is not known"
         );
     }
     let (listener, address) = process::listen(args.listen).await?;
-    let fields = ready_fields(args, address, &appraised, timings);
+    let fields = ready_fields(args, binding, address, &appraised, timings);
     process::print_ready(address, appraised.guarantee(), fields);
     let drained = confide_client::serve(listener, Arc::new(client), origins, limits, stop).await;
     if let Drained::Cut(connections) = drained {
@@ -145,19 +176,20 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-fn connector(args: &Args, limits: Limits) -> Result<Connector, CliError> {
+fn connector(
+    args: &Args,
+    policy: Policy,
+    binding: BindingName,
+    limits: Limits,
+) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-    let policy = with_root(read_policy(&args.policy)?, args.root.as_deref())?;
+    let policy = with_root(policy, args.root.as_deref())?;
     let appraiser = match args.service.start(&policy.roots)? {
         Some(source) => PolicyAppraiser::with_source(policy, source, process::unix_now),
         None => stapled_or_own(args, policy)?,
     };
-    let binding = match args.binding {
-        BindingName::Key => Binding::Key,
-        BindingName::Session => Binding::Session,
-    };
-    Connector::attested(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
+    Connector::attested(endpoint, args.via.clone(), binding.into(), Arc::new(appraiser), limits)
         .map_err(|error| CliError::new(with_causes(&error)))
 }
 
@@ -189,40 +221,6 @@ pub(crate) fn with_root(mut policy: Policy, root: Option<&Path>) -> Result<Polic
     Ok(policy)
 }
 
-/// A policy from its file.
-pub(crate) fn read_policy(path: &Path) -> Result<Policy, CliError> {
-    Policy::from_toml(&policy_text(path)?).map_err(|error| policy_error(path, &error))
-}
-
-/// The same of a notary. Its table `[disclosure]`, where it has one, is for those to whom the
-/// statement is shown: one file serves both.
-pub(crate) fn read_notary_policy(path: &Path) -> Result<Policy, CliError> {
-    let text = policy_text(path)?;
-    let mut table: Table = toml::from_str(&text).map_err(|error| policy_error(path, &error))?;
-    table.remove("disclosure");
-    toml::Value::Table(table).try_into().map_err(|error| policy_error(path, &error))
-}
-
-fn policy_text(path: &Path) -> Result<String, CliError> {
-    String::from_utf8(read_file(path, POLICY_LENGTH_MAX as u64)?)
-        .map_err(|_| CliError::new(format!("{} is not text: wanted TOML in UTF-8", path.display())))
-}
-
-fn policy_error(path: &Path, error: &dyn std::fmt::Display) -> CliError {
-    CliError::new(format!("{}: {}", path.display(), clipped(&error.to_string())))
-        .hint("docs/policy.md has every field; `confide attest --simulate` writes one")
-}
-
-/// A parser quotes the line that it cannot read, however long that is.
-fn clipped(text: &str) -> String {
-    const LINE_CHARS_MAX: usize = 120;
-    let clip = |line: &str| match line.char_indices().nth(LINE_CHARS_MAX) {
-        None => line.to_owned(),
-        Some((at, _)) => format!("{}…", &line[..at]),
-    };
-    text.trim_end().lines().map(clip).collect::<Vec<_>>().join("\n")
-}
-
 /// The policy's roots and one more.
 fn beside(roots: &Roots, der: &[u8]) -> Result<Roots, CliError> {
     let (listed, added) = (roots.to_string(), Roots::custom(der).to_string());
@@ -242,14 +240,25 @@ fn refusal(args: &Args, error: &ClientError) -> CliError {
         }
         (Blame::Network, _) => CliError::new(format!("{url} could not be judged: {text}"))
             .hint(hint_for_network(args.via.as_deref(), error)),
-        (Blame::Local, _) => CliError::new(text),
+        (Blame::Local, _) => match error {
+            ClientError::Channel { source: ChannelError::NoAttester { .. }, .. } => {
+                CliError::new(format!("{url} demands evidence of this end, which has none"))
+                    .hint("connect shows no evidence of its own: is that an adapter host?")
+            }
+            _ => CliError::new(text),
+        },
     }
 }
 
 fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     match (via, error) {
         (_, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
-            "is that a confide gateway, and with the same --binding? its ready line names it".into()
+            "is that a confide gateway, and with the same --binding (key or session)? its ready \
+             line names it"
+                .into()
+        }
+        (_, ClientError::Channel { source: ChannelError::Refused { .. }, .. }) => {
+            "the server is there and gives no evidence now: its log says why".into()
         }
         (Some(via), _) => {
             format!("is a confide tunnel running at {via}, and does it --allow this server?")
@@ -258,7 +267,7 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
     }
 }
 
-fn hint_for(check: &str) -> &'static str {
+pub(crate) fn hint_for(check: &str) -> &'static str {
     match check {
         "root" => {
             "the evidence was not made under a root of the policy; simulated evidence never is \
@@ -266,6 +275,15 @@ fn hint_for(check: &str) -> &'static str {
         }
         "config_digest" => {
             "the server is set up otherwise than the policy demands: it may send prompts elsewhere"
+        }
+        "scope" => {
+            "pin what the server has to be: `confide policy pin FILE --digest HEX` with its \
+             config_digest, and [workload] as `confide policy init` writes it; \
+             dangerous_scope = \"platform\" in the policy accepts any program"
+        }
+        "binding" => {
+            "the policy demands session binding: start the server with --binding session, and \
+             leave --binding out here"
         }
         "debug" => "the host can read the memory of a TEE in debug mode",
         "collateral" => "give --collateral FILE, or let the gateway staple it",
@@ -276,6 +294,7 @@ fn hint_for(check: &str) -> &'static str {
 
 fn ready_fields(
     args: &Args,
+    binding: BindingName,
     address: SocketAddr,
     appraised: &Accepted,
     timings: ConnectTimings,
@@ -287,7 +306,7 @@ fn ready_fields(
         "base_url": format!("http://{address}/v1"),
         "endpoint": args.url,
         "via": args.via,
-        "binding": match args.binding { BindingName::Key => "key", BindingName::Session => "session" },
+        "binding": binding.as_str(),
         "simulated": appraised.is_simulated(),
         "scope": take("scope"),
         "root": take("root"),
@@ -296,6 +315,7 @@ fn ready_fields(
         "config_digest": claims["config_digest"],
         "claimed_guarantee": claims["guarantee"],
         "not_after": appraised.not_after(),
+        "not_after_utc": UnixSeconds(appraised.not_after()).utc().to_string(),
         "checks": take("checks"),
         "connect_ms": timings.total().as_secs_f64() * 1000.0,
     });

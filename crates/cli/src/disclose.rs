@@ -10,6 +10,7 @@ use confide_disclosure::{
     CommittedFields, DiscloseError, Disclosure, FIELD_TEXT_BYTES_MAX, FormatError,
     HOLDER_BYTES_MAX, Kind, Means, NameError, Notarised, Prove, Show, Verified,
 };
+use confide_evidence::UnixSeconds;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -190,6 +191,8 @@ fn other_words(other: &Verified) -> String {
     let statement = other.statement();
     format!(
         "host {}:{}, time {}: shown with this one, so both are known to be yours",
-        statement.host, statement.port, statement.time
+        statement.host,
+        statement.port,
+        UnixSeconds(statement.time)
     )
 }

@@ -19,7 +19,10 @@ use confide_gateway::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{attest::chosen::AttesterArgs, connections::ConnectionArgs, error::CliError, process};
+use crate::{
+    address::listen_address, attest::chosen::AttesterArgs, connections::ConnectionArgs,
+    error::CliError, process,
+};
 
 /// The upstream is on the same machine or network: one that listens answers within this.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
@@ -35,7 +38,7 @@ const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where clients connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     /// The model server behind it: http://HOST[:PORT][/PATH], without /v1
     #[arg(long, value_name = "URL")]

@@ -4,6 +4,7 @@
 //! the arguments; everything below receives them as values.
 
 mod adapter;
+mod address;
 mod attest;
 mod bench;
 mod collateral;
@@ -30,6 +31,7 @@ mod serve;
 mod split;
 #[cfg(feature = "native")]
 mod threads;
+mod time;
 mod tunnel;
 mod verify;
 
@@ -42,6 +44,10 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "confide", version, arg_required_else_help = true, after_help = ENDS)]
 struct Arguments {
+    /// Print a failure as one JSON object on standard output too
+    // Commands that answer in JSON have a flag of the same name, which does both.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }

@@ -20,7 +20,7 @@ use confide_worker::Worker;
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
-use crate::{error::CliError, process};
+use crate::{address::listen_address, error::CliError, process};
 
 /// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
 #[derive(clap::Args)]
@@ -36,7 +36,8 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 struct ServerArgs {
     /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+          default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model
     /// here, `worker` one on torch in a process of its own; `native` where --model is given.

@@ -7,7 +7,7 @@ use confide_client::with_causes;
 use confide_forward::{Drained, Occupancy, PeerStream, TurnWatch, accept_until};
 use serde_json::Map;
 
-use crate::{connections::ConnectionArgs, error::CliError, process};
+use crate::{address::listen_address, connections::ConnectionArgs, error::CliError, process};
 
 /// A request and the dial of its target together get seconds; a tunnel in which nothing moves is
 /// kept a little longer than a client keeps an unused connection.
@@ -20,7 +20,7 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where WebSocket clients connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     /// A target that may be reached; may be given several times
     #[arg(long, value_name = "HOST:PORT", required = true)]

@@ -28,7 +28,7 @@ use confide_verifier::{
 use confide_verifier_aws_lc::AwsLc;
 use serde_json::{Value, json};
 
-use crate::error::CliError;
+use crate::{error::CliError, policy::file, process::unix_now, time::time};
 pub(crate) use disclosure::{claim_words, name_words, text_proofs};
 
 /// Longest root certificate: Intel's has 659 bytes.
@@ -65,9 +65,9 @@ struct QuoteArgs {
     /// Endorsements: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE")]
     collateral: PathBuf,
-    /// The time to judge at, in Unix seconds.
-    #[arg(long, value_name = "UNIX")]
-    at: u64,
+    /// The time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<u64>,
     /// What the evidence has to be, TOML; without it, any program on an up-to-date platform.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -178,7 +178,7 @@ fn judge(args: &QuoteArgs) -> Judged {
         gpu: None,
         binding: None,
     };
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
     Ok(appraise(&evidence, &endorsements, &policy, now, &AwsLc))
 }
 
@@ -201,10 +201,10 @@ fn read_policy(path: &Path) -> Result<Policy, Unreadable> {
     let bytes = read(path, POLICY_LENGTH_MAX as u64)?;
     let wrong = |reason: String| Unreadable {
         reason: format!("{}: {reason}", path.display()),
-        hint: Some("docs/policy.md lists every key of a policy"),
+        hint: Some(file::HINT),
     };
     let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".to_string()))?;
-    Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))
+    Policy::from_toml(&text).map_err(|error| wrong(file::describe(&error)))
 }
 
 /// The DER of a certificate that may be of any vendor, given as DER or as one PEM certificate.
@@ -257,21 +257,24 @@ fn yes(appraised: &Appraised) -> String {
         let mut checks = appraised.checks().iter();
         checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
     };
-    let scope = match (appraised.scope(), passed("measurements"), passed("report_data")) {
-        (Scope::Workload, ..) => "platform and workload",
-        _ if appraised.is_debug() => "the platform only: the host can change the program at will",
-        (_, false, _) => "the platform only: which program runs there was not checked",
-        (_, true, false) => "the platform only: that the program spoke here was not checked",
-        (_, true, true) => {
-            "the platform only: program or configuration were not checked as a whole"
+    let (verdict, why) = match (appraised.scope(), passed("measurements"), passed("report_data")) {
+        (Scope::Workload, ..) => ("yes", "platform and program"),
+        _ if appraised.is_debug() => (PLATFORM_ONLY, "the host can change the program at will"),
+        (_, false, _) => (PLATFORM_ONLY, "which program runs there was not checked"),
+        (_, true, false) => {
+            (PLATFORM_ONLY, "whether that program made this evidence for you was not checked")
         }
+        (_, true, true) => (PLATFORM_ONLY, "program or configuration were not checked as a whole"),
     };
     let root = match appraised.root().kind {
         RootKind::Production => "",
-        RootKind::Custom => "; the root is no vendor's",
+        RootKind::Custom => "; the root is not a vendor's",
     };
-    table(appraised.checks(), "yes", &format!("{scope}{root}"))
+    table(appraised.checks(), verdict, &format!("{why}{root}"))
 }
+
+/// What stands in place of `yes` where nothing is known of the program.
+const PLATFORM_ONLY: &str = "platform only";
 
 fn table(checks: &[Check], verdict: &str, why: &str) -> String {
     let mut text = String::new();
@@ -358,7 +361,7 @@ mod tests {
             assert!(case.args(&["--report-data", bad]).is_err(), "{bad}");
         }
         case.args(&["--report-data", &"aB".repeat(64)]).unwrap();
-        for bad in ["-1", "1.5", "", "now", "18446744073709551616"] {
+        for bad in ["-1", "1.5", "", "today", "18446744073709551616"] {
             let args = ["t", "quote", "q", "--collateral", "c", "--at", bad];
             assert!(Test::try_parse_from(args).is_err(), "{bad}");
         }

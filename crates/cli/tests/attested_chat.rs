@@ -58,7 +58,10 @@ fn a_production_policy_refuses_the_simulated_root() {
     let folder = Folder::new("root");
     let attester = folder.simulate("attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
-    let production = folder.write("production.toml", "roots = [\"intel-production\"]\n");
+    let production = folder.write(
+        "production.toml",
+        "roots = [\"intel-production\"]\ndangerous_scope = \"platform\"\n",
+    );
     let url = format!("https://{}", gateway.address());
     let refused = run(&["connect", &url, "--policy", text(&production)]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
@@ -68,6 +71,98 @@ fn a_production_policy_refuses_the_simulated_root() {
     let root = attester.join("root.der");
     let connect = connect(&gateway, &production, "key", &["--root", text(&root)]);
     assert_eq!(connect.ready["guarantee"], "none (simulated)");
+}
+
+/// Issue: `connect` opened its address for a policy that names no program or no configuration.
+#[test]
+fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
+    let folder = Folder::new("scope");
+    let attester = folder.simulate_unpinned("attester", &[]);
+    let gateway = gateway_before(NOBODY, &attester, "key");
+    let url = format!("https://{}", gateway.address());
+    let unpinned = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
+    let roots = unpinned.lines().find(|line| line.starts_with("roots")).unwrap();
+    let roots_only = folder.write("roots.toml", &format!("{roots}\n"));
+    let empty = folder.write("empty.toml", "");
+    let root = attester.join("root.der");
+    for (policy, missing) in [
+        (&attester.join("policy.toml"), "without config_digest"),
+        (&roots_only, "without workload and config_digest"),
+        (&empty, "without workload and config_digest"),
+    ] {
+        let with_root = ["--root", text(&root)];
+        let asked = ["connect", &url, "--policy", text(policy), "--json"];
+        let refused = run(&[&asked[..], &with_root].concat());
+        assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("check `scope` failed"), "{}", refused.stderr);
+        assert!(refused.stderr.contains(missing), "{}", refused.stderr);
+        assert!(refused.stderr.contains("confide policy pin"), "{}", refused.stderr);
+        // One object and nothing else: no ready line, and the failure for a program to read.
+        let object: Value = serde_json::from_str(&refused.stdout).unwrap();
+        assert_eq!(object["outcome"], "error");
+        assert!(object["hint"].as_str().unwrap().contains("confide policy pin"));
+    }
+    // Asked for by name, it opens, and says so.
+    let content = format!("{roots}\ndangerous_scope = \"platform\"\n");
+    let content = folder.write("content.toml", &content);
+    assert_eq!(connect(&gateway, &content, "key", &[]).ready["scope"], "platform");
+}
+
+#[test]
+fn a_policy_that_demands_the_session_needs_no_flag_for_it() {
+    let folder = Folder::new("binding");
+    let attester = folder.simulate("attester", &[]);
+    let simulated = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
+    let policy = folder.write("session.toml", &format!("binding = \"session\"\n{simulated}"));
+    let gateway = gateway_before(NOBODY, &attester, "session");
+    let url = format!("https://{}", gateway.address());
+    let connect = start(&["connect", &url, "--policy", text(&policy)]);
+    assert_eq!(connect.ready["binding"], "session");
+    let by_key = gateway_before(NOBODY, &attester, "key");
+    let url = format!("https://{}", by_key.address());
+    let refused = run(&["connect", &url, "--policy", text(&policy), "--binding", "key"]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--binding session"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_existing_attester_is_replaced_only_when_that_is_asked_for() {
+    let folder = Folder::new("replace");
+    let attester = folder.simulate_unpinned("attester", &[]);
+    let root = std::fs::read(attester.join("root.der")).unwrap();
+    let again = ["attest", "--simulate", "tdx", "--out", text(&attester)];
+    let refused = run(&again);
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("exists and is not empty"), "{}", refused.stderr);
+    assert_eq!(std::fs::read(attester.join("root.der")).unwrap(), root);
+    assert_eq!(run(&[&again[..], &["--replace"]].concat()).status, Some(0));
+    assert_ne!(std::fs::read(attester.join("root.der")).unwrap(), root);
+    // Only an attester is replaced, whatever else a folder holds.
+    let other = folder.write("other", "kept").parent().unwrap().join("elsewhere");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("root.der"), "kept").unwrap();
+    let into = ["attest", "--simulate", "tdx", "--replace", "--out", text(&other)];
+    assert_eq!(run(&into).status, Some(2));
+    assert_eq!(std::fs::read(other.join("root.der")).unwrap(), b"kept");
+    let device = run(&["attest", "--tsm-root", "nowhere", "--out", text(&other)]);
+    assert!(device.stderr.contains("exists and is not empty"), "{}", device.stderr);
+}
+
+/// Issue: the command printed after `attest --simulate snp` was refused.
+#[test]
+fn the_command_printed_after_a_simulation_runs_as_it_is_printed() {
+    let folder = Folder::new("next");
+    for (tee, more) in [("tdx", None), ("tdx-v5", None), ("sgx", None), ("snp", Some("ab"))] {
+        let out = folder.path.join(tee);
+        let mut asked = vec!["attest", "--simulate", tee, "--out", text(&out)];
+        asked.extend(more.iter().flat_map(|data| ["--report-data", data]));
+        let made = run(&asked);
+        let line = made.stdout.lines().find_map(|line| line.strip_prefix("next: confide "));
+        let arguments: Vec<&str> = line.expect(&made.stdout).split(' ').collect();
+        let verified = run(&arguments);
+        assert_eq!(verified.status, Some(0), "{tee}: {line:?}: {}", verified.stderr);
+        assert!(verified.stdout.contains("accepted "), "{}", verified.stdout);
+    }
 }
 
 #[test]
@@ -88,14 +183,12 @@ fn evidence_of_a_debug_td_is_refused() {
 #[test]
 fn a_genuine_gateway_before_another_upstream_is_refused() {
     let folder = Folder::new("swap");
-    let attester = folder.simulate("attester", &[]);
+    let attester = folder.simulate_unpinned("attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
     let digest = gateway.ready["config_digest"].as_str().unwrap();
-    let simulated = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
-    let any = "config_digest = \"dangerous-any\"";
-    assert!(simulated.contains(any), "{simulated}");
-    let pinned = simulated.replace(any, &format!("config_digest = \"{digest}\""));
-    let pinned = folder.write("pinned.toml", &pinned);
+    let pinned = attester.join("policy.toml");
+    let done = run(&["policy", "pin", text(&pinned), "--digest", digest]);
+    assert_eq!(done.status, Some(0), "{}", done.stderr);
     connect(&gateway, &pinned, "key", &[]);
     let swapped = gateway_before(NOBODY_ELSE, &attester, "key");
     let url = format!("https://{}", swapped.address());
@@ -298,7 +391,13 @@ impl Folder {
         Self { path }
     }
 
+    /// An attester whose policy is content with any configuration: most tests here are about
+    /// something else.
     fn simulate(&self, name: &str, more: &[&str]) -> PathBuf {
+        self.simulate_unpinned(name, &[more, &["--dangerous-platform-scope"]].concat())
+    }
+
+    fn simulate_unpinned(&self, name: &str, more: &[&str]) -> PathBuf {
         let out = self.path.join(name);
         let made = run(&[&["attest", "--simulate", "tdx", "--out", text(&out)], more].concat());
         assert_eq!(made.status, Some(0), "{}", made.stderr);

@@ -181,7 +181,8 @@ fn an_attested_server_is_appraised_with_every_new_connection() {
     let folder = Folder::new("attested");
     let attester = folder.0.join("attester");
     let attester = attester.to_str().unwrap();
-    let made = confide(&["attest", "--simulate", "tdx", "--out", attester]);
+    let made =
+        confide(&["attest", "--simulate", "tdx", "--dangerous-platform-scope", "--out", attester]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let serve = serve(&[]);
     let upstream = format!("http://{}", serve.address);

@@ -54,7 +54,11 @@ impl Endpoint {
 fn port(authority: &Authority, default: u16) -> Option<u16> {
     match authority.as_str().strip_prefix(authority.host())? {
         "" => Some(default),
-        written => written.strip_prefix(':')?.parse().ok().filter(|port| *port != 0),
+        written => {
+            let digits = written.strip_prefix(':')?;
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|port| is_number && *port != 0)
+        }
     }
 }
 
@@ -96,6 +100,8 @@ mod tests {
             "https://h:99999",
             "https://h:x",
             "https://h:0",
+            "https://h:+443",
+            "https://h:",
         ] {
             assert!(matches!(Endpoint::parse(url), Err(ClientError::Url { .. })), "{url}");
         }

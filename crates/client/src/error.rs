@@ -1,10 +1,10 @@
 //! Why there is no answer, by the party at fault.
 
-use std::{io, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use confide_channel::{ChannelError, Fault, TunnelError};
 
-use crate::AppraisalError;
+use crate::{AppraisalError, RequestBodyBroken};
 
 /// What went wrong between a request and its answer.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,7 @@ impl ClientError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Url { .. } | Self::Origin { .. } | Self::Request(_) => Blame::Local,
+            Self::Http(error) if is_request_body(error) => Blame::Local,
             Self::GuaranteeChanged { .. } => Blame::Evidence,
             Self::Channel { source, .. } => blame_channel(source),
             _ => Blame::Network,
@@ -114,19 +115,10 @@ impl ClientError {
 
     /// The check that failed, where evidence is to blame: a name that a policy's author knows.
     pub fn failed_check(&self) -> Option<&str> {
-        let source = match self {
-            Self::Channel { source, .. } => source,
-            Self::GuaranteeChanged { .. } => return Some("guarantee"),
-            _ => return None,
-        };
-        match source {
-            ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
-            ChannelError::NoEvidence
-            | ChannelError::Extension { .. }
-            | ChannelError::Tagged(_)
-            | ChannelError::Claims(_)
-            | ChannelError::Message { .. } => Some("evidence"),
-            other => other.rejection::<AppraisalError>().map(AppraisalError::failed_check),
+        match self {
+            Self::Channel { source, .. } => failed_check(source),
+            Self::GuaranteeChanged { .. } => Some("guarantee"),
+            _ => None,
         }
     }
 
@@ -141,18 +133,36 @@ impl ClientError {
 
 fn blame_channel(error: &ChannelError) -> Blame {
     match error {
-        ChannelError::KeyMismatch { .. }
-        | ChannelError::Reflected
-        | ChannelError::NoEvidence
-        | ChannelError::Extension { .. }
-        | ChannelError::Tagged(_)
-        | ChannelError::Claims(_)
-        | ChannelError::Message { .. } => Blame::Evidence,
         ChannelError::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Blame::Local,
-        other => match other.fault() {
+        error if failed_check(error).is_some() => Blame::Evidence,
+        error => match error.fault() {
             Fault::Evidence => Blame::Evidence,
             Fault::Local => Blame::Local,
             _ => Blame::Network,
         },
     }
+}
+
+/// The check that a peer did not pass: whatever it showed in place of evidence that can be judged
+/// is its answer, and a second try gives the same.
+fn failed_check(error: &ChannelError) -> Option<&str> {
+    match error {
+        ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
+        ChannelError::GpuEvidence { .. } => Some("gpu"),
+        ChannelError::NoEvidence
+        | ChannelError::Certificate { .. }
+        | ChannelError::Extension { .. }
+        | ChannelError::Tagged(_)
+        | ChannelError::BatchPath(_)
+        | ChannelError::Claims(_)
+        | ChannelError::FrameLength { .. }
+        | ChannelError::Message { .. }
+        | ChannelError::MessageKind { .. } => Some("evidence"),
+        other => other.rejection::<AppraisalError>().map(AppraisalError::failed_check),
+    }
+}
+
+/// Whether what broke is the body that this end was given to send.
+fn is_request_body(error: &hyper::Error) -> bool {
+    error.source().is_some_and(|cause| cause.is::<RequestBodyBroken>())
 }

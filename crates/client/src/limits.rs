@@ -36,6 +36,8 @@ pub struct Limits {
     pub request_body_pace: BodyPace,
     /// From accepting a local connection, or its last answer, to the head of a request.
     pub local_idle: Duration,
+    /// How long the rest of a local request's body is read on after it was answered.
+    pub local_body_linger: Duration,
     /// The longest time a local client may refuse to read before its connection is given up: it
     /// holds an attested connection meanwhile.
     pub write_stall: Duration,
@@ -64,6 +66,7 @@ impl Default for Limits {
                 bytes_per_s: 1024,
             },
             local_idle: Duration::from_secs(300),
+            local_body_linger: Duration::from_secs(5),
             write_stall: Duration::from_secs(60),
             head_bytes: 64 * 1024,
             drain: Duration::from_secs(20),

@@ -6,27 +6,29 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use confide_forward::{
-    Admission, AdmissionLimits, BodyPace, Closing, Drained, Occupancy, PacedBody, PeerStream,
-    StallGuard, accept_until, asks_for_websocket, codings_are_undone, end_is_marked,
+    Admission, AdmissionLimits, BodyPace, Closing, Drained, Lingering, Occupancy, PacedBody,
+    PeerStream, StallGuard, accept_until, asks_for_websocket, codings_are_undone, end_is_marked,
     pace_fault_behind, remove_hop_by_hop,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::{
-    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
+    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody, RequestBodyBroken,
     origin::{self, Sender},
     streamed_body, with_causes,
 };
 
+type LocalRequestBody = Lingering<Incoming>;
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
 
 /// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
@@ -40,9 +42,9 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let names = LocalNames::of(&listener);
-    let pace = limits.request_body_pace;
-    let local = Local { client, names, origins: Arc::new(origins), pace };
+    let (names, origins) = (LocalNames::of(&listener), Arc::new(origins));
+    let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
+    let local = Local { client, names, origins, pace, body_linger };
     // All that use this address are programs of one machine: none of them is a newcomer.
     let admission = Admission::new(AdmissionLimits::unshared(limits.local_connections));
     let serve =
@@ -95,10 +97,26 @@ struct Local {
     names: LocalNames,
     origins: Arc<Origins>,
     pace: BodyPace,
+    body_linger: Duration,
 }
 
 impl Local {
+    /// An answer of this end's own leaves the body of the request unread; it is read on, so that
+    /// the connection serves the next request. A client that waits for a word before it sends its
+    /// body is told that there is no next one.
     async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
+        let linger = self.body_linger;
+        let (head, body) = request.into_parts();
+        let awaits_word = head.headers.contains_key(header::EXPECT) && !body.is_end_stream();
+        let body = Lingering::new(body, &head.headers, linger);
+        let mut answer = self.answer_sender(Request::from_parts(head, body)).await;
+        if awaits_word && matches!(answer.body(), Either::Right(_)) {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    async fn answer_sender(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         if !self.names.cover(request.headers()) {
             let message = "host is not this address: a web page may be behind this request";
             return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
@@ -120,7 +138,7 @@ impl Local {
         }
     }
 
-    async fn forward(&self, request: Request<Incoming>) -> Response<LocalBody> {
+    async fn forward(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
         let (method, version) = (request.method().clone(), request.version());
         // TRACE would have the keys in a request's fields echoed (RFC 9110 section 9.3.8).
         if matches!(method, Method::CONNECT | Method::TRACE) {
@@ -170,7 +188,7 @@ fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
 }
 
 /// The request as it goes to the attested end: a path, and no field of this connection.
-fn outgoing(request: Request<Incoming>, pace: BodyPace) -> Request<RequestBody> {
+fn outgoing(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -178,7 +196,8 @@ fn outgoing(request: Request<Incoming>, pace: BodyPace) -> Request<RequestBody> 
     remove_hop_by_hop(&mut head.headers);
     // It was judged here; a model server that knows nothing of it could only misjudge it.
     head.headers.remove(header::ORIGIN);
-    Request::from_parts(head, streamed_body(PacedBody::new(body, pace)))
+    let body = PacedBody::new(body.map_err(RequestBodyBroken), pace);
+    Request::from_parts(head, streamed_body(body))
 }
 
 fn preflight_answer(asked: &HeaderMap) -> Response<LocalBody> {
@@ -230,6 +249,9 @@ fn explain(failure: &ClientError) -> Response<LocalBody> {
         _ => StatusCode::BAD_GATEWAY,
     };
     match failure.blame() {
+        Blame::Local if matches!(failure, ClientError::Http(_)) => {
+            error(StatusCode::BAD_REQUEST, "local_body_malformed", &text)
+        }
         Blame::Evidence => {
             let check = failure.failed_check().unwrap_or("evidence");
             let message = format!("evidence is not accepted: check `{check}` failed: {text}");

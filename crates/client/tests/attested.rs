@@ -27,7 +27,7 @@ use tokio::{
 };
 
 fn policy(attester: &FakeAttester) -> Policy {
-    Policy::from_toml(&attester.policy_toml()).unwrap()
+    Policy::from_toml(&attester.policy_toml_pinning(site::CONFIG_DIGEST)).unwrap()
 }
 
 fn appraiser(policy: Policy) -> Arc<PolicyAppraiser> {

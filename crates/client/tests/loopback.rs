@@ -15,7 +15,7 @@ use site::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
@@ -36,7 +36,7 @@ async fn loopback(attested: SocketAddr, limits: Limits) -> Running {
 }
 
 async fn loopback_for(origins: Origins, attested: SocketAddr, limits: Limits) -> Running {
-    let policy = Policy::from_toml(&attester().policy_toml()).unwrap();
+    let policy = Policy::from_toml(&attester().policy_toml_pinning(site::CONFIG_DIGEST)).unwrap();
     let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
     let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
     let connector = Connector::attested(endpoint, None, Binding::Key, appraiser, limits).unwrap();
@@ -437,4 +437,71 @@ async fn a_local_body_that_drips_for_ever_is_a_408() {
     let got = String::from_utf8_lossy(&seen[..length]);
     assert!(got.starts_with("HTTP/1.1 408 ") && got.contains("too slowly"), "{got}");
     dripping.abort();
+}
+
+/// Issue: a 502 came before the body was read, and the connection then ended without a word: the
+/// next request on it was a broken pipe.
+#[tokio::test]
+async fn an_answer_before_the_body_leaves_a_connection_that_takes_the_next_request() {
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let local = loopback(closed.local_addr().unwrap(), Limits::default()).await;
+    let body = vec![b'x'; 512 * 1024];
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = ask(local.address, &head).await;
+    for _ in 0..2 {
+        // The answer is there before the first byte of the body is sent.
+        let answer = read_answer(&mut client).await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        assert!(!answer.contains("connection: close"), "{answer}");
+        within(client.write_all(&body)).await.expect("the rest of the body is read");
+        within(client.write_all(head.as_bytes())).await.expect("the connection is kept");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_a_word_before_its_body_is_told_that_the_connection_ends() {
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let local = loopback(closed.local_addr().unwrap(), Limits::default()).await;
+    let head = "POST / HTTP/1.1\r\nhost: evil.example\r\nexpect: 100-continue\r\n\
+                content-length: 5\r\n\r\n";
+    let mut client = ask(local.address, head).await;
+    let answer = read_answer(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+}
+
+/// Issue: a bad chunk of the local client was reported as `attested_end_unavailable`.
+#[tokio::test]
+async fn a_bad_chunk_of_the_local_client_is_not_blamed_on_the_attested_end() {
+    let servers = vec![server(Binding::Key, Some(attester()), now)];
+    // It waits for a body that never becomes whole.
+    let address = site(servers, |mut stream| async move {
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    let local = loopback(address, Limits::default()).await;
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n\
+                transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n";
+    for bad in ["xyz\r\n", "-1\r\n", "fffffffffffffffff\r\n"] {
+        let mut client = ask(local.address, &format!("{head}{bad}")).await;
+        let got = read_to_end(&mut client).await;
+        assert!(got.starts_with("HTTP/1.1 400 "), "{bad:?}: {got}");
+        assert!(got.contains("local_body_malformed"), "{bad:?}: {got}");
+    }
+}
+
+/// One answer with its body, whose length it says.
+async fn read_answer(stream: &mut TcpStream) -> String {
+    let head = read_until(stream, "\r\n\r\n").await;
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap_or("0").parse().unwrap()];
+    within(stream.read_exact(&mut body)).await.unwrap();
+    head + &String::from_utf8(body).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::Uri;
+use http::{Uri, uri::Authority};
 
 use crate::CollateralError;
 
@@ -40,7 +40,7 @@ impl Base {
             (true, name) if name == "localhost" => "127.0.0.1".to_owned(),
             (_, name) => name,
         };
-        let port = authority.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+        let port = port(authority).ok_or_else(|| bad("a port that is none: 1 to 65535"))?;
         let origin = format!("{}://{host}{port}", if plain { "http" } else { "https" });
         if plain && !dangerous_plain_http && !is_loopback(&host) {
             return Err(CollateralError::PlainHttp { url: origin });
@@ -87,6 +87,19 @@ pub struct Address {
     pub(crate) host: String,
 }
 
+/// `:PORT` as it is written, and nothing where there is none. `http` reads a port that is no port as
+/// none, which would lead to another server than the one that was named.
+fn port(authority: &Authority) -> Option<String> {
+    let written = authority.as_str().strip_prefix(authority.host())?;
+    if written.is_empty() {
+        return Some(String::new());
+    }
+    let digits = written.strip_prefix(':')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let port = digits.parse::<u16>().ok().filter(|port| is_number && *port != 0)?;
+    Some(format!(":{port}"))
+}
+
 fn shown(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }
@@ -120,6 +133,19 @@ mod tests {
             let refused = Base::parse(bad, true);
             assert!(matches!(refused, Err(CollateralError::Address { .. })), "{bad}");
         }
+    }
+
+    /// Issue: `https://host:99999` was taken for port 443.
+    #[test]
+    fn a_port_that_is_no_port_is_refused_and_not_taken_for_443() {
+        for bad in ["99999", "65536", "0", "", "+443", "x", "443x", "-1"] {
+            for host in ["c.example", "[::1]"] {
+                let refused = Base::parse(&format!("https://{host}:{bad}"), false);
+                assert!(matches!(refused, Err(CollateralError::Address { .. })), "{host}:{bad}");
+            }
+        }
+        assert_eq!(Base::parse("https://c.example:0443", false).unwrap().host(), "c.example:443");
+        assert_eq!(Base::parse("https://c.example", false).unwrap().host(), "c.example");
     }
 
     #[test]

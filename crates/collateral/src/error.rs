@@ -1,6 +1,6 @@
 //! What can go wrong between a service and an appraisal.
 
-use confide_evidence::ParseError;
+use confide_evidence::{ParseError, UnixSeconds};
 
 /// Why endorsements are not at hand.
 ///
@@ -122,7 +122,10 @@ pub enum CollateralError {
         got: String,
     },
     /// A document that does not hold now.
-    #[error("{subject} does not hold: wanted {from} to {until} to contain now, now is {now}")]
+    #[error(
+        "{subject} does not hold: wanted {} to {} to contain now, now is {}",
+        UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
+    )]
     NotHolding {
         /// The document.
         subject: String,

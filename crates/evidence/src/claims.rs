@@ -8,7 +8,7 @@ use alloc::{string::String, vec::Vec};
 
 use minicbor::Decoder;
 
-use crate::cbor::Writer;
+use crate::{UnixSeconds, cbor::Writer};
 
 /// The value of `confide-version` that this code writes and reads.
 pub const CLAIMS_VERSION: u64 = 1;
@@ -185,7 +185,10 @@ pub enum ClaimsError {
         got: usize,
     },
     /// The validity ends before it begins.
-    #[error("not-after {not_after} is before not-before {not_before}")]
+    #[error(
+        "not-after {} is before not-before {}",
+        UnixSeconds(*not_after), UnixSeconds(*not_before)
+    )]
     ValidityReversed {
         /// Unix seconds.
         not_before: u64,

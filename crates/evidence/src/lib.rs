@@ -32,9 +32,11 @@ pub mod snp;
 pub mod snp_endorsements;
 pub mod tagged_evidence;
 pub mod tcb_info;
+mod unix_seconds;
 
 pub use appraise::{Appraise, BindingKind, GpuPresented, Presented};
 pub use attest::{Attest, AttestError};
 pub use detect::{Kind, detect};
 pub use parse_error::{ParseError, foreign_text};
 pub use report_data::ReportData;
+pub use unix_seconds::{UnixSeconds, Utc};

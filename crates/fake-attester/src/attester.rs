@@ -10,7 +10,8 @@ use crate::{
     device,
     machine::Machine,
     plan::{COLLATERAL_DAYS, Plan},
-    policy, state,
+    policy::{self, ConfigurationLines},
+    state,
     time::DAY,
 };
 
@@ -114,9 +115,25 @@ impl FakeAttester {
         }
     }
 
-    /// A policy for `confide verify` and `confide connect` that accepts exactly this attester.
+    /// A policy for `confide verify` that accepts exactly this attester. It pins no configuration,
+    /// so clients refuse it (check `scope`).
     pub fn policy_toml(&self) -> String {
-        policy::toml(&self.options, self.root_der(), self.gpu.as_ref().map(FakeGpu::root_ders))
+        self.policy_with(ConfigurationLines::Unpinned)
+    }
+
+    /// The same with the configuration pinned, for clients.
+    pub fn policy_toml_pinning(&self, config_digest: [u8; 32]) -> String {
+        self.policy_with(ConfigurationLines::Pinned(config_digest))
+    }
+
+    /// The same for clients that talk to this attester in whatever configuration.
+    pub fn dangerous_policy_toml(&self) -> String {
+        self.policy_with(ConfigurationLines::DangerousAny)
+    }
+
+    fn policy_with(&self, configuration: ConfigurationLines) -> String {
+        let gpu_roots = self.gpu.as_ref().map(FakeGpu::root_ders);
+        policy::toml(&self.options, self.root_der(), gpu_roots, configuration)
     }
 
     /// Which kind of quote this attester makes.

@@ -11,7 +11,12 @@ use crate::{
 
 /// The policy's text. `docs/policy.md` describes the format. Written by hand, so that whoever
 /// opens the file finds the comments.
-pub(crate) fn toml(options: &Options, root: &[u8], gpu_roots: Option<[&[u8]; 2]>) -> String {
+pub(crate) fn toml(
+    options: &Options,
+    root: &[u8],
+    gpu_roots: Option<[&[u8]; 2]>,
+    configuration: ConfigurationLines,
+) -> String {
     let root = hex::encode(Sha256::digest(root));
     let [of_gpus, required] = gpu_roots.map_or_else(Default::default, gpu);
     let debug = if options.debug { DEBUG } else { NO_DEBUG };
@@ -31,14 +36,49 @@ tcb_status = "UpToDate"
 advisories = []
 tcb_evaluation_data_number_min = {EVALUATION_NUMBER}
 {debug}
-# Which upstream, routes and tunnel targets the attested end has. To pin it, put here the value
-# that `confide gateway` prints as "config_digest" in its ready line; until then a genuine
-# gateway that was pointed at a foreign upstream passes.
-config_digest = "dangerous-any"
-
+{configuration}
 {workload}{required}"#
     )
 }
+
+/// What the policy says of the attested end's configuration.
+pub(crate) enum ConfigurationLines {
+    /// Nothing yet: clients refuse until a digest is pinned.
+    Unpinned,
+    /// This digest and no other.
+    Pinned([u8; 32]),
+    /// Any, and clients are content with that.
+    DangerousAny,
+}
+
+impl std::fmt::Display for ConfigurationLines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unpinned => f.write_str(UNPINNED),
+            Self::Pinned(digest) => {
+                writeln!(f, "{CONFIGURATION}\nconfig_digest = \"{}\"", hex::encode(digest))
+            }
+            Self::DangerousAny => f.write_str(DANGEROUS_ANY),
+        }
+    }
+}
+
+const CONFIGURATION: &str =
+    "# SHA-256 of the attested end's configuration: upstream, routes, tunnel targets.";
+
+const UNPINNED: &str = "\
+# SHA-256 of the attested end's configuration: upstream, routes, tunnel targets. Clients refuse this
+# policy until it is pinned: `confide policy pin policy.toml --digest HEX` does that, and
+# `confide gateway … --print-config-digest` prints the value.
+config_digest = \"dangerous-any\"
+";
+
+const DANGEROUS_ANY: &str = "\
+# Any configuration passes, a gateway that was pointed at a foreign upstream too, and clients talk to
+# an end of which only the platform is known. `confide policy pin` ends both.
+config_digest = \"dangerous-any\"
+dangerous_scope = \"platform\"
+";
 
 const NO_DEBUG: &str = "dangerous_accept_debug = false\n";
 const DEBUG: &str = "# The simulated attester is in debug mode, where the host reads memory.\n\

@@ -1,6 +1,7 @@
 //! What a client checks of a signed statement before it keeps it.
 
 use confide_disclosure::{FormatError, MessageError, Notarised, NotaryStatement};
+use confide_evidence::UnixSeconds;
 
 use crate::{
     AnswerHead, FetchRequest, Frame, FrameError, FrameReader, HeadError, KeyEvidence, Refusal,
@@ -42,7 +43,10 @@ pub enum HolderError {
         part: &'static str,
     },
     /// Its time is one at which the key was not valid.
-    #[error("statement's time {got} is outside of the key's validity, {not_before} to {not_after}")]
+    #[error(
+        "statement's time {} is outside of the key's validity, {} to {}",
+        UnixSeconds(*got), UnixSeconds(*not_before), UnixSeconds(*not_after)
+    )]
     Time {
         /// Unix seconds, from the statement.
         got: u64,

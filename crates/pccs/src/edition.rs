@@ -1,6 +1,8 @@
 //! When a document holds, read from the document itself.
 
-use confide_evidence::{ParseError, crl::CrlDates, qe_identity::QeIdentity, tcb_info::TcbInfo};
+use confide_evidence::{
+    ParseError, UnixSeconds, crl::CrlDates, qe_identity::QeIdentity, tcb_info::TcbInfo,
+};
 use serde_json::Value;
 
 use crate::{Dates, Document, Kind, Set, Wanted};
@@ -33,7 +35,7 @@ pub(crate) enum Unfit {
     Parse(#[from] ParseError),
     #[error("document: wanted {wanted}, got {got}")]
     Other { wanted: String, got: String },
-    #[error("document is issued at {issued}, now is {now}")]
+    #[error("document is issued at {}, now is {}", UnixSeconds(*issued), UnixSeconds(*now))]
     Future { issued: u64, now: u64 },
 }
 

@@ -69,6 +69,14 @@ impl<'de> Deserialize<'de> for Formats {
     }
 }
 
+/// What a live client may be content with although it says nothing of the program that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DangerousScope {
+    /// The platform: it may run any program, or the named one in any configuration.
+    Platform,
+}
+
 /// What ties evidence to a connection, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

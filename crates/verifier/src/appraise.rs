@@ -13,11 +13,11 @@ use rustls_pki_types::UnixTime;
 
 use crate::{
     Appraised, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
-    PlatformClaims, Policy, Reason, Rejection, Root, Scope, attributes,
+    PlatformClaims, Policy, Reason, Rejection, Root, attributes,
     checks::{Checks, Step},
     gpu, measurements,
     platform::{Platform, Walk},
-    result::{Accepted, Refused},
+    result::{Accepted, Refused, ScopeGrounds},
 };
 
 /// What a peer presented.
@@ -77,7 +77,7 @@ impl Found {
         let Self { checks, root, tcb_status, advisories } = self;
         match (outcome, root, tcb_status) {
             (Ok(judged), Some(root), Some(_)) => Ok(Accepted {
-                scope: judged.scope,
+                grounds: judged.grounds,
                 root,
                 tcb_status,
                 advisories,
@@ -99,7 +99,7 @@ impl Found {
 }
 
 pub(crate) struct Judged {
-    scope: Scope,
+    grounds: ScopeGrounds,
     platform: PlatformClaims,
     claims: Option<Claims>,
     gpu: Option<GpuAppraised>,
@@ -166,15 +166,13 @@ impl Case<'_> {
         let Self { evidence, policy, now, crypto, .. } = *self;
         let (checks, covered) = (&mut found.checks, claims.as_ref());
         let gpu = gpu::judge_attached(evidence, covered, policy, now, crypto, checks, Step::Gpu)?;
-        let bound = found.checks.passed(Step::ReportData);
-        let configured = claims.is_none() || found.checks.passed(Step::ConfigDigest);
-        // Whoever can write the memory runs there what he likes, whatever was measured.
-        let closed = found.checks.passed(Step::Debug);
-        let scope = match names_program && bound && configured && closed {
-            true => Scope::Workload,
-            false => Scope::Platform,
+        let grounds = ScopeGrounds {
+            names_program,
+            bound: found.checks.passed(Step::ReportData),
+            configured: claims.is_none() || found.checks.passed(Step::ConfigDigest),
+            closed: found.checks.passed(Step::Debug),
         };
-        Ok(Judged { scope, platform: self.platform_claims(&platform), claims, gpu })
+        Ok(Judged { grounds, platform: self.platform_claims(&platform), claims, gpu })
     }
 
     pub(crate) fn evaluation_number(&self) -> u32 {

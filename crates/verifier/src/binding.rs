@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-use confide_evidence::{ReportData, claims::Claims};
+use confide_evidence::{ReportData, UnixSeconds, claims::Claims};
 use rustls_pki_types::UnixTime;
 
 use crate::{
@@ -159,7 +159,7 @@ fn ages<S: BindingSteps>(
             return Err(Reason::TooOld { field: "key_validity_s_max", wanted, got });
         }
         let detail = Detail::numbers([got, not_after], |[got, not_after, ..], f| {
-            write!(f, "{got} s, until {not_after}")
+            write!(f, "{got} s, until {}", UnixSeconds(*not_after))
         });
         Ok(((), detail))
     })?;

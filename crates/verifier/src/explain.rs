@@ -2,11 +2,11 @@
 
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
-use confide_evidence::tcb_info::TcbStatus;
+use confide_evidence::{UnixSeconds, tcb_info::TcbStatus};
 
 use crate::{
-    BindingLevel, CrlMinimum, Expect, GpuPolicy, Policy, ReferenceValue, SgxWorkload, TdxWorkload,
-    Workload,
+    BindingLevel, CrlMinimum, DangerousScope, Expect, GpuPolicy, Policy, ReferenceValue, Roots,
+    SgxWorkload, TdxWorkload, Workload,
 };
 
 /// What becomes of a field.
@@ -39,6 +39,8 @@ impl Policy {
         // Without `..`: a new field does not compile until it has its sentence.
         let Policy {
             roots,
+            operator_roots,
+            dangerous_scope,
             formats,
             tcb_status,
             tcb_grace_s,
@@ -60,7 +62,8 @@ impl Policy {
             workload,
         } = self;
         let mut words = Words::default();
-        words.checked("roots", format!("the chain ends in {roots}"));
+        words.roots(roots, operator_roots.as_ref());
+        words.scope(*dangerous_scope);
         match formats.is_all() {
             true => words.unchecked("formats", "any kind of evidence".into()),
             false => words.checked("formats", format!("the evidence is of {formats}")),
@@ -86,10 +89,7 @@ impl Policy {
                 words.unchecked("report_data", text.into());
             }
         }
-        match config_digest {
-            Some(wanted) => words.expect("config_digest", "the configuration's digest", wanted),
-            None => words.unchecked("config_digest", "any configuration of the program".into()),
-        }
+        words.config_digest(config_digest.as_ref());
         words.ages(*key_validity_s_max, *evidence_age_s_max);
         words.checked(
             "cache_lifetime_s",
@@ -137,6 +137,32 @@ impl Words {
                 self.checked(field, format!("{subject} is zero"));
             }
             _ => self.checked(field, format!("{subject} is {wanted}")),
+        }
+    }
+
+    fn roots(&mut self, roots: &Roots, own: Option<&Roots>) {
+        self.checked("roots", format!("the chain ends in {roots}"));
+        if let Some(own) = own {
+            self.unchecked("operator_roots", format!("{own} counts like a vendor's root"));
+        }
+    }
+
+    fn scope(&mut self, lifted: Option<DangerousScope>) {
+        if lifted.is_some() {
+            let text = "clients talk to any program, or to the named one in any configuration";
+            self.dangerous("dangerous_scope", text.into());
+        }
+    }
+
+    fn config_digest(&mut self, wanted: Option<&Expect<[u8; 32]>>) {
+        const FIELD: &str = "config_digest";
+        match wanted {
+            Some(wanted) => self.expect(FIELD, "the configuration's digest", wanted),
+            None => {
+                let text = "any configuration of the program: clients refuse, because a yes speaks \
+                            of the platform only";
+                self.unchecked(FIELD, text.into());
+            }
         }
     }
 
@@ -216,7 +242,8 @@ impl Words {
             _ => self.checked(
                 field,
                 format!(
-                    "{subject} has number {number_min} or higher, issued {issued_min} or later"
+                    "{subject} has number {number_min} or higher, issued {} or later",
+                    UnixSeconds(issued_min)
                 ),
             ),
         }
@@ -285,7 +312,7 @@ impl Words {
 
     fn workload(&mut self, workload: Option<&Workload>) {
         let Some(Workload { tdx, sgx, snp }) = workload else {
-            let text = "any program: a yes speaks of the platform only";
+            let text = "any program: clients refuse, because a yes speaks of the platform only";
             self.unchecked("workload", text.into());
             return;
         };

@@ -13,8 +13,9 @@ mod revocation;
 
 use alloc::{borrow::Cow, format, vec::Vec};
 
-use confide_evidence::gpu::{
-    DeviceCertificate, FeatureFlag, GpuEvidence, GpuReport, decode_chain, report_bytes,
+use confide_evidence::{
+    UnixSeconds,
+    gpu::{DeviceCertificate, FeatureFlag, GpuEvidence, GpuReport, decode_chain, report_bytes},
 };
 use rustls_pki_types::UnixTime;
 
@@ -137,7 +138,8 @@ impl<'a> GpuCase<'a> {
         })?;
         let chain = checks.run(GpuStep::Chain, || {
             let chain = chain::verify(ChainRole::Device, &ders, now, crypto)?;
-            let detail = format!("{}, until {}", chain.leaf().common_name, chain.until);
+            let until = UnixSeconds(chain.until);
+            let detail = format!("{}, until {until}", chain.leaf().common_name);
             Ok((chain, detail.into()))
         })?;
         // NVIDIA's responder knows every certificate but the attestation key's.

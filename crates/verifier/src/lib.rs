@@ -33,7 +33,7 @@ mod roots;
 pub mod snp;
 mod tcb;
 
-pub use admission::{BindingLevel, Formats};
+pub use admission::{BindingLevel, DangerousScope, Formats};
 pub use appraise::{Evidence, appraise};
 pub use checks::{Check, Outcome};
 pub use crypto::{Crypto, P256Key, P384Key};

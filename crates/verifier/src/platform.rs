@@ -3,7 +3,7 @@
 use alloc::{format, string::ToString, vec::Vec};
 
 use confide_evidence::{
-    ReportData,
+    ReportData, UnixSeconds,
     certificate::Certificate,
     pck::PckExtension,
     pem,
@@ -18,6 +18,7 @@ use crate::{
     chain::{self, Role},
     checks::{Checks, Step, Steps},
     endorsements::{Life, VerifiedEndorsements},
+    reason::ISSUE_DATE,
     tcb::{self, Verdict},
 };
 
@@ -292,14 +293,14 @@ pub(crate) fn revocation_list(
     checks.run(step, || {
         let CrlSeen { number, issued } = seen;
         for (field, wanted, got) in
-            [("number", minimum.number_min, number), ("issue date", minimum.issued_min, issued)]
+            [("number", minimum.number_min, number), (ISSUE_DATE, minimum.issued_min, issued)]
         {
             if got < wanted {
                 return Err(Reason::RolledBack { subject, field, wanted, got });
             }
         }
         let detail = Detail::numbers([number, issued], |[number, issued, ..], f| {
-            write!(f, "number {number}, issued {issued}")
+            write!(f, "number {number}, issued {}", UnixSeconds(*issued))
         });
         Ok(((), detail))
     })

@@ -10,7 +10,7 @@ use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    BindingLevel, Expect, Formats, GpuPolicy,
+    BindingLevel, DangerousScope, Expect, Formats, GpuPolicy,
     roots::Roots,
     snp::{SnpPlatform, SnpWorkload},
 };
@@ -35,6 +35,11 @@ pub const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
 pub struct Policy {
     /// Trust anchors.
     pub roots: Roots,
+    /// Those of `roots` that are the operator's own, and as good to whoever wrote the policy as a
+    /// vendor's.
+    pub operator_roots: Option<Roots>,
+    /// Lets a client talk to an end of which only the platform was checked.
+    pub dangerous_scope: Option<DangerousScope>,
     /// Kinds of evidence that are looked at; every other kind is refused.
     pub formats: Formats,
     /// TCB status of platform and quoting enclave together. `Revoked` is refused whatever this
@@ -86,7 +91,20 @@ impl Policy {
         if text.len() > POLICY_LENGTH_MAX {
             return Err(PolicyError::TooLong { limit: POLICY_LENGTH_MAX, got: text.len() });
         }
-        toml::from_str(text).map_err(|error| PolicyError::Toml { reason: error.to_string() })
+        let policy: Self = toml::from_str(text)
+            .map_err(|error| PolicyError::Toml { reason: error.to_string() })?;
+        policy.checked()
+    }
+
+    /// The policy, where its keys agree with each other. [`Policy::from_toml`] asks by itself.
+    ///
+    /// # Errors
+    /// [`PolicyError::OperatorRoots`] where `operator_roots` has a root that `roots` does not.
+    pub fn checked(self) -> Result<Self, PolicyError> {
+        match &self.operator_roots {
+            Some(own) if !own.are_among(&self.roots) => Err(PolicyError::OperatorRoots),
+            _ => Ok(self),
+        }
     }
 }
 
@@ -94,6 +112,8 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             roots: Roots::production(),
+            operator_roots: None,
+            dangerous_scope: None,
             formats: Formats::default(),
             tcb_status: Expect::Exactly(TcbStatus::UpToDate),
             tcb_grace_s: 0,
@@ -217,6 +237,9 @@ pub enum PolicyError {
         /// What the TOML reader says, with the place.
         reason: String,
     },
+    /// `operator_roots` has a root that `roots` does not have.
+    #[error("policy is not valid: operator_roots has a root that `roots` does not list")]
+    OperatorRoots,
 }
 
 impl<'de> Deserialize<'de> for Roots {

@@ -1,9 +1,10 @@
 //! Why evidence was refused.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use confide_evidence::{
-    ParseError, claims::ClaimsError, gpu::GpuEvidenceError, quote::Tee, tcb_info::TcbStatus,
+    ParseError, UnixSeconds, claims::ClaimsError, gpu::GpuEvidenceError, quote::Tee,
+    tcb_info::TcbStatus,
 };
 
 /// The first check that failed: subject, wanted, got.
@@ -58,7 +59,10 @@ pub enum Reason {
         wanted: &'static str,
     },
     /// The time is outside the life of a certificate, revocation list or document.
-    #[error("{subject} holds from {from} to {until}, now is {now}")]
+    #[error(
+        "{subject} holds from {} to {}, now is {}",
+        UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
+    )]
     OutsideWindow {
         /// The certificate, list or document.
         subject: &'static str,
@@ -84,7 +88,10 @@ pub enum Reason {
         subject: &'static str,
     },
     /// A revocation list is older than the policy's minimum.
-    #[error("{subject} is rolled back: wanted {field} at least {wanted}, got {got}")]
+    #[error(
+        "{subject} is rolled back: wanted {field} at least {}, got {}",
+        dated(field, *wanted), dated(field, *got)
+    )]
     RolledBack {
         /// The list.
         subject: &'static str,
@@ -229,5 +236,16 @@ impl Reason {
             Reason::Malformed(_) | Reason::GpuEvidence(_) => true,
             _ => false,
         }
+    }
+}
+
+/// The field of a revocation list that says when it was issued.
+pub(crate) const ISSUE_DATE: &str = "issue date";
+
+/// A value of a revocation list: its issue date is a time, its number is not.
+fn dated(field: &str, value: u64) -> String {
+    match field {
+        ISSUE_DATE => UnixSeconds(value).to_string(),
+        _ => value.to_string(),
     }
 }

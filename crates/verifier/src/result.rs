@@ -41,13 +41,48 @@ impl Scope {
     }
 }
 
+/// What evidence and policy have to say before a yes speaks of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScopeGrounds {
+    /// The policy tells this program from every other.
+    pub(crate) names_program: bool,
+    /// The report data was compared.
+    pub(crate) bound: bool,
+    /// The configuration digest of the claims was compared, where there are claims.
+    pub(crate) configured: bool,
+    /// Debug is off: whoever can write the memory runs there what they like, whatever was measured.
+    pub(crate) closed: bool,
+}
+
+impl ScopeGrounds {
+    fn scope(self) -> Scope {
+        match self.gaps().next() {
+            None => Scope::Workload,
+            Some(_) => Scope::Platform,
+        }
+    }
+
+    /// The keys of a policy that are missing for [`Scope::Workload`].
+    fn gaps(self) -> impl Iterator<Item = &'static str> {
+        let Self { names_program, bound, configured, closed } = self;
+        [
+            (names_program, "workload"),
+            (configured, "config_digest"),
+            (bound, "report_data"),
+            (closed, "dangerous_accept_debug = false"),
+        ]
+        .into_iter()
+        .filter_map(|(holds, key)| (!holds).then_some(key))
+    }
+}
+
 /// A yes. Only [`crate::appraise`] makes one; all it says was read from signed bytes.
 #[derive(Clone, Debug)]
 pub struct Appraised(Box<Accepted>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
-    pub(crate) scope: Scope,
+    pub(crate) grounds: ScopeGrounds,
     pub(crate) root: Root,
     pub(crate) tcb_status: Option<TcbStatus>,
     pub(crate) advisories: Arc<[String]>,
@@ -60,7 +95,13 @@ pub(crate) struct Accepted {
 impl Appraised {
     /// Whether the yes speaks of the platform only.
     pub fn scope(&self) -> Scope {
-        self.0.scope
+        self.0.grounds.scope()
+    }
+
+    /// The keys of the policy for want of which the yes speaks of the platform only; none where it
+    /// speaks of the workload.
+    pub fn scope_gaps(&self) -> Vec<&'static str> {
+        self.0.grounds.gaps().collect()
     }
 
     /// The root under which the evidence was accepted.
@@ -106,11 +147,11 @@ impl Appraised {
 
     /// The verdict as `confide verify --json` prints it.
     pub fn to_json(&self) -> Value {
-        let Accepted { scope, root, tcb_status, advisories, platform, claims, gpu, checks } =
+        let Accepted { grounds, root, tcb_status, advisories, platform, claims, gpu, checks } =
             &*self.0;
         json!({
             "outcome": "accepted",
-            "scope": scope.as_str(),
+            "scope": grounds.scope().as_str(),
             "root": root_json(*root),
             "tcb_status": tcb_status.map(TcbStatus::as_str),
             "advisories": **advisories,

@@ -120,6 +120,21 @@ impl Roots {
         Ok(Self(roots))
     }
 
+    /// Whether each of these roots is one of `others`.
+    pub fn are_among(&self, others: &Roots) -> bool {
+        self.0.iter().all(|root| others.0.contains(root))
+    }
+
+    /// Whether a vendor's root is among them.
+    pub fn has_production(&self) -> bool {
+        self.0.iter().any(|root| PRODUCTION.iter().any(|(_, _, known)| known == root))
+    }
+
+    /// Whether the root with this hash is listed, whatever it is for.
+    pub fn has(&self, sha256: &[u8; 32]) -> bool {
+        self.0.contains(sha256)
+    }
+
     /// SHA-256 of a certificate's DER, by which it is known here.
     pub(crate) fn fingerprint_of(der: &[u8]) -> [u8; 32] {
         Sha256::digest(der).into()

@@ -99,7 +99,7 @@ impl Oracle {
 
     /// The policy's text for all of them.
     pub(crate) fn policy(&self) -> String {
-        attester(&self.vendor.keys, Variant::default(), false, None).policy_toml()
+        attester(&self.vendor.keys, Variant::default(), false, None).policy_toml_pinning([7; 32])
     }
 
     /// The vendor revokes one more machine, while there is one.

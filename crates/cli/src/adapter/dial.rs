@@ -9,10 +9,9 @@ use confide_lora::holder::{Connect, Opened, Opening};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
-    connect::read_policy,
     error::{CliError, read_file},
     gateway::BindingName,
-    process,
+    policy, process,
 };
 
 /// TCP, handshake and evidence; `lora` keeps a deadline over all of it.
@@ -102,8 +101,8 @@ impl Connect for Dialled {
 
 fn attested(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
     let Some(path) = &dial.policy else { return plain(dial) };
-    let appraiser =
-        PolicyAppraiser::new(read_policy(path)?, None, process::unix_now).map_err(CliError::new)?;
+    let appraiser = PolicyAppraiser::new(policy::file::read(path)?, None, process::unix_now)
+        .map_err(CliError::new)?;
     let binding = match dial.binding {
         None if evidence.is_some() => BindingName::Session,
         None => BindingName::Key,

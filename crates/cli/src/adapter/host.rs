@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    address::listen_address,
     attest::chosen::AttesterArgs,
     connections::ConnectionArgs,
     error::{CliError, read_file},
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR", required = true)]
     adapters: Vec<PathBuf>,
     /// Where key holders connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     /// How evidence is tied to connections; `none` is plain TCP
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
@@ -80,6 +81,9 @@ pub(crate) struct Args {
     max_rank: usize,
     #[command(flatten)]
     connections: ConnectionArgs,
+    /// Print the digest of the configuration, for a key holder's policy, and end
+    #[arg(long)]
+    print_config_digest: bool,
     /// Listen beyond loopback without an attested channel: key holders then do not know who answers
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
@@ -108,6 +112,10 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let admission = args.connections.admission()?;
     let host = load(&args)?;
     let config_digest = config_digest(&args, &host);
+    if args.print_config_digest {
+        process::print_whole(&format!("{}\n", hex::encode(config_digest)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let door = evidence::door(&args, config_digest)?;
     let (listener, address) = process::listen(args.listen).await?;
     let simulated = door.simulated();

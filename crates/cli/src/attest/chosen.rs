@@ -1,6 +1,7 @@
 //! Whom a long-running command attests with: arguments that `gateway` and `verify serve` share.
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -9,7 +10,7 @@ use clap::ValueEnum;
 use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
 use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
-use confide_fake_attester::FakeAttester;
+use confide_fake_attester::{FakeAttester, FakeError};
 use confide_verifier::Roots;
 
 use super::device::DeviceArgs;
@@ -108,9 +109,25 @@ impl AttesterArgs {
 
 fn simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
     let attester = FakeAttester::load(folder).map_err(|error| {
-        CliError::new(error).hint("make the folder with `confide attest --simulate tdx --out DIR`")
+        let hint = hint_for(&error);
+        CliError::new(error).hint(hint)
     })?;
     Ok(Arc::new(attester))
+}
+
+/// What helps depends on whether the folder is missing, closed to this user, or something else.
+fn hint_for(error: &FakeError) -> &'static str {
+    match error {
+        FakeError::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            "only its owner may read a simulated attester: run as that user, or make another one \
+             with `confide attest --simulate tdx --out DIR`"
+        }
+        FakeError::State { .. } => {
+            "`confide attest --simulate tdx --out DIR` makes a simulated attester; this file is \
+             damaged, or of another version"
+        }
+        _ => "make the folder with `confide attest --simulate tdx --out DIR`",
+    }
 }
 
 /// An attester whose collateral was given by the operator.
@@ -134,5 +151,25 @@ impl Attest for Stapling {
 
     fn simulated(&self) -> bool {
         self.attester.simulated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_attester_that_may_not_be_read_is_not_answered_with_how_to_make_one() {
+        let file = |kind| FakeError::File {
+            action: "read",
+            path: "sim/simulated-attester.json".into(),
+            source: io::Error::from(kind),
+        };
+        assert!(hint_for(&file(ErrorKind::PermissionDenied)).starts_with("only its owner"));
+        assert!(hint_for(&file(ErrorKind::NotFound)).starts_with("make the folder"));
+        let state = FakeError::State { path: "s".into(), reason: "no JSON".into() };
+        assert!(hint_for(&state).contains("damaged"));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use confide_collateral::Endorsed;
-use confide_evidence::snp_endorsements::SnpEndorsements;
+use confide_evidence::{UnixSeconds, snp_endorsements::SnpEndorsements};
 
 use super::{platform::PlatformArgs, service::open};
 use crate::{error::CliError, process::unix_now};
@@ -50,9 +50,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (from, until) = set.life();
     let now = unix_now();
     if !set.holds_at(now) {
+        let [from, until, now] = [from, until, now].map(UnixSeconds);
         eprintln!("note: they hold from {from} to {until}, now is {now}");
     }
-    println!("{platform}: holds until {until}");
+    println!("{platform}: holds until {}", UnixSeconds(until));
     Ok(ExitCode::SUCCESS)
 }
 

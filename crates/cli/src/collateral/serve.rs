@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{service, simulated::Simulated};
 use crate::{
+    address::listen_address,
     error::{CliError, read_file},
     process,
 };
@@ -21,7 +22,8 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address to listen at; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+          default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Where documents are kept: a file (SQLite), or postgres://user:password@host/database
     #[arg(

@@ -3,10 +3,11 @@
 use std::{fmt::Write, path::PathBuf, process::ExitCode};
 
 use confide_collateral::Document;
+use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
 use super::service::open;
-use crate::{error::CliError, process::unix_now};
+use crate::{error::CliError, process::unix_now, time::time};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -14,8 +15,8 @@ pub(crate) struct Args {
     /// The folder
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
-    /// The time to judge at, in Unix seconds, instead of now
-    #[arg(long, value_name = "UNIX")]
+    /// The time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
@@ -67,7 +68,7 @@ pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
 /// One line for each document; the number is that of the list or of the TCB recovery.
 pub(super) fn table(documents: &[Document], now: u64) -> String {
     let mut text = format!(
-        "{:<44} {:>10} {:>11} {:>11}  {}\n",
+        "{:<44} {:>10} {:<20} {:<20}  {}\n",
         "document", "number", "issued", "until", "holds"
     );
     for document in documents {
@@ -80,7 +81,8 @@ pub(super) fn table(documents: &[Document], now: u64) -> String {
         } else {
             format!("{} days", (until - now) / 86_400)
         };
-        let _ = writeln!(text, "{name:<44} {number:>10} {issued:>11} {until:>11}  {holds}");
+        let [issued, until] = [*issued, *until].map(|at| UnixSeconds(at).utc().to_string());
+        let _ = writeln!(text, "{name:<44} {number:>10} {issued:<20} {until:<20}  {holds}");
     }
     text
 }

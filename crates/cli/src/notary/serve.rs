@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::fetch::BindingName;
 use crate::{
     adapter::read_clients,
+    address::listen_address,
     attest::chosen::AttesterArgs,
     connections::ConnectionArgs,
     error::{CliError, read_file},
@@ -36,7 +37,8 @@ pub(super) const CLOCK: &str = "the notary's clock, set by its operator";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where clients connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "print_config_digest")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+          required_unless_present = "print_config_digest")]
     listen: Option<SocketAddr>,
     /// Which hosts it fetches from, as TOML: hosts, roots, addresses, limits
     #[arg(long, value_name = "FILE")]

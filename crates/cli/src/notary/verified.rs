@@ -29,7 +29,7 @@ use crate::{
     collateral::service::ServiceArgs,
     connect,
     error::{CliError, read_file},
-    process,
+    policy, process,
 };
 
 /// The evidence was judged and refused, or what was signed is not what was sent and received.
@@ -97,7 +97,7 @@ impl Verified {
         let authorization = args.credential.as_deref().map(authorization).transpose()?;
         let endpoint = Endpoint::parse(&args.via)
             .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
-        let policy = connect::read_notary_policy(&args.policy)?;
+        let policy = policy::file::read_notary(&args.policy)?;
         let policy = connect::with_root(policy, args.root.as_deref())?;
         // It comes over the channel, but a third party judges it without one.
         let of_key = appraiser(args, Policy { binding: None, ..policy.clone() })?;
@@ -249,7 +249,7 @@ fn channel_refused(via: &str, error: &ClientError) -> CliError {
         (Blame::Evidence, check, _) => {
             let check = check.unwrap_or("evidence");
             CliError::new(format!("{via} is not accepted: check `{check}` failed: {text}"))
-                .hint("nothing was sent to it")
+                .hint(hint_for(check))
                 .status(STATUS_REFUSED)
         }
         (_, _, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
@@ -267,7 +267,14 @@ fn key_refused(via: &str, error: &AppraisalError) -> CliError {
     let text = format!(
         "{via} is not accepted: check `{check}` of its signing key's evidence failed: {error}"
     );
-    CliError::new(text).hint("nothing was sent to it").status(STATUS_REFUSED)
+    CliError::new(text).hint(hint_for(check)).status(STATUS_REFUSED)
+}
+
+fn hint_for(check: &str) -> &'static str {
+    match check {
+        "scope" | "binding" => connect::hint_for(check),
+        _ => "nothing was sent to it",
+    }
 }
 
 fn not_a_notary(via: &str, claimed: Option<&str>) -> CliError {

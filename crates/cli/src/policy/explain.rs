@@ -2,13 +2,11 @@
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
-use confide_verifier::{POLICY_LENGTH_MAX, Policy, Sentence, Stance};
+use confide_verifier::{Sentence, Stance};
 use serde_json::{Value, json};
 
-use crate::{
-    error::{CliError, read_file},
-    process::print_whole,
-};
+use super::file;
+use crate::{error::CliError, process::print_whole};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,13 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let bytes = read_file(&args.file, POLICY_LENGTH_MAX as u64)?;
-    let wrong = |reason: String| {
-        CliError::new(format!("{}: {reason}", args.file.display()))
-            .hint("docs/policy.md lists every key of a policy")
-    };
-    let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".into()))?;
-    let policy = Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+    let policy = file::read(&args.file)?;
     let sentences = policy.explain();
     print_whole(&if args.json { as_json(&sentences) } else { as_text(&sentences) })?;
     Ok(ExitCode::SUCCESS)
@@ -70,6 +62,8 @@ fn as_json(sentences: &[Sentence]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use confide_verifier::Policy;
+
     use super::*;
 
     #[test]

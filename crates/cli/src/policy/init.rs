@@ -11,6 +11,7 @@ use std::{
 use confide_evidence::{
     Kind,
     certificate::Certificate,
+    claims::{CLAIMS_BYTES_MAX, Claims},
     detect,
     pck::PckExtension,
     pem,
@@ -19,6 +20,7 @@ use confide_evidence::{
 };
 use confide_verifier::Policy;
 
+use super::pin;
 use crate::{
     error::{CliError, read_file},
     process::print_whole,
@@ -29,6 +31,16 @@ pub(crate) struct Args {
     /// Evidence: a quote or report, binary.
     #[arg(long, value_name = "EVIDENCE")]
     from: PathBuf,
+    /// The digest of the attested end's configuration, as its ready line and
+    /// `--print-config-digest` say it.
+    #[arg(long, value_name = "HEX", value_parser = pin::digest)]
+    config_digest: Option<String>,
+    /// Take the digest from these claims (CBOR) that came with the evidence.
+    #[arg(long, value_name = "FILE", conflicts_with = "config_digest")]
+    claims: Option<PathBuf>,
+    /// Name no configuration, and let clients talk to an end of which only the platform is known.
+    #[arg(long, conflicts_with_all = ["config_digest", "claims"])]
+    dangerous_platform_scope: bool,
     /// Where to write it; an existing file is kept. Without it, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -36,7 +48,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let evidence = read_file(&args.from, QUOTE_LENGTH_MAX as u64)?;
-    let text = policy_from(&evidence).map_err(|error| {
+    let configuration = configuration(args)?;
+    let text = policy_from(&evidence, &configuration).map_err(|error| {
         CliError::new(format!("{}: {error}", args.from.display()))
             .hint("wanted a DCAP quote or an SNP report, binary")
     })?;
@@ -54,6 +67,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The policy's lines on the attested end's configuration.
+fn configuration(args: &Args) -> Result<String, CliError> {
+    let digest = match (&args.config_digest, &args.claims) {
+        (Some(digest), _) => digest.clone(),
+        (None, Some(path)) => {
+            let claims = read_file(path, CLAIMS_BYTES_MAX as u64)?;
+            let claims = Claims::decode(&claims).map_err(|error| {
+                CliError::new(format!("{}: {error}", path.display()))
+                    .hint("wanted the claims of an attested end, CBOR")
+            })?;
+            hex::encode(claims.config_digest)
+        }
+        (None, None) if args.dangerous_platform_scope => return Ok(ANY_CONFIGURATION.into()),
+        (None, None) => {
+            let text =
+                "a policy names a configuration, and none was given: clients would refuse it";
+            return Err(CliError::new(text).hint(
+                "--config-digest HEX is what `confide gateway … --print-config-digest` prints; \
+                 --dangerous-platform-scope writes a policy that accepts any configuration",
+            ));
+        }
+    };
+    Ok(format!("{CONFIGURATION}config_digest = \"{digest}\"\n"))
+}
+
 fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     let shown = path.display();
     let cannot = |error: std::io::Error| {
@@ -67,8 +105,8 @@ fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     file.write_all(text.as_bytes()).map_err(cannot)
 }
 
-fn policy_from(evidence: &[u8]) -> Result<String, String> {
-    let mut text = String::from(HEAD);
+fn policy_from(evidence: &[u8], configuration: &str) -> Result<String, String> {
+    let mut text = format!("{HEAD}{configuration}{BINDING}");
     if detect(evidence) == Some(Kind::SnpReport) {
         let report = Report::parse(evidence).map_err(|error| error.to_string())?;
         guest(&mut text, &report);
@@ -88,11 +126,20 @@ const HEAD: &str = "\
 
 # A key that is bound in evidence lives a day at most.
 key_validity_s_max = 86400
+";
 
-# The attested end's configuration: `confide gateway --print-config-digest` prints it. Without it a yes
-# speaks of the platform only.
-# config_digest = \"…\"
+const CONFIGURATION: &str = "
+# SHA-256 of the attested end's configuration; `confide policy pin` names another.
+";
 
+const ANY_CONFIGURATION: &str = "
+# DANGEROUS: any configuration passes, and clients talk to an end of which only the platform is known.
+# `confide policy pin` ends both.
+config_digest = \"dangerous-any\"
+dangerous_scope = \"platform\"
+";
+
+const BINDING: &str = "
 # To demand that evidence is bound to the very TLS session, and not to its key:
 # binding = \"session\"
 ";
@@ -211,6 +258,7 @@ fn value_line(text: &mut String, name: &str, value: &[u8]) {
 mod tests {
     use confide_evidence::ReportData;
     use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+    use confide_verifier::{DangerousScope, Expect};
 
     use super::*;
 
@@ -223,14 +271,57 @@ mod tests {
             let seed = [3; 32];
             let options = Options { seed, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
             let attester = FakeAttester::new(options).unwrap();
-            let text = policy_from(&attester.quote(&ReportData::ZERO)).unwrap();
+            let quote = attester.quote(&ReportData::ZERO);
+            let pinned = configuration(&args(&["--config-digest", &"ab".repeat(32)])).unwrap();
+            let text = policy_from(&quote, &pinned).unwrap();
             let policy = Policy::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let mut sentences = policy.explain().into_iter();
             let dangerous =
                 sentences.find(|said| said.stance == confide_verifier::Stance::Dangerous);
             assert_eq!(dangerous, None, "{text}");
             assert!(policy.workload.is_some());
+            assert_eq!(policy.config_digest, Some(Expect::Exactly([0xab; 32])));
+            assert_eq!(policy.dangerous_scope, None);
         }
-        assert!(policy_from(b"no evidence").is_err());
+        assert!(policy_from(b"no evidence", "").is_err());
+    }
+
+    /// Issue: `policy init` never writes a policy under which clients accept any configuration,
+    /// unless it is asked to by name.
+    #[test]
+    fn a_policy_without_a_configuration_is_written_only_under_a_dangerous_name() {
+        let none = configuration(&args(&[])).unwrap_err();
+        assert!(none.hint_text().unwrap().contains("--config-digest"), "{none:?}");
+        let any = configuration(&args(&["--dangerous-platform-scope"])).unwrap();
+        let policy = Policy::from_toml(&any).unwrap();
+        assert_eq!(policy.dangerous_scope, Some(DangerousScope::Platform));
+        assert_eq!(policy.config_digest, Some(Expect::DangerousAny));
+        let claims = Claims {
+            config_digest: [7; 32],
+            gpu_evidence_hash: None,
+            guarantee: "gateway only".into(),
+            nonce: None,
+            not_after: NOW + 60,
+            not_before: NOW,
+            pubkey_hash: [1; 32],
+        };
+        let path = std::env::temp_dir().join(format!("confide-init-{}", std::process::id()));
+        std::fs::write(&path, claims.encode()).unwrap();
+        let from_claims = configuration(&args(&["--claims", path.to_str().unwrap()])).unwrap();
+        assert!(from_claims.contains(&"07".repeat(32)), "{from_claims}");
+        std::fs::write(&path, b"no claims").unwrap();
+        assert!(configuration(&args(&["--claims", path.to_str().unwrap()])).is_err());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[derive(clap::Parser)]
+    struct Test {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(more: &[&str]) -> Args {
+        let all = [&["init", "--from", "evidence.bin"], more].concat();
+        <Test as clap::Parser>::try_parse_from(all).unwrap().args
     }
 }

@@ -11,7 +11,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Order, input};
-use crate::error::{CliError, read_file};
+use crate::{
+    error::{CliError, read_file},
+    process::unix_now,
+    time::time,
+};
 
 /// The input: JSON, or the files that `confide verify quote` takes.
 #[derive(clap::Args)]
@@ -20,24 +24,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "quote")]
     input: Option<PathBuf>,
     /// The quote, binary.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "input",
-        requires_all = ["collateral", "at"]
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "input", requires = "collateral")]
     quote: Option<PathBuf>,
     /// Its endorsements: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE", requires = "quote")]
     collateral: Option<PathBuf>,
-    /// A time at which they hold, in Unix seconds; the statement names the whole period.
-    #[arg(long, value_name = "UNIX", requires = "quote")]
+    /// A time at which they hold: `now`, an RFC 3339 date or Unix seconds; without it, now. The
+    /// statement names the whole period.
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
     at: Option<u64>,
     /// The statement says nothing of instants before this one.
-    #[arg(long, value_name = "UNIX", requires = "quote")]
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
     not_before: Option<u64>,
     /// The statement says nothing of instants after this one.
-    #[arg(long, value_name = "UNIX", requires = "quote")]
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
     not_after: Option<u64>,
     #[command(flatten)]
     pub(super) order: Order,
@@ -60,7 +60,7 @@ struct Input {
 
 impl Args {
     pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
-        match (&self.input, &self.quote, &self.collateral, self.at) {
+        match (&self.input, &self.quote, &self.collateral) {
             (Some(path), ..) => {
                 let text = read_file(path, input::JSON_BYTES_MAX)?;
                 let wrong = |reason: String| {
@@ -77,14 +77,15 @@ impl Args {
                 encoded(&quote, all.collateral.to_string().as_bytes(), all.at, within)
                     .map_err(wrong)
             }
-            (None, Some(quote), Some(collateral), Some(at)) => {
+            (None, Some(quote), Some(collateral)) => {
+                let at = self.at.unwrap_or_else(unix_now);
                 let shown = collateral.display();
                 let quote = read_file(quote, QUOTE_LENGTH_MAX as u64)?;
                 let json = read_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
                 encoded(&quote, &json, at, (self.not_before, self.not_after))
                     .map_err(|reason| CliError::new(format!("{shown}: {reason}")))
             }
-            _ => Err(CliError::new("wanted --input, or --quote, --collateral and --at")),
+            _ => Err(CliError::new("wanted --input, or --quote and --collateral")),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 use confide_disclosure::{Proven, TextProofs};
 
 use super::{NOT_JUDGED, REJECTED, Unreadable, line, print, read, read_root};
-use crate::{error::CliError, process::unix_now};
+use crate::{error::CliError, process::unix_now, time::time};
 use judged::{Judged, Rules, judge};
 
 /// Longest policy with its table.
@@ -27,8 +27,9 @@ pub(crate) struct DisclosureArgs {
     /// A root certificate to trust instead of the policy's, DER or PEM.
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
-    /// The time from which the statement's age counts, in Unix seconds, instead of now.
-    #[arg(long, value_name = "UNIX")]
+    /// The time from which the statement's age counts: `now`, an RFC 3339 date or Unix seconds;
+    /// without it, now.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]

@@ -23,7 +23,7 @@ use super::{
     gpu::{self, GpuArgs},
     line, no, print, read, read_policy, read_root, refusal, report_data, table, yes,
 };
-use crate::error::CliError;
+use crate::{error::CliError, process::unix_now, time::time};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -44,9 +44,9 @@ pub(crate) struct EvidenceArgs {
     crl: Option<PathBuf>,
     #[command(flatten)]
     gpu: GpuArgs,
-    /// The time to judge at, in Unix seconds.
-    #[arg(long, value_name = "UNIX")]
-    at: u64,
+    /// The time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<u64>,
     /// What the evidence has to be, TOML.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -116,7 +116,7 @@ fn judge(args: &EvidenceArgs) -> Result<Result<Yes, Rejection>, Unreadable> {
         });
     };
     args.fits(kind)?;
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
     if kind == Kind::GpuEvidence {
         let judged = gpu::judge(&file, args.chain.as_ref(), &args.gpu, &policy, now)?;
         return Ok(judged.map(Yes::Gpu));

@@ -12,7 +12,7 @@ use confide_prover::{FILE_BYTES_MAX, MAGIC, line::Digest};
 use confide_sigma::SIGNATURE_PROOF_MAGIC;
 
 use super::{Unreadable, print, read, report_data};
-use crate::{error::CliError, prove::signature::Claimed};
+use crate::{error::CliError, prove::signature::Claimed, time::time};
 
 /// Arguments.
 ///
@@ -38,8 +38,8 @@ pub(crate) struct ProofArgs {
     /// The program that has to have run, by the back end's commitment, in hexadecimal.
     #[arg(long, value_name = "DIGEST")]
     program: Option<Digest>,
-    /// dcap: the time to judge at, in Unix seconds; without it, now.
-    #[arg(long, value_name = "UNIX")]
+    /// dcap: the time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<u64>,
     /// dcap: a root certificate to trust instead of the evidence policy's, DER or PEM.
     #[arg(long, value_name = "FILE")]

@@ -13,15 +13,16 @@ use confide_attestation_service::{
     Limits, Options, OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, SigningKey,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
-use confide_verifier::{POLICY_LENGTH_MAX, Policy};
+use confide_verifier::Policy;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
+    address::listen_address,
     attest::chosen::AttesterArgs,
     error::{CliError, read_file},
-    process,
+    policy, process,
 };
 
 /// A P-256 key in PKCS#8 has 138 bytes.
@@ -31,7 +32,8 @@ const KEY_BYTES_MAX: u64 = 4 * 1024;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+          default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// A policy and the name that callers use for it; may be given several times.
     #[arg(long, value_name = "NAME=FILE", required = true)]
@@ -90,8 +92,14 @@ fn more(args: &Args, options: &Options) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("policies".into(), names.into());
     fields.insert("kid".into(), options.key.kid().into());
-    let simulated = options.own_evidence.as_ref().is_some_and(OwnEvidence::is_simulated);
-    fields.insert("simulated".into(), simulated.into());
+    // Whose evidence is simulated stands beside it: the service's own says nothing of its callers'.
+    let own = match &options.own_evidence {
+        None => "none",
+        Some(evidence) if evidence.is_simulated() => "simulated",
+        Some(_) => "device",
+    };
+    fields.insert("own_evidence".into(), own.into());
+    fields.insert("never_affirming".into(), options.policies.never_affirming().into());
     fields
 }
 
@@ -123,14 +131,11 @@ fn entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry)
         return Err(CliError::new(format!("--policy {given}: wanted NAME=FILE"))
             .hint("callers name policies; the file is the server's"));
     };
-    let bytes = read_file(Path::new(path), POLICY_LENGTH_MAX as u64)?;
-    let sha256 = Sha256::digest(&bytes).into();
-    let wrong = |reason: String| {
-        CliError::new(format!("{path}: {reason}"))
-            .hint("docs/policy.md lists every key of a policy")
-    };
-    let text = String::from_utf8(bytes).map_err(|_| wrong("policy is not UTF-8".into()))?;
-    let policy = Policy::from_toml(&text).map_err(|error| wrong(error.to_string()))?;
+    let path = Path::new(path);
+    let text = policy::file::text(path)?;
+    let sha256 = Sha256::digest(&text).into();
+    let policy =
+        Policy::from_toml(&text).map_err(|error| policy::file::cannot_use(path, &error))?;
     let appraiser = PolicyAppraiser::new(policy, collateral, process::unix_now)
         .map_err(|error| CliError::new(error).hint("--collateral takes QuoteCollateralV3 JSON"))?;
     Ok((name.to_owned(), PolicyEntry { appraiser: Arc::new(appraiser), sha256 }))

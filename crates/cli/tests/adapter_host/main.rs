@@ -12,7 +12,7 @@ use confide_lora::{
     protocol::{Apply, FrameReader, Kind, Side, packed_bytes, unpack},
     quantise_vector,
 };
-use processes::{Folder, Running, Tcp, WIDTH, parameters, run, start, text};
+use processes::{Folder, Running, TOY, Tcp, WIDTH, parameters, run, start, text};
 use spy::{Relay, contains, memory_of};
 
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -66,6 +66,42 @@ fn either_side_may_demand_the_others_evidence() {
         ask[1] = text(&wrong);
         assert_eq!(host.prepare(&ask).status, Some(2));
         assert!(host.terminate().success());
+    }
+}
+
+/// Issue: a policy that names no configuration is refused by every client, and by a host that
+/// demands evidence of its clients.
+#[test]
+fn a_policy_that_pins_no_configuration_is_refused_by_either_side() {
+    let folder = Folder::new("scope");
+    let (at_host, at_holder) = (folder.simulate_unpinned("host"), folder.simulate("holder"));
+    let dir = folder.adapter("banking");
+    let session = ["--binding", "session", "--simulate", text(&at_host)];
+    let host = folder.host(&dir, &session);
+    let policy = at_host.join("policy.toml");
+    let ask = ["--policy", text(&policy), "--binding", "session"];
+    let refused = host.prepare(&ask);
+    assert_eq!(refused.status, Some(2), "{}", refused.stdout);
+    assert!(refused.stderr.contains("only the platform was checked"), "{}", refused.stderr);
+    let arguments = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
+    let digest = [&arguments[..], &TOY, &session, &["--print-config-digest"]].concat();
+    let digest = run(&digest).stdout;
+    assert_eq!(host.ready["config_digest"], digest.trim());
+    let pin = |digest: &str| {
+        let pinned = run(&["policy", "pin", text(&policy), "--digest", digest]);
+        assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
+    };
+    pin(digest.trim());
+    let accepted = host.prepare(&ask);
+    assert_eq!(accepted.status, Some(0), "{}", accepted.stderr);
+    // A key holder has no configuration: its digest is zeros, and that can be pinned as well.
+    let unpinned = folder.simulate_unpinned("unpinned").join("policy.toml");
+    for (client_policy, lets_in) in [(&unpinned, false), (&at_holder.join("policy.toml"), true)] {
+        let demand = ["--client-policy", text(client_policy)];
+        let host = folder.host(&dir, &[&session[..], &demand].concat());
+        pin(host.ready["config_digest"].as_str().unwrap());
+        let asked = host.prepare(&[&ask[..], &["--simulate", text(&at_holder)]].concat());
+        assert_eq!(asked.status == Some(0), lets_in, "{}", asked.stderr);
     }
 }
 

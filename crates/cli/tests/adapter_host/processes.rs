@@ -21,7 +21,7 @@ use serde_json::Value;
 const GENEROUS: Duration = Duration::from_secs(60);
 pub(crate) const PARAMETERS: &str = "toy-256-q100-flood40";
 pub(crate) const WIDTH: usize = 64;
-const TOY: [&str; 3] = ["--parameters", PARAMETERS, "--dangerous-parameters"];
+pub(crate) const TOY: [&str; 3] = ["--parameters", PARAMETERS, "--dangerous-parameters"];
 
 pub(crate) fn parameters() -> ParameterSet {
     ParameterSet::dangerous_named(PARAMETERS).unwrap()
@@ -57,9 +57,20 @@ impl Folder {
         Folder { path }
     }
 
+    /// An attester whose policy is content with any configuration: most tests here are about
+    /// something else.
     pub(crate) fn simulate(&self, name: &str) -> PathBuf {
+        self.attester(name, &["--dangerous-platform-scope"])
+    }
+
+    pub(crate) fn simulate_unpinned(&self, name: &str) -> PathBuf {
+        self.attester(name, &[])
+    }
+
+    fn attester(&self, name: &str, more: &[&str]) -> PathBuf {
         let path = self.path.join(name);
-        let ended = run(&["attest", "--simulate", "tdx", "--out", text(&path)]);
+        let arguments = ["attest", "--simulate", "tdx", "--out", text(&path)];
+        let ended = run(&[&arguments[..], more].concat());
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         path
     }

@@ -16,17 +16,18 @@ use rustls_pki_types::UnixTime;
 use super::{SnpStep, TcbMinimum, chain::ChipKey};
 use crate::{
     AmdClaims, Crypto, Detail, Endorsed, Evidence, Expect, GpuAppraised, GuestMeasurements,
-    Measurements, PlatformClaims, Policy, Reason, Scope, SnpWorkload,
+    Measurements, PlatformClaims, Policy, Reason, SnpWorkload,
     binding::Binding,
     checks::Checks,
     gpu::judge_attached,
     measurements::{Compared, Fields},
     platform::revocation_list,
+    result::ScopeGrounds,
 };
 
 /// What a yes says.
 pub(super) struct Judged {
-    pub(super) scope: Scope,
+    pub(super) grounds: ScopeGrounds,
     pub(super) platform: PlatformClaims,
     pub(super) claims: Option<Claims>,
     pub(super) gpu: Option<GpuAppraised>,
@@ -62,15 +63,13 @@ impl Case<'_> {
         let claims = binding.claims::<SnpStep>(checks)?;
         let covered = claims.as_ref();
         let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, SnpStep::Gpu)?;
-        let bound = checks.passed(SnpStep::ReportData);
-        let configured = claims.is_none() || checks.passed(SnpStep::ConfigDigest);
-        // Whoever can write the memory runs there what he likes, whatever was measured.
-        let closed = checks.passed(SnpStep::Debug);
-        let scope = match names_program && bound && configured && closed {
-            true => Scope::Workload,
-            false => Scope::Platform,
+        let grounds = ScopeGrounds {
+            names_program,
+            bound: checks.passed(SnpStep::ReportData),
+            configured: claims.is_none() || checks.passed(SnpStep::ConfigDigest),
+            closed: checks.passed(SnpStep::Debug),
         };
-        Ok(Judged { scope, platform: self.claims(), claims, gpu })
+        Ok(Judged { grounds, platform: self.claims(), claims, gpu })
     }
 
     /// The list's signature and entries are verified with the chain. A policy can do without a

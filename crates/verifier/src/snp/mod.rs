@@ -210,7 +210,7 @@ fn close(
 ) -> Result<Appraised, Rejection> {
     match (outcome, root) {
         (Ok(judged), Some(root)) => Ok(Accepted {
-            scope: judged.scope,
+            grounds: judged.grounds,
             root,
             tcb_status: None,
             advisories: Arc::default(),

@@ -10,7 +10,7 @@ use confide_lora::{holder::Stream, host::Peer};
 use tokio::io::BufReader;
 
 use super::{Args, key_validity};
-use crate::{connect::read_policy, error::CliError, gateway::BindingName, process};
+use crate::{error::CliError, gateway::BindingName, policy, process};
 
 /// Handshake and evidence of one connection.
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
@@ -32,7 +32,7 @@ pub(super) fn door(args: &Args, config_digest: [u8; 32]) -> Result<Door, CliErro
     let demand = match &args.client_policy {
         None => None,
         Some(path) => Some(
-            PolicyAppraiser::new(read_policy(path)?, None, process::unix_now)
+            PolicyAppraiser::new(policy::file::read(path)?, None, process::unix_now)
                 .map(Box::new)
                 .map_err(CliError::new)?,
         ),

@@ -7,7 +7,7 @@ use confide_client::{Appraised, PolicyAppraiser, with_causes};
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Target, Tcp, Transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{connect::read_policy, error::CliError, process};
+use crate::{error::CliError, policy::file, process};
 
 /// Handshake, evidence and appraisal together, and the upgrade of a tunnel.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ impl Attested {
         binding: BindingName,
         via: Option<String>,
     ) -> Result<Self, CliError> {
-        let policy = read_policy(policy)?;
+        let policy = file::read(policy)?;
         let appraiser = PolicyAppraiser::new(policy, None, process::unix_now)
             .map_err(|error| CliError::new(with_causes(&error)))?;
         let (binding, word) = match binding {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use confide_disclosure::{
     Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, Refused, Verified,
 };
-use confide_evidence::{Kind, claims::Claims, detect, pem};
+use confide_evidence::{Kind, UnixSeconds, claims::Claims, detect, pem};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots, Scope,
     UnixTime, appraise, snp,
@@ -64,6 +64,7 @@ impl Rules {
             return Err("policy has no table [disclosure], which names the hosts".into());
         };
         let notary: Policy = Value::Table(table).try_into().map_err(invalid)?;
+        let notary = notary.checked().map_err(|error| error.to_string())?;
         let unusable = |error: String| format!("policy has no usable table [disclosure]: {error}");
         let statement: StatementRules =
             statement.try_into().map_err(|error: toml::de::Error| unusable(error.to_string()))?;
@@ -146,7 +147,10 @@ pub(super) enum Rejected {
     Host { got: String },
     #[error("statement is {got} s old, wanted at most {wanted}")]
     Old { wanted: u64, got: u64 },
-    #[error("statement's time {time} is after {at}, the time to judge at")]
+    #[error(
+        "statement's time {} is after {}, the time to judge at",
+        UnixSeconds(*time), UnixSeconds(*at)
+    )]
     Early { time: u64, at: u64 },
     #[error("notary's evidence is refused: {}", .0.reason())]
     Evidence(Box<Rejection>),
@@ -154,7 +158,7 @@ pub(super) enum Rejected {
     Key,
     #[error("evidence is of no notary: it says {got:?}")]
     Guarantee { got: String },
-    #[error("statement's time {time} is outside the life of the notary's key")]
+    #[error("statement's time {} is outside the life of the notary's key", UnixSeconds(*time))]
     KeyTime { time: u64 },
     #[error("{name} is not shown, which the policy demands")]
     NotShown { name: String },

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use confide_disclosure::{Fact, Kind, Proven, Security, ShownField, TlsSession};
+use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
 use super::judged::{Accepted, Rejected};
@@ -47,7 +48,12 @@ fn write_session(text: &mut String, accepted: &Accepted) {
     row("cipher", format!("{}, {}", tls.suite().as_str(), key_exchange_words(tls)));
     row(
         "time",
-        format!("{} Unix seconds, {WHOSE_CLOCK}; {} s ago", statement.time, accepted.age_s),
+        format!(
+            "{} Unix seconds, {}, {WHOSE_CLOCK}; {} s ago",
+            statement.time,
+            UnixSeconds(statement.time).utc(),
+            accepted.age_s
+        ),
     );
     row(
         "request",

@@ -3,7 +3,7 @@
 //! The proof shows that the verifier said what the statement says. A prover may bring a root of its
 //! own, a revoked platform, a quote of last year: all of that is in the statement, and compared here.
 
-use confide_evidence::{ReportData, quote::Tee, tcb_info::TcbStatus};
+use confide_evidence::{ReportData, UnixSeconds, quote::Tee, tcb_info::TcbStatus};
 use confide_prover::{Check, Outcome};
 use confide_statement::{Dcap, Measurements, SgxMeasurements, TdxMeasurements, Verdict};
 use confide_verifier::{
@@ -114,7 +114,8 @@ impl Beyond {
 
     fn validity(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
         let (from, until, now) = (claim.valid_from, claim.valid_until, self.now);
-        let detail = format!("{now} in {from} to {until}");
+        let [shown_from, shown_until, shown_now] = [from, until, now].map(UnixSeconds);
+        let detail = format!("{shown_now} in {shown_from} to {shown_until}");
         match (from..=until).contains(&now) {
             true => steps.pass("validity", &detail),
             false => return steps.fail("validity", format!("wanted a time within, got {detail}")),
@@ -279,6 +280,9 @@ impl Steps<'_> {
             report_data: _,
             // A leave, not a demand: no statement tells the date of a level, so that it is not used.
             tcb_grace_s: _,
+            // About what is made of a root that was compared, and about peers that are talked to.
+            operator_roots: _,
+            dangerous_scope: _,
             // About claims, what is remembered, and SEV-SNP: a statement speaks of none.
             key_validity_s_max: _,
             cache_lifetime_s: _,

@@ -1,0 +1,142 @@
+//! `confide policy pin`: names the configuration that clients demand.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use confide_verifier::{Expect, Policy};
+
+use super::file;
+use crate::{error::CliError, new_file::NewFile};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The policy, TOML; it is changed in its place, and its comments stay.
+    file: PathBuf,
+    /// The digest of the attested end's configuration, as its ready line and
+    /// `--print-config-digest` say it; several may be given, of which each passes.
+    #[arg(long, value_name = "HEX", required = true, value_parser = digest)]
+    digest: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
+    let path = &args.file;
+    let text = file::text(path)?;
+    let before = file::without_disclosure(&text).map_err(|error| file::cannot_use(path, &error))?;
+    let pinned = pin(&text, &args.digest);
+    let wanted =
+        Policy { config_digest: Some(expected(&args.digest)), dangerous_scope: None, ..before };
+    // Whatever the lines were, what is written says this and nothing else.
+    if file::without_disclosure(&pinned).ok().as_ref() != Some(&wanted) {
+        let text = format!("{}: its line config_digest cannot be replaced", path.display());
+        return Err(CliError::new(text)
+            .hint("write config_digest = \"HEX\" before the first [table] by hand"));
+    }
+    NewFile::beside(path)?.save(pinned.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The text with `config_digest` set and `dangerous_scope` gone; every other line as it was.
+fn pin(text: &str, digests: &[String]) -> String {
+    let value = match digests {
+        [one] => format!("\"{one}\""),
+        several => format!("[\"{}\"]", several.join("\", \"")),
+    };
+    let line = format!("config_digest = {value}");
+    let (mut lines, mut is_set, mut in_table) = (Vec::new(), false, false);
+    for each in text.lines() {
+        // A key below a table's head is that table's.
+        if !in_table && each.trim_start().starts_with('[') {
+            in_table = true;
+            if !is_set {
+                lines.extend([line.as_str(), ""]);
+                is_set = true;
+            }
+        }
+        let key = each.split_once('=').map_or("", |(key, _)| key.trim());
+        match key {
+            "config_digest" if !in_table => {
+                lines.push(&line);
+                is_set = true;
+            }
+            "dangerous_scope" if !in_table => {}
+            _ => lines.push(each),
+        }
+    }
+    if !is_set {
+        lines.push(&line);
+    }
+    lines.join("\n") + "\n"
+}
+
+fn expected(digests: &[String]) -> Expect<[u8; 32]> {
+    let mut values: Vec<[u8; 32]> = digests.iter().filter_map(|digest| decode(digest)).collect();
+    match values.len() {
+        1 => Expect::Exactly(values.remove(0)),
+        _ => Expect::AnyOf(values),
+    }
+}
+
+fn decode(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
+}
+
+/// Reads a digest, for `clap`.
+pub(super) fn digest(text: &str) -> Result<String, String> {
+    match decode(text) {
+        Some(bytes) => Ok(hex::encode(bytes)),
+        None => Err(format!("wanted 64 hexadecimal digits, got {} characters", text.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(text: &str, digests: &[String]) -> Policy {
+        file::without_disclosure(&pin(text, digests)).unwrap()
+    }
+
+    #[test]
+    fn a_policy_is_pinned_wherever_its_line_stands_and_the_rest_stays() {
+        let digests = ["ab".repeat(32)];
+        let pinned = Expect::Exactly([0xab; 32]);
+        let workload = "[workload.sgx]\nmrenclave = \"dangerous-any\"\nmrsigner = \
+                        \"dangerous-any\"\nisv_prod_id = 1\nisv_svn_min = 0\n";
+        for text in [
+            String::new(),
+            "config_digest = \"dangerous-any\"\n".into(),
+            format!("# A comment.\nconfig_digest=\"{}\"\n\n{workload}", "00".repeat(32)),
+            format!("dangerous_scope = \"platform\"\n{workload}"),
+            format!("binding = \"key\"\n{workload}[disclosure]\nhosts = [\"a\"]\n"),
+        ] {
+            let before = file::without_disclosure(&text).unwrap();
+            let wanted =
+                Policy { config_digest: Some(pinned.clone()), dangerous_scope: None, ..before };
+            assert_eq!(judged(&text, &digests), wanted, "{text}");
+            let kept = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+            assert_eq!(kept(&pin(&text, &digests)), kept(&text));
+        }
+        let two = ["ab".repeat(32), "cd".repeat(32)];
+        let wanted = Some(Expect::AnyOf(vec![[0xab; 32], [0xcd; 32]]));
+        assert_eq!(judged("", &two).config_digest, wanted);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_replaced_is_left_alone() {
+        let folder = std::env::temp_dir().join(format!("confide-pin-{}", std::process::id()));
+        let text = "config_digest = [\n  \"dangerous-any\",\n]\n";
+        std::fs::write(&folder, text).unwrap();
+        let args = Args { file: folder.clone(), digest: vec!["ab".repeat(32)] };
+        assert!(run(&args).is_err());
+        assert_eq!(std::fs::read_to_string(&folder).unwrap(), text);
+        std::fs::remove_file(folder).unwrap();
+    }
+
+    #[test]
+    fn a_digest_is_64_hexadecimal_digits() {
+        assert_eq!(digest(&"AB".repeat(32)), Ok("ab".repeat(32)));
+        for bad in ["", "ab", &"zz".repeat(32), &"ab".repeat(33)] {
+            assert!(digest(bad).is_err(), "{bad}");
+        }
+    }
+}
