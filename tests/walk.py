@@ -21,6 +21,8 @@ def main():
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
     running = {}
     with tempfile.TemporaryDirectory() as folder:
+        # Counts of answers outlive an adapter host: not beyond this walk.
+        environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
         try:
             for command, wanted in commands(readme.read_text()):
                 if command.startswith("curl ") and not shutil.which("curl"):

@@ -70,19 +70,20 @@ impl Door {
 
     /// Takes a connection through; `None` where it was refused, which the log says.
     pub(super) async fn pass(&self, stream: TcpStream) -> Option<(Box<dyn Stream>, Peer)> {
+        let prefix = stream.peer_addr().ok().map(|address| address.ip().into());
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let Door::Channel { server, demand, simulated } = self else {
-            return Some((Box::new(stream), Peer::default()));
+            return Some((Box::new(stream), Peer { prefix, ..Peer::default() }));
         };
         let passed = match demand {
             None => server.accept(stream).await.map(|accepted| {
-                let peer = Peer { attested: false, simulated: *simulated };
+                let peer = Peer { attested: false, simulated: *simulated, prefix };
                 (Box::new(accepted.stream) as Box<dyn Stream>, peer)
             }),
             Some(appraiser) => server.accept_attested(&**appraiser, stream).await.map(|attested| {
                 let (stream, appraised, _) = attested.into_parts();
                 let simulated = *simulated || appraised.is_simulated();
-                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated })
+                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated, prefix })
             }),
         };
         passed
