@@ -35,6 +35,12 @@ impl CliError {
         &self.message
     }
 
+    /// What to try next, where there is something.
+    #[cfg(test)]
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints the failure on standard error, as JSON too where that was asked for, and gives the
     /// exit status.
     pub(crate) fn report(self) -> ExitCode {
