@@ -33,6 +33,8 @@ def main():
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
     running = {}
     with tempfile.TemporaryDirectory() as folder:
+        # Counts of answers outlive an adapter host: not beyond this walk.
+        environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
         try:
             for line in (line for block in blocks for line in block):
                 command, remark = split_remark(line)

@@ -71,7 +71,7 @@ def run(session: Session) -> None:
 
 
 HOST = ("adapter", "host", "--binding", "none")
-LISTEN = ("--budget", BUDGET, "--listen", "127.0.0.1:0")
+LISTEN = ("--budget", BUDGET, "--dangerous-forget-budgets", "--listen", "127.0.0.1:0")
 
 
 def toy(cpu: bool) -> list[str]:

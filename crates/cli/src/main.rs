@@ -21,6 +21,7 @@ mod head;
 mod meter;
 #[cfg(feature = "native")]
 mod model;
+mod model_folder;
 mod new_file;
 mod notary;
 mod policy;

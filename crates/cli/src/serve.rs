@@ -20,7 +20,7 @@ use confide_worker::Worker;
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
-use crate::{address::listen_address, error::CliError, process};
+use crate::{address::listen_address, error::CliError, model_folder, process};
 
 /// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
 #[derive(clap::Args)]
@@ -204,11 +204,13 @@ fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
 }
 
 fn model(args: &ServerArgs) -> Result<&Path, CliError> {
-    args.model.as_deref().ok_or_else(|| {
+    let dir = args.model.as_deref().ok_or_else(|| {
         let engine = args.engine().word();
         CliError::new(format!("--engine {engine} needs a model: --model DIR is missing"))
             .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
-    })
+    })?;
+    model_folder::check(dir)?;
+    Ok(dir)
 }
 
 fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
@@ -238,10 +240,8 @@ fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let dir = model(args)?;
     crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
     let options = confide_native::Options { model_name: args.model_name.clone() };
-    let engine = confide_native::Native::load(dir, options).map_err(|error| {
-        CliError::new(format!("cannot load the model in {}: {error}", dir.display()))
-            .hint("confide model make --shape tiny --seed 7 DIR makes a small one")
-    })?;
+    let engine = confide_native::Native::load(dir, options)
+        .map_err(|error| model_folder::explain(dir, &error))?;
     Ok(Arc::new(engine))
 }
 

@@ -56,6 +56,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::model_folder::check(&args.model)?;
     let head = ModelHead::load(&args.model).map_err(|error| {
         let dir = args.model.display();
         CliError::new(format!("cannot load the LM head in {dir}: {error}"))

@@ -18,7 +18,11 @@ fn an_adapter_is_told_in_words_and_in_json() {
     let told: Value = serde_json::from_str(&json).expect("is JSON");
     assert_eq!(told["parameters"], 2 * 2 * (24 + 24));
     assert_eq!(told["inputs"][0]["answers_that_determine"], 24);
+    assert_eq!(told["inputs"][0]["answers_packed"], 12);
     assert_eq!(told["inputs"][0]["default_budget"], 23);
+    let learned = "adapter host is blind; adapter can be learned";
+    assert_eq!(told["guarantee_without_attestation"], learned);
+    assert!(words.contains(&format!("guarantee: {learned}")), "{words}");
     let masked = &told["fits"][0];
     assert_eq!((&masked["scheme"], &masked["fits"]), (&"masked".into(), &true.into()));
     let _ = fs::remove_dir_all(dir);

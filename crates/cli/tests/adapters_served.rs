@@ -118,6 +118,75 @@ fn two_hosts_answer_side_by_side_as_plain_lora_does() {
 }
 
 #[test]
+fn a_request_beyond_the_budget_is_403_and_leaves_the_budget_untouched() {
+    const BUDGET: u64 = 60;
+    let place = Place::new("budget");
+    let folder = place.adapter("banking");
+    let state = place.path("state");
+    let options = ["--listen", ANY_PORT, "--binding", "none", "--state", text(&state)];
+    let budget = BUDGET.to_string();
+    let options = [&options[..], &["--budget", &budget]].concat();
+    let host = start(&[&["adapter", "host", text(&folder)][..], &options].concat());
+    let serve = serve(&place, &at(&[&host]), &[]);
+    assert_eq!(serve.ready["adapters"][0]["guarantee"], host.ready["guarantee"]);
+    let guarantee = host.ready["guarantee"].as_str().unwrap();
+    assert_eq!(guarantee, "adapter host is blind; adapter can be learned");
+    assert_eq!(serve.ready["adapters"][0]["base_model"], "not evaluated");
+    let ask = |max_tokens: Value, stream: bool| {
+        let body = json!({ "model": "banking", "max_tokens": max_tokens, "ignore_eos": true,
+            "temperature": 0, "stream": stream,
+            "messages": [{ "role": "user", "content": QUESTIONS[0] }] });
+        post(&serve.address(), "/v1/chat/completions", &body)
+    };
+    // As SDKs read it: no retry on a 403, and its text says what helps.
+    for stream in [false, true] {
+        let (status, said) = ask(json!(200), stream);
+        assert_eq!(status, 403, "{said}");
+        assert!(said.contains("\"code\":\"adapter_budget\"") && said.contains("hint: "), "{said}");
+    }
+    let (status, said) = ask(json!(4), false);
+    assert_eq!(status, 200, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let prompt = said["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(said["confide"]["budget_left"], BUDGET - (prompt + 3), "{said}");
+    assert_eq!(said["confide"]["guarantee"], guarantee);
+    assert_eq!(said["confide"]["adapter_can_be_learned"], true);
+    // Without a length the answer ends where the budget does.
+    let (status, said) = ask(Value::Null, false);
+    assert_eq!(status, 200, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["choices"][0]["finish_reason"], "length");
+    assert_eq!(said["confide"]["budget_left"], 0, "{said}");
+    assert_eq!(ask(json!(1), false).0, 403);
+}
+
+#[test]
+fn an_adapter_of_another_base_is_refused_unless_it_is_asked_for() {
+    let place = Place::new("base");
+    let folder = place.adapter("banking");
+    let config = folder.join("adapter_config.json");
+    let trained = std::fs::read_to_string(&config).unwrap();
+    let mut other: Value = serde_json::from_str(&trained).unwrap();
+    other["base_model_name_or_path"] = "Qwen/Qwen2.5-7B".into();
+    std::fs::write(&config, other.to_string()).unwrap();
+    let (model, adapter) = (place.model(), format!("banking={}", text(&folder)));
+    let arguments = ["serve", "--model", text(&model), "--listen", ANY_PORT, "--adapter", &adapter];
+    let refused = run(&arguments);
+    assert_eq!(refused.status, Some(2), "{}", refused.stdout);
+    for part in ["wanted model", "got Qwen/Qwen2.5-7B", "--dangerous-other-base"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    let taken = start(&[&arguments[..], &["--dangerous-other-base"]].concat());
+    assert_eq!(taken.ready["adapters"][0]["base_model"], "another model (dangerous)");
+    drop(taken);
+    std::fs::write(&config, trained).unwrap();
+    let taken = start(&arguments);
+    assert_eq!(taken.ready["adapters"][0]["base_model"], "confirmed");
+    let listed = fetch(&taken.address(), "/v1/models");
+    assert_eq!(listed["data"][1]["base_model"], "confirmed", "{listed}");
+}
+
+#[test]
 fn a_host_killed_in_mid_answer_is_an_error_or_a_labelled_answer_of_the_base_model() {
     let place = Place::new("killed");
     for (on_loss, wanted_end) in [("fail", None), ("base", Some("adapter_lost"))] {
@@ -165,6 +234,7 @@ fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
 fn host(place: &Place, name: &str) -> Running {
     let folder = place.adapter(name);
     let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
+    let listen = [&listen[..], &["--dangerous-forget-budgets"]].concat();
     start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
 }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::{Guarantee, Input, Projection, Site, Width};
+use crate::{Guarantee, Input, Projection, Reservation, Site, Width};
 
 /// An adapter as an engine meets it: opened once for each generation.
 pub trait Adapt: Send + Sync + 'static {
@@ -10,6 +10,17 @@ pub trait Adapt: Send + Sync + 'static {
 
     /// Who is protected from whom, computed from what runs.
     fn guarantee(&self) -> Guarantee;
+
+    /// Sets aside the answers that a generation will ask for: one for each token of its prompt and
+    /// each of its completion but the last. A completion without a length gets what is left. May
+    /// take the time of a network round trip.
+    ///
+    /// # Errors
+    /// [`AdaptError::BudgetTooSmall`] where they are more than are left: nothing is counted then.
+    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
+        let _ = (prompt, completion);
+        Ok(Reservation::UNLIMITED)
+    }
 
     /// Begins a generation. May take the time of a network round trip.
     ///
@@ -78,10 +89,25 @@ pub enum AdaptError {
         reason: String,
     },
     /// The client's budget of answers is used up.
-    #[error("adapter budget is used up: {limit} answered vectors were allowed")]
+    #[error(
+        "adapter budget is used up: {limit} answers were allowed; hint: its owner can raise --budget \
+         or accept this key holder's evidence (--client-policy); trying again changes nothing"
+    )]
     Budget {
         /// The budget.
         limit: u64,
+    },
+    /// The request takes more answers than are left; none of them was asked for.
+    #[error(
+        "adapter budget is too small for this request: wanted {wanted} answers, got {left}; hint: a \
+         shorter prompt or a smaller max_tokens takes fewer, and the adapter's owner can raise \
+         --budget or accept this key holder's evidence (--client-policy)"
+    )]
+    BudgetTooSmall {
+        /// Answers that the request takes: its prompt's tokens and its completion's but the last.
+        wanted: u64,
+        /// Answers that are left.
+        left: u64,
     },
     /// A value does not fit what was agreed on.
     #[error("activation cannot be sent: {reason}")]

@@ -9,7 +9,9 @@ pub struct Guarantee {
     pub adapter_stays: bool,
     /// Under `protect = A` the key holder receives B and computes with it: only A stays.
     pub b_is_handed_over: bool,
-    /// The client has had, or may have, as many exact answers as determine the adapter.
+    /// The key holder can compute the adapter from what it is sent. True of every key holder whose
+    /// attestation was not accepted: a packed query takes a whole adapter with half of the default
+    /// budget, and `prepare` tells of A without any count (LIMITATIONS.md).
     pub adapter_can_be_learned: bool,
     /// Evidence, devices or both are simulated.
     pub simulated: bool,
@@ -31,6 +33,9 @@ impl fmt::Display for Guarantee {
         let blind = match (self.host_is_blind, self.adapter_stays) {
             (false, false) => "none",
             (true, false) => "adapter host is blind; adapter is not protected",
+            (false, true) if self.adapter_can_be_learned => {
+                "adapter can be learned; activations are not hidden"
+            }
             (false, true) => "adapter is not handed over; activations are not hidden",
             (true, true) if self.adapter_can_be_learned => {
                 "adapter host is blind; adapter can be learned"
@@ -67,6 +72,8 @@ mod tests {
         assert_eq!(guarantee.to_string(), "adapter host is blind; A is not handed over, B is");
         guarantee.adapter_can_be_learned = true;
         assert!(guarantee.to_string().ends_with("adapter can be learned"));
+        guarantee.host_is_blind = false;
+        assert_eq!(guarantee.to_string(), "adapter can be learned; activations are not hidden");
         guarantee.simulated = true;
         assert!(guarantee.to_string().ends_with("(simulated)"));
     }

@@ -12,6 +12,7 @@ mod connection;
 mod direct_answer;
 mod error;
 mod online;
+mod peers;
 mod queue;
 mod sessions;
 mod tally;
@@ -21,13 +22,14 @@ pub use accounts::{CLIENTS_BYTES_MAX, Clients, ClientsError};
 pub use audit::{AuditLog, FILE_BYTES_MAX, LINES_KEPT, Subject};
 pub use connection::{HELLO_DEADLINE, IDLE_DEADLINE, WRITE_DEADLINE};
 pub use error::HostError;
-pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX, SESSION_IDLE, SESSIONS_MAX};
+pub use peers::{HostLimits, PeerPrefix};
+pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX, SESSION_IDLE};
 pub use upload::{BLOCK_DEADLINE, WINDOW};
 
 use std::{
     collections::BTreeMap,
     num::NonZero,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -54,6 +56,7 @@ use crate::{
 use adapter::{Contexts, Hosted};
 use budget_file::BudgetFile;
 use online::OnlineJob;
+use peers::{PreparationPermit, Preparations};
 use sessions::{Opening, Seat, Session, Sessions};
 use tally::{Tally, input_name};
 
@@ -66,9 +69,6 @@ const ADAPTERS_MAX: usize = 64;
 /// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
 pub(crate) const SECURITY_BITS_MIN: u32 = 128;
 
-/// Batches whose sums are held at once, half a gigabyte each at the most.
-const SUMS_MAX: usize = 4;
-
 /// What an adapter host is.
 #[derive(Debug)]
 pub struct HostOptions {
@@ -76,7 +76,7 @@ pub struct HostOptions {
     pub parameters: ParameterSet,
     /// What stays here.
     pub protect: Protect,
-    /// Answers for each account, adapter and input.
+    /// Answers for each account, each A and each input.
     pub allowance: Allowance,
     /// Standard deviation of noise on each answer, in units of its integers; 0 is none.
     pub noise_sigma: f64,
@@ -88,6 +88,8 @@ pub struct HostOptions {
     pub budget_file: Option<PathBuf>,
     /// Whoever reaches [`AdapterHost::serve`] was attested: for the guarantee.
     pub attested_only: bool,
+    /// Sessions and preparations at once, in all and for one peer.
+    pub limits: HostLimits,
 }
 
 /// What the channel knows of a key holder.
@@ -97,6 +99,8 @@ pub struct Peer {
     pub attested: bool,
     /// Evidence of either side is simulated.
     pub simulated: bool,
+    /// Where it comes from; `None` where there is no address, as on a pipe.
+    pub prefix: Option<PeerPrefix>,
 }
 
 /// Answers key holders about its adapters.
@@ -107,10 +111,10 @@ pub struct AdapterHost {
     adapters: Mutex<BTreeMap<String, Arc<Hosted>>>,
     sessions: Sessions,
     budgets: Budgets,
-    budget_file: Option<BudgetFile>,
+    budget_file: Option<Arc<BudgetFile>>,
     audit: AuditLog,
     at_the_door: Tally,
-    room: Arc<Semaphore>,
+    preparations: Arc<Preparations>,
     turns: Arc<Semaphore>,
     stopping: watch::Sender<bool>,
     simulated: AtomicBool,
@@ -139,22 +143,23 @@ impl AdapterHost {
                     let counted = budgets.take(slot, 0, Allowance::Attested, used);
                     counted.map_err(|_| HostError::Budgets)?;
                 }
-                Some(file)
+                Some(Arc::new(file))
             }
         };
         // One of two cores, or half of many: the others answer tokens.
         let turns = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2);
+        let limits = options.limits;
         Ok(Self {
             options,
             contexts,
             key,
             adapters: Mutex::default(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(limits),
+            preparations: Arc::new(Preparations::new(limits)),
             budgets,
             budget_file,
             audit,
             at_the_door: Tally::default(),
-            room: Arc::new(Semaphore::new(SUMS_MAX)),
             turns: Arc::new(Semaphore::new(turns)),
             stopping: watch::Sender::new(false),
             simulated: AtomicBool::new(false),
@@ -207,7 +212,7 @@ impl AdapterHost {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
             b_is_handed_over: self.options.protect == Protect::A,
-            adapter_can_be_learned: self.all().iter().any(|adapter| lets_learn(adapter, allowance)),
+            adapter_can_be_learned: allowance.lets_learn(),
             simulated: self.simulated.load(Ordering::Relaxed),
         }
     }
@@ -220,6 +225,11 @@ impl AdapterHost {
     /// The name of this process: batches of another epoch are worthless.
     pub fn epoch(&self) -> [u8; 16] {
         self.key.epoch().0
+    }
+
+    /// Where counts of answers outlive this process.
+    pub fn budget_file(&self) -> Option<&Path> {
+        self.options.budget_file.as_deref()
     }
 
     /// Sessions that live.
@@ -285,6 +295,11 @@ impl AdapterHost {
         fields.insert("requests".into(), counts.1.into());
         fields.insert("rounds_of_products".into(), counts.0.into());
         self.audit.write("stopped", Subject::default(), fields);
+        if let Some(file) = &self.budget_file
+            && let Err(error) = file.settle(self.budgets.counts())
+        {
+            tracing::warn!(%error, "the budget file counts some answers ahead");
+        }
     }
 
     fn all(&self) -> Vec<Arc<Hosted>> {
@@ -332,11 +347,11 @@ impl AdapterHost {
             token,
             simulated: peer.simulated,
             trusted: peer.attested,
-            can_be_learned: lets_learn(&adapter, allowance),
+            can_be_learned: allowance.lets_learn(),
             protect,
             groups: adapter.groups().len() as u16,
         };
-        let seat = self.sessions.open(Opening {
+        let (seat, evicted) = self.sessions.open(Opening {
             client: hello.client,
             token,
             sequences,
@@ -346,7 +361,12 @@ impl AdapterHost {
             allowance,
             scheme: hello.scheme,
             public_key: Arc::new(public_key),
+            peer: peer.prefix,
         })?;
+        if let Some(session) = evicted {
+            self.write_tally(&session);
+            self.audit.write("evicted", subject(&session), Map::new());
+        }
         let mut fields = Map::new();
         fields.insert("scheme".into(), hello.scheme.name().into());
         fields.insert("attested".into(), peer.attested.into());
@@ -376,33 +396,45 @@ impl AdapterHost {
         }
         let vectors = read_vectors(adapter, group, apply)?;
         // Counted first: what the masked scheme then refuses was asked against the rules.
-        let state = self.count(session, group, apply.vectors.into())?;
+        let state = self.count(session, group, apply.vectors.into()).await?;
         let job = OnlineJob { session: session.clone(), group, counter: apply.counter, vectors };
         let packed = adapter.queue.answer(job).await.unwrap_or(Err(Refusal::Internal))?;
         session.tally.answered(apply.layer, apply.input, apply.vectors.into());
         Ok((packed, state.left))
     }
 
-    /// Counts answers before they are given, on disk too where there is a file.
-    fn count(&self, session: &Session, group: usize, vectors: u64) -> Result<BudgetState, Refusal> {
+    /// Counts answers before they are given, on disk too where there is a file. What does not fit is
+    /// refused and nothing of it is counted.
+    async fn count(
+        &self,
+        session: &Session,
+        group: usize,
+        vectors: u64,
+    ) -> Result<BudgetState, Refusal> {
+        session.note_use();
         let (slot, width) = self.budget_slot(session, group);
         let taken = self.budgets.take(slot, width, session.allowance, vectors);
         let state = taken.map_err(|error| match error {
             BudgetError::UsedUp { limit, .. } => Refusal::Budget { limit },
             _ => Refusal::Busy,
         })?;
-        if let Some(file) = &self.budget_file {
-            file.reserve(slot, state.used).map_err(|error| {
-                tracing::error!(%error, "counts of answers cannot be kept: nothing is answered");
-                Refusal::Internal
-            })?;
-        }
+        let Some(file) = self.budget_file.clone().filter(|file| !file.holds(&slot, state.used))
+        else {
+            return Ok(state);
+        };
+        let limit = session.allowance.limit(width);
+        // The line is on the disk before the answer leaves, which takes milliseconds.
+        let reserving = tokio::task::spawn_blocking(move || file.reserve(slot, state.used, limit));
+        reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
+            tracing::error!(%error, "counts of answers cannot be kept: nothing is answered");
+            Refusal::Internal
+        })?;
         Ok(state)
     }
 
     fn budget_slot(&self, session: &Session, group: usize) -> (Slot, usize) {
         let group = &session.adapter.groups()[group];
-        let (client, adapter) = (session.account.id, session.adapter.id);
+        let (client, adapter) = (session.account.id, group.weights);
         (Slot { client, adapter, layer: group.layer, input: group.input }, group.columns())
     }
 
@@ -427,8 +459,9 @@ impl AdapterHost {
         &self.key
     }
 
-    fn room_for_sums(&self) -> Option<OwnedSemaphorePermit> {
-        self.room.clone().try_acquire_owned().ok()
+    fn room_for_sums(&self, session: &Session) -> Option<PreparationPermit> {
+        session.note_use();
+        self.preparations.begin(session.peer)
     }
 
     async fn turn_to_prepare(&self) -> Option<OwnedSemaphorePermit> {
@@ -502,10 +535,6 @@ fn read_vectors(adapter: &Hosted, group: usize, apply: &Apply<'_>) -> Result<Vec
         vectors.extend(unpack(packed, bits, columns).ok_or(Refusal::Malformed)?);
     }
     Ok(vectors)
-}
-
-fn lets_learn(adapter: &Hosted, allowance: Allowance) -> bool {
-    adapter.groups().iter().any(|group| allowance.lets_learn(group.columns()))
 }
 
 fn subject(session: &Session) -> Subject<'_> {

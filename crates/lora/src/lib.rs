@@ -24,6 +24,7 @@ pub mod peft;
 pub mod plain;
 pub mod protocol;
 mod quantise;
+mod reservation;
 mod site;
 mod terms;
 mod vectors;
@@ -42,5 +43,6 @@ pub use quantise::{
     QuantiseError, Quantised, QuantisedVector, VECTOR_MAX, norm_limit, quantise_rows,
     quantise_vector, quantise_whole,
 };
+pub use reservation::Reservation;
 pub use site::{Input, Projection, Site, UnknownProjection, Width};
 pub use terms::{Effect, Part, Protect, RANK_MAX, Rounding, Terms, TermsError, WIDTH_MAX, Weights};

@@ -5,7 +5,7 @@ use std::{
 
 use candle_core::{Device, Result, Tensor};
 use confide_engine::{AdapterReport, EngineError, OnLoss};
-use confide_lora::{Adapt, AdaptError, Deltas, Projection, Site, Width};
+use confide_lora::{Adapt, AdaptError, Deltas, Projection, Reservation, Site, Width};
 
 use crate::{config::Config, model::Change};
 
@@ -87,6 +87,25 @@ impl Adapters {
     }
 }
 
+/// Answers of an adapter's budget that are set aside for a text, or why the base model answers.
+pub(crate) type Reserved = std::result::Result<Reservation, AdaptError>;
+
+impl Loaded {
+    /// Sets aside what a text will ask of the adapter's budget, before anything of it is counted.
+    pub(crate) fn reserve(
+        &self,
+        prompt: u32,
+        completion: Option<u32>,
+    ) -> std::result::Result<Reserved, EngineError> {
+        match self.adapter.reserve(prompt, completion) {
+            Err(error) if self.on_loss == OnLoss::Fail => {
+                Err(EngineError::Adapter { name: self.name.clone(), error })
+            }
+            reserved => Ok(reserved),
+        }
+    }
+}
+
 /// An adapter at work in one text.
 pub(crate) struct Applied {
     loaded: Arc<Loaded>,
@@ -96,6 +115,17 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
+    /// Opens the adapter, unless its budget had no room for the text and the base model answers.
+    pub(crate) fn open_reserved(
+        loaded: Arc<Loaded>,
+        reserved: &Reserved,
+    ) -> std::result::Result<Self, EngineError> {
+        match reserved {
+            Ok(_) => Self::open(loaded),
+            Err(error) => Ok(Self { loaded, deltas: None, lost: Some(error.clone()) }),
+        }
+    }
+
     /// Opens the adapter, which may take a round trip.
     pub(crate) fn open(loaded: Arc<Loaded>) -> std::result::Result<Self, EngineError> {
         match loaded.adapter.open() {

@@ -38,6 +38,9 @@ const LAYERS_MAX: usize = 512;
 
 impl Config {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        // First of all: another architecture lacks fields that are no fault of its file.
+        let kind: Kind = serde_json::from_slice(bytes)?;
+        has_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
         let raw: Raw = serde_json::from_slice(bytes)?;
         raw.check().map_err(serde::de::Error::custom)
     }
@@ -93,6 +96,20 @@ impl Config {
 }
 
 #[derive(Deserialize)]
+struct Kind {
+    model_type: String,
+}
+
+/// Whether this architecture has a bias in q, k and v; an error where it is not one of ours.
+fn has_bias(model_type: &str) -> Result<bool, NativeError> {
+    match model_type {
+        "qwen2" => Ok(true),
+        "llama" => Ok(false),
+        other => Err(refused("model_type", "qwen2 or llama", other)),
+    }
+}
+
+#[derive(Deserialize)]
 struct Raw {
     model_type: String,
     hidden_size: usize,
@@ -132,11 +149,7 @@ struct RawRope {
 
 impl Raw {
     fn check(self) -> Result<Config, NativeError> {
-        let bias = match self.model_type.as_str() {
-            "qwen2" => true,
-            "llama" => false,
-            other => return Err(refused("model_type", "qwen2 or llama", other)),
-        };
+        let bias = has_bias(&self.model_type)?;
         for (field, on) in [
             ("attention_bias", self.attention_bias && !bias),
             ("mlp_bias", self.mlp_bias),
@@ -263,6 +276,16 @@ mod tests {
         // The model card of Qwen2.5-1.5B says 1.54 billion, 1.31 without the embedding.
         assert_eq!(config.parameters(), 1_543_714_304);
         assert_eq!((config.head_dim, config.bias), (128, true));
+    }
+
+    #[test]
+    fn another_architecture_is_named_before_the_fields_that_it_lacks() {
+        let gpt2 = json!({ "model_type": "gpt2", "n_embd": 768 });
+        let error = parse(&gpt2).expect_err("another architecture").to_string();
+        assert!(
+            error.starts_with("config: model_type: wanted qwen2 or llama, got gpt2"),
+            "{error}"
+        );
     }
 
     #[test]

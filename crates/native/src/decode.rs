@@ -6,7 +6,7 @@ use confide_lora::{AdaptError, Projection};
 use confide_text::Text;
 
 use crate::{
-    adapter::{Applied, Loaded},
+    adapter::{Applied, Loaded, Reserved},
     completion::{Choice, Completion, failed},
     model::{Cache, Change, Model},
 };
@@ -123,7 +123,9 @@ pub(crate) struct Job {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
     pub(crate) adapter: Option<Arc<Loaded>>,
-    /// Longest completion that the context has room for.
+    /// Held until the text ends.
+    pub(crate) reserved: Reserved,
+    /// Longest completion that the context and the adapter's budget have room for.
     pub(crate) room: u32,
     pub(crate) sender: Sender,
 }
@@ -142,8 +144,9 @@ fn generate(
     reading: Reading,
     job: &Job,
 ) -> result::Result<(), EngineError> {
-    let Job { ids, request, adapter, room, sender } = job;
-    let adapter = adapter.clone().map(Applied::open).transpose()?;
+    let Job { ids, request, adapter, reserved, room, sender } = job;
+    let open = |loaded| Applied::open_reserved(loaded, reserved);
+    let adapter = adapter.clone().map(open).transpose()?;
     let mut completion = Completion::new(text, request, ids.len() as u32, *room);
     let mut reader = Reader::new(model, reading, adapter);
     let mut next = ids.clone();

@@ -11,7 +11,7 @@ use std::{
 use confide_engine::{
     Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request, Split,
 };
-use confide_lora::Adapt;
+use confide_lora::{Adapt, Reservation};
 use confide_text::{Text, manifest::Manifest, read_limited};
 
 use crate::{
@@ -116,8 +116,16 @@ impl Engine for Native {
         if got > limit {
             return Err(EngineError::PromptTooLong { got, limit });
         }
+        let room = context - got;
+        let completion = request.max_tokens.map(|most| most.min(room));
+        let reserved = match &adapter {
+            Some(loaded) => loaded.reserve(got, completion)?,
+            None => Ok(Reservation::UNLIMITED),
+        };
+        let left = reserved.as_ref().ok().and_then(Reservation::completion_max);
+        let room = left.map_or(room, |left| left.min(room));
         let (sender, generation) = confide_engine::channel(got);
-        let job = Job { ids, request, adapter, room: context - got, sender };
+        let job = Job { ids, request, adapter, reserved, room, sender };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(EngineError::QueueFull { limit: QUEUED_MAX }),

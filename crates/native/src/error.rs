@@ -22,6 +22,16 @@ pub enum NativeError {
         /// The limit.
         limit: u64,
     },
+    /// A file ends before what its header announces.
+    #[error("{path} is truncated: wanted {wanted} bytes, got {got}")]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length by its header.
+        wanted: u64,
+        /// Its length.
+        got: u64,
+    },
     /// A file does not hold what its name says.
     #[error("{path}: {reason}")]
     Malformed {

@@ -82,6 +82,10 @@ fn load_file(
     let length = file.metadata().map_err(NativeError::file(path))?.len();
     let mut reader = BufReader::with_capacity(BLOCK_BYTES, file);
     let (entries, data_bytes) = read_header(path, &mut reader, length)?;
+    let end = entries.iter().map(|(_, entry)| entry.data_offsets.1).max().unwrap_or(0);
+    if end > data_bytes {
+        return Err(truncated(path, (length - data_bytes).saturating_add(end), length));
+    }
     let mut at = 0;
     for (name, entry) in entries {
         if entry.data_offsets.0 != at || entry.data_offsets.1 < at {
@@ -120,6 +124,10 @@ fn load_file(
     }
 }
 
+fn truncated(path: &Path, wanted: u64, got: u64) -> NativeError {
+    NativeError::Truncated { path: path.into(), wanted, got }
+}
+
 fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
     // The length of the file bounds what the header may say, so this is no place outside it.
     let bytes = i64::try_from(bytes)
@@ -134,11 +142,17 @@ fn read_header(
     length: u64,
 ) -> Result<(Vec<(String, Entry)>, u64), NativeError> {
     let mut size = [0u8; 8];
+    if length < 8 {
+        return Err(truncated(path, 8, length));
+    }
     reader.read_exact(&mut size).map_err(NativeError::file(path))?;
     let size = u64::from_le_bytes(size);
     let rest = length.saturating_sub(8);
-    if size > HEADER_BYTES_MAX || size > rest {
+    if size > HEADER_BYTES_MAX {
         return Err(NativeError::malformed(path, format!("a header of {size} bytes")));
+    }
+    if size > rest {
+        return Err(truncated(path, size + 8, length));
     }
     let mut header = vec![0u8; size as usize];
     reader.read_exact(&mut header).map_err(NativeError::file(path))?;

@@ -158,6 +158,24 @@ fn a_changed_file_a_surplus_file_and_a_missing_one_are_found() {
 }
 
 #[test]
+fn a_truncated_safetensors_file_is_named_with_both_lengths() {
+    let copy = copy_of_tiny("truncated");
+    fs::remove_file(copy.0.join("manifest.json")).expect("it was there");
+    let weights = copy.0.join("model.safetensors");
+    let good = fs::read(&weights).expect("weights");
+    for length in [good.len() - 2, good.len() / 2, 100, 4] {
+        fs::write(&weights, &good[..length]).expect("a truncated file");
+        match load(&copy.0) {
+            Err(NativeError::Truncated { wanted, got, .. }) => {
+                assert_eq!(got, length as u64);
+                assert!(wanted > got && wanted <= good.len() as u64, "{wanted} of {length}");
+            }
+            other => panic!("{length}: {:?}", other.err()),
+        }
+    }
+}
+
+#[test]
 fn files_that_are_no_model_are_errors_and_never_panics() {
     let copy = copy_of_tiny("broken");
     fs::remove_file(copy.0.join("manifest.json")).expect("it was there");

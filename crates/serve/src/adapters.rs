@@ -39,6 +39,30 @@ pub struct Opened {
     /// The same adapter in the clear, where this process holds it anyway: the self-test compares
     /// with it.
     pub reference: Option<Arc<dyn Adapt>>,
+    /// Whether it was trained for the model that is served.
+    pub base: BaseCheck,
+}
+
+/// Whether an adapter was trained for the model that is served; widths are checked apart from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseCheck {
+    /// Its configuration names the served model.
+    Confirmed,
+    /// It is not known what it was trained for: that is no yes.
+    NotEvaluated,
+    /// Its configuration names another model, and the operator took it all the same.
+    Other,
+}
+
+impl BaseCheck {
+    /// As the ready line and `/v1/models` have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BaseCheck::Confirmed => "confirmed",
+            BaseCheck::NotEvaluated => "not evaluated",
+            BaseCheck::Other => "another model (dangerous)",
+        }
+    }
 }
 
 /// Why a source has no adapter at a path.
@@ -109,6 +133,8 @@ pub struct Loaded {
     pub parent: String,
     /// Where it is.
     pub root: String,
+    /// Whether it was trained for the model that is served.
+    pub base: BaseCheck,
     adapter: Arc<dyn Adapt>,
     reference: Option<Arc<dyn Adapt>>,
 }
@@ -176,13 +202,13 @@ impl Adapters {
         if self.find(name).is_some() {
             return Err(LoadError::Loaded { name: name.into() });
         }
-        let Opened { adapter, root, reference } = source.open(name, path, asked)?;
+        let Opened { adapter, root, reference, base } = source.open(name, path, asked)?;
         // The last owner may be a task of the event loop.
         let adapter: Arc<dyn Adapt> = Arc::new(Apart::new(adapter));
         self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
         let model = self.engine.models().into_iter().find(|model| model.name == name);
         let parent = model.and_then(|model| model.parent).unwrap_or_default();
-        let loaded = Arc::new(Loaded { name: name.into(), parent, root, adapter, reference });
+        let loaded = Arc::new(Loaded { name: name.into(), parent, root, base, adapter, reference });
         let mut table = self.table();
         table.loaded.insert(name.into(), Arc::clone(&loaded));
         table.active.get_or_insert_with(|| name.into());

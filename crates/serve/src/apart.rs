@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Site, Width};
+use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
 
 /// Drops a value where it may block: here, or on a thread of its own where an event loop runs here.
 pub(crate) fn drop_apart<T: Send + 'static>(value: T) {
@@ -29,6 +29,13 @@ impl Adapt for Apart {
 
     fn guarantee(&self) -> Guarantee {
         self.0.as_ref().map_or(Guarantee::NONE, |adapter| adapter.guarantee())
+    }
+
+    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
+        match &self.0 {
+            Some(adapter) => adapter.reserve(prompt, completion),
+            None => Ok(Reservation::UNLIMITED),
+        }
     }
 
     fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {

@@ -138,7 +138,7 @@ impl ApiError {
             }
             ApiError::Engine(EngineError::Adapter { error, .. }) => match error {
                 AdaptError::HostLost { .. } => "adapter_lost",
-                AdaptError::Budget { .. } => "adapter_budget",
+                AdaptError::Budget { .. } | AdaptError::BudgetTooSmall { .. } => "adapter_budget",
                 AdaptError::Activation { .. } => "adapter_activation",
                 _ => "adapter_refused",
             },
@@ -161,7 +161,8 @@ fn engine_status(error: &EngineError) -> StatusCode {
         | EngineError::Unavailable { .. }
         | EngineError::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         EngineError::Adapter { error, .. } => match error {
-            AdaptError::Budget { .. } => StatusCode::TOO_MANY_REQUESTS,
+            // Clients retry a 429, and no budget comes back by waiting.
+            AdaptError::Budget { .. } | AdaptError::BudgetTooSmall { .. } => StatusCode::FORBIDDEN,
             AdaptError::Activation { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
         },

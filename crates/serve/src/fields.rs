@@ -35,6 +35,19 @@ impl Fields {
         self.take(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
+    /// The field as it is, `null` too: missing is only what is not there.
+    pub(crate) fn given(&mut self, name: &str) -> Result<Value, ApiError> {
+        self.map.remove(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
+    }
+
+    /// Refuses a field that asks for something; `wanted` says what would be taken instead.
+    pub(crate) fn unsupported(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
+        match self.take(name).filter(|value| *value != Value::Array(Vec::new())) {
+            None => Ok(()),
+            Some(value) => Err(wrong(&self.path(name), wanted, &value)),
+        }
+    }
+
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
             None => Ok(None),

@@ -28,7 +28,8 @@ mod seed;
 mod site;
 
 pub use adapters::{
-    AdapterSource, Adapters, AskedBy, LoadError, Loaded, NAME_BYTES_MAX, Opened, SourceError,
+    AdapterSource, Adapters, AskedBy, BaseCheck, LoadError, Loaded, NAME_BYTES_MAX, Opened,
+    SourceError,
 };
 pub use converse::{Complete, Ended, Head, LateHead, Read, Step, converse};
 pub use error::ApiError;

@@ -17,9 +17,14 @@ pub struct Parsed {
     pub include_usage: bool,
 }
 
+/// What is wanted of whoever brings tools.
+const NO_TOOLS: &str = "none, since tool calls are not supported by `confide serve` (an upstream \
+    behind `confide gateway` may support them)";
+
 /// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
 pub fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
+    fields.unsupported("tools", NO_TOOLS)?;
     let prompt = Prompt::Chat(messages(fields.required("messages")?)?);
     for (name, neutral) in [
         ("audio", vec![]),
@@ -29,7 +34,6 @@ pub fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
         ("modalities", vec![json!(["text"])]),
         ("prediction", vec![]),
         ("tool_choice", vec![json!("none"), json!("auto")]),
-        ("tools", vec![json!([])]),
         ("top_logprobs", vec![json!(0)]),
     ] {
         fields.neutral(name, &neutral)?;
@@ -121,11 +125,18 @@ fn message(index: usize, value: Value) -> Result<Message, ApiError> {
     let path = format!("messages[{index}]");
     let mut fields = Fields::of(&path, value)?;
     let role = fields.required("role")?;
+    // These come with `content: null`, which is not what is wrong.
+    for name in ["tool_calls", "function_call"] {
+        fields.unsupported(name, NO_TOOLS)?;
+    }
+    if matches!(role.as_str(), Some("tool" | "function")) {
+        return Err(wrong(&format!("{path}.role"), NO_TOOLS, &role));
+    }
     let known = role.as_str().and_then(Role::parse);
     let role = known.ok_or_else(|| {
         wrong(&format!("{path}.role"), "system, developer, user or assistant", &role)
     })?;
-    let content = content(&format!("{path}.content"), fields.required("content")?)?;
+    let content = content(&format!("{path}.content"), fields.given("content")?)?;
     fields.finish(&["name"])?;
     Ok(Message { role, content })
 }
@@ -233,6 +244,31 @@ mod tests {
         ] {
             assert_eq!(refused(json!({ param: value })), param);
         }
+    }
+
+    #[test]
+    fn a_message_with_tool_calls_is_refused_for_them_and_not_for_its_null_content() {
+        let call = json!([{ "id": "1", "type": "function", "function": { "name": "f" } }]);
+        for (param, message) in [
+            (
+                "messages[1].tool_calls",
+                json!({ "role": "assistant", "content": null, "tool_calls": call }),
+            ),
+            ("messages[1].role", json!({ "role": "tool", "content": "x", "tool_call_id": "1" })),
+            ("messages[1].content", json!({ "role": "assistant", "content": null })),
+        ] {
+            let body = json!({ "messages": [{ "role": "user", "content": "hi" }, message] });
+            match parse_chat(body) {
+                Err(ApiError::Field { param: named, wanted, .. }) => {
+                    assert_eq!(named, param);
+                    let about_tools = wanted.contains("tool calls are not supported");
+                    assert_eq!(about_tools, param != "messages[1].content", "{wanted}");
+                }
+                other => panic!("{param}: {other:?}"),
+            }
+        }
+        let missing = json!({ "messages": [{ "role": "user" }] });
+        assert!(matches!(parse_chat(missing), Err(ApiError::Missing { .. })));
     }
 
     #[test]

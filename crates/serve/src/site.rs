@@ -90,6 +90,7 @@ impl Site {
         if let Some(adapter) = self.options.adapters.find(&model.name) {
             object["root"] = Value::from(adapter.root.as_str());
             object["guarantee"] = adapter.guarantee().to_string().into();
+            object["base_model"] = adapter.base.name().into();
         }
         object
     }
@@ -113,7 +114,7 @@ impl Site {
     }
 
     /// Starts a generation, off the event loop where that may take long: a long prompt is
-    /// tokenised.
+    /// tokenised, an adapter's host is asked whether its budget has room.
     pub(crate) async fn start(
         &self,
         request: Request,
@@ -121,7 +122,8 @@ impl Site {
     ) -> Result<Generation, ApiError> {
         const INLINE_BYTES_MAX: usize = 16 << 10;
         let engine = Arc::clone(&self.options.engine);
-        if body_bytes <= INLINE_BYTES_MAX {
+        let adapted = self.options.adapters.find(&request.model).is_some();
+        if body_bytes <= INLINE_BYTES_MAX && !adapted {
             return Ok(engine.generate(request)?);
         }
         let started = tokio::task::spawn_blocking(move || engine.generate(request)).await;

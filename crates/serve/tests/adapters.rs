@@ -61,6 +61,7 @@ async fn models_are_listed_with_parent_root_and_guarantee() {
     assert_eq!((&data[1]["id"], &data[1]["parent"]), (&json!("travel"), &json!("base")));
     assert_eq!(data[1]["root"], "3/5");
     assert_eq!(data[1]["guarantee"], "adapter host is blind; adapter is not protected");
+    assert_eq!(data[1]["base_model"], "confirmed");
     assert_eq!(server.fetch("/v1/models/travel").await, data[1]);
 }
 
@@ -122,6 +123,20 @@ async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
     let server = Server::start(&[("gone", "3/5/0")], OnLoss::Base, false).await;
     let ask = chat("gone", json!({ "stream": true })).to_string();
     assert_eq!(server.send("POST", CHAT, "", &ask).await.0, 502);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
+    let spent = format!("3/5/{}", double::BUDGET_USED_UP);
+    let server = Server::start(&[("spent", &spent)], OnLoss::Fail, false).await;
+    for stream in [false, true] {
+        let ask = chat("spent", json!({ "stream": stream }));
+        let (status, said) = server.post(CHAT, &ask).await;
+        let error = &said["error"];
+        assert_eq!((status, &error["code"]), (403, &json!("adapter_budget")), "{said}");
+        assert_eq!(error["type"], "invalid_request_error");
+        assert!(error["message"].as_str().is_some_and(|text| text.contains("hint: ")), "{said}");
+    }
 }
 
 #[tokio::test]

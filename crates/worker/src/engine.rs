@@ -266,8 +266,10 @@ impl Engine for Worker {
             banned_ids,
             adapter: name.as_deref(),
         };
+        let completion = request.max_tokens.map(|_| most);
         let limit = (self.shared.welcome.slots + self.shared.welcome.queue) as usize;
-        let (id, feed) = self.shared.state().start(Order { generate, adapter, limit })?;
+        let (id, feed) =
+            self.shared.state().start(Order { generate, adapter, limit, completion })?;
         let answer = Answer::new(Arc::clone(&self.shared.text), &request.stop, got, most);
         let shared = Arc::clone(&self.shared);
         let cancel = Box::new(move || shared.cancel(id));

@@ -366,7 +366,7 @@ pub(crate) fn deltas(need: &Need, added: Result<&[f32], &AdaptError>) -> Vec<u8>
         }
         Err(error) => {
             payload.push(match error {
-                AdaptError::Budget { .. } => 3,
+                AdaptError::Budget { .. } | AdaptError::BudgetTooSmall { .. } => 3,
                 AdaptError::Activation { .. } => 4,
                 AdaptError::Refused { .. } => 2,
                 _ => 1,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_engine::{AdapterReport, EngineError, OnLoss};
-use confide_lora::{Adapt, AdaptError, Deltas, Projection, Report, Site};
+use confide_lora::{Adapt, AdaptError, Deltas, Projection, Report, Reservation, Site};
 
 use crate::{
     feed::Feed,
@@ -56,9 +56,11 @@ impl Account {
 }
 
 impl Relay {
-    /// Starts the thread. It ends with the relay, once its host has answered.
+    /// Starts the thread for a generation of `tokens`: its prompt's, and those that were asked for,
+    /// where the request said how many. It ends with the relay, once its host has answered.
     pub(crate) fn start(
         relayed: &Relayed,
+        tokens: (u32, Option<u32>),
         feed: &Arc<Feed>,
         frames: SyncSender<Vec<u8>>,
         running: &Arc<AtomicUsize>,
@@ -68,6 +70,8 @@ impl Relay {
         let account = Arc::<Account>::default();
         let thread = Thread {
             relayed: relayed.clone(),
+            tokens,
+            _reservation: Reservation::UNLIMITED,
             deltas: None,
             account: Arc::clone(&account),
             feed: Arc::clone(feed),
@@ -120,6 +124,10 @@ pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
 
 struct Thread {
     relayed: Relayed,
+    /// The prompt's, and those that the request asked for.
+    tokens: (u32, Option<u32>),
+    /// Held for as long as the generation runs.
+    _reservation: Reservation,
     deltas: Option<Box<dyn Deltas>>,
     account: Arc<Account>,
     feed: Arc<Feed>,
@@ -161,6 +169,8 @@ impl Thread {
 
     fn add(&mut self, need: &mut Need) -> Result<(), AdaptError> {
         if self.deltas.is_none() {
+            let (prompt, completion) = self.tokens;
+            self._reservation = self.relayed.adapter.reserve(prompt, completion)?;
             self.deltas = Some(self.relayed.adapter.open()?);
         }
         let Some(deltas) = &mut self.deltas else { return Ok(()) };

@@ -97,6 +97,7 @@ mod tests {
             "none",
             "adapter host is blind; adapter is not protected",
             "adapter is not handed over; activations are not hidden",
+            "adapter can be learned; activations are not hidden",
             "adapter host is blind; adapter can be learned",
             "adapter host is blind; A is not handed over, B is",
             "adapter host is blind; adapter is not handed over",

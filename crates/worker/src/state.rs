@@ -61,6 +61,7 @@ pub(crate) enum Link {
 pub(crate) struct Running {
     feed: Arc<Feed>,
     prompt_tokens: u32,
+    completion: Option<u32>,
     adapter: Option<Arc<Loaded>>,
     relay: Option<Relay>,
     asked: Instant,
@@ -225,6 +226,8 @@ pub(crate) struct Order<'a> {
     pub(crate) generate: message::Generate<'a>,
     pub(crate) adapter: Option<Arc<Loaded>>,
     pub(crate) limit: usize,
+    /// Tokens that the request asked for, where it said how many.
+    pub(crate) completion: Option<u32>,
 }
 
 impl State {
@@ -259,6 +262,7 @@ impl State {
         let running = Running {
             feed: Arc::clone(&feed),
             prompt_tokens: generate.ids.len() as u32,
+            completion: order.completion,
             adapter: order.adapter,
             relay: None,
             asked: now,
@@ -338,7 +342,8 @@ impl State {
             return Err(format!("a need of generation {id} that is not of its adapter's widths"));
         }
         if running.relay.is_none() {
-            match Relay::start(relayed, &running.feed, frames.clone(), relays) {
+            let tokens = (running.prompt_tokens, running.completion);
+            match Relay::start(relayed, tokens, &running.feed, frames.clone(), relays) {
                 Ok(relay) => running.relay = Some(relay),
                 Err(error) => {
                     self.fail(id, format!("adapter: {error}"));

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from . import parameters
-from .accounts import CLIENTS_BYTES_MAX, Clients
+from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
 from .audit import AuditLog
 from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
@@ -50,7 +50,13 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
                       help="offer only q_proj of layer 0, as a delta on the last hidden state")
     host.add_argument("--budget", type=int, metavar="N",
                       help="answers for each client, adapter and input; else one fewer than the input is wide")
-    host.add_argument("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers over a restart")
+    kept = host.add_mutually_exclusive_group()
+    kept.add_argument("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file")
+    kept.add_argument("--state", type=Path, metavar="DIR",
+                      help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
+                           "~/.local/state/confide")
+    kept.add_argument("--dangerous-forget-budgets", action="store_true",
+                      help="keep the counts of answers in memory only: every restart makes all budgets new")
     host.add_argument("--clients", type=Path, metavar="FILE",
                       help="lines of a name and the SHA-256 of its credential; without it all share one budget")
     host.add_argument("--noise-sigma", type=float, default=0.0, metavar="S",
@@ -58,6 +64,8 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
     host.add_argument("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
     host.add_argument("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
     host.add_argument("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
+    host.add_argument("--dangerous-answer-strangers", action="store_true",
+                      help="answer key holders beyond loopback that show no credential: any can learn the adapter")
 
 
 def _host(given: argparse.Namespace) -> int:
@@ -66,6 +74,9 @@ def _host(given: argparse.Namespace) -> int:
     if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
         raise ValueError(f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
                          "hint: take `confide adapter host`, or add --dangerous-plain")
+    if not ipaddress.ip_address(address).is_loopback and not given.clients and not given.dangerous_answer_strangers:
+        raise ValueError(f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
+                         "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers")
     log = AuditLog(given.audit_log)
     server_host = AdapterHost(_options(given), log)
     for folder in given.adapters:
@@ -80,6 +91,7 @@ def _host(given: argparse.Namespace) -> int:
         server.run()
     finally:
         server.stop()
+        server_host.budgets.settle()
         log.flush()
         log("stopped")
     return 0
@@ -96,7 +108,19 @@ def _options(given: argparse.Namespace) -> HostOptions:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
     return HostOptions(chosen(given.parameters), given.protect, allowance, given.noise_sigma, given.max_rank, clients,
-                       given.budget_file, given.device)
+                       _budget_file(given), given.device)
+
+
+def _budget_file(given: argparse.Namespace) -> Path | None:
+    if given.dangerous_forget_budgets:
+        return None
+    if given.budget_file:
+        return given.budget_file
+    found = given.state / BUDGET_FILE_NAME if given.state else default_budget_file(os.environ)
+    if found is None:
+        raise ValueError("no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME\n"
+                         "hint: --state DIR names one; --dangerous-forget-budgets keeps the counts in memory")
+    return found
 
 
 def _ready(host: AdapterHost, listener: socket.socket) -> dict:
@@ -110,7 +134,8 @@ def _ready(host: AdapterHost, listener: socket.socket) -> dict:
             "binding": "none", "simulated": False, "clients_attest": False, "epoch": host.epoch.hex(),
             "kept": "masks and keys in memory only: a restart discards them", "device": host.options.device,
             "parameters": host.options.parameters.name, "protect": host.options.protect,
-            "noise_sigma": host.options.noise_sigma, "adapters": adapters}
+            "noise_sigma": host.options.noise_sigma, "adapters": adapters,
+            "budget_file": host.options.budget_file and str(host.options.budget_file)}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,13 +15,14 @@ from .errors import AdapterRefused, Refusal
 CLIENTS_MAX, CLIENTS_BYTES_MAX = 4096, 1 << 20
 SLOTS_MAX = 1 << 20
 BUDGET_LINES_MAX = 4_000_000
-# Answers counted ahead by one line, which a restart then counts as given.
-AHEAD = 64
+# Answers counted ahead by one line, at most and as a share of the budget: a restart after a crash counts them as given.
+AHEAD_MAX, AHEAD_SHARE = 64, 32
+BUDGET_FILE_NAME = "adapter-budgets.jsonl"
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a sequence or a count belongs to: client or account, adapter, layer and input."""
+    """What a sequence or a count belongs to: client or account, adapter's name or its A by digest, layer and input."""
 
     client: bytes
     adapter: bytes
@@ -89,12 +91,18 @@ class Budgets:
                 raise Refusal("budget", limit)
             if self._file is not None:
                 try:
-                    self._file.reserve(slot, after)
+                    self._file.reserve(slot, after, limit)
                 except OSError as error:
                     # Counts that cannot be kept: nothing is answered.
                     raise Refusal("internal") from error
             self._used[slot] = after
         return None if limit is None else limit - after
+
+    def settle(self) -> None:
+        """At a clean end: what is on disk is what was answered."""
+        with self._lock:
+            if self._file is not None:
+                self._file.settle(self._used)
 
     def left(self, slot: Slot, limit: int | None) -> int | None:
         """Answers left; None where there is no budget."""
@@ -108,37 +116,84 @@ class Budgets:
 
 
 class _BudgetFile:
-    """One JSON object a line, appended before the answers that it counts: the lines of crates/lora."""
+    """One JSON object a line, synchronised before the answers that it counts: the lines of crates/lora."""
 
     def __init__(self, path: Path, counts: dict[Slot, int]):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Two hosts that count in one file would each miss the other's answers.
+            self._lock = open(f"{path}.lock", "a")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AdapterRefused(f"budget file {path}: another adapter host counts in it") from error
+        except OSError as error:
+            raise AdapterRefused(f"budget file {path}: {error}") from error
         text = path.read_text() if path.exists() else ""
-        for number, line in enumerate(text.splitlines(), 1):
-            try:
-                entry = json.loads(line)
-                slot = Slot(bytes.fromhex(entry.pop("client")), bytes.fromhex(entry.pop("adapter")),
-                            int(entry.pop("layer")), int(entry.pop("input")))
-                used = int(entry.pop("used"))
-                whole = not entry and len(slot.client) == len(slot.adapter) == 32 and 0 <= slot.source <= 4
-            except (ValueError, KeyError, TypeError, AttributeError):
-                whole = False
-            if not whole or number > BUDGET_LINES_MAX:
-                raise AdapterRefused(
-                    f"{path}: line {number} of the budget file is not a count: restore it, do not empty it")
+        # What a crash cut short was not on the disk yet, so nothing was answered for it.
+        for number, line in enumerate(text[:text.rfind("\n") + 1].splitlines(), 1):
+            slot, used = _read_line(path, number, line)
             counts[slot] = max(counts.get(slot, 0), used)
-        beside = path.with_name(path.name + ".new")
-        beside.write_text("".join(_line(slot, used) for slot, used in counts.items()))
-        os.replace(beside, path)
-        self._file, self._written = path.open("a"), dict(counts)
+        self._path, self._written = path, dict(counts)
+        self._file = self._rewrite(counts)
 
-    def reserve(self, slot: Slot, used: int) -> None:
-        """Has a line on disk that counts at least `used`."""
+    def reserve(self, slot: Slot, used: int, limit: int | None) -> None:
+        """Has a line on disk that counts at least `used` of a budget of `limit`."""
         if self._written.get(slot, -1) >= used:
             return
-        self._file.write(_line(slot, used + AHEAD))
+        ahead = used + (AHEAD_MAX if limit is None else min(limit // AHEAD_SHARE, AHEAD_MAX))
+        self._file.write(_line(slot, ahead))
         self._file.flush()
-        self._written[slot] = used + AHEAD
+        os.fdatasync(self._file.fileno())
+        self._written[slot] = ahead
+
+    def settle(self, counts: dict[Slot, int]) -> None:
+        """Writes the true counts in the place of those ahead."""
+        self._file = self._rewrite(counts)
+        self._written = dict(counts)
+
+    def _rewrite(self, counts: dict[Slot, int]):
+        beside = self._path.with_name(self._path.name + ".new")
+        with beside.open("w") as file:
+            file.write("".join(_line(slot, used) for slot, used in counts.items()))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return self._path.open("a")
+
+
+def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:
+    by_name = False
+    try:
+        entry = json.loads(line)
+        by_name = "adapter" in entry
+        slot = Slot(bytes.fromhex(entry.pop("account")), bytes.fromhex(entry.pop("weights")),
+                    int(entry.pop("layer")), int(entry.pop("input")))
+        used = int(entry.pop("used"))
+        whole = not entry and len(slot.client) == len(slot.adapter) == 32 and 0 <= slot.source <= 4
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if whole and number <= BUDGET_LINES_MAX:
+        return slot, used
+    got = "a count by the adapter's name, as an earlier version wrote it" if by_name else "something else"
+    raise AdapterRefused(f"budget file {path}: line {number}: wanted a count by the digest of the weights, got {got}\n"
+                         "hint: restore the file, or move it away and start with a --budget that is smaller by what "
+                         "was answered")
 
 
 def _line(slot: Slot, used: int) -> str:
-    return json.dumps({"client": slot.client.hex(), "adapter": slot.adapter.hex(), "layer": slot.layer,
+    return json.dumps({"account": slot.client.hex(), "weights": slot.adapter.hex(), "layer": slot.layer,
                        "input": slot.source, "used": used}, separators=(",", ":")) + "\n"
+
+
+def default_budget_file(environment: dict[str, str] | os._Environ[str]) -> Path | None:
+    """Where counts are kept by default: `confide adapter host` and this host share it."""
+    for name, below in (("XDG_STATE_HOME", ""), ("HOME", ".local/state")):
+        folder = environment.get(name, "")
+        if os.path.isabs(folder):
+            return Path(folder) / below / "confide" / BUDGET_FILE_NAME
+    return None

@@ -95,7 +95,9 @@ class BudgetUsedUp(HostRefused):
 
     def __init__(self, host: str, limit: int):
         self.limit = limit
-        super().__init__(f"adapter host {host}: adapter budget is used up: {limit} answered vectors were allowed")
+        super().__init__(f"adapter host {host}: adapter budget is used up: {limit} answers were allowed; hint: "
+                         "its owner can raise --budget or accept this key holder's evidence (--client-policy); trying "
+                         "again changes nothing")
 
 
 class NotPrepared(HostLost):

@@ -60,8 +60,8 @@ class RemoteAdapter:
     def guarantee(self) -> str:
         """Who is protected from whom, computed from the session."""
         session, welcome = self.session, self.session.welcome
-        learned = any(not welcome.trusted if budget is None else budget >= terms.columns
-                      for budget, terms in zip(session.budgets, session.terms))
+        # No budget keeps an adapter from a key holder whose evidence was not accepted.
+        learned = not welcome.trusted
         return str(Guarantee(session.parameters.security_bits >= SECURITY_BITS_MIN, session.parameters.flood_bits > 0,
                              welcome.protect == "a", learned or welcome.can_be_learned, welcome.simulated))
 

@@ -24,13 +24,14 @@ from .accounts import Account, Budgets, Clients, Slot
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
+from .peers import HostLimits, Preparations, room_for_session
 from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .sites import PROJECTIONS, source_of
 from .terms import Pair, Weights, noise_headroom, quantised
 
-ADAPTERS_MAX, SESSIONS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 256, 64, 4
+ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
-ROWS_MAX, SUMS_MAX = 4096, 4
+ROWS_MAX = 4096
 BELOW_WIDTH = "below-width"
 
 
@@ -47,17 +48,30 @@ class HostOptions:
     clients: Clients = field(default_factory=Clients)
     budget_file: Path | None = None
     device: str = "cpu"
+    limits: HostLimits = field(default_factory=HostLimits)
 
     def limit(self, width: int) -> int:
         """The number of answers for an input of `width`."""
         return width - 1 if self.allowance == BELOW_WIDTH else int(self.allowance)
 
 
+def weights_digest(pairs: list[tuple[str, Pair]]) -> bytes:
+    """SHA-256 over every A that reads an input: whatever has the same A shares one count (docs/blind-protocol.md)."""
+    digest = hashlib.sha256(b"confide lora weights v1")
+    for projection, pair in pairs:
+        digest.update(bytes([PROJECTIONS.index(projection)]))
+        digest.update(pair.a.shape[0].to_bytes(8, "little") + pair.a.shape[1].to_bytes(8, "little"))
+        digest.update(numpy.ascontiguousarray(pair.a, "<f4").tobytes())
+    return digest.digest()
+
+
 class Group:
     """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
 
-    def __init__(self, weights: Weights, device: str):
+    def __init__(self, weights: Weights, device: str, digest: bytes):
         self.weights, self.terms, self.device = weights, weights.terms, device
+        # What answers are counted for.
+        self.weights_digest = digest
         self.terms_bytes = self.terms.encode()
         self._lock = threading.Lock()
         if device == "cpu":
@@ -118,7 +132,7 @@ class Hosted:
             if weights.terms.rows > ROWS_MAX:
                 raise AdapterRefused(f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}")
             self.by_input[place] = len(self.groups)
-            self.groups.append(Group(weights, options.device))
+            self.groups.append(Group(weights, options.device, weights_digest(inputs[place])))
 
 
 class Sequence:
@@ -180,7 +194,15 @@ class Session:
     public_key: Any
     sequences: list[Sequence]
     connections: int = 1
-    last_seen: float = 0.0
+    # When it was opened, attached to, or asked something, or lost a connection.
+    last_used: float = 0.0
+    # A batch was begun or a vector answered.
+    is_used: bool = False
+    peer: str = ""
+
+    def note_use(self) -> None:
+        """Something was asked."""
+        self.last_used, self.is_used = time.monotonic(), True
 
 
 class Preparing:
@@ -231,7 +253,7 @@ class AdapterHost:
         self.budgets = Budgets(options.budget_file)
         self._sessions: dict[bytes, Session] = {}
         self._lock = threading.Lock()
-        self.room = threading.BoundedSemaphore(SUMS_MAX)
+        self.room = Preparations(options.limits)
         # One preparation computes at a time: the others' tokens come first.
         self.turn = threading.Lock()
 
@@ -251,13 +273,12 @@ class AdapterHost:
     def guarantee(self) -> Guarantee:
         """Who is protected from whom, for every key holder that may come."""
         chosen = self.options.parameters
-        widths = [group.terms.columns for hosted in self.adapters.values() for group in hosted.groups]
-        learned = any(self.options.limit(width) >= width for width in widths)
+        # This host accepts no attestation, and no budget keeps an adapter from a key holder without one.
         return Guarantee(chosen.security_bits >= SECURITY_BITS_MIN, chosen.flood_bits > 0,
-                         self.options.protect == "a", learned)
+                         self.options.protect == "a", adapter_can_be_learned=True)
 
-    def open(self, hello: Hello) -> tuple[Session, Welcome]:
-        """A new session, with its first connection."""
+    def open(self, hello: Hello, peer: str = "") -> tuple[Session, Welcome]:
+        """A new session, with its first connection, which came from `peer`."""
         account = self.options.clients.account(hello.credential)
         adapter = self.adapters.get(hello.adapter)
         if adapter is None:
@@ -272,18 +293,17 @@ class AdapterHost:
             raise Refusal("malformed") from error
         sequences = [Sequence(self.context.n) for _ in adapter.groups]
         session = Session(hello.client, os.urandom(32), adapter, account, public_key, sequences,
-                          last_seen=time.monotonic())
+                          last_used=time.monotonic(), peer=peer)
         with self._lock:
-            if len(self._sessions) >= SESSIONS_MAX:
-                self._expire_locked()
             # A client id names shares: the same one twice would have two sessions share them.
-            if len(self._sessions) >= SESSIONS_MAX or hello.client in self._sessions:
+            if hello.client in self._sessions:
                 raise Refusal("busy")
+            evicted = room_for_session(self._sessions, peer, options.limits)
             self._sessions[hello.client] = session
-        widths = [group.terms.columns for group in adapter.groups]
-        learned = any(options.limit(width) >= width for width in widths)
+        if evicted is not None:
+            self.log("evicted", session=evicted)
         self.log("hello", session=session, scheme="masked", attested=False, simulated=False)
-        return session, Welcome(self.epoch, session.token, False, False, learned, options.protect, len(widths))
+        return session, Welcome(self.epoch, session.token, False, False, True, options.protect, len(adapter.groups))
 
     def attach(self, attach: Attach) -> tuple[Session, int]:
         """One more connection of a session. Whatever is wrong, the answer is one and the same."""
@@ -295,13 +315,14 @@ class AdapterHost:
             if session.connections >= CONNECTIONS_MAX:
                 raise Refusal("busy")
             session.connections += 1
+            session.last_used = time.monotonic()
             return session, session.connections
 
     def leave(self, session: Session) -> None:
         """A connection ended; the session lives on."""
         with self._lock:
             session.connections -= 1
-            session.last_seen = time.monotonic()
+            session.last_used = time.monotonic()
 
     def end(self, session: Session) -> None:
         """Forgets a session with its batches."""
@@ -331,6 +352,7 @@ class AdapterHost:
 
     def prepare(self, session: Session, group: int) -> Preparing:
         """Begins the next batch of an input. Whoever calls holds a place of `room` until it is answered."""
+        session.note_use()
         return Preparing(self, session, group, session.sequences[group].begin())
 
     def apply(self, session: Session, group: int, counter: int, words: Any) -> tuple[Any, int | None]:
@@ -338,6 +360,7 @@ class AdapterHost:
 
         Counted first: what the masked scheme then refuses was asked against the rules.
         """
+        session.note_use()
         terms = session.adapter.groups[group].terms
         limit = self.options.limit(terms.columns)
         left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
@@ -358,10 +381,10 @@ class AdapterHost:
 
     def _count_slot(self, session: Session, group: int) -> Slot:
         terms = session.adapter.groups[group].terms
-        return Slot(session.account.id, session.adapter.id, terms.layer, terms.source)
+        return Slot(session.account.id, session.adapter.groups[group].weights_digest, terms.layer, terms.source)
 
     def _expired(self, session: Session) -> bool:
-        return session.connections == 0 and time.monotonic() - session.last_seen >= SESSION_IDLE_S
+        return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S
 
     def _expire_locked(self) -> list[Session]:
         expired = [session for session in self._sessions.values() if self._expired(session)]

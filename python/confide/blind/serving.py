@@ -15,6 +15,7 @@ from .messages import (
     encode_products,
 )
 from .pack import pack, unpack
+from .peers import peer_of
 
 CONNECTIONS_OF_PROGRAM_MAX = 1024
 WINDOW = 4
@@ -39,7 +40,7 @@ class Server:
         self.listener.settimeout(0.5)
         while not self.stopping.is_set():
             try:
-                stream, _ = self.listener.accept()
+                stream, address = self.listener.accept()
             except TimeoutError:
                 continue
             except OSError:
@@ -47,7 +48,7 @@ class Server:
             if not self._room.acquire(blocking=False):
                 stream.close()
                 continue
-            connection = Connection(self, stream)
+            connection = Connection(self, stream, peer_of(address[0] if isinstance(address, tuple) else ""))
             with self._lock:
                 self._open.add(connection)
             threading.Thread(target=self._serve, args=(connection,), name="confide-blind", daemon=True).start()
@@ -77,8 +78,8 @@ class Server:
 class Connection:
     """One key holder's connection."""
 
-    def __init__(self, server: Server, stream: socket.socket):
-        self.host, self.server = server.host, server
+    def __init__(self, server: Server, stream: socket.socket, peer: str):
+        self.host, self.server, self.peer = server.host, server, peer
         self.frames = FrameStream(stream, Side.HOST)
         self._writing = threading.Lock()
         self._upload: Upload | None = None
@@ -138,7 +139,7 @@ class Connection:
             return session
         if frame.kind is not Kind.HELLO:
             raise ProtocolError(f"frame: wanted hello or attach, got {frame.kind.name.lower()}")
-        session, welcome = self.host.open(Hello.decode(frame.payload))
+        session, welcome = self.host.open(Hello.decode(frame.payload), self.peer)
         try:
             self.send(Kind.WELCOME, frame.id, welcome.encode())
             for index, group in enumerate(session.adapter.groups):
@@ -193,12 +194,12 @@ class Connection:
         if self._upload is not None and not self._upload.ended:
             raise Refusal("busy")
         group = self.host.group(session, *decode_prepare(payload))
-        if not self.host.room.acquire(blocking=False):
+        if not self.host.room.acquire(session.peer):
             raise Refusal("busy")
         try:
             preparing = self.host.prepare(session, group)
         except BaseException:
-            self.host.room.release()
+            self.host.room.release(session.peer)
             raise
         self._upload = Upload(self, preparing, request)
 
@@ -310,4 +311,4 @@ class Upload:
         self.ended = True
         if self._holds_room:
             self._holds_room = False
-            self.connection.host.room.release()
+            self.connection.host.room.release(self.preparing.session.peer)

@@ -93,7 +93,8 @@ impl Step for Direct {
             host_is_blind: true,
             adapter_stays: self.flooded,
             b_is_handed_over: true,
-            adapter_can_be_learned: !self.flooded,
+            // Nobody's attestation was accepted.
+            adapter_can_be_learned: true,
             simulated: false,
         })
     }

@@ -169,7 +169,8 @@ impl Step for Masked {
             host_is_blind: true,
             adapter_stays: true,
             b_is_handed_over: true,
-            adapter_can_be_learned: false,
+            // Nobody's attestation was accepted.
+            adapter_can_be_learned: true,
             simulated: false,
         })
     }

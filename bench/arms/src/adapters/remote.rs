@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use confide_lora::{
     Adapter, Allowance, Protect,
     holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
-    host::{AdapterHost, AuditLog, Clients, HostOptions, Peer},
+    host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer},
     protocol::Scheme,
 };
 use confide_rlwe::ParameterSet;
@@ -79,6 +79,7 @@ impl Pipe {
             clients: Clients::default(),
             budget_file: None,
             attested_only: false,
+            limits: HostLimits::default(),
         };
         let audit = AuditLog::in_memory(|| 0);
         let host = AdapterHost::new(options, audit).map_err(|error| error.to_string())?;

@@ -1,6 +1,7 @@
 //! `confide adapter host`: answers key holders about adapters that never leave this process.
 
 mod accept;
+mod budgets;
 mod evidence;
 
 use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
@@ -8,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc
 use clap::ValueEnum;
 use confide_lora::{
     Adapter, Allowance, Protect,
-    host::{AdapterHost, AuditLog, CLIENTS_BYTES_MAX, Clients, HostOptions},
+    host::{AdapterHost, AuditLog, CLIENTS_BYTES_MAX, Clients, HostLimits, HostOptions},
 };
 use confide_rlwe::ParameterSet;
 use serde_json::{Map, Value, json};
@@ -52,15 +53,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "client_policy")]
     certificate_out: Option<PathBuf>,
     /// The clients that may ask, each with a budget of its own: lines of a name and the SHA-256 of
-    /// its credential. Without it all share one budget for each adapter
+    /// its credential. Without it all share one budget for each adapter. Clients that collude have
+    /// the sum of their budgets
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
-    /// Answers for each client, adapter and input; else one fewer than the input is wide
+    /// Answers for each client, adapter and input; else one fewer than the input is wide. No number
+    /// keeps the adapter from being learned, see LIMITATIONS.md
     #[arg(long, value_name = "N")]
     budget: Option<u64>,
-    /// Keep the counts of answers in this file, so that a restart does not make budgets new
-    #[arg(long, value_name = "FILE")]
-    budget_file: Option<PathBuf>,
+    #[command(flatten)]
+    budgets: budgets::BudgetArgs,
     /// What never leaves: A alone, and B goes to the key holder, or both
     #[arg(long, value_enum, default_value_t = ProtectName::A)]
     protect: ProtectName,
@@ -84,9 +86,30 @@ pub(crate) struct Args {
     /// Print the digest of the configuration, for a key holder's policy, and end
     #[arg(long)]
     print_config_digest: bool,
+    /// Sessions of key holders at once; the longest idle ones give way to newcomers
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions,
+          value_parser = at_least_one)]
+    max_sessions: usize,
+    /// Sessions of one peer: an IPv4 address, or the /64 network of an IPv6 one
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions_per_peer,
+          value_parser = at_least_one)]
+    sessions_per_peer: usize,
+    /// Batches of masks that are made at once for one peer, of four in all
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().preparations_per_peer,
+          value_parser = at_least_one)]
+    preparations_per_peer: usize,
     /// Listen beyond loopback without an attested channel: key holders then do not know who answers
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
+    /// Answer key holders beyond loopback that show neither evidence nor a credential: any of them
+    /// can learn the adapter
+    #[arg(long)]
+    dangerous_answer_strangers: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=65_536).contains(count));
+    count.ok_or_else(|| "wanted a number from 1 to 65536".into())
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -103,6 +126,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         let text = format!("--listen {} is not loopback, and the channel is plain", args.listen);
         return Err(CliError::new(text)
             .hint("take --binding key, or add --dangerous-listen-beyond-loopback"));
+    }
+    let strangers = args.client_policy.is_none() && args.clients.is_none();
+    if strangers && !args.listen.ip().is_loopback() && !args.dangerous_answer_strangers {
+        let text = format!(
+            "--listen {} is not loopback: wanted --client-policy or --clients, got neither, and \
+             whoever connects can learn the adapter",
+            args.listen
+        );
+        return Err(CliError::new(text).hint(
+            "--client-policy FILE demands the key holder's evidence, --clients FILE a credential; \
+             --dangerous-answer-strangers answers anybody",
+        ));
     }
     process::run_to_end(serve(args))?
 }
@@ -152,10 +187,16 @@ fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
         noise_sigma: args.noise_sigma,
         rank_max: args.max_rank,
         clients,
-        budget_file: args.budget_file.clone(),
+        budget_file: args.budgets.file(args.client_policy.is_some())?,
         attested_only: args.client_policy.is_some(),
+        limits: HostLimits {
+            sessions: args.max_sessions,
+            sessions_per_peer: args.sessions_per_peer,
+            preparations_per_peer: args.preparations_per_peer,
+            ..HostLimits::default()
+        },
     };
-    let host = AdapterHost::new(options, audit).map_err(CliError::new)?;
+    let host = AdapterHost::new(options, audit).map_err(budgets::explained)?;
     for dir in &args.adapters {
         let shown = dir.display();
         let adapter = Adapter::load(dir).map_err(|error| {
@@ -204,6 +245,7 @@ fn ready_fields(
         "simulated": simulated,
         "clients_attest": args.client_policy.is_some(),
         "epoch": hex::encode(host.epoch()),
+        "budget_file": host.budget_file().map(|path| path.display().to_string()),
         "kept": "masks and keys in memory only: a restart discards them",
     });
     if let (Value::Object(fields), Value::Object(terms)) = (&mut fields, host.describe()) {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use confide_lora::{
-    Adapter, Allowance, ENTRIES_MAX, Input, Pair, PeftError, Projection, Protect, RANK_MAX, Site,
-    WIDTH_MAX, Weights,
+    Adapter, Allowance, ENTRIES_MAX, Guarantee, Input, Pair, PeftError, Projection, Protect,
+    RANK_MAX, Site, WIDTH_MAX, Weights,
     peft::{BaseFolder, Config},
 };
 use confide_rlwe::ParameterSet;
@@ -150,9 +150,11 @@ impl View {
         println!();
         table(&["input", "read by", "layers", "width", "answers", "budget"], self.input_rows());
         println!(
-            "\n  answers: as many answers about one input of one layer as it is wide determine what\n  \
-             reads it. budget: how many a client has by default, one for each token; more, or none at\n  \
-             all, only by the owner's choice, or for a key holder whose attestation is accepted.\n"
+            "\n  answers: so many packed ones tell all that reads the input, and fewer honest ones may.\n  \
+             budget: how many a client has by default, one for each token.\n  \
+             guarantee: {}; with accepted attestation of the key holder\n  {}.\n",
+            guarantee(false),
+            guarantee(true)
         );
         table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows());
     }
@@ -179,10 +181,10 @@ impl View {
             .into_iter()
             .map(|(input, layers, view)| {
                 let readers: Vec<&str> = view.readers.iter().map(|reader| reader.name()).collect();
-                let width = view.width.to_string();
-                let budget = budget(view.width).to_string();
-                let name = name(input).to_string();
-                vec![name, readers.join(" "), ranges(&layers), width.clone(), width, budget]
+                let numbers = [view.width as u64, packed_answers(view.width), budget(view.width)];
+                let mut row = vec![name(input).into(), readers.join(" "), ranges(&layers)];
+                row.extend(numbers.map(|number| number.to_string()));
+                row
             })
             .collect()
     }
@@ -213,7 +215,8 @@ impl View {
         let inputs: Vec<Value> = self.inputs.iter().map(|(layer, view)| json!({
             "layer": layer, "input": name(view.input), "width": view.width,
             "projections": view.readers.iter().map(|reader| reader.name()).collect::<Vec<_>>(),
-            "answers_that_determine": view.width, "default_budget": budget(view.width),
+            "answers_that_determine": view.width, "answers_packed": packed_answers(view.width),
+            "default_budget": budget(view.width),
             "rows_a": view.rows_a, "rows_ba": view.rows_ba,
         })).collect();
         let fits: Vec<Value> = self
@@ -231,6 +234,8 @@ impl View {
             "alpha": self.alpha, "use_rslora": self.rslora, "use_dora": self.dora,
             "layers": self.layers, "parameters": self.parameters,
             "f32_bytes": self.parameters * 4, "pairs": pairs, "inputs": inputs, "fits": fits,
+            "guarantee_without_attestation": guarantee(false).to_string(),
+            "guarantee_with_attestation": guarantee(true).to_string(),
         })
     }
 }
@@ -263,6 +268,23 @@ fn shape(pair: &Pair) -> Shape {
 
 fn budget(width: usize) -> u64 {
     Allowance::BelowWidth.limit(width).unwrap_or(0)
+}
+
+/// Answers that tell every entry of A: an answer has 33 bits, an entry 13, so two fit into one.
+fn packed_answers(width: usize) -> u64 {
+    width.div_ceil(2) as u64
+}
+
+/// What a host says by default to key holders of either kind.
+fn guarantee(is_attested: bool) -> Guarantee {
+    let allowance = if is_attested { Allowance::Attested } else { Allowance::BelowWidth };
+    Guarantee {
+        host_is_blind: true,
+        adapter_stays: true,
+        b_is_handed_over: true,
+        adapter_can_be_learned: allowance.lets_learn(),
+        simulated: false,
+    }
 }
 
 fn fits(

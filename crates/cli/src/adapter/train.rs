@@ -7,7 +7,7 @@ use confide_native::{
     make::{AdapterOrder, Corpus, TRAINING_FILE, adapter},
 };
 
-use crate::{error::CliError, meter::Meter, threads};
+use crate::{error::CliError, meter::Meter, model_folder, threads};
 
 /// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
 #[derive(clap::Args)]
@@ -37,6 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    model_folder::check(&args.model)?;
     let built_in = Corpus::ALL.into_iter().find(|corpus| corpus.name() == args.corpus);
     let order = AdapterOrder {
         model: args.model,

@@ -1,5 +1,6 @@
 //! Where `confide serve` finds adapters: at adapter hosts, or in folders.
 
+mod base;
 mod in_worker;
 mod remote;
 mod source;
@@ -8,7 +9,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use confide_engine::{Engine, OnLoss};
-use confide_serve::{Adapters, AskedBy};
+use confide_serve::{Adapters, AskedBy, BaseCheck};
 use confide_worker::Worker;
 use serde_json::{Value, json};
 
@@ -62,6 +63,10 @@ pub(crate) struct AdapterArgs {
     /// Talk plain TCP to hosts beyond loopback: who answers there is then not known
     #[arg(long)]
     dangerous_adapter_plain: bool,
+    /// Take adapters whose configuration names another base model than the served one: their answers
+    /// mean nothing unless it is the same model under another name
+    #[arg(long)]
+    dangerous_other_base: bool,
     /// What becomes of an answer whose adapter is lost: `fail` ends it with an error, `base` goes
     /// on with the base model and labels it
     #[arg(long, value_enum, default_value_t = OnLossName::Fail)]
@@ -146,18 +151,26 @@ pub(crate) fn load(
         OnLossName::Base => OnLoss::Base,
     };
     let (runtime, wanted) = (args.enable_runtime_adapters, args.adapters.clone());
-    let source = Arc::new(Source::new(args, model, worker)?);
+    let served = engine.models().into_iter().next().map(|model| model.name).unwrap_or_default();
+    let source = Arc::new(Source::new(args, model, &served, worker)?);
     let adapters = Adapters::new(Arc::clone(engine), source, on_loss, runtime);
     for adapter in &wanted {
         let (name, path) = adapter.split_once('=').ok_or_else(|| {
             CliError::new(format!("--adapter {adapter}: wanted NAME=HOST:PORT or NAME=DIR"))
         })?;
-        adapters.load(name, path, AskedBy::Operator).map_err(|error| {
-            CliError::new(format!("--adapter {adapter}: {error}")).hint(
-                "`confide adapter host DIR --listen ADDR:PORT` hosts one, \
-                       `confide adapter inspect DIR` says what a folder holds",
-            )
+        let loaded = adapters.load(name, path, AskedBy::Operator).map_err(|error| {
+            let error = CliError::new(format!("--adapter {adapter}: {error}"));
+            match error.message().contains(base::SUBJECT) {
+                true => error.hint(base::HINT),
+                false => error.hint(
+                    "`confide adapter host DIR --listen ADDR:PORT` hosts one, \
+                     `confide adapter inspect DIR` says what a folder holds",
+                ),
+            }
         })?;
+        if loaded.base != BaseCheck::Confirmed {
+            tracing::warn!(adapter = name, "base model: {}", loaded.base.name());
+        }
     }
     Ok(Arc::new(adapters))
 }
@@ -169,6 +182,7 @@ pub(crate) fn shown(adapters: &Adapters) -> Value {
             "name": adapter.name,
             "root": adapter.root,
             "guarantee": adapter.guarantee().to_string(),
+            "base_model": adapter.base.name(),
         })
     });
     shown.collect()

@@ -46,7 +46,10 @@ fn either_side_may_demand_the_others_evidence() {
         }
         let host = folder.host(&dir, &more);
         assert_eq!(host.ready["simulated"], true);
-        assert!(host.ready["guarantee"].as_str().unwrap().ends_with("(simulated)"));
+        let guarantee = host.ready["guarantee"].as_str().unwrap();
+        assert!(guarantee.ends_with("(simulated)"));
+        // Only accepted attestation keeps the adapter from being learned.
+        assert_eq!(guarantee.contains("can be learned"), !demands, "{guarantee}");
         let policy = at_host.join("policy.toml");
         let mut ask = vec!["--policy", text(&policy), "--compare", text(&dir), "--json"];
         ask.extend(["--binding", binding]);
@@ -58,7 +61,9 @@ fn either_side_may_demand_the_others_evidence() {
         let ended = host.prepare(&ask);
         assert_eq!(ended.status, Some(0), "{binding} {demands}: {}", ended.stderr);
         let said: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert!(said["guarantee"].as_str().unwrap().ends_with("(simulated)"), "{said}");
+        let guarantee = said["guarantee"].as_str().unwrap();
+        assert!(guarantee.ends_with("(simulated)"), "{said}");
+        assert_eq!(guarantee.contains("can be learned"), !demands, "{said}");
         assert!(said["relative_error"].as_f64().unwrap() < 1e-3, "{said}");
         assert_eq!(said["budget_left"].is_null(), demands, "{said}");
         // Evidence under another root is refused before a word is said.
@@ -163,21 +168,61 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
 }
 
 #[test]
-fn counts_of_answers_outlive_the_host_where_a_file_keeps_them() {
+fn counts_of_answers_outlive_the_host_and_its_adapters_name() {
     let folder = Folder::new("counts");
-    let (dir, file) = (folder.adapter("banking"), folder.path.join("counts.jsonl"));
-    let options = ["--binding", "none", "--budget-file", text(&file), "--budget", "100"];
+    let (dir, state) = (folder.adapter("banking"), folder.path.join("state"));
+    let options = ["--binding", "none", "--state", text(&state), "--budget", "100"];
     let mut lefts = Vec::new();
-    for _ in 0..2 {
+    for visit in 0..2 {
         let host = folder.host(&dir, &options);
         assert_eq!(host.ready["adapters"][0]["budget_least"], 100);
         let ended = host.prepare(&["--json", "--compare", text(&dir)]);
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
         let said: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         lefts.push(said["budget_left"].as_u64().unwrap());
+        if visit == 0 {
+            let second = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
+            let refused = run(&[&second[..], &options[..]].concat());
+            assert_eq!(refused.status, Some(2), "two hosts cannot count in one file");
+            assert!(refused.stderr.contains("another adapter host"), "{}", refused.stderr);
+        }
         assert!(host.terminate().success());
     }
-    assert!(lefts[0] < 100 && lefts[1] < lefts[0], "{lefts:?}");
+    assert!(lefts[0] < 100, "{lefts:?}");
+    // A clean end writes what was answered and no more.
+    assert_eq!(100 - lefts[1], 2 * (100 - lefts[0]), "{lefts:?}");
+    // A file that counts by name, as an earlier version wrote it, is refused and not thrown away.
+    let (old, id) = (folder.path.join("old.jsonl"), "ab".repeat(32));
+    let line = format!(
+        "{{\"client\":\"{id}\",\"adapter\":\"{id}\",\"layer\":0,\"input\":0,\"used\":5}}\n"
+    );
+    std::fs::write(&old, &line).unwrap();
+    let host = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0", "--binding", "none"];
+    let refused = run(&[&host[..], &["--budget-file", text(&old)]].concat());
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("by the adapter's name"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), line);
+}
+
+#[test]
+fn beyond_loopback_a_host_demands_evidence_or_a_credential() {
+    let folder = Folder::new("strangers");
+    let dir = folder.adapter("banking");
+    let at_host = folder.simulate("host");
+    let host = ["adapter", "host", text(&dir), "--listen", "0.0.0.0:0", "--simulate"];
+    let host = [&host[..], &[text(&at_host), "--dangerous-forget-budgets"]].concat();
+    let refused = run(&host);
+    assert_eq!(refused.status, Some(2), "{}", refused.stdout);
+    for part in ["--client-policy", "--clients", "--dangerous-answer-strangers"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    let started = start(&[&host[..], &["--dangerous-answer-strangers"]].concat());
+    assert!(started.ready["guarantee"].as_str().unwrap().contains("adapter can be learned"));
+    drop(started);
+    let clients = folder.path.join("clients");
+    std::fs::write(&clients, format!("alice {}\n", "ab".repeat(32))).unwrap();
+    let started = start(&[&host[..], &["--clients", text(&clients)]].concat());
+    assert!(started.ready["guarantee"].as_str().unwrap().contains("adapter can be learned"));
 }
 
 #[test]
@@ -288,8 +333,9 @@ fn what_would_weaken_protection_has_to_be_asked_for() {
     let key = ["--binding", "key"];
     let refused = run(&[&toy[..5], &key[..]].concat());
     assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
-    let host: Running = start(&toy);
-    assert_eq!(host.ready["guarantee"], "adapter host is blind; A is not handed over, B is");
+    let host: Running = start(&[&toy[..], &["--dangerous-forget-budgets"]].concat());
+    assert_eq!(host.ready["guarantee"], "adapter host is blind; adapter can be learned");
+    assert!(host.ready["budget_file"].is_null());
 }
 
 /// The holder is 127.0.0.2, which no key holder here is.

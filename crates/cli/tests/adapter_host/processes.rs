@@ -98,9 +98,12 @@ impl Folder {
         self.host_at("127.0.0.1:0", adapter, more)
     }
 
+    /// Counts are forgotten where `more` does not say who keeps them.
     pub(crate) fn host_at(&self, listen: &str, adapter: &Path, more: &[&str]) -> Running {
         let arguments = ["adapter", "host", text(adapter), "--listen", listen];
-        start(&[&arguments[..], &TOY[..], more].concat())
+        let kept = more.contains(&"--budget-file") || more.contains(&"--state");
+        let forget = if kept { &[][..] } else { &["--dangerous-forget-budgets"] };
+        start(&[&arguments[..], &TOY[..], forget, more].concat())
     }
 }
 

@@ -52,6 +52,7 @@ fn the_worker_reaches_an_adapter_host_itself_and_its_loss_is_nobody_elses() {
     }
     let place = Place::new("host");
     let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
+    let listen = [&listen[..], &["--dangerous-forget-budgets"]].concat();
     let travel = place.adapter("travel");
     let mut host = start(&[&["adapter", "host", text(&travel)][..], &listen].concat());
     let adapters = [

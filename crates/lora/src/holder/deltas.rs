@@ -71,6 +71,10 @@ impl RemoteDeltas {
                 }
                 done => done,
             };
+            if matches!(done, Err(HolderError::StartedAnew { .. })) {
+                // Evicted or expired: the next generation has a session of its own.
+                self.session.kill();
+            }
             let done = Zeroizing::new(done?);
             rest = &rest[done.len() / rows * columns..];
             products.extend_from_slice(&done);

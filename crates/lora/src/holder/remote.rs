@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,9 +17,10 @@ use super::{
     session::{Session, Shared},
 };
 use crate::{
-    Adapt, AdaptError, Deltas, Guarantee, Link, OperationCosts, Protect, Site, Width,
+    Adapt, AdaptError, Deltas, Guarantee, Link, OperationCosts, Protect, Reservation, Site, Width,
     host::{BATCHES_MAX, SECURITY_BITS_MIN},
     protocol::Scheme,
+    reservation::Reservations,
 };
 
 /// What a key holder asks for.
@@ -85,6 +87,7 @@ pub struct Progress {
 pub struct RemoteAdapter {
     shared: Arc<Shared>,
     sites: BTreeMap<Site, Width>,
+    reservations: Arc<Reservations>,
 }
 
 impl RemoteAdapter {
@@ -104,7 +107,7 @@ impl RemoteAdapter {
         for index in 0..preparers {
             preparer::start(&shared, index);
         }
-        Ok(Self { shared, sites })
+        Ok(Self { shared, sites, reservations: Arc::default() })
     }
 
     /// Waits until `vectors` can be asked about each input; `told` hears of progress.
@@ -182,16 +185,29 @@ impl Adapt for RemoteAdapter {
     fn guarantee(&self) -> Guarantee {
         let (session, set) = (self.shared.session(), &self.shared.options.parameters);
         let welcome = &session.welcome;
-        let learned = session.groups.iter().any(|group| match group.budget {
-            None => !welcome.trusted,
-            Some(budget) => budget >= group.terms.columns as u64,
-        });
         Guarantee {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
             b_is_handed_over: welcome.protect == Protect::A,
-            adapter_can_be_learned: learned || welcome.can_be_learned,
+            // No budget keeps an adapter from a key holder whose evidence was not accepted.
+            adapter_can_be_learned: !welcome.trusted || welcome.can_be_learned,
             simulated: session.simulated,
+        }
+    }
+
+    fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
+        let first = self.reservations.reserve(self.budget_left(), prompt, completion);
+        let Err(AdaptError::BudgetTooSmall { .. }) = first else { return first };
+        // On a thread of its own: this one may run an event loop, and connections have theirs.
+        let again = || match self.is_forgotten() {
+            true => self.shared.living().map(|_| true),
+            false => Ok(false),
+        };
+        let again = thread::scope(|scope| scope.spawn(again).join());
+        match again {
+            Ok(Ok(true)) => self.reservations.reserve(self.budget_left(), prompt, completion),
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(false)) | Err(_) => first,
         }
     }
 
@@ -206,6 +222,16 @@ impl Adapt for RemoteAdapter {
 }
 
 impl RemoteAdapter {
+    /// Whether the host no longer knows the session: what it said of its budget is then stale, as
+    /// after a restart with a larger one.
+    fn is_forgotten(&self) -> bool {
+        let session = self.shared.session();
+        if let Ok(connection) = self.shared.fresh(&session) {
+            self.shared.give_back(connection, &session);
+        }
+        session.is_dead()
+    }
+
     fn try_open(&self) -> Result<RemoteDeltas, HolderError> {
         let session = self.shared.living()?;
         let connection = self.shared.connection(&session)?;

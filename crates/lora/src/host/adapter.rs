@@ -34,7 +34,7 @@ pub(crate) struct Contexts {
 /// A loaded adapter.
 pub(crate) struct Hosted {
     pub(crate) name: String,
-    /// What slots and counts of answers call it: its name, hashed.
+    /// What the masks of a session are bound to: its name, hashed.
     pub(crate) id: [u8; 32],
     groups: Arc<Vec<Group>>,
     by_input: HashMap<(u32, Input), usize>,
@@ -45,6 +45,8 @@ pub(crate) struct Hosted {
 pub(crate) struct Group {
     pub(crate) layer: u32,
     pub(crate) input: Input,
+    /// What answers are counted for: see [`weights_digest`].
+    pub(crate) weights: [u8; 32],
     columns: usize,
     rows: usize,
     masked: Option<(HostInput, Vec<u8>)>,
@@ -145,7 +147,7 @@ impl Group {
         };
         let direct = direct_input(layer, pairs, contexts, protect, noise_sigma)?;
         let input = weights.terms.input;
-        Ok(Self { layer, input, columns, rows, masked, direct })
+        Ok(Self { layer, input, weights: weights_digest(pairs), columns, rows, masked, direct })
     }
 
     pub(crate) fn columns(&self) -> usize {
@@ -193,6 +195,20 @@ impl DirectInput {
     }
 }
 
+/// SHA-256 over every A that reads the input, as 32-bit floats. Answers tell of A, so whatever has the
+/// same A shares one count: another name, a copy of the folder, another B or dtype in the file.
+fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"confide lora weights v1");
+    for (projection, pair) in pairs {
+        hash.update([*projection as u8]);
+        hash.update((pair.a.rows as u64).to_le_bytes());
+        hash.update((pair.a.columns as u64).to_le_bytes());
+        pair.a.values.iter().for_each(|value| hash.update(value.to_le_bytes()));
+    }
+    hash.finalize().into()
+}
+
 /// `None` where the scheme cannot be offered: it has no noise on answers, and not every set has
 /// room for a tile.
 fn direct_input(
@@ -226,5 +242,26 @@ fn terms_bytes(weights: &Weights) -> Result<Vec<u8>, HostError> {
 impl std::fmt::Debug for Hosted {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Hosted({}, {} inputs)", self.name, self.groups.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Matrix;
+
+    #[test]
+    fn the_digest_of_an_a_is_that_of_the_host_in_python() {
+        let a = Matrix { rows: 1, columns: 2, values: vec![1.0, -0.5] };
+        let b = Matrix { rows: 3, columns: 1, values: vec![0.0; 3] };
+        let pair = Pair { a, b, scale: 2.0 };
+        let hex = |pairs: &[(Projection, &Pair)]| -> String {
+            weights_digest(pairs).iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013";
+        assert_eq!(hex(&[(Projection::Query, &pair)]), wanted);
+        let other_b = Pair { scale: 1.0, ..pair.clone() };
+        assert_eq!(hex(&[(Projection::Query, &other_b)]), wanted);
+        assert_ne!(hex(&[(Projection::Key, &pair)]), wanted);
     }
 }

@@ -1,96 +1,166 @@
 //! Counts of answers on disk, so that a restart does not make budgets new.
 //!
-//! One JSON object a line, appended. A line is written before the answers that it counts: for some
-//! ahead, which a restart then counts as given.
+//! One JSON object a line, appended and synchronised before the answers that it counts: for some
+//! ahead, which a restart after a crash then counts as given. A clean end writes the true counts.
 
 use std::{
     collections::HashMap,
-    fs::{File, OpenOptions},
+    ffi::OsString,
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Write},
-    path::Path,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Input, Slot};
 
-/// Answers counted ahead by one line.
-const AHEAD: u64 = 64;
+/// Answers counted ahead by one line at most.
+const AHEAD_MAX: u64 = 64;
+
+/// The share of a budget that one line counts ahead: a crash must not use up a small one.
+const AHEAD_SHARE: u64 = 32;
 
 /// Lines of a file that is read: each sequence has one after every start.
 const LINES_MAX: usize = 4_000_000;
 
+/// Lines appended before the file is written anew, one line for each count.
+const APPENDED_MAX: usize = 1_000_000;
+
 pub(crate) struct BudgetFile {
+    path: PathBuf,
     inner: Mutex<Inner>,
+    /// Two hosts that count in one file would each miss the other's answers.
+    _lock: File,
 }
 
 struct Inner {
     file: File,
     written: HashMap<Slot, u64>,
+    appended: usize,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    client: String,
-    adapter: String,
+    account: String,
+    /// The digest of every A that reads the input.
+    weights: String,
     layer: u32,
     input: u8,
     used: u64,
 }
 
 impl BudgetFile {
-    /// Opens or makes the file; gives the counts that it holds.
+    /// Opens or makes the file, and its folder; gives the counts that it holds.
+    ///
+    /// # Errors
+    /// Where it cannot be read or written, another host counts in it, or a line is not a count.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<Slot, u64>)> {
-        let mut counts = HashMap::new();
-        match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-            Ok(text) => {
-                for (index, line) in text.lines().enumerate() {
-                    let (slot, used) = read_line(line)
-                        .filter(|_| index < LINES_MAX)
-                        .ok_or_else(|| bad_line(index + 1))?;
-                    let count: &mut u64 = counts.entry(slot).or_default();
-                    *count = (*count).max(used);
-                }
-            }
+        if let Some(folder) = folder_of(path) {
+            std::fs::create_dir_all(folder)?;
         }
-        rewrite(path, &counts)?;
-        let file = OpenOptions::new().append(true).open(path)?;
-        let inner = Inner { file, written: counts.clone() };
-        Ok((Self { inner: Mutex::new(inner) }, counts))
+        let lock = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(with_suffix(path, ".lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::other("another adapter host counts in it"),
+            TryLockError::Error(error) => error,
+        })?;
+        let counts = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
+            Err(error) => return Err(error),
+            Ok(text) => read_counts(&text)?,
+        };
+        let file = rewrite(path, &counts)?;
+        let inner = Inner { file, written: counts.clone(), appended: 0 };
+        let path = path.to_owned();
+        Ok((Self { path, inner: Mutex::new(inner), _lock: lock }, counts))
     }
 
-    /// Has a line on disk that counts at least `used`.
-    pub(crate) fn reserve(&self, slot: Slot, used: u64) -> io::Result<()> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether a line on disk counts at least `used`.
+    pub(crate) fn holds(&self, slot: &Slot, used: u64) -> bool {
+        self.inner().written.get(slot).is_some_and(|written| *written >= used)
+    }
+
+    /// Has a line on disk that counts at least `used` of a budget of `limit`.
+    pub(crate) fn reserve(&self, slot: Slot, used: u64, limit: Option<u64>) -> io::Result<()> {
+        let mut inner = self.inner();
         if inner.written.get(&slot).is_some_and(|written| *written >= used) {
             return Ok(());
         }
-        let ahead = used.saturating_add(AHEAD);
-        let text = line(&slot, ahead);
-        inner.file.write_all(text.as_bytes())?;
+        let ahead = limit.map_or(AHEAD_MAX, |limit| (limit / AHEAD_SHARE).min(AHEAD_MAX));
+        let ahead = used.saturating_add(ahead);
+        inner.file.write_all(line(&slot, ahead).as_bytes())?;
+        inner.file.sync_data()?;
         inner.written.insert(slot, ahead);
+        inner.appended += 1;
+        if inner.appended >= APPENDED_MAX {
+            inner.file = rewrite(&self.path, &inner.written)?;
+            inner.appended = 0;
+        }
         Ok(())
+    }
+
+    /// Writes the true counts in the place of those ahead.
+    pub(crate) fn settle(&self, counts: HashMap<Slot, u64>) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.file = rewrite(&self.path, &counts)?;
+        inner.written = counts;
+        Ok(())
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One line for each count, in a new file that takes the place of the old one.
-fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<()> {
+/// One line for each count, in a new file that takes the place of the old one: on the disk before it
+/// does, and the folder after it. Gives the file, open at its end.
+fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
     let text: String = counts.iter().map(|(slot, used)| line(slot, *used)).collect();
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(beside, path)
+    let beside = with_suffix(path, ".new");
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(beside, path)?;
+    File::open(folder_of(path).unwrap_or(Path::new(".")))?.sync_all()?;
+    OpenOptions::new().append(true).open(path)
+}
+
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> OsString {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name
+}
+
+fn read_counts(text: &str) -> io::Result<HashMap<Slot, u64>> {
+    let mut counts = HashMap::new();
+    // What a crash cut short was not on the disk yet, so nothing was answered for it.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    for (index, line) in whole.lines().enumerate() {
+        let (slot, used) = read_line(line)
+            .filter(|_| index < LINES_MAX)
+            .ok_or_else(|| bad_line(index + 1, line))?;
+        let count: &mut u64 = counts.entry(slot).or_default();
+        *count = (*count).max(used);
+    }
+    Ok(counts)
 }
 
 fn line(slot: &Slot, used: u64) -> String {
     let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let line = Line {
-        client: hex(&slot.client),
-        adapter: hex(&slot.adapter),
+        account: hex(&slot.client),
+        weights: hex(&slot.adapter),
         layer: slot.layer,
         input: slot.input as u8,
         used,
@@ -109,17 +179,24 @@ fn read_line(text: &str) -> Option<(Slot, u64)> {
         Input::FinalHidden,
     ];
     let slot = Slot {
-        client: super::accounts::digest_from_hex(&line.client)?,
-        adapter: super::accounts::digest_from_hex(&line.adapter)?,
+        client: super::accounts::digest_from_hex(&line.account)?,
+        adapter: super::accounts::digest_from_hex(&line.weights)?,
         layer: line.layer,
         input: *input.get(usize::from(line.input))?,
     };
     Some((slot, line.used))
 }
 
-fn bad_line(line: usize) -> io::Error {
-    let text =
-        format!("line {line} of the budget file is not a count: restore it, do not empty it");
+fn bad_line(line: usize, text: &str) -> io::Error {
+    let by_name =
+        serde_json::from_str::<Value>(text).is_ok_and(|line| line.get("adapter").is_some());
+    let text = match by_name {
+        true => format!(
+            "line {line}: wanted counts by the digest of the weights, got a count by the adapter's \
+             name, as an earlier version wrote it"
+        ),
+        false => format!("line {line}: wanted a count of answers, got something else"),
+    };
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
@@ -130,21 +207,55 @@ mod tests {
     const SLOT: Slot =
         Slot { client: [1; 32], adapter: [2; 32], layer: 3, input: Input::FeedForward };
 
+    fn place(name: &str) -> PathBuf {
+        let folder = format!("confide-budget-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let _ = std::fs::remove_dir_all(&folder);
+        folder.join("state/budgets.jsonl")
+    }
+
     #[test]
-    fn what_was_answered_is_counted_after_a_restart() {
-        let name = format!("confide-budget-{}.jsonl", std::process::id());
-        let path = std::env::temp_dir().join(name);
+    fn what_was_answered_is_counted_after_a_crash_and_exactly_after_a_clean_end() {
+        let path = place("crash");
         let (file, counts) = BudgetFile::open(&path).unwrap();
         assert!(counts.is_empty());
         for used in 1..=100 {
-            file.reserve(SLOT, used).unwrap();
+            file.reserve(SLOT, used, Some(127)).unwrap();
+            assert!(file.holds(&SLOT, used));
         }
         drop(file);
-        let (_, counts) = BudgetFile::open(&path).unwrap();
-        assert!((100..=100 + AHEAD).contains(&counts[&SLOT]), "{}", counts[&SLOT]);
+        let (file, counts) = BudgetFile::open(&path).unwrap();
+        assert!((100..=100 + 127 / AHEAD_SHARE).contains(&counts[&SLOT]), "{}", counts[&SLOT]);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
-        std::fs::write(&path, "{}\n").unwrap();
-        assert!(BudgetFile::open(&path).is_err());
-        std::fs::remove_file(path).unwrap();
+        file.settle(HashMap::from([(SLOT, 100)])).unwrap();
+        drop(file);
+        // A line that a crash cut short counts nothing.
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("{\"account\":\"01");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(BudgetFile::open(&path).unwrap().1[&SLOT], 100);
+        std::fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_not_one_or_counts_by_name_or_is_in_use_is_refused() {
+        let path = place("refused");
+        let (_held, _) = BudgetFile::open(&path).unwrap();
+        let in_use = BudgetFile::open(&path).err().unwrap();
+        assert!(in_use.to_string().contains("another adapter host"), "{in_use}");
+        let (id, old) = ("ab".repeat(32), place("old"));
+        std::fs::create_dir_all(old.parent().unwrap()).unwrap();
+        let by_name = format!(
+            "{{\"client\":\"{id}\",\"adapter\":\"{id}\",\"layer\":0,\"input\":0,\"used\":5}}\n"
+        );
+        for (text, wanted) in [(&by_name[..], "by the adapter's name"), ("{}\n", "line 1")] {
+            std::fs::write(&old, text).unwrap();
+            let refused = BudgetFile::open(&old).err().unwrap();
+            assert!(refused.to_string().contains(wanted), "{refused}");
+            assert_eq!(std::fs::read_to_string(&old).unwrap(), text, "it is left as it was");
+        }
+        for path in [path, old] {
+            std::fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
+        }
     }
 }

@@ -115,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
     async fn greet(&mut self, peer: Peer) -> Result<Seat, ProtocolError> {
         let frame = tokio::select! {
             biased;
-            _ = stopped(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+            _ = turned_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
             frame = self.reader.next("hello", HELLO_DEADLINE) => frame?,
         };
         let id = frame.id;
@@ -140,10 +140,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
 
     /// Until a goodbye; gives its id.
     async fn requests(&mut self, session: &Arc<Session>) -> Result<u32, ProtocolError> {
+        let mut evicted = session.eviction();
         loop {
             let frame = tokio::select! {
                 biased;
-                _ = stopped(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+                _ = turned_true(&mut self.stopping) => return Err(Refusal::Stopping.into()),
+                _ = turned_true(&mut evicted) => return Err(Refusal::NoSession.into()),
                 frame = self.reader.next("a request", IDLE_DEADLINE) => frame?,
             };
             let Frame { kind, id, payload } = frame;
@@ -213,8 +215,8 @@ fn goes_on(refusal: Refusal) -> bool {
     !matches!(refusal, Refusal::Malformed | Refusal::Stopping | Refusal::NoSession)
 }
 
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stopping| *stopping).await;
+async fn turned_true(flag: &mut watch::Receiver<bool>) {
+    let _ = flag.wait_for(|flag| *flag).await;
 }
 
 async fn answer_apply<S: AsyncRead + AsyncWrite>(

@@ -38,7 +38,7 @@ impl AdapterHost {
             input.tiled(tile).map_err(|_| Refusal::NotOffered)
         });
         let tiled = tiled.await.map_err(|_| Refusal::Internal)??;
-        let state = self.count(session, group, 1)?;
+        let state = self.count(session, group, 1).await?;
         let held = session.clone();
         let computing = tokio::task::spawn_blocking(move || {
             let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;

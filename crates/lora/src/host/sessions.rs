@@ -7,17 +7,19 @@ use std::{
 };
 
 use confide_rlwe::{Context, PublicKey};
+use tokio::sync::watch;
 
-use super::{accounts::Account, adapter::Hosted, tally::Tally};
+use super::{
+    accounts::Account,
+    adapter::Hosted,
+    peers::{HostLimits, PeerPrefix},
+    tally::Tally,
+};
 use crate::{
     Allowance, Epoch,
     masked::{HostSequence, MaskedError},
     protocol::{Attach, Refusal, Scheme},
 };
-
-/// Sessions at once. Each holds a public key of about 400 KB and, for each input and batch, a bit
-/// for each counter.
-pub const SESSIONS_MAX: usize = 256;
 
 /// Connections of one session: one for each generation that runs, one for preparations.
 pub const CONNECTIONS_MAX: u16 = 64;
@@ -42,6 +44,9 @@ pub(crate) struct Session {
     /// One for each group of the adapter; none in the direct scheme.
     pub(crate) sequences: Vec<Mutex<HostSequence>>,
     pub(crate) tally: Tally,
+    /// Whom the hello came from.
+    pub(crate) peer: Option<PeerPrefix>,
+    evicted: watch::Sender<bool>,
     life: Mutex<Life>,
 }
 
@@ -56,16 +61,20 @@ pub(crate) struct Opening {
     pub(crate) public_key: Arc<PublicKey>,
     pub(crate) context: Arc<Context>,
     pub(crate) sequences: Vec<Mutex<HostSequence>>,
+    pub(crate) peer: Option<PeerPrefix>,
 }
 
 struct Life {
     connections: u16,
-    last_seen: Instant,
+    /// When it was opened, attached to, or asked something, or lost a connection.
+    last_used: Instant,
+    /// A batch was begun or a vector answered.
+    is_used: bool,
 }
 
 /// All sessions of a host.
-#[derive(Default)]
 pub(crate) struct Sessions {
+    limits: HostLimits,
     open: Mutex<HashMap<[u8; 32], Arc<Session>>>,
 }
 
@@ -73,16 +82,20 @@ pub(crate) struct Sessions {
 pub(crate) struct Seat(pub(crate) Arc<Session>);
 
 impl Sessions {
-    /// Enters a new session, with its first connection.
-    pub(crate) fn open(&self, opening: Opening) -> Result<Seat, Refusal> {
+    pub(crate) fn new(limits: HostLimits) -> Self {
+        Self { limits, open: Mutex::default() }
+    }
+
+    /// Enters a new session, with its first connection; gives the one that was evicted for it too.
+    ///
+    /// A newcomer is refused only where nobody has to give way: see [`Sessions::room`].
+    pub(crate) fn open(&self, opening: Opening) -> Result<(Seat, Option<Arc<Session>>), Refusal> {
         let mut open = self.lock();
-        if open.len() >= SESSIONS_MAX {
-            open.retain(|_, session| !session.expired());
-        }
         // A client id names shares: the same one twice would have two sessions share them.
-        if open.len() >= SESSIONS_MAX || open.contains_key(&opening.client) {
+        if open.contains_key(&opening.client) {
             return Err(Refusal::Busy);
         }
+        let evicted = self.room(&mut open, opening.peer)?;
         let session = Arc::new(Session {
             client: opening.client,
             token: opening.token,
@@ -94,10 +107,52 @@ impl Sessions {
             context: opening.context,
             sequences: opening.sequences,
             tally: Tally::default(),
-            life: Mutex::new(Life { connections: 1, last_seen: Instant::now() }),
+            peer: opening.peer,
+            evicted: watch::Sender::new(false),
+            life: Mutex::new(Life { connections: 1, last_used: Instant::now(), is_used: false }),
         });
         open.insert(opening.client, session.clone());
-        Ok(Seat(session))
+        Ok((Seat(session), evicted))
+    }
+
+    /// Room for a session of `peer`; gives the session that was evicted for it.
+    ///
+    /// A peer that has its share takes the place of its own longest idle session without a
+    /// connection. Where the host is full, the first to go is a session without a connection, a
+    /// batch and an answer; then the longest idle one of the peer that holds most, where that is
+    /// more than the newcomer holds.
+    fn room(
+        &self,
+        open: &mut HashMap<[u8; 32], Arc<Session>>,
+        peer: Option<PeerPrefix>,
+    ) -> Result<Option<Arc<Session>>, Refusal> {
+        let own = open.values().filter(|session| session.peer == peer).count();
+        let full = open.len() >= self.limits.sessions;
+        if own < self.limits.sessions_per_peer && !full {
+            return Ok(None);
+        }
+        let longest_idle = |chosen: &dyn Fn(&Session, &Life) -> bool| {
+            let idle = open.values().filter_map(|session| {
+                let life = session.life();
+                chosen(session, &life).then(|| (life.last_used, session.clone()))
+            });
+            idle.min_by_key(|(last_used, _)| *last_used).map(|(_, session)| session)
+        };
+        let victim = match own >= self.limits.sessions_per_peer {
+            true => longest_idle(&|session, life| session.peer == peer && life.connections == 0),
+            false => {
+                longest_idle(&|_, life| life.connections == 0 && !life.is_used).or_else(|| {
+                    let (most, held) = greatest_holder(open)?;
+                    longest_idle(&|session, life| {
+                        session.peer == most && (held > own + 1 || life.connections == 0)
+                    })
+                })
+            }
+        };
+        let victim = victim.ok_or(Refusal::Busy)?;
+        open.remove(&victim.client);
+        victim.evicted.send_replace(true);
+        Ok(Some(victim))
     }
 
     /// One more connection of a session. Whatever is wrong, the answer is one and the same.
@@ -111,6 +166,7 @@ impl Sessions {
             return Err(Refusal::Busy);
         }
         life.connections += 1;
+        life.last_used = Instant::now();
         let connections = life.connections;
         drop(life);
         Ok((Seat(session), connections))
@@ -118,7 +174,11 @@ impl Sessions {
 
     /// Forgets a session; connections that it still has find nothing any more.
     pub(crate) fn forget(&self, session: &Session) {
-        self.lock().remove(&session.client);
+        let mut open = self.lock();
+        // An evicted session's id may be another's by now.
+        if open.get(&session.client).is_some_and(|held| std::ptr::eq(&**held, session)) {
+            open.remove(&session.client);
+        }
     }
 
     /// Forgets those without connections; gives them.
@@ -148,13 +208,25 @@ impl Session {
         Some(sequence.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Something was asked: the session is idle from now on, and no longer one that never was used.
+    pub(crate) fn note_use(&self) {
+        let mut life = self.life();
+        life.last_used = Instant::now();
+        life.is_used = true;
+    }
+
+    /// Becomes true when the session gives way to a newcomer.
+    pub(crate) fn eviction(&self) -> watch::Receiver<bool> {
+        self.evicted.subscribe()
+    }
+
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn expired(&self) -> bool {
         let life = self.life();
-        life.connections == 0 && life.last_seen.elapsed() >= SESSION_IDLE
+        life.connections == 0 && life.last_used.elapsed() >= SESSION_IDLE
     }
 }
 
@@ -162,8 +234,17 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut life = self.0.life();
         life.connections = life.connections.saturating_sub(1);
-        life.last_seen = Instant::now();
+        life.last_used = Instant::now();
     }
+}
+
+/// The peer that holds most sessions, and how many.
+fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<PeerPrefix>, usize)> {
+    let mut held: HashMap<Option<PeerPrefix>, usize> = HashMap::new();
+    for session in open.values() {
+        *held.entry(session.peer).or_default() += 1;
+    }
+    held.into_iter().max_by_key(|(_, count)| *count)
 }
 
 /// Compares in a time that does not depend on where they differ.

@@ -6,13 +6,14 @@ use std::{sync::Arc, time::Duration};
 use confide_rlwe::{Rng, SeededCiphertext};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::mpsc,
     time::timeout,
 };
 
 use super::{
     AdapterHost,
     connection::SharedWriter,
+    peers::PreparationPermit,
     sessions::{BATCHES_MAX, Session, masked_refusal},
 };
 use crate::{
@@ -61,7 +62,7 @@ impl Upload {
         let found = session.adapter.group(prepare.layer, prepare.input);
         let group = found.ok_or(Refusal::NotOffered)?;
         let input = session.adapter.groups()[group].masked().ok_or(Refusal::NotOffered)?;
-        let room = host.room_for_sums().ok_or(Refusal::Busy)?;
+        let room = host.room_for_sums(session).ok_or(Refusal::Busy)?;
         let (preparing, batch) = {
             let mut sequence = session.sequence(group).ok_or(Refusal::NotOffered)?;
             if sequence.live_batches() >= BATCHES_MAX {
@@ -119,7 +120,7 @@ struct Task<S> {
     batch: u64,
     blocks: mpsc::Receiver<Vec<u8>>,
     /// For the sums, until they are answers.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<PreparationPermit>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
@@ -145,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
                 return Err(ProtocolError::Ended { within_frame: false });
             };
+            self.session.note_use();
             let turn = self.host.turn_to_prepare().await;
             let session = self.session.clone();
             let pushing = tokio::task::spawn_blocking(move || {

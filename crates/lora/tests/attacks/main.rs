@@ -3,9 +3,16 @@
 
 mod algebra;
 mod counters;
+#[allow(dead_code, reason = "shared with tests/blind")]
+#[path = "../blind/hall.rs"]
+mod hall;
 mod linear_system;
 mod malformed;
 mod one_answer;
+mod packing;
 mod probing;
+#[allow(dead_code, reason = "shared with tests/blind")]
+#[path = "../blind/raw.rs"]
+mod raw;
 mod uniform;
 mod world;

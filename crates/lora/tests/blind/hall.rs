@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    net::Ipv4Addr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -12,12 +13,15 @@ use std::{
 use confide_lora::{
     Adapter, Allowance, Matrix, Pair, Projection, Protect, Site,
     holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
-    host::{AdapterHost, AuditLog, Clients, HostOptions, Peer},
+    host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer, PeerPrefix},
 };
 use confide_rlwe::ParameterSet;
 use tokio::{io::DuplexStream, runtime::Runtime, task::AbortHandle};
 
 const PIPE_BYTES: usize = 64 * 1024;
+
+/// Where key holders connect from.
+pub(crate) const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub(crate) struct Hall {
     runtime: Runtime,
@@ -47,6 +51,7 @@ pub(crate) fn host_options() -> HostOptions {
         clients: Clients::default(),
         budget_file: None,
         attested_only: false,
+        limits: HostLimits::default(),
     }
 }
 
@@ -85,7 +90,12 @@ impl Hall {
     }
 
     pub(crate) fn pipe(&self) -> DuplexStream {
-        self.state.pipe().unwrap()
+        self.pipe_from(Ipv4Addr::LOCALHOST)
+    }
+
+    /// A connection that counts as one from `address`.
+    pub(crate) fn pipe_from(&self, address: Ipv4Addr) -> DuplexStream {
+        self.state.pipe(address).unwrap()
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -118,12 +128,13 @@ impl Hall {
 }
 
 impl State {
-    fn pipe(&self) -> io::Result<DuplexStream> {
+    fn pipe(&self, address: Ipv4Addr) -> io::Result<DuplexStream> {
         let host = self.host.lock().unwrap().clone();
         let host = host.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let attested = self.attested.load(Ordering::Relaxed);
-        let peer = Peer { attested, simulated: attested };
+        let prefix = Some(PeerPrefix::V4(address));
+        let peer = Peer { attested, simulated: attested, prefix };
         let task = self.handle.spawn(async move { host.serve(far, peer).await });
         self.connections.lock().unwrap().push(task.abort_handle());
         Ok(near)
@@ -132,7 +143,7 @@ impl State {
 
 impl Connect for Pipes {
     fn connect(&self) -> Opening<'_> {
-        Box::pin(async { Ok(Opened { stream: Box::new(self.0.pipe()?), simulated: false }) })
+        Box::pin(async { Ok(Opened { stream: Box::new(self.0.pipe(HONEST)?), simulated: false }) })
     }
 
     fn host(&self) -> String {

@@ -2,6 +2,8 @@
 //!
 //! The parameter set is a toy without any security; everything above the ring is the real thing.
 
+mod availability;
+mod budgets;
 mod hall;
 mod raw;
 mod refusals;
@@ -170,7 +172,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     for visit in 0..4 {
         // A new key and a new client id each time.
         let remote = hall.remote("banking", |_| ());
-        assert!(!remote.guarantee().adapter_can_be_learned);
+        assert!(remote.guarantee().adapter_can_be_learned);
         let Ok(mut deltas) = remote.open() else { continue };
         for unit in 0..8 {
             let mut x = [0f32; 24];
@@ -197,12 +199,14 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
 }
 
 #[test]
-fn a_budget_of_the_width_says_that_the_adapter_can_be_learned_and_an_attested_peer_has_none() {
+fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_has_no_budget() {
     let adapter = adapter("banking", 24);
-    let allowance = Allowance::Vectors(24);
-    let hall = Hall::new(HostOptions { allowance, ..host_options() }, &[&adapter]);
-    assert!(hall.host().guarantee().adapter_can_be_learned);
-    assert!(hall.remote("banking", |_| ()).guarantee().adapter_can_be_learned);
+    for allowance in [Allowance::BelowWidth, Allowance::Vectors(1), Allowance::Vectors(24)] {
+        let hall = Hall::new(HostOptions { allowance, ..host_options() }, &[&adapter]);
+        assert!(hall.host().guarantee().adapter_can_be_learned);
+        assert!(hall.remote("banking", |_| ()).guarantee().adapter_can_be_learned);
+    }
+    let hall = Hall::new(host_options(), &[&adapter]);
     hall.attest_peers();
     let remote = hall.remote("banking", |_| ());
     assert!(!remote.guarantee().adapter_can_be_learned);

@@ -15,8 +15,8 @@ use confide_engine::{
 };
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Input, Projection, Report, Site, Width};
 use confide_serve::{
-    AdapterSource, Adapters, AskedBy, Complete, Head, LateHead, Opened, Options, ServeError,
-    SourceError, serve,
+    AdapterSource, Adapters, AskedBy, BaseCheck, Complete, Head, LateHead, Opened, Options,
+    ServeError, SourceError, serve,
 };
 use serde_json::Value;
 use tokio::{
@@ -34,6 +34,9 @@ pub(crate) struct Shift {
     pub calls_max: u64,
     sites: BTreeMap<Site, Width>,
 }
+
+/// Calls of an adapter whose budget is used up.
+pub(crate) const BUDGET_USED_UP: u64 = 999;
 
 impl Shift {
     pub(crate) fn new(shift: f32, he_operations: u64, calls_max: u64) -> Self {
@@ -56,6 +59,9 @@ impl Adapt for Shift {
     }
 
     fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+        if self.calls_max == BUDGET_USED_UP {
+            return Err(AdaptError::Budget { limit: 127 });
+        }
         if self.calls_max == 0 {
             return Err(AdaptError::HostLost { reason: "nobody is there".into() });
         }
@@ -353,7 +359,7 @@ impl AdapterSource for Shifts {
             _ => Some(Arc::new(Shift::new(parts[0], 0, u64::MAX))),
         };
         let adapter = Arc::new(Shift::new(parts[0], he, calls));
-        Ok(Opened { adapter, root: path.into(), reference })
+        Ok(Opened { adapter, root: path.into(), reference, base: BaseCheck::Confirmed })
     }
 }
 

@@ -41,6 +41,8 @@ class Running:
     def __init__(self, kind: str, folder: Path, listen: str = "127.0.0.1:0", set_name: str = TOY, *more: str):
         line = [*command(kind), str(folder), "--listen", listen, "--parameters", set_name, *more]
         line += ["--dangerous-parameters"] if set_name == TOY else []
+        if not {"--budget-file", "--state"} & set(more):
+            line.append("--dangerous-forget-budgets")
         environment = os.environ | {"PYTHONPATH": str(PYTHON_FOLDER), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=environment)

@@ -104,7 +104,7 @@ class HostTests:
     def test_a_full_set_gives_the_same_under_its_own_guarantee(self):
         adapter = self.connect(self.start(set_name=hosts.REAL))
         self.check_deltas(adapter.open(), 0, 3)
-        self.assertEqual(adapter.guarantee, "adapter host is blind; A is not handed over, B is")
+        self.assertEqual(adapter.guarantee, "adapter host is blind; adapter can be learned")
 
     def test_the_budget_is_of_the_account_and_not_of_the_key(self):
         host = self.start("--budget", "3")
@@ -117,9 +117,10 @@ class HostTests:
         self.assertEqual(caught.exception.limit, 3)
         self.check_deltas(second, 1, 1)
 
-    def test_a_budget_of_the_width_lets_the_adapter_be_learned_and_says_so(self):
-        adapter = self.connect(self.start("--budget", str(WIDTH), set_name=hosts.REAL))
-        self.assertEqual(adapter.guarantee, "adapter host is blind; adapter can be learned")
+    def test_no_budget_keeps_the_adapter_from_being_learned_and_the_guarantee_says_so(self):
+        for budget in ("1", str(WIDTH)):
+            adapter = self.connect(self.start("--budget", budget, set_name=hosts.REAL))
+            self.assertEqual(adapter.guarantee, "adapter host is blind; adapter can be learned")
 
     def test_a_counter_is_answered_once_and_its_batch_is_dropped_with_the_second_try(self):
         raw = self.raw(self.start())
@@ -217,6 +218,13 @@ class PythonHostTest(HostTests, unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--dangerous-plain", done.stderr)
 
+    def test_beyond_loopback_it_demands_a_credential(self):
+        line = [sys.executable, "-m", "confide.blind", "host", str(self.folder), "--listen", "0.0.0.0:0",
+                "--dangerous-plain"]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=hosts.PYTHON_FOLDER, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--clients", done.stderr)
+
     def test_a_client_list_knows_its_clients_and_no_stranger(self):
         import hashlib
 
@@ -234,7 +242,8 @@ class PythonHostTest(HostTests, unittest.TestCase):
         host.stop()
         again = self.start("--budget", "100", "--budget-file", str(counts))
         session = self.connect(again).session
-        self.assertLess(session.left[session.by_input[(0, 0)]], 98)
+        # A clean end writes what was answered and no more.
+        self.assertEqual(session.left[session.by_input[(0, 0)]], 98)
 
     def test_final_hidden_is_offered_as_a_mode_of_its_own(self):
         adapter = self.connect(self.start("--final-hidden"))

@@ -65,6 +65,16 @@ class WeightsTest(unittest.TestCase):
                 self.assertEqual(numpy.concatenate(products).tolist(), form["products"])
 
 
+class DigestTest(unittest.TestCase):
+    def test_what_answers_are_counted_for_is_named_as_in_rust(self):
+        from confide.blind.host import weights_digest
+
+        pair = terms.Pair(numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0)
+        wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013"
+        self.assertEqual(weights_digest([("q", pair)]).hex(), wanted)
+        self.assertNotEqual(weights_digest([("k", pair)]).hex(), wanted)
+
+
 class MaskTest(unittest.TestCase):
     def test_masks_and_answer_masks_are_those_of_rust(self):
         vectors = read("masks")

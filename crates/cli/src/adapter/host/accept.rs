@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::{Admission, Drained, Occupancy, PeerStream, TurnWatch, accept_until};
-use confide_lora::host::AdapterHost;
+use confide_forward::{Admission, Drained, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
+use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
 use super::evidence::Door;
@@ -50,9 +50,25 @@ pub(super) async fn serve(
 
 /// A key holder has one connection for each generation that runs, and one for preparations.
 async fn one(stream: PeerStream, place: Occupancy, door: Arc<Door>, host: Arc<AdapterHost>) {
-    let Some((stream, peer)) = door.pass(stream).await else { return };
+    let Some((stream, peer)) = door.pass(stream, Some(prefix_of(place.peer()))).await else {
+        return;
+    };
     let stream = TurnWatch::new(stream, place);
     if let Err(error) = host.serve(stream, peer).await {
         tracing::debug!(%error, "a key holder's connection ended early");
+    }
+}
+
+/// The same peer in the words of the sessions.
+fn prefix_of(peer: Peer) -> PeerPrefix {
+    match peer {
+        Peer::V4(address) => PeerPrefix::V4(address),
+        Peer::V6(groups) => {
+            let mut network = [0; 8];
+            for (pair, group) in network.chunks_exact_mut(2).zip(groups) {
+                pair.copy_from_slice(&group.to_be_bytes());
+            }
+            PeerPrefix::V6(network)
+        }
     }
 }

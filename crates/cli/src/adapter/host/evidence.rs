@@ -6,7 +6,10 @@ use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, with_causes};
 use confide_evidence::Attest;
 use confide_forward::PeerStream;
-use confide_lora::{holder::Stream, host::Peer};
+use confide_lora::{
+    holder::Stream,
+    host::{Peer, PeerPrefix},
+};
 use tokio::io::BufReader;
 
 use super::{Args, key_validity};
@@ -70,20 +73,24 @@ impl Door {
     }
 
     /// Takes a connection through; `None` where it was refused, which the log says.
-    pub(super) async fn pass(&self, stream: PeerStream) -> Option<(Box<dyn Stream>, Peer)> {
+    pub(super) async fn pass(
+        &self,
+        stream: PeerStream,
+        prefix: Option<PeerPrefix>,
+    ) -> Option<(Box<dyn Stream>, Peer)> {
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let Door::Channel { server, demand, simulated } = self else {
-            return Some((Box::new(stream), Peer::default()));
+            return Some((Box::new(stream), Peer { prefix, ..Peer::default() }));
         };
         let passed = match demand {
             None => server.accept(stream).await.map(|accepted| {
-                let peer = Peer { attested: false, simulated: *simulated };
+                let peer = Peer { attested: false, simulated: *simulated, prefix };
                 (Box::new(accepted.stream) as Box<dyn Stream>, peer)
             }),
             Some(appraiser) => server.accept_attested(&**appraiser, stream).await.map(|attested| {
                 let (stream, appraised, _) = attested.into_parts();
                 let simulated = *simulated || appraised.is_simulated();
-                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated })
+                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated, prefix })
             }),
         };
         passed

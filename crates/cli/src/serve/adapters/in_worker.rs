@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use confide_engine::EngineError;
-use confide_serve::Opened;
+use confide_serve::{BaseCheck, Opened};
 use confide_worker::Worker;
 use serde_json::{Map, Value, json};
 
@@ -45,6 +45,7 @@ pub(super) fn folder(
     worker: &Worker,
     name: &str,
     dir: &Path,
+    base: BaseCheck,
 ) -> Result<Opened, String> {
     // The worker may run in another folder than this program.
     let dir = dir.canonicalize().map_err(|error| error.to_string())?;
@@ -58,7 +59,7 @@ pub(super) fn folder(
     if kind != "plain" {
         add_terms(args, &mut spec);
     }
-    open(worker, name, kind, spec, path)
+    open(worker, name, kind, spec, path, base)
 }
 
 /// Has the worker open a session with an adapter host.
@@ -84,7 +85,8 @@ pub(super) fn host(
     if !credential.is_empty() {
         spec.insert("credential_hex".into(), json!(hex::encode(credential)));
     }
-    open(worker, name, "blind", spec, &format!("{address}/{there}"))
+    let root = format!("{address}/{there}");
+    open(worker, name, "blind", spec, &root, BaseCheck::NotEvaluated)
 }
 
 fn add_terms(args: &AdapterArgs, spec: &mut Map<String, Value>) {
@@ -106,6 +108,7 @@ fn open(
     kind: &str,
     spec: Map<String, Value>,
     root: &str,
+    base: BaseCheck,
 ) -> Result<Opened, String> {
     let adapter = worker.load_in_worker(name, kind, Value::Object(spec));
     let adapter = adapter.map_err(|error| match error {
@@ -113,5 +116,5 @@ fn open(
         EngineError::Failed { reason } => reason,
         other => other.to_string(),
     })?;
-    Ok(Opened { adapter, root: root.into(), reference: None })
+    Ok(Opened { adapter, root: root.into(), reference: None, base })
 }

@@ -10,7 +10,7 @@ use confide_lora::{
     protocol::Scheme,
 };
 use confide_rlwe::ParameterSet;
-use confide_serve::Opened;
+use confide_serve::{BaseCheck, Opened};
 
 use super::{AdapterArgs, ModeName, ProtectName, SchemeName};
 use crate::{
@@ -67,5 +67,7 @@ pub(super) fn open(
     let options = HolderOptions { scheme, protect, credential, ..plain };
     let adapter = RemoteAdapter::connect(connect, options).map_err(|error| error.to_string())?;
     let root = format!("{address}/{name}");
-    Ok(Opened { adapter: Arc::new(adapter), root, reference: None })
+    // The protocol has no place for the name of the base model; widths are checked.
+    let base = BaseCheck::NotEvaluated;
+    Ok(Opened { adapter: Arc::new(adapter), root, reference: None, base })
 }

@@ -7,14 +7,14 @@ use confide_evidence::Attest;
 use confide_lora::{
     Adapt, Adapter, PeftError,
     ckks_slots::{self, CkksSlots},
-    peft::BaseFolder,
+    peft::{BaseFolder, Config},
     plain,
 };
 use confide_rlwe::ckks::Parameters;
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
 use confide_worker::Worker;
 
-use super::{AdapterArgs, AtName, ModeName, SchemeName, in_worker, remote};
+use super::{AdapterArgs, AtName, ModeName, SchemeName, base::BaseNames, in_worker, remote};
 use crate::error::CliError;
 
 /// Adapters as the command line wants them.
@@ -26,6 +26,8 @@ pub(super) struct Source {
     model: Option<PathBuf>,
     /// Folders below which requests may name adapters, without links and dots.
     allowed: Vec<PathBuf>,
+    /// What the served model is called.
+    names: BaseNames,
     /// Who holds the adapters, where this program does not.
     worker: Option<Arc<Worker>>,
 }
@@ -45,6 +47,7 @@ impl Source {
     pub(super) fn new(
         args: AdapterArgs,
         model: Option<PathBuf>,
+        served: &str,
         worker: Option<Arc<Worker>>,
     ) -> Result<Self, CliError> {
         let canonical = |dir: &PathBuf| {
@@ -54,7 +57,8 @@ impl Source {
         let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
         let attester = args.attester.open(None)?;
         let worker = worker.filter(|_| args.adapter_at == AtName::Worker);
-        Ok(Self { args, attester, model, allowed, worker })
+        let names = BaseNames::of(model.as_deref(), served);
+        Ok(Self { args, attester, model, allowed, names, worker })
     }
 
     fn folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
@@ -62,8 +66,11 @@ impl Source {
             let path = dir.display().to_string();
             SourceError::Unusable { path, reason }
         };
+        let config = Config::load(dir).map_err(|error| unusable(error.to_string()))?;
+        let base = self.names.check(config.base_model(), self.args.dangerous_other_base);
+        let base = base.map_err(unusable)?;
         if let Some(worker) = &self.worker {
-            return in_worker::folder(&self.args, worker, name, dir).map_err(unusable);
+            return in_worker::folder(&self.args, worker, name, dir, base).map_err(unusable);
         }
         let loaded = match &self.model {
             None => Adapter::load(dir),
@@ -77,10 +84,12 @@ impl Source {
         let plain = Arc::new(plain::Local::new(Arc::new(adapter)));
         let root = dir.display().to_string();
         match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
-            SchemeName::LocalParity => Ok(Opened { adapter: plain, root, reference: None }),
+            SchemeName::LocalParity => {
+                Ok(Opened { adapter: plain, root, reference: None, base })
+            }
             SchemeName::CkksSlots => {
                 let adapter = ckks_slots_of(plain.adapter()).map_err(unusable)?;
-                Ok(Opened { adapter, root, reference: Some(plain) })
+                Ok(Opened { adapter, root, reference: Some(plain), base })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
                 "it is a folder: wanted an adapter host for this scheme, since nobody is protected \

@@ -1,0 +1,107 @@
+//! Where the counts of answers are kept.
+
+use std::{env, ffi::OsString, io::ErrorKind, path::PathBuf};
+
+use confide_lora::host::HostError;
+
+use crate::error::CliError;
+
+/// The file's name in the folder for state.
+const FILE_NAME: &str = "adapter-budgets.jsonl";
+
+/// Where counts of answers outlive the host.
+#[derive(clap::Args)]
+pub(super) struct BudgetArgs {
+    /// Keep the counts of answers in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "state")]
+    budget_file: Option<PathBuf>,
+    /// Keep the counts of answers in this folder, so that a restart does not make budgets new; else
+    /// in $XDG_STATE_HOME/confide, or ~/.local/state/confide. Two hosts cannot share one
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Keep the counts of answers in memory only: every restart makes all budgets new
+    #[arg(long, conflicts_with_all = ["budget_file", "state"])]
+    dangerous_forget_budgets: bool,
+}
+
+impl BudgetArgs {
+    /// The file of the counts; `None` where nothing outlives the process: by the operator's word, or
+    /// because every key holder has to be attested and none has a budget.
+    pub(super) fn file(&self, attested_only: bool) -> Result<Option<PathBuf>, CliError> {
+        if self.dangerous_forget_budgets {
+            return Ok(None);
+        }
+        if let Some(file) = &self.budget_file {
+            return Ok(Some(file.clone()));
+        }
+        if let Some(folder) = &self.state {
+            return Ok(Some(folder.join(FILE_NAME)));
+        }
+        if attested_only {
+            return Ok(None);
+        }
+        let folder = state_folder(env::var_os("XDG_STATE_HOME"), env::var_os("HOME"));
+        let folder = folder.ok_or_else(|| {
+            CliError::new(
+                "no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME",
+            )
+            .hint("--state DIR names one; --dangerous-forget-budgets keeps the counts in memory")
+        })?;
+        Ok(Some(folder.join(FILE_NAME)))
+    }
+}
+
+/// As the XDG Base Directory Specification has it: a relative path there is ignored.
+fn state_folder(state_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let state = state_home.and_then(absolute);
+    let state = state.or_else(|| Some(home.and_then(absolute)?.join(".local/state")))?;
+    Some(state.join("confide"))
+}
+
+/// Why there is no host, with what to try.
+pub(super) fn explained(error: HostError) -> CliError {
+    let HostError::BudgetFile { source, .. } = &error else { return CliError::new(error) };
+    let hint = match source.kind() {
+        ErrorKind::InvalidData => {
+            "the file says what was answered already: restore it, or move it away and start with a \
+             --budget that is smaller by what was answered"
+        }
+        _ => {
+            "--state DIR names another folder; --dangerous-forget-budgets keeps the counts in \
+             memory, so that a restart makes all budgets new"
+        }
+    };
+    CliError::new(&error).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_kept_in_the_folder_for_state_by_default() {
+        let folder = |state: Option<&str>, home: Option<&str>| {
+            state_folder(state.map(OsString::from), home.map(OsString::from))
+        };
+        assert_eq!(folder(Some("/s"), Some("/h")), Some("/s/confide".into()));
+        assert_eq!(folder(None, Some("/h")), Some("/h/.local/state/confide".into()));
+        assert_eq!(folder(Some("s"), Some("/h")), Some("/h/.local/state/confide".into()));
+        assert_eq!(folder(None, None), None);
+        assert_eq!(folder(None, Some("")), None);
+    }
+
+    #[test]
+    fn only_the_operators_word_or_attestation_alone_keeps_no_counts() {
+        let args = |budget_file: Option<&str>, state: Option<&str>, forget| BudgetArgs {
+            budget_file: budget_file.map(PathBuf::from),
+            state: state.map(PathBuf::from),
+            dangerous_forget_budgets: forget,
+        };
+        assert_eq!(args(None, None, true).file(false).ok(), Some(None));
+        assert_eq!(args(None, None, false).file(true).ok(), Some(None));
+        let kept = args(None, Some("/s"), false).file(true).ok().flatten();
+        assert_eq!(kept, Some("/s/adapter-budgets.jsonl".into()));
+        assert_eq!(args(Some("f"), None, false).file(true).ok().flatten(), Some("f".into()));
+    }
+}

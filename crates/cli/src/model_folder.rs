@@ -1,0 +1,136 @@
+//! What is wrong with a model that was named, in the words of whoever named it.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Component, Path},
+};
+
+use crate::error::CliError;
+
+const CONFIG_FILE: &str = "config.json";
+
+/// What every GGUF file begins with.
+const GGUF_MAGIC: &[u8; 4] = b"GGUF";
+
+/// Entries of a folder that are looked at for a GGUF file.
+const ENTRIES_MAX: usize = 1024;
+
+/// Where models of other kinds can run.
+#[cfg(feature = "native")]
+const OTHER_ENGINES: &str = "--engine worker runs more architectures on torch; for any \
+    other start vLLM or llama.cpp's server with it and put `confide gateway --upstream` in front";
+
+/// Refuses what is no folder of a model in Hugging Face's layout, before an engine reads it.
+pub(crate) fn check(dir: &Path) -> Result<(), CliError> {
+    let shown = dir.display();
+    let not_a_folder = |got: &str| {
+        CliError::new(format!("model {shown}: wanted a folder with {CONFIG_FILE}, got {got}"))
+    };
+    if dir.join(CONFIG_FILE).exists() {
+        return Ok(());
+    }
+    if is_gguf(dir) || holds_gguf(dir) {
+        return Err(not_a_folder("a GGUF file, which confide does not read").hint(
+            "start llama.cpp's server with it and put `confide gateway --upstream` in front, or \
+             download the model as safetensors",
+        ));
+    }
+    if dir.is_file() {
+        return Err(not_a_folder("a file").hint("give the folder that the file is in"));
+    }
+    if dir.is_dir() {
+        return Err(not_a_folder(&format!("a folder without {CONFIG_FILE}")).hint(
+            "a model's folder has config.json, tokenizer.json and model.safetensors; `confide model \
+             make --shape tiny --seed 7 DIR` makes a small one",
+        ));
+    }
+    if is_hub_name(dir) {
+        return Err(not_a_folder("what looks like a name on the Hugging Face hub").hint(format!(
+            "--model takes a folder, not a hub name: `hf download {shown} --local-dir DIR` downloads \
+             it, then give --model DIR"
+        )));
+    }
+    Err(not_a_folder("nothing: there is no such path")
+        .hint("`confide model make --shape tiny --seed 7 DIR` makes a small one"))
+}
+
+fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    // Only a plain file: opening a pipe would wait for whoever writes to it.
+    path.is_file()
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
+        && magic == *GGUF_MAGIC
+}
+
+fn holds_gguf(dir: &Path) -> bool {
+    let Ok(entries) = dir.read_dir() else { return false };
+    entries.flatten().take(ENTRIES_MAX).any(|entry| is_gguf(&entry.path()))
+}
+
+/// `OWNER/NAME`, as the hub names models.
+fn is_hub_name(path: &Path) -> bool {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    parts.len() == 2 && parts.iter().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Why the native engine does not load a folder, with what to try.
+#[cfg(feature = "native")]
+pub(crate) fn explain(dir: &Path, error: &confide_native::NativeError) -> CliError {
+    use confide_native::NativeError;
+    let said = CliError::new(format!("cannot load the model in {}: {error}", dir.display()));
+    match error {
+        NativeError::Config { .. } => said.hint(OTHER_ENGINES),
+        // What the configuration asks for, behind the name of its file.
+        NativeError::Malformed { reason, .. } if reason.starts_with("config: ") => {
+            said.hint(OTHER_ENGINES)
+        }
+        NativeError::Truncated { .. } => {
+            said.hint("download or copy the file again: a part of it is missing")
+        }
+        NativeError::Manifest { .. } => said.hint(
+            "a file was changed after the manifest was written: get the folder again, or delete the \
+             manifest where the change was meant",
+        ),
+        NativeError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            said.hint("a model's folder has config.json, tokenizer.json and model.safetensors")
+        }
+        _ => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(path: &Path) -> (String, String) {
+        let error = check(path).expect_err("it is no model");
+        (error.message().to_owned(), error.hint_text().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn what_is_no_models_folder_is_named_for_what_it_is() {
+        let folder = std::env::temp_dir().join(format!("confide-folder-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("gguf")).unwrap();
+        let (message, hint) = refusal(Path::new("Qwen/Qwen2.5-0.5B-Instruct"));
+        assert!(message.contains("hub"), "{message}");
+        assert!(hint.contains("a folder, not a hub name"), "{hint}");
+        assert!(hint.contains("hf download Qwen/Qwen2.5-0.5B-Instruct"), "{hint}");
+        let file = folder.join("gguf/model.gguf");
+        std::fs::write(&file, b"GGUF\x03\0\0\0").unwrap();
+        for path in [&file, &folder.join("gguf")] {
+            let (message, hint) = refusal(path);
+            assert!(message.contains("GGUF"), "{message}");
+            assert!(hint.contains("confide gateway"), "{hint}");
+        }
+        let weights = folder.join("model.safetensors");
+        std::fs::write(&weights, b"x").unwrap();
+        assert!(refusal(&weights).1.contains("the folder that the file is in"));
+        assert!(refusal(&folder).1.contains("model make"));
+        assert!(refusal(&folder.join("a/b/missing")).1.contains("model make"));
+        std::fs::write(folder.join("config.json"), "{}").unwrap();
+        assert!(check(&folder).is_ok(), "the engine says what is wrong with it");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

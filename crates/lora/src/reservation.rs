@@ -1,0 +1,120 @@
+//! Answers of a budget that are set aside for a generation before it asks for the first.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::AdaptError;
+
+/// Answers set aside for one generation, until it is dropped.
+#[derive(Debug, Default)]
+pub struct Reservation {
+    completion_max: Option<u32>,
+    _claim: Option<Claim>,
+}
+
+impl Reservation {
+    /// Of an adapter without a budget.
+    pub const UNLIMITED: Reservation = Reservation { completion_max: None, _claim: None };
+
+    /// Tokens that the completion may have; `None` where no budget ends it.
+    pub fn completion_max(&self) -> Option<u32> {
+        self.completion_max
+    }
+}
+
+/// What the running generations of one adapter may still ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    /// Answers that no running generation has set aside. Meaningless while none runs.
+    free: u64,
+}
+
+#[derive(Debug)]
+struct Claim(Arc<Reservations>);
+
+impl Reservations {
+    /// Sets answers aside: one for each token of the prompt and each of the completion but its last,
+    /// which nobody reads. A completion without a length of its own gets what is left.
+    ///
+    /// What an ended generation did not use is free again once none runs: until then it cannot be
+    /// told from what the others use.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        left: Option<u64>,
+        prompt: u32,
+        completion: Option<u32>,
+    ) -> Result<Reservation, AdaptError> {
+        let Some(left) = left else { return Ok(Reservation::UNLIMITED) };
+        let mut state = self.state();
+        let free = match state.running {
+            0 => left,
+            _ => left.min(state.free),
+        };
+        let prompt = u64::from(prompt);
+        let wanted = prompt + u64::from(completion.unwrap_or(1)).saturating_sub(1);
+        if wanted > free {
+            return Err(AdaptError::BudgetTooSmall { wanted, left: free });
+        }
+        let completion_max = match completion {
+            Some(completion) => completion,
+            None => u32::try_from(free - prompt + 1).unwrap_or(u32::MAX),
+        };
+        state.free = free - (prompt + u64::from(completion_max).saturating_sub(1)).min(free);
+        state.running += 1;
+        Ok(Reservation { completion_max: Some(completion_max), _claim: Some(Claim(self.clone())) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.running = state.running.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(error: AdaptError) -> (u64, u64) {
+        match error {
+            AdaptError::BudgetTooSmall { wanted, left } => (wanted, left),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_takes_nothing_and_a_smaller_one_still_fits() {
+        let reservations = Arc::new(Reservations::default());
+        let error = reservations.reserve(Some(31), 23, Some(24)).expect_err("46 answers");
+        assert_eq!(refused(error), (46, 31));
+        let fits = reservations.reserve(Some(31), 6, Some(6)).expect("11 answers");
+        assert_eq!(fits.completion_max(), Some(6));
+    }
+
+    #[test]
+    fn generations_at_once_share_what_is_left_and_give_it_back() {
+        let reservations = Arc::new(Reservations::default());
+        let first = reservations.reserve(Some(100), 50, Some(11)).expect("60 answers");
+        // The first one has used 30 of its own meanwhile.
+        let error = reservations.reserve(Some(70), 50, Some(1)).expect_err("50 of 40");
+        assert_eq!(refused(error), (50, 40));
+        let second = reservations.reserve(Some(70), 40, Some(1)).expect("40 of 40");
+        drop((first, second));
+        let open_ended = reservations.reserve(Some(40), 10, None).expect("the prompt fits");
+        assert_eq!(open_ended.completion_max(), Some(31));
+        drop(open_ended);
+        let error = reservations.reserve(Some(40), 41, None).expect_err("the prompt does not");
+        assert_eq!(refused(error), (41, 40));
+        assert_eq!(reservations.reserve(None, 1, None).expect("no budget").completion_max(), None);
+    }
+}

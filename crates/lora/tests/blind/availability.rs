@@ -1,0 +1,144 @@
+//! What one stranger can take from others: sessions, and rooms for preparations.
+
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+
+use confide_lora::{
+    Adapt, Input, Projection,
+    host::{HostLimits, HostOptions},
+    protocol::{Kind, Refusal},
+};
+
+use super::{
+    compared,
+    hall::{HONEST, Hall, adapter, host_options, vectors},
+    raw::Raw,
+};
+
+const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+
+fn limited(limits: HostLimits) -> Hall {
+    Hall::new(HostOptions { limits, ..host_options() }, &[&adapter("banking", 48)])
+}
+
+/// A hello from `address`: the connection, or why there is none.
+fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
+    let mut raw = Raw::new(hall.runtime(), hall.pipe_from(address));
+    raw.say_hello(|_| ());
+    loop {
+        match raw.next().unwrap() {
+            (Kind::Error, _, payload) => return Err(Refusal::decode(&payload).unwrap()),
+            (Kind::Terms, ..) => return Ok(raw),
+            (kind, ..) => assert_eq!(kind, Kind::Welcome),
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
+    let limits = HostLimits { sessions: 8, sessions_per_peer: 6, ..HostLimits::default() };
+    let hall = limited(limits);
+    let adapter = adapter("banking", 48);
+    // At work before the flood: its session has masks and answers.
+    let honest = hall.remote("banking", |_| ());
+    assert!(compared(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
+    // The stranger keeps its connections open, so that no session of its own gives way.
+    let flood: Vec<_> = (0..20).map(|_| hello(&hall, STRANGER)).collect();
+    let open = flood.iter().filter(|hello| hello.is_ok()).count();
+    assert_eq!(open, 6, "a peer has its share and no more");
+    assert!(flood.iter().flat_map(|hello| hello.as_ref().err()).all(|why| *why == Refusal::Busy));
+    // The host is full after one more, and newcomers take the places of the one that holds most.
+    let newcomers: Vec<_> =
+        (3..6).map(|last| hello(&hall, Ipv4Addr::new(127, 0, 0, last))).collect();
+    assert!(newcomers.iter().all(Result::is_ok), "no newcomer is refused");
+    assert_eq!(hall.host().sessions(), 8);
+    let epoch = honest.epoch();
+    assert!(compared(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
+    assert_eq!(honest.epoch(), epoch);
+    let lines = hall.host().audit_lines();
+    assert_eq!(lines.iter().filter(|line| line.contains("\"evicted\"")).count(), 2);
+}
+
+#[test]
+fn sessions_that_a_stranger_left_behind_are_the_first_to_go() {
+    let limits = HostLimits { sessions: 4, sessions_per_peer: 4, ..HostLimits::default() };
+    let hall = limited(limits);
+    let adapter = adapter("banking", 48);
+    let honest = hall.remote("banking", |_| ());
+    assert!(compared(&adapter, &honest, Input::Attention, &vectors(1, 48)) < 2e-3);
+    for _ in 0..40 {
+        // The socket is closed at once; the session would live for ten minutes.
+        drop(hello(&hall, STRANGER));
+    }
+    let newcomer = hall.remote("banking", |_| ());
+    for remote in [&honest, &newcomer] {
+        assert!(compared(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
+    }
+}
+
+#[test]
+fn an_evicted_connection_is_told_that_its_session_is_gone() {
+    let limits = HostLimits { sessions: 2, sessions_per_peer: 2, ..HostLimits::default() };
+    let hall = limited(limits);
+    let mut first = hello(&hall, STRANGER).unwrap();
+    let _second = hello(&hall, STRANGER).unwrap();
+    assert!(matches!(hello(&hall, STRANGER), Err(Refusal::Busy)), "its own share is full");
+    let _honest = hello(&hall, HONEST).unwrap();
+    loop {
+        match first.next() {
+            Ok((Kind::Terms, ..)) => {}
+            Ok((kind, _, payload)) => {
+                assert_eq!(kind, Kind::Error);
+                assert_eq!(Refusal::decode(&payload).unwrap(), Refusal::NoSession);
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
+    let limits = HostLimits { sessions: 3, sessions_per_peer: 3, ..HostLimits::default() };
+    let hall = limited(limits);
+    let adapter = adapter("banking", 48);
+    let remotes = [(); 3].map(|()| hall.remote("banking", |_| ()));
+    for remote in &remotes {
+        assert!(compared(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
+    }
+    drop(hello(&hall, STRANGER).expect("one of three gives way"));
+    for remote in &remotes {
+        // The answer that found the session gone is lost; the place of the stranger, who left, is
+        // free as soon as the host has noticed.
+        let mut query = vec![0f32; 48];
+        let mut ask = || {
+            let outputs = &mut [(Projection::Query, &mut query[..])];
+            remote.open()?.add(0, Input::Attention, &vectors(1, 48), outputs)
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = ask() {
+            assert!(Instant::now() < until, "{error}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn four_begun_preparations_of_one_stranger_do_not_lock_others_out() {
+    let hall = limited(HostLimits::default());
+    let mut begun = Vec::new();
+    for _ in 0..4 {
+        let mut raw = Raw::new(hall.runtime(), hall.pipe_from(STRANGER));
+        let opened = raw.open();
+        raw.begin(&opened.terms[0]);
+        let (kind, ..) = raw.next().unwrap();
+        begun.push((kind, raw));
+    }
+    let credited = begun.iter().filter(|(kind, _)| *kind == Kind::Credit).count();
+    assert_eq!(credited, 3, "the last room is not for a peer that prepares already");
+    let mut honest = Raw::new(hall.runtime(), hall.pipe_from(HONEST));
+    let opened = honest.open();
+    assert_eq!(honest.prepare(&opened, 0).left(), 256);
+}

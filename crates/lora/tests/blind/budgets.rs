@@ -1,0 +1,134 @@
+//! Budgets are of the weights and of an account: no other name, copy or process makes them new.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use confide_lora::{
+    Adapt, AdaptError, Adapter, Allowance, Input, Projection,
+    host::{AdapterHost, AuditLog, HostError, HostOptions},
+};
+
+use super::hall::{Hall, adapter, host_options, vectors};
+
+const WIDTH: usize = 24;
+
+/// A budget file in a folder of its own, which goes with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = format!("confide-lora-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    fn options(&self) -> HostOptions {
+        HostOptions { budget_file: Some(self.0.join("budgets.jsonl")), ..host_options() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn answered(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>, AdaptError> {
+    let remote = hall.remote(name, |_| ());
+    let mut output = vec![0f32; count * WIDTH];
+    let outputs = &mut [(Projection::Query, &mut output[..])];
+    remote.open()?.add(0, Input::Attention, &vectors(count, WIDTH), outputs)?;
+    Ok(remote.budget_left())
+}
+
+/// Takes the host away and waits until its last connection let go of it, as a process's end does.
+fn end(hall: &Hall) {
+    let host = Arc::downgrade(&hall.host());
+    hall.take_away();
+    let until = Instant::now() + Duration::from_secs(60);
+    while host.strong_count() > 0 {
+        assert!(Instant::now() < until, "the host lives on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_restart_keeps_the_budget() {
+    let place = Place::new("restart");
+    let adapter = adapter("banking", WIDTH);
+    let hall = Hall::new(place.options(), &[&adapter]);
+    assert_eq!(answered(&hall, "banking", 10), Ok(Some(13)));
+    hall.host().close();
+    end(&hall);
+    // As a crash leaves it, too: without the end that writes the true counts.
+    for left in [3, 1] {
+        let (host, count) = (place.options(), if left == 3 { 10 } else { 2 });
+        hall.start_anew(host, &[&adapter]);
+        assert_eq!(answered(&hall, "banking", count), Ok(Some(left)));
+        end(&hall);
+    }
+    hall.start_anew(place.options(), &[&adapter]);
+    assert!(matches!(answered(&hall, "banking", 2), Err(AdaptError::Budget { limit: 23 })));
+}
+
+#[test]
+fn two_names_of_the_same_weights_share_one_budget() {
+    let banking = adapter("banking", WIDTH);
+    // A copy of the folder under another name, with another B: what answers tell of is A.
+    let mut copy = Adapter { name: "savings".into(), ..banking.clone() };
+    copy.modules.values_mut().for_each(|pair| pair.b.values.iter_mut().for_each(|b| *b *= 2.0));
+    // Another adapter of the same shape has its own.
+    let mut other = Adapter { name: "travel".into(), ..banking.clone() };
+    other.modules.values_mut().for_each(|pair| pair.a.values[0] += 0.01);
+    let hall = Hall::new(host_options(), &[&banking, &copy, &other]);
+    assert_eq!(answered(&hall, "banking", 10), Ok(Some(13)));
+    assert_eq!(answered(&hall, "savings", 10), Ok(Some(3)));
+    assert_eq!(answered(&hall, "banking", 3), Ok(Some(0)));
+    assert!(matches!(answered(&hall, "savings", 1), Err(AdaptError::Budget { .. })));
+    assert_eq!(answered(&hall, "travel", 10), Ok(Some(13)));
+}
+
+#[test]
+fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
+    let hall = Hall::new(host_options(), &[&adapter("banking", WIDTH)]);
+    let remote = hall.remote("banking", |_| ());
+    let short = remote.reserve(12, Some(13)).expect_err("24 of 23");
+    assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
+    assert_eq!(remote.budget_left(), Some(23));
+    // At the host too, where a key holder asks all the same.
+    assert!(matches!(answered(&hall, "banking", 24), Err(AdaptError::Budget { limit: 23 })));
+    assert_eq!(answered(&hall, "banking", 11), Ok(Some(12)));
+}
+
+#[test]
+fn a_restart_with_a_larger_budget_is_found_out() {
+    let adapter = adapter("banking", WIDTH);
+    let hall = Hall::new(host_options(), &[&adapter]);
+    let remote = hall.remote("banking", |_| ());
+    assert!(remote.reserve(30, Some(1)).is_err());
+    let allowance = Allowance::Vectors(100);
+    hall.start_anew(HostOptions { allowance, ..host_options() }, &[&adapter]);
+    assert!(remote.reserve(30, Some(1)).is_ok());
+}
+
+#[test]
+fn counts_that_cannot_be_kept_or_that_another_host_keeps_are_no_start() {
+    let place = Place::new("refused");
+    let open = || AdapterHost::new(place.options(), AuditLog::in_memory(|| 0));
+    let first = open().unwrap();
+    assert!(matches!(open(), Err(HostError::BudgetFile { .. })), "two hosts, one file");
+    drop(first);
+    drop(open().unwrap());
+    let file = place.0.join("not-a-folder");
+    std::fs::write(&file, "").unwrap();
+    let budget_file = Some(file.join("budgets.jsonl"));
+    let options = HostOptions { budget_file, ..host_options() };
+    assert!(matches!(
+        AdapterHost::new(options, AuditLog::in_memory(|| 0)),
+        Err(HostError::BudgetFile { .. })
+    ));
+}

@@ -1,0 +1,99 @@
+"""Budgets and limits of a host, without numpy or torch: their arithmetic and the file that keeps them."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from dataclasses import dataclass
+from pathlib import Path
+
+from confide.blind.accounts import Budgets, Slot, default_budget_file
+from confide.blind.errors import AdapterRefused, Refusal
+from confide.blind.peers import HostLimits, Preparations, peer_of, room_for_session
+
+SLOT = Slot(bytes([1] * 32), bytes([2] * 32), 3, 2)
+
+
+@dataclass
+class Session:
+    """As much of a session as eviction looks at."""
+
+    client: bytes
+    peer: str
+    connections: int = 0
+    last_used: float = 0.0
+    is_used: bool = False
+
+
+class BudgetTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / "state" / "budgets.jsonl"
+
+    def test_a_restart_keeps_the_budget_and_a_request_that_does_not_fit_takes_nothing(self):
+        budgets = Budgets(self.path)
+        self.assertEqual(budgets.take(SLOT, 127, 100), 27)
+        with self.assertRaises(Refusal):
+            budgets.take(SLOT, 127, 28)
+        self.assertEqual(budgets.left(SLOT, 127), 27)
+        budgets.settle()
+        with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
+            Budgets(self.path)
+        del budgets
+        again = Budgets(self.path)
+        self.assertEqual(again.left(SLOT, 127), 27)
+        again.take(SLOT, 127, 1)
+        del again
+        # A crash counts what was written ahead, which is a 32nd of the budget at most.
+        self.assertIn(Budgets(self.path).left(SLOT, 127), range(22, 27))
+
+    def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self):
+        Budgets(self.path).take(SLOT, 1000, 5)
+        self.path.write_text(self.path.read_text() + '{"account":"01')
+        self.assertGreaterEqual(Budgets(self.path).used(SLOT), 5)
+        old = f'{{"client":"{"ab" * 32}","adapter":"{"ab" * 32}","layer":0,"input":0,"used":5}}\n'
+        self.path.write_text(old)
+        with self.assertRaisesRegex(AdapterRefused, "by the adapter's name"):
+            Budgets(self.path)
+        self.assertEqual(self.path.read_text(), old)
+
+    def test_counts_are_kept_in_the_folder_for_state_by_default(self):
+        for environment, wanted in (
+            ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/confide/adapter-budgets.jsonl"),
+            ({"HOME": "/h"}, "/h/.local/state/confide/adapter-budgets.jsonl"),
+        ):
+            self.assertEqual(default_budget_file(environment), Path(wanted))
+        self.assertIsNone(default_budget_file({}))
+
+
+class LimitTest(unittest.TestCase):
+    def test_a_peer_is_an_ipv4_address_or_a_network_of_ipv6_ones(self):
+        self.assertEqual(peer_of("::ffff:192.0.2.1"), peer_of("192.0.2.1"))
+        self.assertEqual(peer_of("2001:db8::1"), peer_of("2001:db8::2"))
+        self.assertNotEqual(peer_of("2001:db8::1"), peer_of("2001:db8:0:1::1"))
+
+    def test_four_begun_preparations_of_one_peer_leave_room_for_another(self):
+        rooms = Preparations(HostLimits())
+        self.assertEqual([rooms.acquire("a") for _ in range(4)], [True, True, True, False])
+        self.assertTrue(rooms.acquire("b"))
+        rooms.release("b")
+        rooms.release("a")
+        self.assertEqual([rooms.acquire("b"), rooms.acquire("b"), rooms.acquire("c")], [True, False, True])
+
+    def test_idle_sessions_give_way_before_a_newcomer_is_refused(self):
+        limits = HostLimits(sessions=3, sessions_per_peer=2)
+        used = Session(b"1", "honest", last_used=1.0, is_used=True)
+        sessions = {b"1": used, b"2": Session(b"2", "stranger", last_used=2.0),
+                    b"3": Session(b"3", "stranger", last_used=3.0)}
+        self.assertEqual(room_for_session(sessions, "new", limits).client, b"2")
+        sessions[b"4"] = Session(b"4", "new", connections=1)
+        self.assertEqual(room_for_session(sessions, "new", limits).client, b"3")
+        sessions[b"5"] = Session(b"5", "new", connections=1)
+        with self.assertRaises(Refusal):
+            room_for_session(sessions, "new", limits)
+        self.assertEqual(room_for_session(sessions, "other", limits).client, b"1")
+
+
+if __name__ == "__main__":
+    unittest.main()
