@@ -12,6 +12,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -160,21 +161,24 @@ fn connect_tells_a_request_too_many_to_come_again() {
     let silent = std::net::TcpListener::bind(ANY_PORT).unwrap();
     let gateway = gateway(&attester, &silent.local_addr().unwrap().to_string(), &[]);
     let connect = connect(&gateway, &attester, &["--requests", "1", "--requests-waiting", "0"]);
-    let request = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let request = "GET /v1/files/x HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut runs = TcpStream::connect(connect.address()).unwrap();
     runs.write_all(request.as_bytes()).unwrap();
-    // The upstream's connection shows that the first request runs; the gateway asked for models on
-    // an earlier one.
-    let mut held = Vec::new();
-    loop {
-        let (mut stream, _) = silent.accept().unwrap();
-        let mut head = [0; 6];
-        stream.read_exact(&mut head).unwrap();
-        held.push(stream);
-        if &head == b"GET / " {
-            break;
+    // The upstream shows that the first request runs; the gateway asks it for models, too.
+    let (arrived, runs_now) = mpsc::channel();
+    thread::spawn(move || {
+        for mut stream in silent.incoming().flatten() {
+            let arrived = arrived.clone();
+            thread::spawn(move || {
+                let mut head = [0; 13];
+                if stream.read_exact(&mut head).is_ok() && &head == b"GET /v1/files" {
+                    let _ = arrived.send(());
+                }
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
         }
-    }
+    });
+    runs_now.recv_timeout(GENEROUS).expect("the first request runs");
     let answer = ask(&connect.address(), request);
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("connect_busy"), "{answer}");
     assert!(answer.contains("retry-after: 1\r\n") && answer.contains("--requests"), "{answer}");
