@@ -1,65 +1,127 @@
 #!/usr/bin/env python3
-"""Does what the README says, literally, and looks at what comes back.
+"""Does what the README says, as printed, and looks at what comes back.
 
 usage: walk.py BINARY [PAGE]
 Every code line of the sections "Start every piece yourself" and "Measure your own machine", or of another page's
-section "The walk", is run in an empty folder, in order. A long-running command must print its ready line, answer
-while the others run, and end with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked
-`# impossible` with 2. Ports are replaced by free ones, so that a busy machine changes nothing.
+section "The walk", is run in an empty folder, in order, with the ports as printed. A block of code lines is what a reader
+pastes into one terminal: a long-running command is the last of its block, prints its ready line, answers while
+the others run, and ends with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked
+`# impossible` with 2.
+
+Where the machine permits, the walk has a loopback interface of its own (a network namespace), so that a port in use elsewhere
+changes nothing. Elsewhere a busy port is named before anything starts.
+
+A remark `# answers: WORDS` names words that the model's answer must hold. Each question to a model is asked four times, because a reader
+asks more than once.
 """
-import json, os, pathlib, re, selectors, shutil, signal, socket, subprocess, sys, tempfile
+import ctypes, fcntl, json, os, pathlib, re, selectors, shutil, signal, socket, struct, subprocess, sys, tempfile
 
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
 LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["notary", "serve"], ["verify", "serve"])
 READY_SECONDS = 60
 COMMAND_SECONDS = 600
+QUESTIONS = 4
 
 
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
-    readme = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md")
+    page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md")
+    blocks = read_blocks(page.read_text())
+    check_blocks(page.name, blocks)
+    if not has_own_loopback():
+        check_ports(blocks)
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
     running = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for command, wanted in commands(readme.read_text()):
+            for line in (line for block in blocks for line in block):
+                command, remark = split_remark(line)
                 if command.startswith("curl ") and not shutil.which("curl"):
                     print("skipped: no curl:", command, flush=True)
                     continue
                 print("$", command, flush=True)
-                step(command, wanted, folder, environment, running)
+                step(command, remark, folder, environment, running)
         finally:
             ends = [end(process) for process in running.values()]
     if any(ends):
         sys.exit(f"walk: a command did not end with status 0 on SIGTERM: {ends}")
-    print(f"walk: every line of {readme.name} did what it says")
+    print(f"walk: every line of {page.name} did what it says")
 
 
-def commands(readme):
-    """The code lines of the sections, continued lines joined, each with the status that it must end with."""
+def read_blocks(text):
+    """The code of the sections: one list for each block, continued lines joined, comments and blank lines left out."""
     sections = ("## Start every piece yourself", "## Measure your own machine")
-    wanted = sections if sections[0] in readme else ("## The walk",)
-    section = "".join(readme.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
-    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+    wanted = sections if sections[0] in text else ("## The walk",)
+    section = "".join(text.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
+    blocks = [[]]
+    for line in section.replace("\\\n", " ").splitlines():
+        if line.startswith("    "):
+            if not line.strip().startswith("#"):
+                blocks[-1].append(line.strip())
+        elif line.strip():
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def check_blocks(name, blocks):
+    """Whether each block can be pasted into one terminal as it stands, and no two servers want one port."""
     ports = {}
-    for line in code.replace("\\\n", " ").splitlines():
-        if line.startswith(("confide ", "curl ", "sed ", "cp ", "printf ", "python3 ")):
-            line = re.sub(r"127\.0\.0\.1:(\d+)", lambda m: f"127.0.0.1:{ports.setdefault(m[1], free_port())}", line)
-            command, _, remark = line.partition("  # ")
-            yield command.strip(), {"refused": 1, "impossible": 2}.get(remark.strip().split(":")[0], 0)
+    for block in blocks:
+        for line in block:
+            command, (kind, _) = split_remark(line)
+            words = command.split(" && ")[-1].split()
+            if words[0] != "confide" or kind == "refused" or not is_long_running(words):
+                continue
+            if line is not block[-1]:
+                sys.exit(f"walk: {name}: nothing of this block runs after `{line}`, which does not end by itself")
+            listen = words[words.index("--listen") + 1]
+            if listen in ports:
+                sys.exit(f"walk: {name}: `{line}` and `{ports[listen]}` both want {listen}")
+            ports[listen] = line
+
+
+def split_remark(line):
+    """A line without its remark, and the remark as its kind and its words."""
+    command, _, remark = line.partition("  # ")
+    kind, _, words = remark.partition(":")
+    return command.strip(), (kind.strip(), words.strip())
 
 
 def is_long_running(words):
+    if "--print-config-digest" in words:
+        return False
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
 
 
-def free_port():
+def has_own_loopback():
+    """Enters a network namespace with nothing but a loopback interface; false where that is not permitted."""
+    new_user, new_net = 0x10000000, 0x40000000
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(new_net) != 0:
+        if libc.unshare(new_user | new_net) != 0:
+            return False
+        for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            pathlib.Path("/proc/self", file).write_text(text)
     with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return door.getsockname()[1]
+        # SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)).
+        fcntl.ioctl(door, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
+    return True
 
 
-def step(command, wanted, folder, environment, running):
+def check_ports(blocks):
+    for line in (line for block in blocks for line in block):
+        for port in re.findall(r"--listen 127\.0\.0\.1:(\d+)", line):
+            with socket.socket() as door:
+                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    door.bind(("127.0.0.1", int(port)))
+                except OSError as error:
+                    sys.exit(f"walk: `{line}` needs port {port} of this machine: {error.strerror}; end what uses it")
+
+
+def step(command, remark, folder, environment, running):
+    wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
     for part in parts[:-1]:
         subprocess.run(part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS)
@@ -67,14 +129,17 @@ def step(command, wanted, folder, environment, running):
     words = last.split()
     if words[0] == "confide" and is_long_running(words) and not wanted:
         listen = words[words.index("--listen") + 1]
-        if listen in running:
-            if end(running.pop(listen)):
-                sys.exit(f"walk: {listen} did not end with status 0")
         running[listen] = start(last, folder, environment)
         return
-    done = subprocess.run(
-        last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-    print((done.stdout + done.stderr)[-600:])
+    for _ in range(QUESTIONS if "/v1/chat/completions" in last and words[0] == "curl" else 1):
+        done = subprocess.run(
+            last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+        print((done.stdout + done.stderr)[-600:])
+        check_outcome(words, remark, wanted, done)
+
+
+def check_outcome(words, remark, wanted, done):
+    """Ends the walk where a command's status or output is not what the page promises."""
     if words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"]) and done.returncode == 3:
         if not re.search("A/A|^void ", done.stdout + done.stderr, re.M):
             sys.exit("walk: status 3, but neither an A/A row nor a client-bound load is named")
@@ -82,10 +147,21 @@ def step(command, wanted, folder, environment, running):
         return
     if done.returncode != wanted:
         sys.exit(f"walk: wanted status {wanted}, got {done.returncode}")
-    if words[:2] == ["curl", "-N"] and ("data: [DONE]" not in done.stdout or '"content"' not in done.stdout):
-        sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
-    if words[0] == "curl" and words[1] != "-N" and not isinstance(json.loads(done.stdout), dict):
-        sys.exit("walk: wanted a JSON object")
+    if words[:2] == ["curl", "-N"]:
+        if "data: [DONE]" not in done.stdout:
+            sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
+        events = re.findall(r"^data: ({.*})$", done.stdout, re.M)
+        text = "".join(choice.get("delta", {}).get("content") or ""
+                       for event in events for choice in json.loads(event).get("choices", []))
+    elif words[0] == "curl":
+        answer = json.loads(done.stdout)
+        if not isinstance(answer, dict) or "error" in answer:
+            sys.exit("walk: wanted a JSON object that is no error")
+        text = "".join(choice["message"]["content"] for choice in answer.get("choices", []))
+    else:
+        text = done.stdout
+    if remark[0] == "answers" and remark[1] not in text:
+        sys.exit(f"walk: wanted an answer with `{remark[1]}`, got `{text}`")
 
 
 def start(command, folder, environment):

@@ -377,6 +377,10 @@ def check_file(file, with_proofs):
         shown += [(field["path"], field["value"]) for field in file["fields"] if "value" in field]
     other = other_of(file)
     if other:
+        if sha256(other["encoded"]) == sha256(file["encoded"]):
+            raise Refused("same_session")
+        if not any(claim["kind"] == EQUAL and claim["elsewhere"] for claim in file["claims"]):
+            raise Refused("other_unused")
         other["known"] = check_file(other, with_proofs)
     proven = [check_claim(file, claim, with_proofs) for claim in file["claims"]]
     return shown + [fact for fact in proven if fact]
@@ -411,6 +415,8 @@ def check_claim(file, claim, with_proofs):
         return field["path"], (claim["low"], claim["high"])
     side = other_of(file) if claim["elsewhere"] else file
     second = opened_field(side, claim["second"])
+    if second is field:
+        raise Refused("same_field")
     if None in (field["commitment"], second["commitment"]) or field["kind"] != second["kind"]:
         raise Refused("proof")
     if with_proofs:

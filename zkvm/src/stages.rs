@@ -23,6 +23,9 @@ use crate::{
     records::{self, Record},
 };
 
+/// A proof that a proof file holds is one that is checked, and the other way round.
+const _: () = assert!(BODY_BYTES_MAX == confide_prover::BODY_BYTES_MAX);
+
 /// Longest input of a guest. The longest that a claim takes, a quote with its endorsements, has
 /// some 100 KiB.
 const INPUT_BYTES_MAX: usize = 1 << 20;

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// The only group that is offered: with another one the work is another
     #[arg(long, value_enum, default_value_t = Group::X25519)]
     group: Group,
+    /// Leave Nagle's algorithm on, as a socket has it unless its program says otherwise
+    #[arg(long)]
+    default_sockets: bool,
     /// A process of the server's side; may be given several times
     #[arg(long = "server-pid", value_name = "PID")]
     server_pids: Vec<u32>,
@@ -70,8 +73,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (door, guarantee) = runtime.block_on(Door::new(&args))?;
     let facts = runtime.block_on(door.facts())?;
     let tunnel = if args.via.is_some() { ", through the tunnel" } else { "" };
+    let sockets = if args.default_sockets { ", default sockets" } else { "" };
     let hello = Hello {
-        arm: format!("confide-arm gateway, {facts}{tunnel}"),
+        arm: format!("confide-arm gateway, {facts}{tunnel}{sockets}"),
         version: format!("confide {}, rustls, aws-lc-rs", env!("CARGO_PKG_VERSION")),
         simulated: guarantee.simulated,
         guarantee: Some(guarantee.text),

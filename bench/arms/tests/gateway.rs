@@ -60,8 +60,13 @@ struct Arm {
 
 impl Arm {
     fn start(server: SocketAddr) -> Self {
+        Self::start_with(server, &[])
+    }
+
+    fn start_with(server: SocketAddr, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_confide-arm"))
             .args(["gateway", "--mode", "http", "--server", &server.to_string()])
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -120,6 +125,21 @@ fn each_new_request_has_a_connection_of_its_own_and_kept_ones_share_theirs() {
     assert!(seen.connections.load(Ordering::Relaxed) - before <= 3, "{kept}");
     assert_eq!(seen.requests.load(Ordering::Relaxed), 40);
     arm.end();
+}
+
+#[test]
+fn a_client_with_default_sockets_gets_the_same_answers_and_says_what_it_is() {
+    let server = server(Seen::default(), OK);
+    let (mut usual, mut default) =
+        (Arm::start(server), Arm::start_with(server, &["--default-sockets"]));
+    let said = default.hello["arm"].as_str().expect("text");
+    assert!(said.ends_with("default sockets"), "{said}");
+    let params = json!({ "connections": "new", "rate_per_s": 500 });
+    let (samples, done) = default.run(10, params.clone());
+    let (_, wanted) = usual.run(10, params);
+    assert_eq!((samples, &done["answer"]), (10, &wanted["answer"]), "{done}");
+    usual.end();
+    default.end();
 }
 
 #[test]

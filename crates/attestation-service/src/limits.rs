@@ -20,7 +20,7 @@ pub struct Limits {
     /// Longest life of a connection; after it, what runs ends and the caller dials again. Without it
     /// a caller who sends a byte now and then would hold its place for ever.
     pub connection_age: Duration,
-    /// Connections at once.
+    /// Connections at once; a quarter of them for one address, an eighth for addresses without any.
     pub connections: usize,
     /// How long running requests may go on after a stop.
     pub drain: Duration,

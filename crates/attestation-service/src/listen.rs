@@ -1,18 +1,19 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one port, each bounded, and the end of all of them.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use axum::Router;
-use confide_forward::{IdleGuard, StallGuard};
+use confide_forward::{
+    Admission, AdmissionLimits, Closing, Drained, IdleGuard, Occupancy, PeerStream, StallGuard,
+    accept_until,
+};
+use hyper::service::{Service, service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
     service::TowerToHyperService,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-};
+use tokio::net::TcpListener;
 
 use crate::{
     Limits, OwnEvidence, Policies, RESULT_LIFETIME_MAX, ServiceError, SigningKey, routes::router,
@@ -53,71 +54,38 @@ pub async fn serve(
     }
     let limits = options.limits.clone();
     let router = router(options);
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let (stopping, stopped) = watch::channel(false);
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let (stream, place) = tokio::select! {
-            () = &mut stop => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let connection = connection(stream, router.clone(), limits.clone(), stopped.clone());
-        tokio::spawn(async move {
-            connection.await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    let _ = stopping.send(true);
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    match tokio::time::timeout(limits.drain, places.acquire_many(all)).await {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let left = limits.connections - places.available_permits();
-            Err(ServiceError::Undrained { left, limit: limits.drain })
-        }
-    }
-}
-
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    loop {
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            // Nobody closes the semaphore.
-            return std::future::pending().await;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let _ = stream.set_nodelay(true);
-                return (stream, place);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                // Out of descriptors, most likely: a later try may do.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
+    let admission = Admission::new(AdmissionLimits::shared(limits.connections));
+    let limit = limits.drain;
+    let one = move |stream, place, closing| {
+        connection(stream, router.clone(), limits.clone(), place, closing)
+    };
+    match accept_until(listener, admission, limit, stop, one).await {
+        Drained::Completely => Ok(()),
+        Drained::Cut(left) => Err(ServiceError::Undrained { left, limit }),
     }
 }
 
 async fn connection(
-    stream: TcpStream,
+    stream: PeerStream,
     router: Router,
     limits: Limits,
-    mut stopped: watch::Receiver<bool>,
+    place: Occupancy,
+    mut closing: Closing,
 ) {
     let guarded = IdleGuard::new(StallGuard::new(stream, limits.write_wait), limits.idle);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
-    let service = TowerToHyperService::new(router);
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let (busy, answer) = (place.mark_busy(), routes.call(request));
+        async move { answer.await.map(|answer| answer.map(|body| busy.until_end_of(body))) }
+    });
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let mut connection = std::pin::pin!(connection);
     let over = async {
         tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+            _ = closing.wait_for(|closing| *closing) => {}
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };

@@ -20,7 +20,10 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::oneshot,
+};
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
@@ -305,4 +308,25 @@ async fn a_result_may_not_live_longer_than_five_minutes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let outcome = serve(listener, options, std::future::pending()).await;
     assert!(matches!(outcome, Err(ServiceError::Lifetime { wanted: 300, got: 301 })));
+}
+
+/// The holder is 127.0.0.2, the honest client 127.0.0.1.
+#[tokio::test]
+async fn one_address_that_holds_connections_does_not_lock_another_out() {
+    let running = start(Limits { connections: 8, ..Limits::default() }).await;
+    let mut held = Vec::new();
+    for _ in 0..32 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("a loopback address");
+        held.push(socket.connect(running.address).await.expect("it listens"));
+    }
+    for h2 in [false, true] {
+        let path = "/.well-known/jwks.json";
+        let asked = running.ask(Method::GET, path, String::new(), h2);
+        let (status, _) =
+            tokio::time::timeout(Duration::from_secs(60), asked).await.expect("at once");
+        assert_eq!(status, StatusCode::OK);
+    }
+    drop(held);
+    running.end().await;
 }

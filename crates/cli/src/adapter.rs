@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::error::CliError;
+pub(crate) use host::clients as read_clients;
 
 /// Arguments.
 #[derive(clap::Args)]

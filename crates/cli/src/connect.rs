@@ -61,6 +61,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
+    /// Requests that run at once, each on an attested connection of its own
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    requests: u32,
+    /// Requests that wait for one of those to end, 30 s at most; further ones get a 503
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    requests_waiting: u32,
+    /// Connections of local programs held at once; idle ones give way to new ones
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
     /// Let pages of this web origin use the address; may be given several times. Without it no web
     /// page may
     #[arg(long, value_name = "ORIGIN")]
@@ -87,7 +99,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
     }
     let deadline = Duration::from_millis(args.deadline_ms);
-    let limits = Limits { dial: deadline, channel: deadline, ..Limits::default() };
+    let limits = Limits {
+        dial: deadline,
+        channel: deadline,
+        connections: args.requests as usize,
+        requests_waiting: args.requests_waiting as usize,
+        local_connections: args.connections as usize,
+        ..Limits::default()
+    };
     let origins = Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
     let client = HttpClient::new(connector(&args, limits)?, limits, process::unix_now);

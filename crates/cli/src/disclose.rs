@@ -105,6 +105,8 @@ fn refused(error: DiscloseError) -> CliError {
         DiscloseError::Secret { .. } => {
             "bytes are shown in chunks of 64; name that header with --show to show it as well"
         }
+        DiscloseError::SameSession { .. } => "--other names the file of another fetch",
+        DiscloseError::SameField { .. } => "name two fields",
         DiscloseError::Untrue { .. } => "only what is so can be proven",
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
         DiscloseError::NoOther { .. } => "--other names the other session's file",

@@ -19,7 +19,7 @@ use confide_gateway::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{attest::chosen::AttesterArgs, error::CliError, process};
+use crate::{attest::chosen::AttesterArgs, connections::ConnectionArgs, error::CliError, process};
 
 /// The upstream is on the same machine or network: one that listens answers within this.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
@@ -79,6 +79,8 @@ pub(crate) struct Args {
     /// query, field, body or identifier is in it. `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    #[command(flatten)]
+    connections: ConnectionArgs,
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
@@ -119,6 +121,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     }
     // What can fail at once fails before the wait.
     let attester = attester(&args)?;
+    let admission = args.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
     configuration.model_manifest_sha256 = tokio::select! {
         biased;
@@ -136,7 +139,8 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         names: process::names(args.listen, &args.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
-        .map_err(|error| CliError::new(with_causes(&error)))?;
+        .map_err(|error| CliError::new(with_causes(&error)))?
+        .with_admission(admission);
     let mut log_end = None;
     if let Some((log, end)) = log {
         gateway = gateway.with_access_log(log);

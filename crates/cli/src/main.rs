@@ -8,6 +8,7 @@ mod attest;
 mod bench;
 mod collateral;
 mod connect;
+mod connections;
 mod disclose;
 #[cfg(test)]
 mod documented_flags_tests;
@@ -87,6 +88,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(failed) = process::launch_stage() {
+        return failed;
+    }
     process::log_to_stderr();
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,

@@ -3,7 +3,7 @@
 use std::{
     fmt::Display,
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{self, ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -16,6 +16,7 @@ pub(crate) struct NewFile {
     unfinished: PathBuf,
     finished: PathBuf,
     is_kept: bool,
+    replaces: bool,
 }
 
 impl NewFile {
@@ -27,6 +28,16 @@ impl NewFile {
     /// The same, readable by its owner only.
     pub(crate) fn secret(finished: &Path) -> Result<Self, CliError> {
         Self::with_mode(finished, 0o600)
+    }
+
+    /// The same, and never over a file that is there: what it is to hold cannot be had again.
+    pub(crate) fn only_copy(finished: &Path) -> Result<Self, CliError> {
+        if fs::symlink_metadata(finished).is_ok() {
+            return Err(exists(finished, "nothing was asked"));
+        }
+        let mut file = Self::secret(finished)?;
+        file.replaces = false;
+        Ok(file)
     }
 
     fn with_mode(finished: &Path, mode: u32) -> Result<Self, CliError> {
@@ -46,22 +57,46 @@ impl NewFile {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
         let file = options.open(&unfinished).map_err(|error| cannot(&error))?;
-        Ok(Self { file, unfinished, finished: finished.to_owned(), is_kept: false })
+        let finished = finished.to_owned();
+        Ok(Self { file, unfinished, finished, is_kept: false, replaces: true })
     }
 
     /// Writes all of it, and gives the file its name: a reader finds the whole file or none.
     pub(crate) fn save(mut self, bytes: &[u8]) -> Result<(), CliError> {
-        let whole = self
-            .file
-            .write_all(bytes)
-            .and_then(|()| self.file.sync_all())
-            .and_then(|()| fs::rename(&self.unfinished, &self.finished));
-        whole.map_err(|error| {
-            CliError::new(format!("cannot write {}: {error}", self.finished.display()))
-        })?;
-        self.is_kept = true;
-        Ok(())
+        let whole = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
+        match whole.and_then(|()| self.give_name()) {
+            Ok(()) => {
+                self.is_kept = true;
+                Ok(())
+            }
+            // Another process made one meanwhile: neither of the two is lost.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.is_kept = true;
+                let kept = format!("what was to be in it is in {}", self.unfinished.display());
+                Err(exists(&self.finished, &kept))
+            }
+            Err(error) => {
+                Err(CliError::new(format!("cannot write {}: {error}", self.finished.display())))
+            }
+        }
     }
+
+    fn give_name(&self) -> io::Result<()> {
+        if self.replaces {
+            return fs::rename(&self.unfinished, &self.finished);
+        }
+        // A link refuses a name that is taken, which a rename does not; some file systems have none.
+        match fs::hard_link(&self.unfinished, &self.finished) {
+            Ok(()) => fs::remove_file(&self.unfinished),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+            Err(_) => fs::rename(&self.unfinished, &self.finished),
+        }
+    }
+}
+
+fn exists(finished: &Path, what_became: &str) -> CliError {
+    CliError::new(format!("{} exists already; {what_became}", finished.display()))
+        .hint("give --out another file; one that is there is never written over")
 }
 
 impl Drop for NewFile {
@@ -86,6 +121,20 @@ mod tests {
         NewFile::beside(&place).unwrap().save(b"whole").unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"whole");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        // The only copy of something is written over nothing, neither at first nor at last.
+        assert!(NewFile::only_copy(&place).is_err());
+        let other = folder.join("other");
+        let late = NewFile::only_copy(&other).unwrap();
+        fs::write(&other, b"made meanwhile").unwrap();
+        let error = late.save(b"only").unwrap_err();
+        assert_eq!(fs::read(&other).unwrap(), b"made meanwhile");
+        let kept = error.message().rsplit_once(" is in ").unwrap().1;
+        assert_eq!(fs::read(kept).unwrap(), b"only");
+        fs::remove_file(kept).unwrap();
+        fs::remove_file(&other).unwrap();
+        NewFile::only_copy(&other).unwrap().save(b"only").unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"only");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         for nowhere in [folder.as_path(), &folder.join("absent/proof"), Path::new("..")] {
             assert!(NewFile::beside(nowhere).is_err(), "{}", nowhere.display());
         }

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 enum What {
     /// Verify a notary, fetch through it, keep what it signed.
     Fetch(Box<fetch::Args>),
-    /// Open TLS to named hosts for verified clients, and sign what was seen.
+    /// Open TLS to named hosts and sign what was seen, for any client unless --clients says which.
     Serve(Box<serve::Args>),
 }
 

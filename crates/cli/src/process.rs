@@ -3,11 +3,12 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
+    process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::error::CliError;
 
@@ -29,6 +30,22 @@ pub(crate) fn log_to_stderr() {
         .init();
 }
 
+/// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where
+/// that is less. A burst of clients should not have to send their first packet again.
+const BACKLOG: u32 = 4096;
+
+/// Becomes `confide-prover` where this process was started for that, as `prove::prover` does; what
+/// it gives is the exit status of a failure. No option of anybody's: nothing else is read or said.
+pub(crate) fn launch_stage() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != confide_prover::LAUNCH_WORD {
+        return None;
+    }
+    let error = confide_prover::launch(arguments);
+    eprintln!("{error}");
+    Some(confide_prover::LAUNCH_FAILED.into())
+}
+
 /// Listens, and gives the address with the port that was taken.
 pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let cannot = |error: std::io::Error| {
@@ -45,9 +62,31 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
             _ => failure,
         }
     };
-    let listener = TcpListener::bind(wanted).await.map_err(cannot)?;
+    raise_descriptor_limit();
+    let bind = || {
+        let socket = match wanted {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // As `TcpListener::bind` does: a restarted server finds its port.
+        socket.set_reuseaddr(true)?;
+        socket.bind(wanted)?;
+        socket.listen(BACKLOG)
+    };
+    let listener = bind().map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     Ok((listener, address))
+}
+
+/// Every connection is a descriptor, and with its upstream two: the soft limit of many systems,
+/// 1,024, would be met before `--connections` is. Where it cannot be raised, the old one stays.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        tracing::debug!("the limit of open files stays at its soft value");
+    }
 }
 
 /// What a client on this machine may call an attested server, and what its operator adds.

@@ -1,7 +1,7 @@
 //! `confide prove`: the four stages of a guest, and a file that holds the proof.
 
 mod dcap;
-mod input;
+pub(crate) mod input;
 pub(crate) mod prover;
 mod rsa2048;
 pub(crate) mod shown;

@@ -4,14 +4,11 @@ use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duratio
 
 use confide_channel::tunnel::{self, AllowList, Deadlines};
 use confide_client::with_causes;
-use confide_forward::{Drained, accept_until};
+use confide_forward::{Drained, Occupancy, PeerStream, TurnWatch, accept_until};
 use serde_json::Map;
-use tokio::net::TcpStream;
 
-use crate::{error::CliError, process};
+use crate::{connections::ConnectionArgs, error::CliError, process};
 
-/// Tunnels at once; further ones wait in the kernel's backlog.
-const TUNNELS_MAX: usize = 1024;
 /// A request and the dial of its target together get seconds; a tunnel in which nothing moves is
 /// kept a little longer than a client keeps an unused connection.
 const DEADLINES: Deadlines =
@@ -28,6 +25,8 @@ pub(crate) struct Args {
     /// A target that may be reached; may be given several times
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<String>,
+    #[command(flatten)]
+    connections: ConnectionArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -39,6 +38,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     let stop = pin!(process::asked_to_stop());
+    let admission = args.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
     let mut fields = Map::new();
     fields.insert("allow".into(), allow.targets().collect::<Vec<_>>().into());
@@ -46,16 +46,16 @@ async fn serve(args: Args, allow: AllowList) -> Result<ExitCode, CliError> {
     // It protects nothing itself, and what passes protects itself.
     process::print_ready(address, "none", fields);
     let allow = Arc::new(allow);
-    let serve = move |stream, _| one(stream, allow.clone());
-    let drained = accept_until(listener, TUNNELS_MAX, DRAIN_DEADLINE, stop, serve).await;
+    let serve = move |stream, place, _| one(stream, place, allow.clone());
+    let drained = accept_until(listener, admission, DRAIN_DEADLINE, stop, serve).await;
     if let Drained::Cut(tunnels) = drained {
         tracing::warn!(tunnels, "cut after the drain deadline");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn one(stream: TcpStream, allow: Arc<AllowList>) {
-    match tunnel::serve(stream, &allow, DEADLINES).await {
+async fn one(stream: PeerStream, place: Occupancy, allow: Arc<AllowList>) {
+    match tunnel::serve(TurnWatch::new(stream, place), &allow, DEADLINES).await {
         Ok(carried) => tracing::debug!(
             target = %carried.target,
             bytes_up = carried.bytes_up,

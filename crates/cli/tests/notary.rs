@@ -7,6 +7,7 @@ use std::{net::TcpListener, os::unix::fs::PermissionsExt};
 
 use processes::{ANY_PORT, Ended, Folder, Running, run, start};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// No test listens here (RFC 863 discard).
 const NOBODY: &str = "127.0.0.1:9";
@@ -24,13 +25,19 @@ struct Site {
 impl Site {
     /// `more` is added to the notary's policy.
     fn new(folder: Folder, host: &str, more: &str) -> Self {
+        Self::serving(folder, host, more, &[])
+    }
+
+    /// The same with more arguments of `notary serve`.
+    fn serving(folder: Folder, host: &str, more: &str, options: &[&str]) -> Self {
         let attester = folder.at("attester");
         let made = run(&["attest", "--simulate", "tdx", "--out", &attester]);
         assert_eq!(made.status, Some(0), "{}", made.stderr);
         let rules = format!("hosts = [\"{host}\"]\nroots = \"host.pem\"\n{more}");
         let rules = folder.write("notary.toml", rules);
         let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
-        let notary = start(&[&arguments[..], &["--simulate", &attester]].concat());
+        let arguments = [&arguments[..], &["--simulate", &attester], options].concat();
+        let notary = start(&arguments);
         let digest = run(&["notary", "serve", "--policy", &rules, "--print-config-digest"]).stdout;
         assert_eq!(notary.ready["config_digest"], digest.trim());
         let demanded = String::from_utf8(folder.read("attester/policy.toml")).unwrap();
@@ -48,6 +55,8 @@ impl Site {
 
     fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> Ended {
         let (via, out) = (format!("https://{}", self.notary.address()), self.folder.at("session"));
+        // None is ever written over.
+        let _ = std::fs::remove_file(&out);
         let arguments = ["notary", "fetch", url, "--via", &via, "--policy", policy, "--out", &out];
         run(&[&arguments[..], more].concat())
     }
@@ -135,6 +144,55 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
         assert_eq!((status, &judged["refused"]), (Some(1), &refused.into()), "{judged}");
     }
     assert_eq!(site.verify(&folder.at("session"), &policy, &[]).0, Some(2), "it is no disclosure");
+}
+
+#[test]
+fn a_session_that_is_there_is_not_written_over_and_nothing_is_asked_for_it() {
+    let asked = TcpListener::bind(ANY_PORT).unwrap();
+    asked.set_nonblocking(true).unwrap();
+    let folder = Folder::new("notary-kept");
+    let (policy, out) = (folder.write("policy.toml", ""), folder.write("session", "the only copy"));
+    let url = format!("https://{}/", asked.local_addr().unwrap());
+    for out in [&out, &folder.at(".")] {
+        let words = ["notary", "fetch", &url, "--via", &url, "--policy", &policy, "--out", out];
+        let refused = run(&words);
+        assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains("exists already"), "{}", refused.stderr);
+    }
+    assert_eq!(folder.read("session"), b"the only copy");
+    assert!(asked.accept().is_err(), "somebody was asked");
+}
+
+#[test]
+fn a_notary_serves_any_client_unless_a_list_says_which_and_says_so() {
+    let host = TcpListener::bind(ANY_PORT).unwrap();
+    host.set_nonblocking(true).unwrap();
+    let address = host.local_addr().unwrap().to_string();
+    let folder = Folder::new("notary-clients");
+    drop(tls(&folder, NOBODY));
+    let digest = hex::encode(Sha256::digest(b"alice's own"));
+    let clients = folder.write("clients", format!("alice {digest}\n"));
+    let private = "private_addresses = [\"127.0.0.1\"]\nlimits.exchange_s = 5";
+    let site = Site::serving(folder, &address, private, &["--clients", &clients]);
+    assert_eq!(site.notary.ready["clients"], "listed");
+    let (policy, url) = (site.folder.at("policy.toml"), format!("https://{address}/"));
+    let other = site.folder.write("other", "somebody else's\n");
+    for more in [vec![], vec!["--credential", &other]] {
+        let refused = site.fetch(&url, &policy, &more);
+        assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains("client_unknown"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("somebody else"), "{}", refused.stderr);
+        assert!(host.accept().is_err(), "the host was dialled for a stranger");
+    }
+    let own = site.folder.write("own", "alice's own\n");
+    // It goes as far as the host, which is none: that is what was wanted here.
+    let known = site.fetch(&url, &policy, &["--credential", &own]);
+    assert!(
+        known.stderr.contains("tls_failed") || known.stderr.contains("host_"),
+        "{}",
+        known.stderr
+    );
+    assert!(host.accept().is_ok(), "the host was not dialled for a listed client");
 }
 
 #[test]

@@ -4,13 +4,17 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+/// Takes whatever statement a proof is of: these tests are about something else.
+const ANY: &str = "--dangerous-any-statement";
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -55,7 +59,7 @@ fn people_read_what_is_proved_by_what_and_what_is_hidden() {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
     assert!(err.contains("prove: segment 1 of 2"), "{err}");
-    let output = case.verify(&[]);
+    let output = case.verify(&[ANY]);
     let out = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for wanted in [
@@ -103,8 +107,53 @@ fn another_statement_program_mode_or_prover_is_refused_by_name() {
     let (answer, _) = case.verify_json(&["--statement", &case.statement(10, 54)]);
     assert_eq!(answer["reason"], "another_statement");
     // An expectation about a quote is not silently left out where the proof is about none.
-    let (answer, status) = case.verify_json(&["--at", "1"]);
+    let (answer, status) = case.verify_json(&["--at", "1", ANY]);
     assert_eq!((status, &answer["reason"]), (1, &json!("evidence")), "{answer}");
+}
+
+#[test]
+fn a_proof_of_which_nothing_is_expected_is_not_judged() {
+    let case = Case::new("unexpected");
+    case.prove(&[]);
+    let (answer, status) = case.verify_json(&[]);
+    assert_eq!((status, &answer["outcome"]), (2, &json!("error")), "{answer}");
+    assert_eq!(answer["reason"], "no_expectation");
+    // A time says nothing of what was proved.
+    let (answer, status) = case.verify_json(&["--at", "1"]);
+    assert_eq!((status, &answer["reason"]), (2, &json!("no_expectation")), "{answer}");
+    let output = case.verify(&[]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(err.contains("--input") && err.contains(ANY), "{err}");
+    let (answer, status) = case.verify_json(&[ANY]);
+    assert_eq!((status, &answer["outcome"]), (0, &json!("accepted")), "{answer}");
+}
+
+#[test]
+fn the_input_that_the_prover_was_given_says_what_has_to_be_proved() {
+    let case = Case::new("input");
+    case.prove(&[]);
+    let input = case.write("mine.json", br#"{"n":10}"#);
+    let (answer, status) = case.verify_json(&["--input", &input]);
+    assert_eq!(status, 0, "{answer}");
+    let checks = answer["checks"].as_array().unwrap();
+    let statement = checks.iter().find(|check| check["name"] == "statement").unwrap();
+    assert_eq!(statement["outcome"], "passed", "{answer}");
+    let out = text(&case.verify(&["--input", &input]).stdout);
+    assert!(!out.contains("was not checked"), "{out}");
+    let input = case.write("mine.json", br#"{"n":11}"#);
+    let (answer, status) = case.verify_json(&["--input", &input]);
+    assert_eq!((status, &answer["reason"]), (1, &json!("another_statement")), "{answer}");
+    let input = case.write("mine.json", br#"{"message":"text"}"#);
+    let (answer, status) = case.verify_json(&["--input", &input]);
+    assert_eq!((status, &answer["reason"]), (2, &json!("malformed_input_file")), "{answer}");
+    // What a run of this program has nothing for is refused, not ignored.
+    let key = case.write("key.pem", b"a key");
+    for option in ["--key", "--certificate", "--message"] {
+        let (answer, status) = case.verify_json(&[option, &key]);
+        assert_eq!((status, &answer["reason"]), (2, &json!("option_of_another_kind")), "{answer}");
+    }
 }
 
 #[test]
@@ -150,7 +199,7 @@ fn a_changed_file_is_refused_by_name() {
         ),
     ] {
         fs::write(case.proof(), bytes).unwrap();
-        let (answer, status) = case.verify_json(&[]);
+        let (answer, status) = case.verify_json(&[ANY]);
         assert_eq!((status, &answer["reason"]), (1, &json!(name)), "{answer}");
     }
 }
@@ -163,10 +212,10 @@ fn what_cannot_be_read_is_not_judged_and_says_why() {
     let longer = [&whole[..], b"\n"].concat();
     for bytes in [b"".as_slice(), b"PNG", &whole[..40], &whole[..whole.len() - 1], &longer] {
         fs::write(case.proof(), bytes).unwrap();
-        let (answer, status) = case.verify_json(&[]);
+        let (answer, status) = case.verify_json(&[ANY]);
         assert_eq!((status, &answer["outcome"]), (2, &json!("error")), "{answer}");
         assert_eq!(answer["reason"], "malformed_file");
-        let output = case.verify(&[]);
+        let output = case.verify(&[ANY]);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).starts_with("confide: "));
     }
@@ -187,7 +236,7 @@ fn what_a_file_calls_itself_draws_no_answer() {
     let mode = format!("\"{drawn}\"");
     for (from, to) in [("stand-in", drawn), ("\"app\"", mode.as_str())] {
         fs::write(case.proof(), file.with_header(from, to)).unwrap();
-        let output = case.verify(&[]);
+        let output = case.verify(&[ANY]);
         assert_eq!(output.status.code(), Some(2));
         for shown in [output.stdout, output.stderr].map(|bytes| text(&bytes)) {
             assert!(!shown.contains("yes"), "{shown}");
@@ -200,26 +249,23 @@ fn a_proof_whose_check_was_interrupted_is_not_judged() {
     let case = Case::new("unjudged");
     case.prove(&[]);
     let (proof, prover) = (case.proof().display().to_string(), stand_in().display().to_string());
-    let words = ["verify", "proof", &proof, "--prover", &prover];
+    let words = ["verify", "proof", &proof, "--prover", &prover, ANY];
     for words in [&words[..], &[&words[..], &["--json"]].concat()] {
+        let begun = case.dir.with_extension("begun");
         let child = case
             .command(words)
             .env("STAND_IN_SECONDS", "600")
+            .env("STAND_IN_BEGUN", &begun)
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // The folder for the work is made just before the signals are caught; the proof in it after.
-        let tmp = case.dir.join("tmp");
-        let at_work = || {
-            let folders = fs::read_dir(&tmp).unwrap().flatten();
-            folders.map(|folder| folder.path().join("proof")).any(|proof| proof.exists())
-        };
         let started = Instant::now();
-        while !at_work() {
+        while !begun.exists() {
             assert!(started.elapsed() < Duration::from_secs(300), "the check never began");
             std::thread::sleep(Duration::from_millis(20));
         }
+        fs::remove_file(&begun).unwrap();
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
@@ -249,13 +295,13 @@ fn a_missing_confide_prover_gives_the_line_that_says_how_to_get_it() {
     let input = case.write("input.json", br#"{"n":10}"#);
     let out = case.dir.join("other").display().to_string();
     let prove = ["prove", "fibonacci", "--input", &input, "--out", &out, "--prover", &absent];
-    for words in [&prove[..], &["verify", "proof", &proof, "--prover", &absent]] {
+    for words in [&prove[..], &["verify", "proof", &proof, "--prover", &absent, ANY]] {
         let output = case.run(words);
         let err = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{err}");
         assert!(err.contains("confide-prover is missing") && err.contains("make prover"), "{err}");
     }
-    let words = ["verify", "proof", &proof, "--prover", &absent, "--json"];
+    let words = ["verify", "proof", &proof, "--prover", &absent, "--json", ANY];
     let answer: Value = serde_json::from_slice(&case.run(&words).stdout).unwrap();
     assert_eq!(answer["reason"], "prover_missing");
 }
@@ -308,6 +354,107 @@ fn an_interrupted_proof_leaves_nothing_half_written() {
     let left: Vec<_> = fs::read_dir(&case.dir).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "the input and the folder for the work: {left:?}");
     assert!(fs::read_dir(case.dir.join("tmp")).unwrap().next().is_none());
+}
+
+#[test]
+fn a_killed_prove_leaves_neither_a_child_nor_its_input() {
+    let case = Case::new("killed");
+    let begun = case.dir.with_extension("begun");
+    let mut confide = case
+        .command(&case.prove_words(&[]))
+        .env("STAND_IN_SECONDS", "600")
+        .env("STAND_IN_BEGUN", &begun)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("no stage begins", || begun.exists());
+    fs::remove_file(&begun).unwrap();
+    let children = children_of(confide.id());
+    assert!(!children.is_empty(), "the stage runs in a process of its own");
+    assert_eq!(files_under(&case.dir.join("tmp")), Vec::<PathBuf>::new(), "nor while it runs");
+    confide.kill().unwrap();
+    confide.wait().unwrap();
+    wait_until("a child of the killed process goes on", || {
+        children.iter().all(|child| !is_running(*child))
+    });
+    assert_eq!(files_under(&case.dir.join("tmp")), Vec::<PathBuf>::new());
+    // The empty folder goes with the next command, and one that is in use does not.
+    let in_use = case.dir.join("tmp/confide-prove-in-use");
+    fs::create_dir(&in_use).unwrap();
+    let lock = fs::File::open(&in_use).unwrap();
+    lock.try_lock().unwrap();
+    case.prove(&[]);
+    let left: Vec<_> = fs::read_dir(case.dir.join("tmp")).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(in_use.exists());
+}
+
+#[test]
+fn a_run_that_no_app_proof_holds_is_refused_before_it_is_proved() {
+    let case = Case::new("segments");
+    let begun = case.dir.with_extension("begun");
+    let prove = |more: &[&str]| {
+        let mut command = case.command(&case.prove_words(more));
+        command.env("STAND_IN_SEGMENTS", "130").env("STAND_IN_BEGUN", &begun).output().unwrap()
+    };
+    let refused = prove(&[]);
+    let err = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{err}");
+    assert!(err.contains("130") && err.contains("--mode aggregated"), "{err}");
+    assert!(!begun.exists(), "nothing is proved: {err}");
+    assert!(!case.proof().exists());
+}
+
+#[test]
+fn a_confide_prover_that_cannot_be_started_is_not_called_missing() {
+    let case = Case::new("not-started");
+    case.prove(&[]);
+    let broken = case.write("broken", b"#!/no/such/interpreter\n");
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    let proof = case.proof().display().to_string();
+    let words = ["verify", "proof", &proof, "--statement", &case.statement(10, 55)];
+    let output = case.run(&[&words[..], &["--prover", &broken, "--json"]].concat());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{answer}");
+    assert_eq!(answer["reason"], "prover_not_started", "{answer}");
+    assert!(!answer["detail"].as_str().unwrap().contains("missing"), "{answer}");
+}
+
+fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < GENEROUS, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// State and parent of a process, as /proc tells them after its name.
+fn state_of(process: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_string(), fields.next()?.parse().ok()?))
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+    let processes = names.filter_map(|name| name.to_str()?.parse().ok());
+    processes.filter(|process| state_of(*process).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+/// Whoever has adopted it may not have reaped it yet.
+fn is_running(process: u32) -> bool {
+    state_of(process).is_some_and(|(state, _)| state != "Z" && state != "X")
+}
+
+fn files_under(folder: &Path) -> Vec<PathBuf> {
+    let (folders, mut files): (Vec<_>, Vec<_>) = fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| files_under(folder)));
+    files
 }
 
 struct Case {

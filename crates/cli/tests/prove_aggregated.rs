@@ -63,7 +63,7 @@ fn a_kept_aggregated_proof_is_accepted_and_its_forgeries_are_refused_by_name() {
         ("malformed_proof", file(&header, &body[..body.len() - 1])),
     ] {
         case.write("proof", &bytes);
-        case.refused(name, &[]);
+        case.refused(name, &["--dangerous-any-statement"]);
     }
     for place in (84..body.len()).step_by(body.len() / 5) {
         case.write("proof", &flipped(place));

@@ -141,15 +141,15 @@ impl Case {
         let until = (statement["valid_until"].as_u64().unwrap() + 1).to_string();
         let from = (statement["valid_from"].as_u64().unwrap() - 1).to_string();
         let other_data = "ab".repeat(64);
-        let at = ["--at", AT];
+        let (at, any) = (["--at", AT], "--dangerous-any-statement");
         let good = ["--at", AT, "--report-data", &data, "--evidence-policy", "good.toml"];
         for (wanted, words) in [
             (Value::Null, [&good[..], &["--statement", "statement.json"]].concat()),
             (Value::Null, [&at[..], &["--root", &intel]].concat()),
             (json!("another_statement"), [&at[..], &["--statement", "changed.json"]].concat()),
             (json!("root"), [&at[..], &["--root", &another]].concat()),
-            (json!("validity"), vec!["--at", &until]),
-            (json!("validity"), vec!["--at", &from]),
+            (json!("validity"), vec!["--at", &until, any]),
+            (json!("validity"), vec!["--at", &from, any]),
             (json!("report_data"), [&at[..], &["--report-data", &other_data]].concat()),
             (json!("measurements"), [&at[..], &["--evidence-policy", "other.toml"]].concat()),
             (json!("evaluation_number"), [&at[..], &["--evidence-policy", "late.toml"]].concat()),

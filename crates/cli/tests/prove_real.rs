@@ -114,7 +114,7 @@ impl Case {
         ] {
             fs::write(self.dir.join("proof"), forged).unwrap();
             // Whatever is expected beside it: the forgery itself is what is refused.
-            self.refused(name, &[]);
+            self.refused(name, &["--dangerous-any-statement"]);
         }
         // A changed public value: the file's statement is another one than the proof binds.
         let value = file.header.find("\",\"claim\"").unwrap();
@@ -122,7 +122,7 @@ impl Case {
         changed[value - 1] = if changed[value - 1] == b'0' { b'1' } else { b'0' };
         let changed = String::from_utf8(changed).unwrap();
         fs::write(self.dir.join("proof"), framed(&changed, &file.body)).unwrap();
-        self.refused("public_values", &[]);
+        self.refused("public_values", &["--dangerous-any-statement"]);
         self.refused("another_statement", good);
         // Any byte of the proof itself, wherever it is, under a good expectation.
         for place in (HEAD_BYTES + 8..file.body.len()).step_by(file.body.len() / 6) {

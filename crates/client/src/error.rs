@@ -44,6 +44,14 @@ pub enum ClientError {
         /// In which phase, and why.
         source: ChannelError,
     },
+    /// All connections of the pool are busy, and as many requests wait as may.
+    #[error("{connections} requests run and {waiting} wait: no more are taken")]
+    QueueFull {
+        /// The limit of the pool.
+        connections: usize,
+        /// The limit of the queue before it.
+        waiting: usize,
+    },
     /// All connections of the pool stayed busy.
     #[error("no connection became free within {deadline:?}: wanted one of {connections}")]
     Busy {

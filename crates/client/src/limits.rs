@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use confide_forward::BodyPace;
+
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -9,9 +11,11 @@ pub struct Limits {
     pub dial: Duration,
     /// TLS handshake, evidence and its appraisal together.
     pub channel: Duration,
-    /// Connections to the attested end at once.
+    /// Connections to the attested end at once: requests that run.
     pub connections: usize,
-    /// How long a request waits for one of them.
+    /// Requests that wait for one of them; further ones are refused at once.
+    pub requests_waiting: usize,
+    /// How long a request waits.
     pub queue: Duration,
     /// From sending a request to the head of its answer. An answer that is not streamed starts
     /// when its last token is made, so this covers a whole long generation.
@@ -24,8 +28,12 @@ pub struct Limits {
     /// How long a connection is used before its successor is appraised anew: the longest time
     /// for which a revocation or a TCB recovery goes unseen.
     pub age_max: Duration,
-    /// Connections that the loopback proxy holds at once.
+    /// Connections that the loopback proxy holds at once: more than requests run and wait, so
+    /// that a client too many is told so, and does not only see its connection close.
     pub local_connections: usize,
+    /// The longest pause of a local request's body and its least rate: it holds an attested
+    /// connection meanwhile.
+    pub request_body_pace: BodyPace,
     /// From accepting a local connection, or its last answer, to the head of a request.
     pub local_idle: Duration,
     /// The longest time a local client may refuse to read before its connection is given up: it
@@ -43,12 +51,18 @@ impl Default for Limits {
             dial: Duration::from_secs(5),
             channel: Duration::from_secs(10),
             connections: 64,
+            requests_waiting: 256,
             queue: Duration::from_secs(30),
             response_start: Duration::from_secs(600),
             response_pause: Duration::from_secs(300),
             idle: Duration::from_secs(240),
             age_max: Duration::from_secs(900),
-            local_connections: 256,
+            local_connections: 1024,
+            request_body_pace: BodyPace {
+                pause: Duration::from_secs(60),
+                grace: Duration::from_secs(30),
+                bytes_per_s: 1024,
+            },
             local_idle: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),
             head_bytes: 64 * 1024,

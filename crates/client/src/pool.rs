@@ -31,6 +31,7 @@ struct Shared {
     connector: Connector,
     idle: Mutex<Vec<Idle>>,
     slots: Arc<Semaphore>,
+    waiting: Semaphore,
     host: HeaderValue,
     limits: Limits,
     clock: fn() -> u64,
@@ -63,6 +64,7 @@ impl HttpClient {
                 connector,
                 idle: Mutex::new(Vec::new()),
                 slots: Arc::new(Semaphore::new(limits.connections)),
+                waiting: Semaphore::new(limits.requests_waiting),
                 host,
                 limits,
                 clock,
@@ -130,7 +132,12 @@ impl HttpClient {
 
 impl Shared {
     async fn permit(&self) -> Result<OwnedSemaphorePermit, ClientError> {
-        let Limits { queue: deadline, connections, .. } = self.limits;
+        let Limits { queue: deadline, connections, requests_waiting: waiting, .. } = self.limits;
+        if let Ok(permit) = self.slots.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let full = ClientError::QueueFull { connections, waiting };
+        let _waits = self.waiting.try_acquire().map_err(|_| full)?;
         match tokio::time::timeout(deadline, self.slots.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(ClientError::Busy { connections, deadline }),

@@ -10,15 +10,16 @@ use std::{
 
 use bytes::Bytes;
 use confide_forward::{
-    Closing, Drained, StallGuard, accept_until, asks_for_websocket, codings_are_undone,
-    end_is_marked, remove_hop_by_hop,
+    Admission, AdmissionLimits, BodyPace, Closing, Drained, Occupancy, PacedBody, PeerStream,
+    StallGuard, accept_until, asks_for_websocket, codings_are_undone, end_is_marked,
+    pace_fault_behind, remove_hop_by_hop,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::{
     AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody,
@@ -39,16 +40,30 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let local = Local { client, names: LocalNames::of(&listener), origins: Arc::new(origins) };
-    let serve = move |stream, closing| connection(stream, local.clone(), limits, closing);
-    accept_until(listener, limits.local_connections, limits.drain, stop, serve).await
+    let names = LocalNames::of(&listener);
+    let pace = limits.request_body_pace;
+    let local = Local { client, names, origins: Arc::new(origins), pace };
+    // All that use this address are programs of one machine: none of them is a newcomer.
+    let admission = Admission::new(AdmissionLimits::unshared(limits.local_connections));
+    let serve =
+        move |stream, place, closing| connection(stream, place, local.clone(), limits, closing);
+    accept_until(listener, admission, limits.drain, stop, serve).await
 }
 
-async fn connection(stream: TcpStream, local: Local, limits: Limits, mut closing: Closing) {
+async fn connection(
+    stream: PeerStream,
+    place: Occupancy,
+    local: Local,
+    limits: Limits,
+    mut closing: Closing,
+) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request| {
-        let local = local.clone();
-        async move { Ok::<_, Infallible>(local.answer(request).await) }
+        let (busy, local) = (place.mark_busy(), local.clone());
+        async move {
+            let answer = local.answer(request).await;
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let mut http = pin!(
         http1::Builder::new()
@@ -79,6 +94,7 @@ struct Local {
     client: Arc<HttpClient>,
     names: LocalNames,
     origins: Arc<Origins>,
+    pace: BodyPace,
 }
 
 impl Local {
@@ -119,7 +135,7 @@ impl Local {
             let message = "request body is not readable: wanted no transfer coding but chunked";
             return error(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
         }
-        let answer = match self.client.request(outgoing(request)).await {
+        let answer = match self.client.request(outgoing(request, self.pace)).await {
             Ok(answer) => answer.response,
             Err(failure) => return explain(&failure),
         };
@@ -154,7 +170,7 @@ fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
 }
 
 /// The request as it goes to the attested end: a path, and no field of this connection.
-fn outgoing(request: Request<Incoming>) -> Request<RequestBody> {
+fn outgoing(request: Request<Incoming>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -162,7 +178,7 @@ fn outgoing(request: Request<Incoming>) -> Request<RequestBody> {
     remove_hop_by_hop(&mut head.headers);
     // It was judged here; a model server that knows nothing of it could only misjudge it.
     head.headers.remove(header::ORIGIN);
-    Request::from_parts(head, streamed_body(body))
+    Request::from_parts(head, streamed_body(PacedBody::new(body, pace)))
 }
 
 fn preflight_answer(asked: &HeaderMap) -> Response<LocalBody> {
@@ -205,9 +221,12 @@ impl LocalNames {
 fn explain(failure: &ClientError) -> Response<LocalBody> {
     let text = failure.rejection().map_or_else(|| with_causes(failure), ToString::to_string);
     tracing::warn!(error = %text, "request not answered");
+    if let Some(fault) = pace_fault_behind(failure) {
+        return error(StatusCode::REQUEST_TIMEOUT, "request_timeout", &format!("request {fault}"));
+    }
     let status = match failure {
         ClientError::Slow { .. } => StatusCode::GATEWAY_TIMEOUT,
-        ClientError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        ClientError::Busy { .. } | ClientError::QueueFull { .. } => return explain_busy(&text),
         _ => StatusCode::BAD_GATEWAY,
     };
     match failure.blame() {
@@ -218,6 +237,14 @@ fn explain(failure: &ClientError) -> Response<LocalBody> {
         }
         _ => error(status, "attested_end_unavailable", &text),
     }
+}
+
+/// Not the attested end's doing: a little later there is room again.
+fn explain_busy(text: &str) -> Response<LocalBody> {
+    let message = format!("{text}; --requests and --requests-waiting of `confide connect` set it");
+    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "connect_busy", &message);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 fn error(status: StatusCode, code: &str, message: &str) -> Response<LocalBody> {

@@ -5,7 +5,8 @@ mod site;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_client::{
-    Binding, Connector, Drained, Endpoint, HttpClient, Limits, Origins, PolicyAppraiser, serve,
+    Binding, BodyPace, Connector, Drained, Endpoint, HttpClient, Limits, Origins, PolicyAppraiser,
+    serve,
 };
 use confide_fake_attester::{FakeAttester, Options};
 use confide_verifier::Policy;
@@ -367,4 +368,73 @@ async fn a_redirect_away_from_the_attested_end_is_not_passed_on() {
         assert!(got.starts_with(&format!("HTTP/1.1 {wanted} ")), "{location}: {got}");
         assert_eq!(got.contains("redirect_elsewhere"), wanted == "502", "{location}: {got}");
     }
+}
+
+#[tokio::test]
+async fn a_request_beyond_the_queue_is_told_so_at_once_and_others_are_served() {
+    let (address, word) = streaming().await;
+    let limits = Limits { connections: 1, requests_waiting: 1, ..Limits::default() };
+    let local = loopback(address, limits).await;
+    let mut runs = ask(local.address, GET_CLOSE).await;
+    read_until(&mut runs, "data: 1\n\n\r\n").await;
+    let mut waits = ask(local.address, GET_CLOSE).await;
+    // Whichever of the two came second is told that there is no room.
+    let mut full = ask(local.address, GET_CLOSE).await;
+    let (mut first, mut second) = (String::new(), String::new());
+    let told = tokio::select! {
+        () = read_into(&mut waits, &mut first) => { waits = full; first }
+        () = read_into(&mut full, &mut second) => second,
+    };
+    assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
+    assert!(told.contains("retry-after: 1\r\n") && told.contains("connect_busy"), "{told}");
+    for _ in 0..5 {
+        word.send(true).unwrap();
+    }
+    assert!(read_to_end(&mut runs).await.ends_with(LAST_CHUNK));
+    assert!(read_to_end(&mut waits).await.ends_with(LAST_CHUNK));
+}
+
+async fn read_into(stream: &mut TcpStream, seen: &mut String) {
+    stream.read_to_string(seen).await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_local_connections_give_way_to_a_new_one() {
+    let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
+    let limits = Limits { local_connections: 2, ..Limits::default() };
+    let local = loopback(address, limits).await;
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        let mut client = ask(local.address, GET).await;
+        assert!(read_until(&mut client, "\r\n\r\nok").await.ends_with("ok"));
+        held.push(client);
+    }
+    assert_eq!(read_to_end(&mut held[0]).await, "", "the one that was idle longest is closed");
+}
+
+#[tokio::test]
+async fn a_local_body_that_drips_for_ever_is_a_408() {
+    let address =
+        site(vec![server(Binding::Key, Some(attester()), now)], |mut stream| async move {
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        })
+        .await;
+    let request_body_pace = BodyPace {
+        pause: Duration::from_secs(60),
+        grace: Duration::from_millis(200),
+        bytes_per_s: 1000,
+    };
+    let local = loopback(address, Limits { request_body_pace, ..Limits::default() }).await;
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n";
+    let (mut answer, mut body) = ask(local.address, head).await.into_split();
+    let dripping = tokio::spawn(async move {
+        while body.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut seen = vec![0; 4096];
+    let length = within(answer.read(&mut seen)).await.unwrap();
+    let got = String::from_utf8_lossy(&seen[..length]);
+    assert!(got.starts_with("HTTP/1.1 408 ") && got.contains("too slowly"), "{got}");
+    dripping.abort();
 }

@@ -181,7 +181,7 @@ fn read_direction(reader: &mut Reader<'_>) -> Result<Direction, FormatError> {
 }
 
 /// A field with its statement's digest.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) statement: [u8; 32],
     pub(crate) leaf: [u8; 32],

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Claim, DiscloseError, Fact, Means, Notarised, OtherField, Security, TextProofs, TextSecret,
-    TextStatement,
+    TextStatement, proving::Prover,
 };
 
 /// Proves nothing: a hash of what a proof would be bound to.
@@ -249,6 +249,62 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
     other.fields.as_mut().unwrap().fields[0].path = "response./limit".into();
     assert!(matches!(refused(&edited), Refused::Other(_)));
+}
+
+/// What a program of the holder's own can write, with proofs that hold: `disclose` refuses it.
+fn forged(session: &Notarised, other: Option<&Notarised>, wish: &str) -> Disclosure {
+    let paths = |session| {
+        let mut paths = disclosed(session, &["response./balance <= 10"]).unwrap();
+        paths.claims.clear();
+        paths
+    };
+    let mut forged = paths(session);
+    forged.claims.extend(other.map(|other| Claim::Other(Box::new(paths(other)))));
+    let prover = Prover::new(session, &forged, means(other)).unwrap();
+    let claim = prover.claim(&prove(&[wish])[0]).unwrap();
+    forged.claims.push(claim);
+    Disclosure::decode(&forged.encode()).unwrap()
+}
+
+#[test]
+fn one_session_does_not_pose_as_two_neither_at_its_holder_nor_at_its_reader() {
+    let (one, two) = (session(1), session(2));
+    let wish = "response./balance == other.response./balance";
+    let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&one))).unwrap_err();
+    assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
+    // The same statement, signed anew and read from another file, is the same session.
+    let again = Notarised::decode(&one.encode()).unwrap();
+    let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&again))).unwrap_err();
+    assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
+    let refused = forged(&one, Some(&one), wish).verify(None).unwrap_err();
+    assert!(matches!(refused, Refused::SameSession { .. }), "{refused}");
+    forged(&one, Some(&two), wish).verify(None).unwrap();
+}
+
+#[test]
+fn a_field_that_equals_itself_is_refused_at_its_holder_and_at_its_reader() {
+    let session = session(1);
+    let wish = "response./balance == response./balance";
+    let error = disclosed(&session, &[wish]).unwrap_err();
+    assert!(matches!(error, DiscloseError::SameField { .. }), "{error}");
+    let refused = forged(&session, None, wish).verify(None).unwrap_err();
+    assert_eq!(refused, Refused::SameField { claim: 0 });
+}
+
+#[test]
+fn a_nested_disclosure_without_an_equality_is_refused() {
+    let (one, two) = (session(1), session(2));
+    let shown = |session: &Notarised| {
+        session.disclose(&show(&["response./model"]), &prove(&[]), means(None)).unwrap()
+    };
+    let mut beside = shown(&one);
+    beside.claims.push(Claim::Other(Box::new(shown(&two))));
+    let read = Disclosure::decode(&beside.encode()).unwrap();
+    assert_eq!(read.verify(None).unwrap_err(), Refused::OtherUnused);
+    // An equality within this session speaks of no other.
+    let mut here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
+    here.claims.push(Claim::Other(Box::new(shown(&two))));
+    assert_eq!(here.verify(None).unwrap_err(), Refused::OtherUnused);
 }
 
 #[test]

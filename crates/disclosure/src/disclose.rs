@@ -76,6 +76,18 @@ pub enum DiscloseError {
         /// The field.
         path: String,
     },
+    /// The other session is this very session.
+    #[error("the other session is this very session: wanted another statement, got {digest} twice")]
+    SameSession {
+        /// SHA-256 of the statement, in hexadecimal.
+        digest: String,
+    },
+    /// A predicate that compares a field with itself.
+    #[error("{path} is compared with itself: that says nothing")]
+    SameField {
+        /// The field.
+        path: String,
+    },
     /// A predicate that does not hold.
     #[error("{subject} is not so: it cannot be proven")]
     Untrue {
@@ -127,6 +139,7 @@ impl Notarised {
     ) -> Result<Disclosure, DiscloseError> {
         self.check()?;
         check_limits(prove)?;
+        self.check_equalities(prove, means.other)?;
         let mut wanted = self.wanted_values(show)?;
         for path in prove.iter().flat_map(proven_paths) {
             let index = self.field(path)?;
@@ -155,6 +168,27 @@ impl Notarised {
         let claims: Result<Vec<_>, _> = prove.iter().map(|wish| prover.claim(wish)).collect();
         disclosure.claims.extend(claims?);
         Ok(disclosure)
+    }
+
+    /// An equality is between two fields: of one session, or of two that are two.
+    fn check_equalities(
+        &self,
+        prove: &[Prove],
+        other: Option<&Notarised>,
+    ) -> Result<(), DiscloseError> {
+        let digest = self.statement.digest();
+        if other.is_some_and(|other| other.statement.digest() == digest) {
+            let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Err(DiscloseError::SameSession { digest });
+        }
+        let of_itself = prove.iter().find_map(|wish| match wish {
+            Prove::Equal { path, other, elsewhere: false } if path == other => Some(path),
+            _ => None,
+        });
+        match of_itself {
+            Some(path) => Err(DiscloseError::SameField { path: path.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Nothing but fields.

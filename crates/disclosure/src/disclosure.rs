@@ -1,7 +1,7 @@
 //! A disclosure: what a holder shows and proves, and what a third party then knows.
 
 use crate::{
-    claim::Claim,
+    claim::{Claim, OtherField},
     codec::{FormatError, Reader, Writer},
     evidence::NotaryEvidence,
     field::Kind,
@@ -80,6 +80,21 @@ pub enum Refused {
     /// The other session's disclosure does not hold.
     #[error("other session: {0}")]
     Other(Box<Refused>),
+    /// The other session is this very session: both have one statement.
+    #[error("other session is this very session: wanted another statement, got {digest} twice")]
+    SameSession {
+        /// SHA-256 of the statement, in hexadecimal.
+        digest: String,
+    },
+    /// No claim compares anything with the other session.
+    #[error("other session is compared with nothing: wanted a claim of equality with its fields")]
+    OtherUnused,
+    /// A claim says that a field equals itself.
+    #[error("claim {claim} compares a field with itself")]
+    SameField {
+        /// Its place, from 0.
+        claim: usize,
+    },
     /// Nothing is shown and nothing proven.
     #[error("disclosure shows and proves nothing")]
     Empty,
@@ -264,6 +279,7 @@ impl Disclosure {
             known.fields.extend(opening.fields.iter().filter_map(shown));
         }
         if let Some(other) = self.other() {
+            self.check_other(other)?;
             let other = other.verify_alone(texts);
             known.other = Some(Box::new(other.map_err(|refused| Refused::Other(refused.into()))?));
         }
@@ -272,6 +288,22 @@ impl Disclosure {
             known.claims.extend(opened.proven(place, claim)?);
         }
         Ok(Verified(known))
+    }
+
+    /// A reader relies on two sessions being two, and on the second being there to be compared with:
+    /// whatever it holds besides was never asked for.
+    fn check_other(&self, other: &Disclosure) -> Result<(), Refused> {
+        let digest = self.statement.digest();
+        if digest == other.statement.digest() {
+            let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Err(Refused::SameSession { digest });
+        }
+        let is_compared =
+            |claim: &Claim| matches!(claim, Claim::Equal { other: OtherField::There(_), .. });
+        match self.claims.iter().any(is_compared) {
+            true => Ok(()),
+            false => Err(Refused::OtherUnused),
+        }
     }
 }
 

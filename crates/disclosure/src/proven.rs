@@ -115,6 +115,9 @@ impl Opened<'_> {
             Claim::Equal { field, other, proof } => {
                 let one = self.field(*field).ok_or_else(subject)?;
                 let (other, elsewhere) = self.other_field(other).ok_or_else(subject)?;
+                if one.1 == other.1 {
+                    return Err(Refused::SameField { claim: place });
+                }
                 let what = equal(one, other, elsewhere, proof);
                 (what.ok_or_else(subject)?.map_err(sigma)?, Relation::SECURITY)
             }

@@ -48,6 +48,9 @@ fn name(refused: &Refused) -> &'static str {
     match refused {
         Refused::Signature(_) => "signature",
         Refused::Opening(_) => "opening",
+        Refused::SameSession { .. } => "same_session",
+        Refused::OtherUnused => "other_unused",
+        Refused::SameField { .. } => "same_field",
         Refused::Empty => "empty",
         Refused::NoCircuits { .. } => "no_circuits",
         Refused::Other(refused) => name(refused),
@@ -398,12 +401,13 @@ fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosur
             disclosed(one, &[], &["response./balance == response./limit"]),
         ),
     ];
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 5] = [
         ("equality with a session that is not there", |it| drop(it.claims.remove(0))),
-        ("equality with a field of the same session", |it| {
+        ("another session that is compared with nothing", |it| {
             let Some(Claim::Equal { other, .. }) = it.claims.last_mut() else { panic!() };
             *other = OtherField::Here(0);
         }),
+        ("another session that only shows", |it| it.claims.truncate(1)),
         ("another time of the other session", |it| {
             let Some(Claim::Other(other)) = it.claims.first_mut() else { panic!() };
             other.statement.time += 1;
@@ -419,6 +423,16 @@ fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosur
         change(&mut changed);
         cases.push((name, changed));
     }
+    // With proofs that do not hold: it is refused before any is looked at.
+    let mut itself = equal;
+    let mut paths = disclosed(one, &[], &["response./balance <= 10"]);
+    paths.claims.clear();
+    itself.claims[0] = Claim::Other(Box::new(paths));
+    cases.push(("one session that poses as two", itself));
+    let mut itself = disclosed(one, &[], &["response./balance == response./limit"]);
+    let Some(Claim::Equal { field, other, .. }) = itself.claims.last_mut() else { panic!() };
+    *other = OtherField::Here(*field);
+    cases.push(("a field that is equal to itself", itself));
     cases
 }
 

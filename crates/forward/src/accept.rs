@@ -1,12 +1,21 @@
 //! The accept loop of a server: a bounded number of connections, and an end that lets them finish.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, net::IpAddr, pin::pin, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::JoinSet,
 };
+
+use crate::{
+    Admission, Occupancy, Peer, PeerStream,
+    proxy_protocol::{Announced, read_proxy_header},
+};
+
+/// The system or this process has no file descriptor left (errno(3), Linux).
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -25,65 +34,118 @@ pub type Closing = watch::Receiver<bool>;
 
 /// Accepts until `stop` resolves, then gives what runs the time `drain` to end.
 ///
-/// At most `connections` at once; further ones wait in the kernel's backlog. Small writes are sent
-/// at once (`TCP_NODELAY`): tokens, frames and handshakes are answers that somebody waits for.
+/// Who gets a place, and whose place that is, `admission` says; a connection without one is closed
+/// at once, and one that was evicted is dropped with all that serves it. Small writes are sent at
+/// once (`TCP_NODELAY`): tokens, frames and handshakes are answers that somebody waits for.
 pub async fn accept_until<F>(
     listener: TcpListener,
-    connections: usize,
+    admission: Admission,
     drain: Duration,
     stop: impl Future<Output = ()>,
-    serve: impl Fn(TcpStream, Closing) -> F,
+    serve: impl Fn(PeerStream, Occupancy, Closing) -> F,
 ) -> Drained
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(connections));
     let (closing, _) = watch::channel(false);
     let mut running = JoinSet::new();
+    let mut announcing = JoinSet::new();
     let mut stop = pin!(stop);
+    let begin = |running: &mut JoinSet<()>, arrived: Arrival| {
+        let Some(place) = admission.admit(arrived.peer) else { return };
+        let served = serve(arrived.stream, place.clone(), closing.subscribe());
+        running.spawn(async move {
+            tokio::select! {
+                () = served => {}
+                () = place.evicted() => tracing::debug!(peer = %place.peer(), "evicted"),
+            }
+        });
+    };
     loop {
         tokio::select! {
             // In this order, so that no stream of connections keeps the signal from being seen.
             biased;
             () = &mut stop => break,
             Some(_) = running.join_next(), if !running.is_empty() => {}
-            accepted = accept(&listener, &slots) => {
-                let Some((stream, slot)) = accepted else { continue };
-                let served = serve(stream, closing.subscribe());
-                running.spawn(async move {
-                    served.await;
-                    drop(slot);
-                });
+            Some(announced) = announcing.join_next(), if !announcing.is_empty() => {
+                if let Ok(Some(arrived)) = announced {
+                    begin(&mut running, arrived);
+                }
+            }
+            accepted = accept(&listener, &admission) => {
+                let Some((tcp, address)) = accepted else { continue };
+                let peer = Peer::from(address);
+                if !admission.is_proxy(address) {
+                    begin(&mut running, Arrival { stream: tcp.into(), peer });
+                } else if announcing.len() < admission.limits().connections {
+                    announcing.spawn(read_announcement(tcp, peer, admission.header_deadline()));
+                } else {
+                    admission.refuse_unknown(peer);
+                }
             }
         }
     }
     drop(listener);
+    announcing.shutdown().await;
     closing.send_replace(true);
-    let finished = async { while running.join_next().await.is_some() {} };
+    let finished = async {
+        while running.join_next().await.is_some() {}
+        // What a connection became may outlive it with its place (a WebSocket).
+        admission.vacated().await;
+    };
     match tokio::time::timeout(drain, finished).await {
         Ok(()) => Drained::Completely,
         Err(_) => {
-            let cut = running.len();
+            let cut = admission.occupied().max(running.len());
             running.shutdown().await;
             Drained::Cut(cut)
         }
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
+/// A connection whose peer is known.
+struct Arrival {
+    stream: PeerStream,
+    peer: Peer,
+}
+
+async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, address)) => {
             // A connection that is gone already is found out by whoever reads from it.
             let _ = stream.set_nodelay(true);
-            Some((stream, slot))
+            Some((stream, address.ip()))
         }
         Err(error) => {
-            tracing::warn!(%error, "no connection could be accepted");
+            if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) {
+                admission.evict_any();
+            } else {
+                tracing::warn!(%error, "no connection could be accepted");
+            }
             tokio::time::sleep(ACCEPT_RETRY).await;
+            None
+        }
+    }
+}
+
+/// Reads the header of a listed proxy. Without a valid one in time the connection is closed: its
+/// peer would be the proxy, which stands for everybody.
+async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Option<Arrival> {
+    let read = tokio::time::timeout(deadline, read_proxy_header(&mut tcp)).await;
+    match read {
+        Ok(Ok((announced, early))) => {
+            let peer = match announced {
+                Announced::Client(client) => client.ip().into(),
+                Announced::Proxy => proxy,
+            };
+            Some(Arrival { stream: PeerStream::new(tcp, early), peer })
+        }
+        Ok(Err(error)) => {
+            tracing::info!(%proxy, %error, "a listed proxy's connection was closed");
+            None
+        }
+        Err(_) => {
+            tracing::info!(%proxy, ?deadline, "a listed proxy sent no PROXY protocol header");
             None
         }
     }
@@ -91,81 +153,181 @@ async fn accept(
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        net::SocketAddr,
-        sync::atomic::{AtomicUsize, Ordering},
-    };
+    use std::net::SocketAddr;
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpSocket,
         sync::oneshot,
         task::JoinHandle,
         time::timeout,
     };
 
     use super::*;
+    use crate::AdmissionLimits;
 
     const GENEROUS: Duration = Duration::from_secs(20);
 
-    /// Two places. A connection says that it began, and ends when a byte comes; `deaf` ones do not
-    /// heed the signal to stop.
-    async fn server(
-        drain: Duration,
-        deaf: bool,
-    ) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<Drained>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let stopped = async move { drop(stopped.await) };
-        let most = Arc::new(AtomicUsize::new(0));
-        let running =
-            tokio::spawn(accept_until(listener, 2, drain, stopped, move |mut tcp, mut closing| {
-                let most = most.clone();
-                async move {
-                    assert!(most.fetch_add(1, Ordering::SeqCst) < 2, "more than two at once");
-                    assert!(tcp.nodelay().unwrap());
-                    tcp.write_all(b"b").await.unwrap();
-                    tokio::select! {
-                        _ = tcp.read_u8() => {}
-                        _ = closing.changed(), if !deaf => {}
-                    }
-                    most.fetch_sub(1, Ordering::SeqCst);
-                }
-            }));
-        (address, stop, running)
+    /// Places for all, for one peer and for newcomers.
+    fn places(connections: usize, per_peer: usize, reserve: usize) -> Admission {
+        Admission::new(AdmissionLimits {
+            connections,
+            connections_per_peer: per_peer,
+            newcomer_reserve: reserve,
+        })
     }
 
-    async fn begun(address: SocketAddr) -> TcpStream {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        timeout(GENEROUS, stream.read_u8()).await.unwrap().unwrap();
+    struct Running {
+        address: SocketAddr,
+        stop: oneshot::Sender<()>,
+        ended: JoinHandle<Drained>,
+    }
+
+    /// A connection says that it began, is busy between the bytes `w` and `i`, and ends with any
+    /// other byte; `deaf` ones do not heed the signal to stop.
+    async fn server(admission: Admission, drain: Duration, deaf: bool) -> Running {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let address = ([127, 0, 0, 1], listener.local_addr().unwrap().port()).into();
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async move { drop(stopped.await) };
+        let serve = move |mut stream: PeerStream, place: Occupancy, mut closing: Closing| async move {
+            assert!(stream.tcp().nodelay().unwrap());
+            let mut busy = None;
+            stream.write_all(b"b").await.unwrap();
+            loop {
+                tokio::select! {
+                    byte = stream.read_u8() => match byte {
+                        Ok(b'w') => busy = Some(place.mark_busy()),
+                        Ok(b'i') => drop(busy.take()),
+                        _ => return,
+                    },
+                    _ = closing.changed(), if !deaf => return,
+                }
+                stream.write_all(b"k").await.unwrap();
+            }
+        };
+        let ended = tokio::spawn(accept_until(listener, admission, drain, stopped, serve));
+        Running { address, stop, ended }
+    }
+
+    /// Connects from a loopback address that ends in `from`.
+    async fn connect(address: SocketAddr, from: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, from], 0).into()).unwrap();
+        timeout(GENEROUS, socket.connect(address)).await.unwrap().unwrap()
+    }
+
+    async fn begun(address: SocketAddr, from: u8) -> TcpStream {
+        let mut stream = connect(address, from).await;
+        assert_eq!(timeout(GENEROUS, stream.read_u8()).await.unwrap().unwrap(), b'b');
         stream
     }
 
+    async fn tell(stream: &mut TcpStream, byte: u8) {
+        stream.write_all(&[byte]).await.unwrap();
+        assert_eq!(timeout(GENEROUS, stream.read_u8()).await.unwrap().unwrap(), b'k');
+    }
+
+    async fn is_closed(stream: &mut TcpStream) -> bool {
+        timeout(GENEROUS, stream.read(&mut [0])).await.unwrap().unwrap_or(0) == 0
+    }
+
     #[tokio::test]
-    async fn connections_beyond_the_limit_wait_until_one_ends() {
-        let (address, _stop, _running) = server(GENEROUS, false).await;
-        let (mut first, _second) = (begun(address).await, begun(address).await);
-        let mut third = TcpStream::connect(address).await.unwrap();
-        assert!(timeout(Duration::from_millis(50), third.read_u8()).await.is_err());
-        first.write_all(b"e").await.unwrap();
-        timeout(GENEROUS, third.read_u8()).await.unwrap().unwrap();
+    async fn one_address_that_holds_all_its_places_locks_nobody_out() {
+        let running = server(places(4, 3, 1), GENEROUS, false).await;
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let mut stream = begun(running.address, 1).await;
+            tell(&mut stream, b'w').await;
+            held.push(stream);
+        }
+        assert!(is_closed(&mut connect(running.address, 1).await).await, "busy ones go on");
+        let _newcomer = begun(running.address, 2).await;
+        for stream in &mut held {
+            tell(stream, b'i').await;
+        }
+        let _fourth = begun(running.address, 1).await;
+        assert!(is_closed(&mut held[0]).await, "the longest idle one gave its place");
+        tell(&mut held[2], b'w').await;
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_keeps_opening_connections_locks_nobody_out() {
+        let running = server(places(16, 8, 2), GENEROUS, false).await;
+        let address = running.address;
+        let flood = tokio::spawn(async move {
+            let mut held = Vec::new();
+            loop {
+                held.push(TcpStream::connect(address).await);
+                if held.len() > 64 {
+                    drop(held.remove(0));
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut honest = begun(running.address, 2).await;
+        for _ in 0..20 {
+            tell(&mut honest, b'w').await;
+            tell(&mut honest, b'i').await;
+            begun(running.address, 3).await;
+        }
+        flood.abort();
+    }
+
+    #[tokio::test]
+    async fn connections_of_a_listed_proxy_are_counted_by_the_client_that_it_names() {
+        let proxies = ["127.0.0.9".parse().unwrap()];
+        let admission = places(8, 1, 0).behind_proxies(&proxies);
+        let running = server(admission, GENEROUS, false).await;
+        let from = |client: &str| format!("PROXY TCP4 {client} 192.0.2.9 1 2\r\nw");
+        let mut held = Vec::new();
+        for client in ["192.0.2.1", "192.0.2.2"] {
+            let mut stream = connect(running.address, 9).await;
+            stream.write_all(from(client).as_bytes()).await.unwrap();
+            let mut answer = [0; 2];
+            timeout(GENEROUS, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+            assert_eq!(&answer, b"bk", "what came with the header is not lost");
+            held.push(stream);
+        }
+        let mut again = connect(running.address, 9).await;
+        again.write_all(from("192.0.2.1").as_bytes()).await.unwrap();
+        assert!(is_closed(&mut again).await, "that client has its one place");
+        // Another address is never believed.
+        let mut liar = begun(running.address, 1).await;
+        liar.write_all(from("192.0.2.3").as_bytes()).await.unwrap();
+        assert!(is_closed(&mut liar).await, "its first byte is no word of the server's");
+    }
+
+    #[tokio::test]
+    async fn a_listed_proxy_without_a_header_in_time_is_closed() {
+        let proxies = ["127.0.0.9".parse().unwrap()];
+        let admission = places(8, 8, 0).behind_proxies(&proxies);
+        let admission = admission.with_header_deadline(Duration::from_millis(50));
+        let running = server(admission, GENEROUS, false).await;
+        for start in ["", "PROXY TCP4 192.0.2.1", "w"] {
+            let mut stream = connect(running.address, 9).await;
+            stream.write_all(start.as_bytes()).await.unwrap();
+            assert!(is_closed(&mut stream).await, "{start}");
+        }
+        let _other = begun(running.address, 1).await;
     }
 
     #[tokio::test]
     async fn what_runs_is_told_to_end_and_nobody_new_is_let_in() {
-        let (address, stop, running) = server(GENEROUS, false).await;
-        let _held = begun(address).await;
+        let Running { address, stop, ended } = server(places(2, 2, 0), GENEROUS, false).await;
+        let _held = begun(address, 1).await;
         stop.send(()).unwrap();
-        assert_eq!(timeout(GENEROUS, running).await.unwrap().unwrap(), Drained::Completely);
+        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), Drained::Completely);
         assert!(TcpStream::connect(address).await.is_err());
     }
 
     #[tokio::test]
     async fn what_does_not_end_is_cut_and_counted() {
-        let (address, stop, running) = server(Duration::from_millis(20), true).await;
-        let mut held = begun(address).await;
+        let drain = Duration::from_millis(20);
+        let Running { address, stop, ended } = server(places(2, 2, 0), drain, true).await;
+        let mut held = begun(address, 1).await;
         stop.send(()).unwrap();
-        assert_eq!(timeout(GENEROUS, running).await.unwrap().unwrap(), Drained::Cut(1));
+        assert_eq!(timeout(GENEROUS, ended).await.unwrap().unwrap(), Drained::Cut(1));
         assert_eq!(held.read(&mut [0]).await.unwrap_or(0), 0);
     }
 }

@@ -1,13 +1,23 @@
-//! What every HTTP end of the house does alike: which header fields pass a proxy, when the end of
-//! an answer can be trusted to be its end, what becomes of a peer that does not read or speak, and how
-//! connections are accepted and drained.
+//! What every server of the house does alike: who gets a connection, how connections are accepted
+//! and drained, what becomes of a peer that does not read or speak, which header fields pass a
+//! proxy, and when the end of an answer can be trusted to be its end.
 
 mod accept;
+mod admission;
 mod hop;
 mod idle;
+mod pace;
+mod peer_stream;
+mod proxy_protocol;
 mod stall;
+mod turns;
 
 pub use accept::{Closing, Drained, accept_until};
+pub use admission::{Admission, AdmissionLimits, Busy, BusyBody, Occupancy, Peer};
 pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
+pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, pace_fault_behind};
+pub use peer_stream::PeerStream;
+pub use proxy_protocol::{Announced, ProxyHeaderError, parse_proxy_header};
 pub use stall::StallGuard;
+pub use turns::TurnWatch;

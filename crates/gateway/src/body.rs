@@ -4,23 +4,18 @@ use std::{
     error::Error,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
+use confide_forward::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
 
-/// Passes frames on until too many bytes came or the next one took too long.
-///
-/// The timer is made at the first pause, so that a body which is already there costs none.
+/// Passes frames on until too many bytes came or they came too slowly.
 pub(crate) struct Guarded<B> {
     inner: B,
     bytes_left: u64,
     bytes_limit: u64,
-    pause_limit: Duration,
-    pause: Option<Pin<Box<Sleep>>>,
-    paused: bool,
+    clock: BodyClock,
 }
 
 /// Why a body was cut.
@@ -28,32 +23,15 @@ pub(crate) struct Guarded<B> {
 pub(crate) enum BodyFault {
     #[error("body is too long: wanted at most {limit} bytes")]
     TooLong { limit: u64 },
-    #[error("body paused too long: wanted at most {limit:?}")]
-    Paused { limit: Duration },
+    #[error(transparent)]
+    Pace(PaceFault),
     #[error("body broke off: {0}")]
     Broken(#[source] hyper::Error),
 }
 
 impl<B> Guarded<B> {
-    pub(crate) fn new(inner: B, bytes_limit: u64, pause_limit: Duration) -> Self {
-        Self {
-            inner,
-            bytes_left: bytes_limit,
-            bytes_limit,
-            pause_limit,
-            pause: None,
-            paused: false,
-        }
-    }
-
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<BodyFault> {
-        let limit = self.pause_limit;
-        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if !self.paused {
-            self.paused = true;
-            pause.as_mut().reset(Instant::now() + limit);
-        }
-        pause.as_mut().poll(cx).map(|()| BodyFault::Paused { limit })
+    pub(crate) fn new(inner: B, bytes_limit: u64, pace: BodyPace) -> Self {
+        Self { inner, bytes_left: bytes_limit, bytes_limit, clock: BodyClock::new(pace) }
     }
 }
 
@@ -70,12 +48,15 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let frame = match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(frame) => frame,
-            Poll::Pending => return self.poll_pause(cx).map(|fault| Some(Err(fault))),
+            Poll::Pending => {
+                let fault = self.clock.poll_fault(cx);
+                return fault.map(|fault| Some(Err(BodyFault::Pace(fault))));
+            }
         };
-        self.paused = false;
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(BodyFault::Broken)?;
             let length = frame.data_ref().map_or(0, |data| data.remaining() as u64);
+            self.clock.receive(length);
             self.bytes_left = self
                 .bytes_left
                 .checked_sub(length)

@@ -2,10 +2,8 @@
 
 use std::future::Future;
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use confide_forward::PeerStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// One way in. There are two: the attested channel, and plain TCP in the tests of this crate.
 pub(crate) trait Door: Send + Sync + 'static {
@@ -14,15 +12,15 @@ pub(crate) trait Door: Send + Sync + 'static {
 
     fn open(
         &self,
-        stream: TcpStream,
+        stream: PeerStream,
     ) -> impl Future<Output = Result<Self::Stream, Self::Refusal>> + Send;
 }
 
 impl Door for confide_channel::Server {
-    type Stream = tokio_rustls::server::TlsStream<TcpStream>;
+    type Stream = tokio_rustls::server::TlsStream<PeerStream>;
     type Refusal = confide_channel::ChannelError;
 
-    async fn open(&self, stream: TcpStream) -> Result<Self::Stream, Self::Refusal> {
+    async fn open(&self, stream: PeerStream) -> Result<Self::Stream, Self::Refusal> {
         let accepted = self.accept(stream).await?;
         tracing::debug!(
             handshake_us = accepted.timings.handshake.as_micros() as u64,

@@ -5,6 +5,7 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
+use confide_forward::{Admission, AdmissionLimits};
 use tokio::net::TcpListener;
 
 use crate::{AccessLog, Configuration, Drained, GatewayError, Limits, proxy::Proxy};
@@ -29,6 +30,7 @@ pub struct Gateway {
     limits: Limits,
     simulated: bool,
     access_log: Option<AccessLog>,
+    admission: Admission,
 }
 
 impl Gateway {
@@ -55,12 +57,25 @@ impl Gateway {
             attester,
             clock,
         )?;
-        Ok(Self { channel: Arc::new(channel), configuration, limits, simulated, access_log: None })
+        Ok(Self {
+            channel: Arc::new(channel),
+            configuration,
+            limits,
+            simulated,
+            access_log: None,
+            admission: Admission::new(AdmissionLimits::default()),
+        })
     }
 
     /// The same gateway with a line in `log` for each answered request.
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
+        self
+    }
+
+    /// The same gateway with other limits on connections, or behind listed proxies.
+    pub fn with_admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
         self
     }
 
@@ -101,8 +116,11 @@ impl Gateway {
         let proxy = Proxy::new(&self.configuration, self.simulated, self.limits);
         let proxy = Arc::new(proxy.with_access_log(self.access_log));
         let channel = self.channel.clone();
+        let Self { admission, limits, .. } = self;
         tokio::select! {
-            drained = crate::serve::serve(listener, self.channel, proxy, self.limits, stop) => drained,
+            drained = crate::serve::serve(listener, self.channel, proxy, limits, admission, stop) => {
+                drained
+            }
             never = warn_of_failed_renewals(&channel) => match never {},
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use confide_forward::BodyPace;
+
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections held at once; further ones wait in the kernel's backlog.
-    pub connections: usize,
     /// TLS handshake and evidence together.
     pub handshake: Duration,
     /// From the end of the handshake to the first complete request head. A peer that proved
@@ -21,8 +21,10 @@ pub struct Limits {
     pub head_fields: usize,
     /// Request body in bytes: room for a few images in base64, not for a disk image.
     pub request_body_bytes: u64,
-    /// The longest pause between two pieces of a request body.
-    pub request_body_pause: Duration,
+    /// The longest pause between two pieces of a request body, and its least rate. A kibibyte a
+    /// second is a tenth of what the slowest of mobile networks sends; a byte now and then, which
+    /// would hold a place for ever, ends after the grace.
+    pub request_body_pace: BodyPace,
     /// For how long a body that nobody wants any more is read on, so that its sender sees the early
     /// answer and not a reset. A slower sender sees a broken connection.
     pub request_body_linger: Duration,
@@ -54,14 +56,17 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
             handshake: Duration::from_secs(10),
             first_head: Duration::from_secs(15),
             idle: Duration::from_secs(300),
             head_bytes: 64 * 1024,
             head_fields: 100,
             request_body_bytes: 64 * 1024 * 1024,
-            request_body_pause: Duration::from_secs(60),
+            request_body_pace: BodyPace {
+                pause: Duration::from_secs(60),
+                grace: Duration::from_secs(30),
+                bytes_per_s: 1024,
+            },
             request_body_linger: Duration::from_secs(5),
             response_body_pause: Duration::from_secs(300),
             write_stall: Duration::from_secs(60),

@@ -3,7 +3,9 @@
 use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use confide_forward::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
+use confide_forward::{
+    BodyPace, asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop,
+};
 use http::{
     HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
@@ -192,7 +194,7 @@ impl Proxy {
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
         head.headers.insert(header::HOST, upstream.host_header());
-        let body = Guarded::new(body, limit, self.limits.request_body_pause);
+        let body = Guarded::new(body, limit, self.limits.request_body_pace);
         Ok(Request::from_parts(head, Either::Left(body)))
     }
 
@@ -221,7 +223,8 @@ impl Proxy {
         if let Some(path) = path {
             head.headers.insert(header::LOCATION, path);
         }
-        let body = Guarded::new(body, u64::MAX, self.limits.response_body_pause);
+        let pace = BodyPace::any_rate(self.limits.response_body_pause);
+        let body = Guarded::new(body, u64::MAX, pace);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 }

@@ -1,5 +1,6 @@
 //! Why a request got an answer of the gateway instead of the upstream's.
 
+use confide_forward::PaceFault;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
@@ -21,6 +22,9 @@ pub(crate) enum Refusal {
         limit: u64,
     },
     BodyPaused,
+    BodySlow {
+        bytes_per_s: u64,
+    },
     BodyBroken,
     NoRoute,
     Upstream(UpstreamFailure),
@@ -32,7 +36,10 @@ impl Refusal {
     pub(crate) fn of(unsent: Unsent) -> Self {
         match fault_behind(&unsent.error) {
             Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },
-            Some(BodyFault::Paused { .. }) => Self::BodyPaused,
+            Some(BodyFault::Pace(PaceFault::Paused { .. })) => Self::BodyPaused,
+            Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {
+                Self::BodySlow { bytes_per_s: *bytes_per_s }
+            }
             Some(BodyFault::Broken(_)) => Self::BodyBroken,
             None => Self::Upstream(unsent.into_failure()),
         }
@@ -69,6 +76,11 @@ impl Refusal {
             }
             Self::BodyPaused => {
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")
+            }
+            Self::BodySlow { bytes_per_s } => {
+                text =
+                    format!("request body came too slowly: wanted at least {bytes_per_s} bytes/s");
+                (StatusCode::REQUEST_TIMEOUT, "request_timeout", text.as_str())
             }
             Self::BodyBroken => (bad, "request_broken", "request body broke off"),
             Self::NoRoute => (

@@ -11,13 +11,12 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::{Closing, Drained, StallGuard, accept_until};
+use confide_forward::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::Instant,
-};
+use tokio::{net::TcpListener, time::Instant};
 
 use crate::{Limits, door::Door, proxy::Proxy};
 
@@ -26,13 +25,15 @@ pub(crate) async fn serve<D: Door>(
     door: Arc<D>,
     proxy: Arc<Proxy>,
     limits: Limits,
+    admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let pools = proxy.clone();
-    let serve =
-        move |stream, closing| connection(stream, door.clone(), proxy.clone(), limits, closing);
+    let serve = move |stream, place, closing| {
+        connection(stream, place, door.clone(), proxy.clone(), limits, closing)
+    };
     tokio::select! {
-        drained = accept_until(listener, limits.connections, limits.drain, stop, serve) => drained,
+        drained = accept_until(listener, admission, limits.drain, stop, serve) => drained,
         never = pools.maintain_pools() => match never {},
     }
 }
@@ -41,7 +42,8 @@ pub(crate) async fn serve<D: Door>(
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
 async fn connection<D: Door>(
-    stream: TcpStream,
+    stream: PeerStream,
+    place: Occupancy,
     door: Arc<D>,
     proxy: Arc<Proxy>,
     limits: Limits,
@@ -62,8 +64,11 @@ async fn connection<D: Door>(
     let spoke = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         spoke.store(true, Ordering::Relaxed);
-        let proxy = proxy.clone();
-        async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+        let (busy, proxy) = (place.mark_busy(), proxy.clone());
+        async move {
+            let answer = proxy.answer(request).await;
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let mut http = pin!(
         http1::Builder::new()

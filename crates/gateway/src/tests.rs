@@ -1,8 +1,11 @@
 //! The proxy over plain TCP: raw bytes in, raw bytes out, an upstream that follows a script.
 
+mod floods;
+
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_channel::Binding;
+use confide_forward::{Admission, AdmissionLimits, PeerStream};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -31,10 +34,10 @@ const LAST_CHUNK: &str = "0\r\n\r\n";
 struct Plain;
 
 impl Door for Plain {
-    type Stream = TcpStream;
+    type Stream = PeerStream;
     type Refusal = Infallible;
 
-    async fn open(&self, stream: TcpStream) -> Result<TcpStream, Infallible> {
+    async fn open(&self, stream: PeerStream) -> Result<PeerStream, Infallible> {
         Ok(stream)
     }
 }
@@ -47,6 +50,10 @@ struct Running {
 
 /// A gateway that proxies every path: what is allowed has tests of its own.
 async fn gateway(upstream: SocketAddr, limits: Limits) -> Running {
+    gateway_for(AdmissionLimits::default(), upstream, limits).await
+}
+
+async fn gateway_for(admission: AdmissionLimits, upstream: SocketAddr, limits: Limits) -> Running {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
@@ -58,7 +65,8 @@ async fn gateway_with(configuration: Configuration, limits: Limits) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(serve(listener, Arc::new(Plain), proxy, limits, async {
+    let admission = Admission::new(admission);
+    let ended = tokio::spawn(serve(listener, Arc::new(Plain), proxy, limits, admission, async {
         let _ = stopped.await;
     }));
     Running { address, stop, ended }
@@ -345,19 +353,6 @@ async fn an_idle_connection_is_let_go() {
         got = exchange(gateway.address, GET).await;
     }
     assert!(got.contains("\r\n\r\nok"), "{got}");
-}
-
-#[tokio::test]
-async fn connections_beyond_the_limit_wait_for_a_place() {
-    let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-    let gateway = gateway(upstream, Limits { connections: 1, ..Limits::default() }).await;
-    let mut first = ask(gateway.address, GET).await;
-    assert!(read_until(&mut first, "\r\n\r\nok").await.ends_with("ok"));
-    let mut second = ask(gateway.address, GET_CLOSE).await;
-    let early = tokio::time::timeout(Duration::from_millis(100), second.read_u8()).await;
-    assert!(early.is_err(), "the second connection was served beside the first");
-    drop(first);
-    assert!(read_to_end(&mut second).await.ends_with("ok"));
 }
 
 #[tokio::test]
@@ -663,7 +658,8 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = serve(listener, Arc::new(Plain), Arc::new(proxy), Limits::default(), async {
+    let (proxy, admission) = (Arc::new(proxy), Admission::new(AdmissionLimits::default()));
+    let serving = serve(listener, Arc::new(Plain), proxy, Limits::default(), admission, async {
         let _ = stopped.await;
     });
     let serving = tokio::spawn(serving);

@@ -10,13 +10,13 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     ExchangeError, Target,
     gunzip::{DecodeError, Decoder},
     limits::Limits,
-    upstream::in_time,
+    upstream::slow,
 };
 
 /// A body on its way: decoded, counted, never longer than its bound.
@@ -71,11 +71,16 @@ impl<'a> AnswerBody<'a> {
     /// Trailers are passed over: no statement speaks of them.
     async fn piece(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         loop {
+            let (pause, exchange) = (self.limits.response_pause, self.limits.exchange);
             let left = self.until.saturating_duration_since(Instant::now());
-            let deadline = self.limits.response_pause.min(left);
-            let frame =
-                in_time(self.target, "go on with its answer", deadline, self.incoming.frame());
-            let Some(frame) = frame.await? else { return Ok(None) };
+            // The limit that was met is named, not what was left of it.
+            let (what, limit) = match left < pause {
+                true => ("end its answer", exchange),
+                false => ("go on with its answer", pause),
+            };
+            let frame = timeout(pause.min(left), self.incoming.frame()).await;
+            let frame = frame.map_err(|_| slow(self.target, what, limit))?;
+            let Some(frame) = frame else { return Ok(None) };
             let host = || self.target.host().to_owned();
             let frame = frame.map_err(|source| ExchangeError::Http { host: host(), source })?;
             if let Ok(data) = frame.into_data() {

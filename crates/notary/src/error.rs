@@ -117,6 +117,21 @@ pub enum ExchangeError {
         /// The deadline.
         deadline: Duration,
     },
+    /// The client has as many as it may have.
+    #[error(
+        "no exchange of this client ended within {deadline:?}: wanted fewer than {exchanges} at once"
+    )]
+    ClientBusy {
+        /// The limit for one client.
+        exchanges: usize,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// Only listed clients are served, and this one showed no credential of theirs.
+    #[error(
+        "client is unknown: wanted `authorization: Bearer` with the credential of a listed one"
+    )]
+    UnknownClient,
     /// The name leads nowhere.
     #[error("{host} was not found: {reason}")]
     Resolve {
@@ -224,6 +239,8 @@ impl ExchangeError {
             Self::KeyRenewed => "key_renewed",
             Self::KeyEnded => "key_ended",
             Self::Busy { .. } => "busy",
+            Self::ClientBusy { .. } => "client_busy",
+            Self::UnknownClient => "client_unknown",
             Self::Resolve { .. } => "host_not_found",
             Self::Address { .. } => "address_refused",
             Self::Dial { .. } => "host_unreachable",

@@ -10,10 +10,7 @@ use std::{
 use bytes::Bytes;
 use confide_disclosure::{NotaryEvidence, Seed, SessionFacts, notarise};
 use http_body::{Body, Frame as BodyFrame};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::timeout_at,
-};
+use tokio::{sync::mpsc, time::timeout_at};
 
 use crate::{
     ExchangeError, FetchRequest, Frame, NotaryPolicy, Signed,
@@ -21,6 +18,7 @@ use crate::{
     head,
     key::{BoundKey, Keys},
     limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
+    places::{Client, Places},
     transcript::Transcript,
     upstream::{Answer, Session, Upstream},
 };
@@ -36,7 +34,7 @@ pub(crate) struct Exchanges {
     pub(crate) clock: fn() -> u64,
     pub(crate) keys: Keys,
     pub(crate) policy: Arc<NotaryPolicy>,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
     pub(crate) upstream: Upstream,
 }
 
@@ -61,6 +59,7 @@ impl Exchanges {
     pub(crate) async fn run(
         self: &Arc<Self>,
         request: FetchRequest,
+        client: &Client,
     ) -> Result<Frames, ExchangeError> {
         let limits = self.policy.limits();
         let target = request.target();
@@ -71,7 +70,7 @@ impl Exchanges {
         if request.body().len() > limits.request_bytes {
             return Err(ExchangeError::RequestTooLarge { wanted: limits.request_bytes });
         }
-        let slot = self.slot().await?;
+        let place = self.places.take(client, limits.queue).await?;
         // Before anything leaves: the client sends its secrets to the key that it has verified, and
         // whatever becomes of that key meanwhile, it signs the answer.
         let key = self.keys.usable().await?;
@@ -99,19 +98,10 @@ impl Exchanges {
                     Frame::Refused(error.refusal())
                 }
             };
-            drop(slot);
+            drop(place);
             let _ = frames.send(last.encode().into()).await;
         });
         Ok(Frames(body))
-    }
-
-    async fn slot(&self) -> Result<OwnedSemaphorePermit, ExchangeError> {
-        let limits = self.policy.limits();
-        let (exchanges, deadline) = (limits.exchanges, limits.queue);
-        match tokio::time::timeout(deadline, self.slots.clone().acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            _ => Err(ExchangeError::Busy { exchanges, deadline }),
-        }
     }
 
     /// Passes the answer on and keeps it; `None` where the client went away.

@@ -21,6 +21,7 @@ mod holder;
 mod key;
 pub mod limits;
 mod notary;
+mod places;
 mod policy;
 mod refusal;
 mod request;
@@ -30,7 +31,7 @@ mod target;
 mod transcript;
 mod upstream;
 
-pub use confide_forward::Drained;
+pub use confide_forward::{Admission, AdmissionLimits, Drained};
 
 pub use address::{Block, BlockError, is_public};
 pub use error::{ExchangeError, KeyError, NotaryError};
@@ -38,7 +39,7 @@ pub use frames::{Frame, FrameError, FrameReader, SIGNED_BYTES_MAX};
 pub use head::{AnswerHead, HeadError};
 pub use holder::{AnswerReader, HolderError, Received};
 pub use limits::Limits;
-pub use notary::{GUARANTEE, Notary, Options};
+pub use notary::{GUARANTEE, KnownClients, Notary, Options};
 pub use policy::{NotaryPolicy, POLICY_BYTES_MAX, PolicyError, Roots, RootsFrom};
 pub use refusal::Refusal;
 pub use request::{FetchRequest, RequestError};

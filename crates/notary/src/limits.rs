@@ -40,8 +40,6 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// uses where a policy says nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections held at once; further ones wait in the kernel's backlog.
-    pub connections: usize,
     /// TLS handshake and evidence together, on the client's side.
     pub handshake: Duration,
     /// From the end of one answer to the next whole request head: a client keeps its verified
@@ -53,6 +51,8 @@ pub struct Limits {
     pub write_stall: Duration,
     /// Exchanges with servers at once. Each holds one transcript in memory.
     pub exchanges: usize,
+    /// Those of one client: a listed one, or else an address (of IPv6, 64 bits of it).
+    pub exchanges_per_client: usize,
     /// How long a request waits for one of them.
     pub queue: Duration,
     /// Looking a name up.
@@ -79,12 +79,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(300),
             request: Duration::from_secs(30),
             write_stall: Duration::from_secs(30),
             exchanges: 32,
+            exchanges_per_client: 8,
             queue: Duration::from_secs(10),
             resolve: Duration::from_secs(5),
             connect: Duration::from_secs(5),

@@ -4,13 +4,15 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::Attest;
+use confide_forward::{Admission, AdmissionLimits};
 use sha2::{Digest, Sha256};
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 
 use crate::{
     Drained, NotaryError, NotaryPolicy, Roots,
     exchange::Exchanges,
     key::{KeyOptions, Keys},
+    places::Places,
     serve::{self, Shared},
     upstream::Upstream,
 };
@@ -28,17 +30,25 @@ pub struct Options {
     pub key_validity: Duration,
     /// Names and addresses in the certificate of the channel.
     pub names: Vec<String>,
-    /// Whom it serves; its digest is in the bound claims.
+    /// Which hosts it fetches from; its digest is in the bound claims.
     pub policy: NotaryPolicy,
     /// The roots of the servers' certificates.
     pub roots: Roots,
 }
 
-/// Opens TLS to named hosts for clients that have verified its evidence, and signs what it saw.
+/// The clients that a notary fetches for, where it does not for everybody.
+pub trait KnownClients: Send + Sync {
+    /// The name of the client whose credential this is.
+    fn name_of(&self, credential: &[u8]) -> Option<String>;
+}
+
+/// Opens TLS to named hosts and signs what it saw. Clients verify its evidence; it asks for none of
+/// theirs, and serves everybody unless [`Notary::for_clients`] says whom.
 pub struct Notary {
     config_digest: [u8; 32],
-    shared: Arc<Shared>,
+    shared: Shared,
     simulated: bool,
+    admission: Admission,
 }
 
 impl Notary {
@@ -79,11 +89,24 @@ impl Notary {
         )?;
         let policy = Arc::new(policy);
         let upstream = Upstream::new(policy.clone(), &roots, clock).map_err(NotaryError::Tls)?;
-        let slots = Arc::new(Semaphore::new(limits.exchanges));
-        let exchanges = Arc::new(Exchanges { clock, keys, policy, slots, upstream });
+        let places = Places::new(limits.exchanges, limits.exchanges_per_client);
+        let exchanges = Arc::new(Exchanges { clock, keys, policy, places, upstream });
         let description = description.into();
-        let shared = Arc::new(Shared { channel, description, exchanges, limits });
-        Ok(Self { config_digest, shared, simulated })
+        let shared = Shared { channel, clients: None, description, exchanges, limits };
+        let admission = Admission::new(AdmissionLimits::default());
+        Ok(Self { config_digest, shared, simulated, admission })
+    }
+
+    /// The same notary with other limits on connections, or behind listed proxies.
+    pub fn with_admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// The same notary, which fetches for these clients only; the key's evidence is for everybody.
+    pub fn for_clients(mut self, clients: Box<dyn KnownClients>) -> Self {
+        self.shared.clients = Some(clients);
+        self
     }
 
     /// SHA-256 of the effective configuration: `config-digest` of the bound claims.
@@ -98,7 +121,7 @@ impl Notary {
 
     /// Serves until `stop` resolves, then lets running exchanges end within the drain deadline.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Drained {
-        serve::serve(listener, self.shared, stop).await
+        serve::serve(listener, Arc::new(self.shared), self.admission, stop).await
     }
 }
 

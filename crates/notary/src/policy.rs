@@ -104,6 +104,7 @@ struct WrittenLimits {
     response_bytes: Option<usize>,
     exchange_s: Option<u64>,
     exchanges: Option<usize>,
+    exchanges_per_client: Option<usize>,
 }
 
 impl NotaryPolicy {
@@ -302,6 +303,8 @@ impl WrittenLimits {
         let request = self.request_bytes.unwrap_or(default.request_bytes);
         let response = self.response_bytes.unwrap_or(default.response_bytes);
         let exchanges = self.exchanges.unwrap_or(default.exchanges);
+        // Four clients at least share what there is, unless the operator knows better.
+        let per_client = self.exchanges_per_client.unwrap_or(exchanges.div_ceil(4));
         let seconds = self.exchange_s.unwrap_or(default.exchange.as_secs());
         let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);
         let most = "1 to 3600";
@@ -319,6 +322,12 @@ impl WrittenLimits {
                 RESPONSE_BYTES_CEILING,
             )?,
             exchanges: within("limits.exchanges", "1 to 1024", exchanges, 1024)?,
+            exchanges_per_client: within(
+                "limits.exchanges_per_client",
+                "1 to 1024",
+                per_client,
+                1024,
+            )?,
             exchange: std::time::Duration::from_secs(within(
                 "limits.exchange_s",
                 most,
@@ -394,6 +403,10 @@ mod tests {
             let refused = policy(&text).unwrap_err();
             assert!(matches!(refused, PolicyError::Value { .. }), "{text}: {refused}");
         }
+        let few = policy("hosts = []\nroots = \"system\"\n[limits]\nexchanges = 6").unwrap();
+        assert_eq!((few.limits().exchanges, few.limits().exchanges_per_client), (6, 2));
+        let none = "hosts = []\nroots = \"system\"\n[limits]\nexchanges_per_client = 0";
+        assert!(matches!(policy(none), Err(PolicyError::Value { .. })));
         let limit = "hosts = []\nroots = \"system\"\n[limits]\nresponse_bytes = 99999999";
         assert!(matches!(policy(limit), Err(PolicyError::Value { .. })));
         for text in ["", "hosts = []", "hosts = []\nroots = \"system\"\nhost = 1"] {

@@ -42,6 +42,8 @@ impl Refusal {
             "host_refused" | "address_refused" => StatusCode::FORBIDDEN,
             "key_renewed" => StatusCode::CONFLICT,
             "busy" => StatusCode::SERVICE_UNAVAILABLE,
+            "client_busy" => StatusCode::TOO_MANY_REQUESTS,
+            "client_unknown" => StatusCode::UNAUTHORIZED,
             "request_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
             "request_timeout" => StatusCode::REQUEST_TIMEOUT,
             "not_found" => StatusCode::NOT_FOUND,

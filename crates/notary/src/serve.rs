@@ -4,23 +4,24 @@ use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use confide_channel::Server;
-use confide_forward::{Closing, Drained, StallGuard, accept_until};
+use confide_forward::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
+    header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE},
 };
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{net::TcpListener, time::timeout};
 
 use crate::{
     ExchangeError, FetchRequest, KeyEvidence, Refusal,
     exchange::{Exchanges, Frames},
     limits::{Limits, REQUEST_HEAD_BYTES_MAX},
+    notary::KnownClients,
+    places::Client,
 };
 
 /// Where a notary shows its configuration and digest, so that anyone can recompute it.
@@ -41,6 +42,7 @@ const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 /// What connections share.
 pub(crate) struct Shared {
     pub(crate) channel: Server,
+    pub(crate) clients: Option<Box<dyn KnownClients>>,
     pub(crate) description: Bytes,
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) limits: Limits,
@@ -49,14 +51,21 @@ pub(crate) struct Shared {
 pub(crate) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
+    admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let Limits { connections, drain, .. } = shared.limits;
-    let serve = move |stream, closing| connection(stream, shared.clone(), closing);
-    accept_until(listener, connections, drain, stop, serve).await
+    let drain = shared.limits.drain;
+    let serve = move |stream, place, closing| connection(stream, place, shared.clone(), closing);
+    accept_until(listener, admission, drain, stop, serve).await
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing) {
+async fn connection(
+    stream: PeerStream,
+    place: Occupancy,
+    shared: Arc<Shared>,
+    mut closing: Closing,
+) {
+    let client = Client::At(place.peer());
     let opened = tokio::select! {
         opened = shared.channel.accept(stream) => opened,
         _ = closing.changed() => return,
@@ -67,8 +76,11 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing
     };
     let limits = shared.limits;
     let service = service_fn(|request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        let (busy, shared, client) = (place.mark_busy(), shared.clone(), client.clone());
+        async move {
+            let answer = answer(&shared, client, request).await;
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let mut http = pin!(
         http1::Builder::new()
@@ -96,7 +108,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut closing: Closing
 
 type Body = Either<Full<Bytes>, Frames>;
 
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
+async fn answer(shared: &Shared, client: Client, request: Request<Incoming>) -> Response<Body> {
     let route = (request.method().clone(), request.uri().path().to_owned());
     match (&route.0, route.1.as_str()) {
         (&Method::GET, WELL_KNOWN_PATH) => {
@@ -109,7 +121,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
             }
             Err(error) => refused(&ExchangeError::Key(error).refusal()),
         },
-        (&Method::POST, FETCH_PATH) => match fetch(shared, request).await {
+        (&Method::POST, FETCH_PATH) => match fetch(shared, client, request).await {
             Ok(frames) => of(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
             Err(error) => {
                 tracing::info!(code = error.code(), "a request was refused");
@@ -126,7 +138,12 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
     }
 }
 
-async fn fetch(shared: &Shared, request: Request<Incoming>) -> Result<Frames, ExchangeError> {
+async fn fetch(
+    shared: &Shared,
+    client: Client,
+    request: Request<Incoming>,
+) -> Result<Frames, ExchangeError> {
+    let client = known(shared.clients.as_deref(), client, &request)?;
     let Limits { request: deadline, request_bytes: wanted, .. } = shared.limits;
     let body = Limited::new(request.into_body(), 4 + REQUEST_HEAD_BYTES_MAX + wanted);
     let bytes = timeout(deadline, body.collect())
@@ -135,7 +152,20 @@ async fn fetch(shared: &Shared, request: Request<Incoming>) -> Result<Frames, Ex
         // Too long, or its sender went away and reads no answer.
         .map_err(|_| ExchangeError::RequestTooLarge { wanted })?
         .to_bytes();
-    shared.exchanges.run(FetchRequest::decode(&bytes)?).await
+    shared.exchanges.run(FetchRequest::decode(&bytes)?, &client).await
+}
+
+/// The client by its credential, where a list says who is served; before a body is read.
+fn known(
+    clients: Option<&dyn KnownClients>,
+    address: Client,
+    request: &Request<Incoming>,
+) -> Result<Client, ExchangeError> {
+    let Some(clients) = clients else { return Ok(address) };
+    let field = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let credential = field.and_then(|field| field.strip_prefix(b"Bearer "));
+    let name = credential.and_then(|credential| clients.name_of(credential));
+    name.map(Client::Named).ok_or(ExchangeError::UnknownClient)
 }
 
 fn refused(refusal: &Refusal) -> Response<Body> {

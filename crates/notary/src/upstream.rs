@@ -151,7 +151,7 @@ impl Upstream {
 }
 
 /// Waits for one step of the server.
-pub(crate) async fn in_time<T>(
+async fn in_time<T>(
     target: &Target,
     what: &'static str,
     deadline: Duration,
@@ -160,7 +160,7 @@ pub(crate) async fn in_time<T>(
     timeout(deadline, step).await.map_err(|_| slow(target, what, deadline))
 }
 
-fn slow(target: &Target, what: &'static str, deadline: Duration) -> ExchangeError {
+pub(crate) fn slow(target: &Target, what: &'static str, deadline: Duration) -> ExchangeError {
     ExchangeError::Slow { host: target.host().into(), what, deadline }
 }
 

@@ -1,18 +1,17 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one port, each wait bounded.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use confide_forward::StallGuard;
+use confide_forward::{
+    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-};
+use tokio::{net::TcpListener, sync::watch};
 
 use crate::{Limits, Service, answer::Bytewise, service::Outcome};
 
@@ -40,64 +39,31 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let limits = Arc::clone(service.limits());
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let (stopping, stopped) = watch::channel(false);
+    let admission = Admission::new(AdmissionLimits::shared(limits.connections));
     let refreshing = tokio::spawn(Arc::clone(&service).refresh());
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let (stream, place) = tokio::select! {
-            () = &mut stop => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let serving = connection(stream, Arc::clone(&service), stopped.clone());
-        tokio::spawn(async move {
-            serving.await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    refreshing.abort();
-    let _ = stopping.send(true);
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    match tokio::time::timeout(limits.drain, places.acquire_many(all)).await {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let left = limits.connections - places.available_permits();
-            Err(ServeError::Undrained { left, limit: limits.drain })
-        }
+    let stop = async {
+        stop.await;
+        refreshing.abort();
+    };
+    let one =
+        move |stream, place, closing| connection(stream, Arc::clone(&service), place, closing);
+    match accept_until(listener, admission, limits.drain, stop, one).await {
+        Drained::Completely => Ok(()),
+        Drained::Cut(left) => Err(ServeError::Undrained { left, limit: limits.drain }),
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    loop {
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            // Nobody closes the semaphore.
-            std::future::pending::<Infallible>().await;
-            continue;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let _ = stream.set_nodelay(true);
-                return (stream, place);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                // Out of descriptors, most likely: a later try may do.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, service: Arc<Service>, mut stopped: watch::Receiver<bool>) {
+async fn connection(
+    stream: PeerStream,
+    service: Arc<Service>,
+    place: Occupancy,
+    mut stopped: Closing,
+) {
     let limits = Arc::clone(service.limits());
     // Which protocol it is shows in the first bytes; hyper waits for them without a limit.
     let mut first = [0];
     let spoken = tokio::select! {
-        spoken = tokio::time::timeout(limits.head_wait, stream.peek(&mut first)) => spoken,
+        spoken = tokio::time::timeout(limits.head_wait, stream.tcp().peek(&mut first)) => spoken,
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
     if !matches!(spoken, Ok(Ok(1))) {
@@ -106,7 +72,11 @@ async fn connection(stream: TcpStream, service: Arc<Service>, mut stopped: watch
     let builder = builder(&limits);
     let ending = stopped.clone();
     let answering = service_fn(move |request: Request<Incoming>| {
-        answer(Arc::clone(&service), request, ending.clone())
+        let (busy, service, ending) = (place.mark_busy(), Arc::clone(&service), ending.clone());
+        async move {
+            let answer = answer(service, request, ending).await?;
+            Ok::<_, io::Error>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
     let mut serving = std::pin::pin!(builder.serve_connection(io, answering));

@@ -3,7 +3,7 @@ use std::time::Duration;
 /// The bounds of every door of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once; more wait in the kernel's backlog.
+    /// Connections open at once; a quarter of them for one address, an eighth for addresses without any.
     pub connections: usize,
     /// Streams at once on a connection of HTTP/2. A quote needs four documents.
     pub streams: u32,

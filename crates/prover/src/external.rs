@@ -14,9 +14,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use wait4::Wait4;
 
 use crate::{
-    file::BODY_BYTES_MAX,
+    file::{APP_SEGMENTS_MAX, BODY_BYTES_MAX},
+    launch::{LAUNCH_FAILED, Launcher},
     line::{Description, Digest, Done, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage},
-    program::Program,
+    program::{NotHeld, Program},
+    sealed::SealedBytes,
     stages::{OnProgress, Plan, Prover, ProverError, Ran, Used},
 };
 
@@ -48,6 +50,7 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 pub struct External<'a> {
     path: PathBuf,
     program: OnceLock<Program>,
+    launcher: Option<Launcher>,
     work: PathBuf,
     stop: Stop,
     progress: &'a OnProgress<'a>,
@@ -66,8 +69,9 @@ struct State {
 }
 
 impl<'a> External<'a> {
-    /// The program at `path`, which is read when it is first asked for; inputs and proofs pass through
-    /// files in `work`, a folder that exists and that nobody else can read: an input may be a secret.
+    /// The program at `path`, which is read when it is first asked for. What it reads is in sealed
+    /// memory: an input may be a secret, and stays nowhere. What it writes passes through files in
+    /// `work`, a folder that exists and that nobody else can read.
     pub fn new(
         path: impl Into<PathBuf>,
         work: impl Into<PathBuf>,
@@ -75,13 +79,21 @@ impl<'a> External<'a> {
         progress: &'a OnProgress<'a>,
     ) -> Self {
         let program = OnceLock::new();
-        Self { path: path.into(), program, work: work.into(), stop, progress }
+        let launcher = None;
+        Self { path: path.into(), program, launcher, work: work.into(), stop, progress }
+    }
+
+    /// The same, whose processes end with this one even where it is killed. Each stage then takes
+    /// some milliseconds more.
+    pub fn launched_by(self, launcher: Launcher) -> Self {
+        Self { launcher: Some(launcher), ..self }
     }
 
     /// SHA-256 of the program: of what every stage of this runs, whatever becomes of the file.
     ///
     /// # Errors
-    /// [`ProverError::Missing`] where it cannot be read.
+    /// [`ProverError::Missing`], [`ProverError::NotStarted`] where it cannot be read, and
+    /// [`ProverError::NotSealed`].
     pub fn sha256(&self) -> Result<Digest, ProverError> {
         self.program().map(Program::sha256)
     }
@@ -90,16 +102,30 @@ impl<'a> External<'a> {
         if let Some(program) = self.program.get() {
             return Ok(program);
         }
-        let program = Program::hold(&self.path).map_err(|error| self.missing(&error))?;
+        let program = Program::hold(&self.path).map_err(|error| match error {
+            NotHeld::Absent(error) => {
+                ProverError::Missing { path: self.path.clone(), reason: error.to_string() }
+            }
+            NotHeld::Unreadable(error) => self.not_started(&error),
+            NotHeld::Unsealed(error) => self.not_sealed(&error),
+        })?;
         Ok(self.program.get_or_init(|| program))
     }
 
-    fn missing(&self, error: &io::Error) -> ProverError {
-        ProverError::Missing { path: self.path.clone(), reason: error.to_string() }
+    fn command(&self) -> Result<Command, ProverError> {
+        Ok(self.program()?.command(self.launcher.as_ref()))
+    }
+
+    fn not_started(&self, reason: &dyn ToString) -> ProverError {
+        ProverError::NotStarted { path: self.path.clone(), reason: reason.to_string() }
+    }
+
+    fn not_sealed(&self, error: &io::Error) -> ProverError {
+        ProverError::NotSealed { path: self.path.clone(), reason: error.to_string() }
     }
 
     fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, Used), ProverError> {
-        let mut command = self.program()?.command();
+        let mut command = self.command()?;
         command.arg(stage.name()).args(["--guest", order.guest]);
         for (option, path) in order.files {
             command.arg(option).arg(path);
@@ -133,7 +159,7 @@ impl<'a> External<'a> {
     ) -> Result<(Line, Used), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let floor_bytes = own_peak_bytes();
-        let started = self.stop.spawn(&mut command).map_err(|error| self.missing(&error))?;
+        let started = self.stop.spawn(&mut command).map_err(|error| self.not_started(&error))?;
         let Some((mut child, started)) = started else {
             return Err(ProverError::Interrupted { stage: name });
         };
@@ -160,6 +186,9 @@ impl<'a> External<'a> {
         let line = lines.map_err(protocol)?;
         let line = match line {
             Some(line) if status.code() == Some(status_of(&line)) => line,
+            None if self.launcher.is_some() && status.code() == Some(LAUNCH_FAILED.into()) => {
+                return Err(self.not_started(&clean(stderr.trim())));
+            }
             _ => return Err(ProverError::Ended { stage: name, status, stderr: clean(&stderr) }),
         };
         // Where the floor is not known, nothing tells the stage's memory from this process's.
@@ -195,10 +224,8 @@ impl<'a> External<'a> {
         Err(format!("wanted at most {LINES_MAX} lines, got more"))
     }
 
-    fn write(&self, name: &'static str, stage: Stage, bytes: &[u8]) -> Result<Held, ProverError> {
-        let held = Held(self.work.join(name));
-        fs::write(&held.0, bytes).map_err(|error| self.cannot(stage, &held.0, &error))?;
-        Ok(held)
+    fn pass(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
+        SealedBytes::new(name, bytes).map_err(|error| self.not_sealed(&error))
     }
 
     fn read(&self, held: &Held, stage: Stage, limit: usize) -> Result<Vec<u8>, ProverError> {
@@ -206,6 +233,9 @@ impl<'a> External<'a> {
         fs::File::open(&held.0)
             .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
             .map_err(|error| self.cannot(stage, &held.0, &error))?;
+        if bytes.len() > limit && stage == Stage::Prove {
+            return Err(ProverError::ProofTooLong { limit });
+        }
         if bytes.len() > limit {
             let reason = format!("wanted an output of at most {limit} bytes, got more");
             return Err(ProverError::Protocol { stage: stage.name(), reason });
@@ -221,7 +251,7 @@ impl<'a> External<'a> {
 
 impl Prover for External<'_> {
     fn describe(&self) -> Result<Description, ProverError> {
-        let mut command = self.program()?.command();
+        let mut command = self.command()?;
         command.arg("describe");
         let protocol = |reason| ProverError::Protocol { stage: "describe", reason };
         match self.run("describe", None, command, DESCRIBE_DEADLINE)?.0 {
@@ -234,9 +264,9 @@ impl Prover for External<'_> {
     }
 
     fn native(&self, guest: &str, input: &[u8]) -> Result<Ran<Vec<u8>>, ProverError> {
-        let input = self.write("input", Stage::Native, input)?;
+        let input = self.pass("input", input)?;
         let out = Held(self.work.join("statement"));
-        let files = &[("--input", input.0.as_path()), ("--out", &out.0)];
+        let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let order = Order { guest, files, mode: None, memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Native, order)?;
         let output = self.read(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
@@ -244,18 +274,24 @@ impl Prover for External<'_> {
     }
 
     fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<()>, ProverError> {
-        let input = self.write("input", Stage::Emulate, input)?;
-        let files = &[("--input", input.0.as_path())];
+        let input = self.pass("input", input)?;
+        let files = &[("--input", input.path())];
         let Plan { mode, memory_bytes } = plan;
         let order = Order { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Emulate, order)?;
-        Ok(Ran { done, output: (), used })
+        // Said here, before hours of proving that no file would hold.
+        match (mode, done.segments) {
+            (Mode::App, Some(segments)) if segments > APP_SEGMENTS_MAX => {
+                Err(ProverError::TooManySegments { segments, limit: APP_SEGMENTS_MAX })
+            }
+            _ => Ok(Ran { done, output: (), used }),
+        }
     }
 
     fn prove(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<Vec<u8>>, ProverError> {
-        let input = self.write("input", Stage::Prove, input)?;
+        let input = self.pass("input", input)?;
         let out = Held(self.work.join("proof"));
-        let files = &[("--input", input.0.as_path()), ("--out", &out.0)];
+        let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let Plan { mode, memory_bytes } = plan;
         let order = Order { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Prove, order)?;
@@ -264,8 +300,8 @@ impl Prover for External<'_> {
     }
 
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<Ran<()>, ProverError> {
-        let proof = self.write("proof", Stage::Check, body)?;
-        let files = &[("--proof", proof.0.as_path())];
+        let proof = self.pass("proof", body)?;
+        let files = &[("--proof", proof.path())];
         let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
         Ok(Ran { done, output: (), used })
@@ -361,7 +397,7 @@ impl Watch {
     }
 }
 
-/// A file that goes when its use ends: inputs may be secret, and proofs are large.
+/// A file that goes when its use ends: a proof may tell of the input, and is large.
 struct Held(PathBuf);
 
 impl Drop for Held {
@@ -372,7 +408,7 @@ impl Drop for Held {
 
 struct Order<'a> {
     guest: &'a str,
-    files: &'a [(&'static str, &'a Path)],
+    files: &'a [(&'static str, PathBuf)],
     mode: Option<Mode>,
     memory_bytes: Option<u64>,
 }

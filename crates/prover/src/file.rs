@@ -23,8 +23,15 @@ pub const MAGIC: &[u8] = b"confide proof v1\n";
 /// Longest header: a statement of 16 KiB in hexadecimal, and some hundred bytes.
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest body: an app proof has 0.3 to 0.5 MB a segment, so 64 MiB are a hundred segments.
+/// Longest body, in both modes. `confide-prover` checks no longer one either.
 pub const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What the proof of one segment takes at most: a full one at the default memory was measured at
+/// 1,007,749 bytes, and twice the rows add a few hundredths.
+pub const SEGMENT_BYTES_MAX: usize = 1280 * 1024;
+
+/// Most segments whose app proof fits into a body for certain.
+pub const APP_SEGMENTS_MAX: u32 = (BODY_BYTES_MAX / SEGMENT_BYTES_MAX) as u32;
 
 /// Longest file.
 pub const FILE_BYTES_MAX: usize =

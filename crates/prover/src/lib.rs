@@ -8,16 +8,20 @@ mod dcap;
 mod external;
 mod file;
 mod judge;
+mod launch;
 pub mod line;
 mod policy;
 mod program;
+mod sealed;
 mod stages;
 
 pub use dcap::DcapParts;
 pub use external::{External, INPUT_BYTES_MAX, Stop};
 pub use file::{
-    BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC, ProofFile,
+    APP_SEGMENTS_MAX, BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC,
+    ProofFile, SEGMENT_BYTES_MAX,
 };
 pub use judge::{Check, Checked, Expected, Outcome, Reason, Rejected, Verdict, judge};
+pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, launch};
 pub use policy::{POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, Pin, PolicyError, ProofPolicy};
 pub use stages::{OnProgress, Plan, Prover, ProverError, Ran, Used};

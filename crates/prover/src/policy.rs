@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Pin {
             Many(Vec<Digest>),
         }
         match Written::deserialize(deserializer)? {
-            Written::One(word) if word == "dangerous_any" => Ok(Self::DangerousAny),
+            Written::One(word) if word == "dangerous-any" => Ok(Self::DangerousAny),
             Written::One(digest) => {
                 digest.parse().map(|digest| Self::AnyOf(vec![digest])).map_err(de::Error::custom)
             }
@@ -159,8 +159,10 @@ mod tests {
 
     #[test]
     fn any_prover_is_spelled_dangerous() {
-        let policy = ProofPolicy::from_toml("prover_sha256 = \"dangerous_any\"").unwrap();
+        let policy = ProofPolicy::from_toml("prover_sha256 = \"dangerous-any\"").unwrap();
         assert_eq!(policy.prover_sha256, Pin::DangerousAny);
         assert_eq!(policy, ProofPolicy::unwritten());
+        // One spelling, which is that of every other policy.
+        ProofPolicy::from_toml("prover_sha256 = \"dangerous_any\"").unwrap_err();
     }
 }

@@ -5,20 +5,20 @@
 //! or writes into it, between two stages changes nothing.
 
 use std::{
-    fs::{File, Permissions},
+    fs::File,
     io::{self, Read, Write},
-    os::{
-        fd::AsRawFd as _,
-        unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    },
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Command,
 };
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sha2::{Digest as _, Sha256};
 
-use crate::line::Digest;
+use crate::{
+    launch::Launcher,
+    line::Digest,
+    sealed::{path_of, runnable, seal},
+};
 
 /// Largest `confide-prover`: a release build has some 30 MB, one for debugging some hundred.
 const PROGRAM_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -33,27 +33,39 @@ pub(crate) struct Program {
     sha256: Digest,
 }
 
+/// Why a program is not held.
+#[derive(Debug)]
+pub(crate) enum NotHeld {
+    /// There is none at the path, or it is no file that may be run.
+    Absent(io::Error),
+    /// It cannot be read, or it is too long.
+    Unreadable(io::Error),
+    /// No sealed copy of it could be made.
+    Unsealed(io::Error),
+}
+
 impl Program {
     /// Copies the file at `path` and hashes it.
     ///
     /// # Errors
     /// What the system says, or that nobody may run it.
-    pub(crate) fn hold(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let about = file.metadata()?;
+    pub(crate) fn hold(path: &Path) -> Result<Self, NotHeld> {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NotHeld::Absent(error),
+            _ => NotHeld::Unreadable(error),
+        })?;
+        let about = file.metadata().map_err(NotHeld::Unreadable)?;
         if !about.is_file() || about.permissions().mode() & RUNNABLE == 0 {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no file that may be run"));
+            let reason = "no file that may be run";
+            return Err(NotHeld::Absent(io::Error::new(io::ErrorKind::PermissionDenied, reason)));
         }
         if about.len() > PROGRAM_BYTES_MAX {
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            return Err(NotHeld::Unreadable(io::ErrorKind::FileTooLarge.into()));
         }
-        let mut copy = runnable_memory()?;
+        let mut copy = runnable("confide-prover").map_err(NotHeld::Unsealed)?;
         // It may grow while it is read.
-        let sha256 = copied(file, &mut copy, PROGRAM_BYTES_MAX)?;
-        fcntl_add_seals(
-            &copy,
-            SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
-        )?;
+        let sha256 = copied(file, &mut copy, PROGRAM_BYTES_MAX).map_err(NotHeld::Unreadable)?;
+        seal(&copy).map_err(NotHeld::Unsealed)?;
         Ok(Self { path: path.to_owned(), copy, sha256 })
     }
 
@@ -62,14 +74,18 @@ impl Program {
         self.sha256
     }
 
-    /// A command that runs the copy, under the name of the file.
-    pub(crate) fn command(&self) -> Command {
-        // Through this process's own number: a script's interpreter opens it a second time, when the
-        // child's descriptors are closed.
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.copy.as_raw_fd());
-        let mut command = Command::new(path);
-        command.arg0(&self.path);
-        command
+    /// A command that runs the copy, under the name of the file, through `launcher` if there is one.
+    pub(crate) fn command(&self, launcher: Option<&Launcher>) -> Command {
+        // A script's interpreter opens it a second time, when the child's descriptors are closed.
+        let path = path_of(&self.copy);
+        match launcher {
+            Some(launcher) => launcher.command(path.as_os_str(), self.path.as_os_str()),
+            None => {
+                let mut command = Command::new(path);
+                command.arg0(&self.path);
+                command
+            }
+        }
     }
 }
 
@@ -88,19 +104,6 @@ fn copied(from: impl Read, into: &mut impl Write, most: u64) -> io::Result<Diges
         hash.update(&piece[..read]);
         into.write_all(&piece[..read])?;
     }
-}
-
-/// Memory that looks like a file and can be run.
-fn runnable_memory() -> io::Result<File> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = match memfd_create("confide-prover", flags | MemfdFlags::EXEC) {
-        // Before Linux 6.3 there is no such flag, and all of it can be run.
-        Err(rustix::io::Errno::INVAL) => memfd_create("confide-prover", flags),
-        made => made,
-    };
-    let memory = File::from(memory?);
-    memory.set_permissions(Permissions::from_mode(0o500))?;
-    Ok(memory)
 }
 
 #[cfg(test)]

@@ -78,12 +78,44 @@ pub struct Used {
 #[non_exhaustive]
 pub enum ProverError {
     /// There is no such program.
-    #[error("confide-prover is missing: {} cannot be run: {reason}", path.display())]
+    #[error("confide-prover is missing: {}: {reason}", path.display())]
     Missing {
         /// Where it was looked for.
         path: PathBuf,
         /// What the system says.
         reason: String,
+    },
+    /// It is there, and cannot be read or started.
+    #[error("confide-prover cannot be started: {}: {reason}", path.display())]
+    NotStarted {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// It is there, and its copy, or what it is to read, could not be put into sealed memory.
+    #[error("confide-prover cannot be sealed in memory: {}: {reason}", path.display())]
+    NotSealed {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// An app proof of the run would be longer than a proof file's body.
+    #[error(
+        "run is too long for a proof of mode app: wanted at most {limit} segments, got {segments}"
+    )]
+    TooManySegments {
+        /// Segments of the run.
+        segments: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// A proof is longer than a proof file's body.
+    #[error("proof is too long: wanted at most {limit} bytes, got more")]
+    ProofTooLong {
+        /// The limit.
+        limit: usize,
     },
     /// A file of the work folder cannot be written or read.
     #[error("{stage}: cannot use {}: {reason}", path.display())]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_prover::{
-    External, Plan, Prover, ProverError, Stop,
+    APP_SEGMENTS_MAX, BODY_BYTES_MAX, External, Plan, Prover, ProverError, Stop,
     line::{Digest, Done, Line, Mode, PROTOCOL, Phase, Progress, Refusal, Stage, Strength, Why},
 };
 
@@ -48,9 +48,11 @@ fn the_words_of_the_command_line_are_those_of_the_protocol() {
     let script = format!("echo \"$@\" > {}/words\necho '{line}'", case.dir.display());
     case.run(&script, |back| back.check("sort", Mode::Aggregated, b"proof")).unwrap();
     let words = fs::read_to_string(case.dir.join("words")).unwrap();
-    let proof = case.work().join("proof");
-    let wanted = format!("check --guest sort --proof {} --mode aggregated\n", proof.display());
-    assert_eq!(words, wanted);
+    let (proof, mode) = words.rsplit_once(" --mode ").unwrap();
+    // A descriptor of this process: nothing that it reads is ever in a file.
+    let proof = proof.strip_prefix("check --guest sort --proof ").unwrap();
+    assert!(proof.starts_with(&format!("/proc/{}/fd/", std::process::id())), "{proof}");
+    assert_eq!(mode, "aggregated\n");
 }
 
 #[test]
@@ -121,6 +123,52 @@ fn an_output_beyond_its_limit_is_not_read_whole() {
     );
     let error = case.run(&script, |back| back.native("sort", b"")).unwrap_err();
     assert!(matches!(error, ProverError::Protocol { .. }), "{error}");
+}
+
+#[test]
+fn a_run_of_more_segments_than_an_app_proof_holds_is_refused_at_the_first_stage() {
+    let case = Case::new("segments");
+    let emulated = |segments| {
+        let done = Done { segments: Some(segments), ..done(Stage::Emulate) };
+        format!("echo '{}'", text(&Line::Result(done)))
+    };
+    let most = APP_SEGMENTS_MAX;
+    case.run(&emulated(most), |back| back.emulate("sort", b"", PLAN)).unwrap();
+    let refused = case.run(&emulated(most + 1), |back| back.emulate("sort", b"", PLAN));
+    let Err(ProverError::TooManySegments { segments, limit }) = refused else { panic!() };
+    assert_eq!((segments, limit), (most + 1, most));
+    // One proof of constant size joins as many as there are.
+    let joined = Plan { mode: Mode::Aggregated, ..PLAN };
+    case.run(&emulated(most + 1), |back| back.emulate("sort", b"", joined)).unwrap();
+}
+
+#[test]
+fn a_proof_that_no_file_holds_is_named_so_and_not_a_fault_of_the_protocol() {
+    let case = Case::new("body");
+    let script = format!(
+        "while [ $# -gt 0 ]; do [ \"$1\" = --out ] && out=$2; shift; done\n\
+         truncate -s {} \"$out\"\necho '{}'",
+        BODY_BYTES_MAX + 1,
+        text(&Line::Result(done(Stage::Prove)))
+    );
+    let error = case.run(&script, |back| back.prove("sort", b"", PLAN)).unwrap_err();
+    assert!(matches!(error, ProverError::ProofTooLong { limit: BODY_BYTES_MAX }), "{error}");
+}
+
+#[test]
+fn only_what_is_not_there_or_may_not_be_run_is_missing() {
+    let case = Case::new("causes");
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // It is there and may be run, and its interpreter is not there.
+    let program = case.write("exit 0");
+    fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    let told = |_, _| ();
+    let back = External::new(&program, case.work(), Stop::default(), &told);
+    let error = back.describe().unwrap_err();
+    assert!(matches!(error, ProverError::NotStarted { .. }), "{error}");
+    assert!(!error.to_string().contains("missing"), "{error}");
+    let beneath = External::new(program.join("prover"), case.work(), Stop::default(), &told);
+    assert!(matches!(beneath.sha256(), Err(ProverError::Missing { .. })));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub struct Limits {
     pub head_wait: Duration,
     /// Longest wait for a request's body.
     pub body_wait: Duration,
-    /// Connections open at once; more wait in the kernel's backlog.
+    /// Connections open at once; an eighth of them is for addresses without any.
     pub connections: usize,
     /// Generations at once; the engine's own slots bound them too.
     pub concurrent: usize,

@@ -1,7 +1,9 @@
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
-use confide_forward::StallGuard;
+use confide_forward::{
+    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+};
 use hyper::{
     Request,
     body::Incoming,
@@ -12,10 +14,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-};
+use tokio::net::TcpListener;
 
 use crate::{Limits, Options, router, seed::Held};
 
@@ -44,61 +43,36 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let limits = options.limits.clone();
     let router = router(options);
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let (stopping, stopped) = watch::channel(false);
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stop => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let (stream, place) = accepted;
-        let held = Held { _place: Arc::new(place), stopped: stopped.clone() };
-        tokio::spawn(connection(stream, router.clone(), limits.clone(), held));
-    }
-    drop(listener);
-    let _ = stopping.send(true);
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    match tokio::time::timeout(limits.drain, places.acquire_many(all)).await {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let left = limits.connections - places.available_permits();
-            Err(ServeError::Undrained { left, limit: limits.drain })
-        }
+    // Most of its connections come from its gateway, which is one address.
+    let admission = Admission::new(AdmissionLimits {
+        newcomer_reserve: limits.connections / 8,
+        ..AdmissionLimits::unshared(limits.connections)
+    });
+    let limit = limits.drain;
+    let one = move |stream, place, closing| {
+        connection(stream, router.clone(), limits.clone(), place, closing)
+    };
+    match accept_until(listener, admission, limit, stop, one).await {
+        Drained::Completely => Ok(()),
+        Drained::Cut(left) => Err(ServeError::Undrained { left, limit }),
     }
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
-
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, Place) {
-    loop {
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            // Nobody closes the semaphore.
-            std::future::pending::<Infallible>().await;
-            continue;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Tokens are small and must not wait for each other.
-                let _ = stream.set_nodelay(true);
-                return (stream, place);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                // Out of descriptors, most likely: a later try may do.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, router: Router, limits: Limits, held: Held) {
-    let mut stopped = held.stopped.clone();
+async fn connection(
+    stream: PeerStream,
+    router: Router,
+    limits: Limits,
+    place: Occupancy,
+    mut closing: Closing,
+) {
+    let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);
-    // A WebSocket outlives the connection that it was: it takes its place with it.
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(held.clone());
-        routes.call(request)
+        // A WebSocket outlives the connection that it was: it takes its place with it.
+        let held = Held { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
+        request.extensions_mut().insert(held);
+        let (busy, answer) = (place.mark_busy(), routes.call(request));
+        async move { answer.await.map(|answer| answer.map(|body| busy.until_end_of(body))) }
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
     let connection = http1::Builder::new()
@@ -109,7 +83,7 @@ async fn connection(stream: TcpStream, router: Router, limits: Limits, held: Hel
     let mut connection = std::pin::pin!(connection);
     let stop = async {
         // A channel that is gone means that the server is, too.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
+        let _ = closing.wait_for(|closing| *closing).await;
     };
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,

@@ -42,7 +42,8 @@ const S_PER_LEAF: f64 = 0.12e-6;
 
 /// A limit that is too high for so much memory, but not by much: the back end's bytes are fewer.
 pub(crate) fn first_limit(memory: u64) -> usize {
-    LIMIT_MIN + (memory / 2).min(LIMIT_MAX as u64) as usize
+    // Above the least, so that one cut is tried however little memory there is: its need is named.
+    LIMIT_MIN + (memory / 2).clamp(1, LIMIT_MAX as u64) as usize
 }
 
 /// The limit to try after one that gave segments of `needed` bytes: further down, the more that is

@@ -20,10 +20,11 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::DIGEST_SIZE;
 
 use crate::{F, Rejection, SC};
 
-/// Longest body: 4,096 segments of 1 MiB would be 4 GiB; nobody sends more than this.
-pub const BODY_BYTES_MAX: usize = 256 << 20;
-/// Most segments of a proof.
-pub const SEGMENTS_MAX: usize = 4096;
+/// Longest body: that of a proof file (`confide_prover::BODY_BYTES_MAX`, with which the binary compares
+/// it when it is built).
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// Most segments of a proof: none was measured at less than 256 KiB.
+pub const SEGMENTS_MAX: usize = BODY_BYTES_MAX >> 18;
 const TAG_BYTES: usize = 16;
 const APP: &[u8; TAG_BYTES] = b"openvm2 app v1\0\0";
 const AGGREGATED: &[u8; TAG_BYTES] = b"openvm2 aggr v1\0";

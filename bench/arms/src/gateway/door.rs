@@ -36,6 +36,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Door {
     server: String,
     via: Option<String>,
+    nodelay: bool,
     tls: Option<(TlsConnector, Arc<Pinned>)>,
     group: &'static str,
 }
@@ -66,8 +67,16 @@ impl Door {
             Group::X25519 => "X25519",
             Group::X25519mlkem768 => "X25519MLKEM768",
         };
-        let mut door =
-            Self { server: args.server.clone(), via: args.via.clone(), tls: None, group };
+        if args.default_sockets && args.via.is_some() {
+            return Err("--default-sockets and --via: the tunnel's client sets its own".into());
+        }
+        let mut door = Self {
+            server: args.server.clone(),
+            via: args.via.clone(),
+            nodelay: !args.default_sockets,
+            tls: None,
+            group,
+        };
         let none = || Guarantee { text: "none".into(), simulated: false };
         let (certificate, guarantee) = match args.mode {
             Mode::Http => return Ok((door, none())),
@@ -119,7 +128,7 @@ impl Door {
                 .map_err(|error| with_causes(&error)),
             None => {
                 let tcp = TcpStream::connect(&self.server).await.map_err(|e| e.to_string())?;
-                tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+                tcp.set_nodelay(self.nodelay).map_err(|error| error.to_string())?;
                 Ok(Box::new(tcp))
             }
         }

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     attest::chosen::AttesterArgs,
+    connections::ConnectionArgs,
     error::{CliError, read_file},
     gateway::BindingName,
     process,
@@ -77,6 +78,8 @@ pub(crate) struct Args {
     /// Refuse adapters of a greater rank
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_rank: usize,
+    #[command(flatten)]
+    connections: ConnectionArgs,
     /// Listen beyond loopback without an attested channel: key holders then do not know who answers
     #[arg(long)]
     dangerous_listen_beyond_loopback: bool,
@@ -102,6 +105,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let stop = pin!(process::asked_to_stop());
+    let admission = args.connections.admission()?;
     let host = load(&args)?;
     let config_digest = config_digest(&args, &host);
     let door = evidence::door(&args, config_digest)?;
@@ -110,7 +114,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     host.set_simulated(simulated);
     let guarantee = host.guarantee().to_string();
     process::print_ready(address, &guarantee, ready_fields(&args, &host, config_digest, simulated));
-    accept::serve(listener, Arc::new(door), host, stop).await;
+    accept::serve(listener, Arc::new(door), host, admission, stop).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -155,7 +159,8 @@ fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     Ok(Arc::new(host))
 }
 
-fn clients(path: &std::path::Path) -> Result<Clients, CliError> {
+/// Reads a list of clients: names, each with the SHA-256 of its credential.
+pub(crate) fn clients(path: &std::path::Path) -> Result<Clients, CliError> {
     let shown = path.display();
     let text = read_file(path, CLIENTS_BYTES_MAX)?;
     let text = String::from_utf8(text)

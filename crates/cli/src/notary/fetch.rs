@@ -58,8 +58,8 @@ pub(crate) struct Args {
     /// end
     #[arg(long)]
     print: bool,
-    /// The holder's file. It holds everything, secrets too: `confide disclose` makes from it what
-    /// others may see
+    /// The holder's file, which is not there yet: a statement cannot be had again. It holds
+    /// everything, secrets too: `confide disclose` makes from it what others may see
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -84,7 +84,7 @@ impl From<BindingName> for Binding {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let request = request(&args)?;
     // What cannot be kept is found out before anything is asked.
-    let out = NewFile::secret(&args.out)?;
+    let out = NewFile::only_copy(&args.out)?;
     process::run_to_end(async {
         let stop = pin!(process::asked_to_stop());
         tokio::select! {

@@ -10,15 +10,18 @@ use std::{
 
 use confide_channel::Binding;
 use confide_client::with_causes;
+use confide_lora::host::Clients;
 use confide_notary::{
-    Drained, GUARANTEE, KeyError, Notary, NotaryError, NotaryPolicy, Options, POLICY_BYTES_MAX,
-    Roots, RootsFrom,
+    Drained, GUARANTEE, KeyError, KnownClients, Notary, NotaryError, NotaryPolicy, Options,
+    POLICY_BYTES_MAX, Roots, RootsFrom,
 };
 use serde_json::{Map, Value, json};
 
 use super::fetch::BindingName;
 use crate::{
+    adapter::read_clients,
     attest::chosen::AttesterArgs,
+    connections::ConnectionArgs,
     error::{CliError, read_file},
     process,
 };
@@ -35,7 +38,7 @@ pub(crate) struct Args {
     /// Where clients connect; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "print_config_digest")]
     listen: Option<SocketAddr>,
-    /// Whom it serves, as TOML: hosts, roots, addresses
+    /// Which hosts it fetches from, as TOML: hosts, roots, addresses, limits
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// How evidence is tied to connections
@@ -53,9 +56,24 @@ pub(crate) struct Args {
     /// A further name in the certificate; may be given several times
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
+    #[command(flatten)]
+    connections: ConnectionArgs,
+    /// The clients that it fetches for: lines of a name and the SHA-256 of its credential. Without
+    /// it any client that reaches --listen is served: it verifies the notary, not the reverse
+    #[arg(long, value_name = "FILE")]
+    clients: Option<PathBuf>,
     /// Print the digest of the effective configuration and end
     #[arg(long)]
     print_config_digest: bool,
+}
+
+/// Clients by the list that adapter hosts have too.
+struct Listed(Clients);
+
+impl KnownClients for Listed {
+    fn name_of(&self, credential: &[u8]) -> Option<String> {
+        self.0.name_of(credential).map(str::to_owned)
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -87,6 +105,7 @@ async fn serve(
              `confide attest --simulate tdx --out DIR` and give --simulate DIR",
         )
     })?;
+    let admission = args.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
     let (listener, address) = process::listen(listen).await?;
@@ -97,11 +116,17 @@ async fn serve(
         policy,
         roots,
     };
-    let notary = Notary::new(options, attester, process::unix_now).map_err(not_started)?;
+    let mut notary = Notary::new(options, attester, process::unix_now)
+        .map_err(not_started)?
+        .with_admission(admission);
+    if let Some(path) = &args.clients {
+        notary = notary.for_clients(Box::new(Listed(read_clients(path)?)));
+    }
     let guarantee = if notary.is_simulated() { "none (simulated)" } else { GUARANTEE };
     let fields = json!({
         "binding": binding.name(),
         "claimed_guarantee": GUARANTEE,
+        "clients": if args.clients.is_some() { "listed" } else { "any" },
         "clock": CLOCK,
         "config_digest": hex::encode(notary.config_digest()),
         "hosts": hosts,

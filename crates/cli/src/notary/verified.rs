@@ -1,6 +1,10 @@
 //! A notary whose evidence was accepted: the channel's and that of its signing key.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use confide_channel::{Binding, ChannelError};
 use confide_client::{
@@ -13,8 +17,12 @@ use confide_notary::{
     KEY_PATH, KeyEvidence, MEDIA_TYPE, Received, Refusal,
 };
 use confide_verifier::{Evidence, Policy};
-use http::{Request, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, Limited};
+use zeroize::Zeroizing;
 
 use super::fetch::BindingName;
 use crate::{
@@ -26,6 +34,9 @@ use crate::{
 
 /// The evidence was judged and refused, or what was signed is not what was sent and received.
 pub(super) const STATUS_REFUSED: u8 = 1;
+
+/// A credential is at most 64 bytes; a line end after it is no part of it.
+const CREDENTIAL_BYTES_MAX: u64 = 66;
 
 /// A refusal in place of an answer.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
@@ -47,6 +58,9 @@ pub(super) struct NotaryArgs {
     collateral: Option<PathBuf>,
     #[command(flatten)]
     service: ServiceArgs,
+    /// What a notary that serves listed clients knows this one by: a file with its credential
+    #[arg(long, value_name = "FILE")]
+    credential: Option<PathBuf>,
     /// How the notary ties evidence to connections
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
@@ -60,6 +74,8 @@ pub(super) struct NotaryArgs {
 pub(super) struct Verified {
     via: String,
     client: HttpClient,
+    /// `Bearer` and the credential, for a notary that serves listed clients.
+    authorization: Option<HeaderValue>,
     /// Judges the signing key's evidence.
     appraiser: PolicyAppraiser,
     key: BoundKey,
@@ -78,6 +94,7 @@ pub(super) struct BoundKey {
 impl Verified {
     /// Opens the channel and verifies both keys. Nothing of a request has left before.
     pub(super) async fn open(args: &NotaryArgs) -> Result<Self, CliError> {
+        let authorization = args.credential.as_deref().map(authorization).transpose()?;
         let endpoint = Endpoint::parse(&args.via)
             .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
         let policy = connect::read_notary_policy(&args.policy)?;
@@ -98,7 +115,7 @@ impl Verified {
         }
         let via = args.via.clone();
         let key = bound_key(&via, &client, &of_key).await?;
-        Ok(Self { via, client, appraiser: of_key, key })
+        Ok(Self { via, client, authorization, appraiser: of_key, key })
     }
 
     /// The key that will sign.
@@ -119,7 +136,7 @@ impl Verified {
             let body = request.encode().map_err(|error| {
                 CliError::new(error).hint("docs/notary.md says what a request may hold")
             })?;
-            let answer = self.send(Request::post(FETCH_PATH), whole_body(body)).await?;
+            let answer = self.post(whole_body(body)).await?;
             if answer.status() == StatusCode::CONFLICT && is_first {
                 is_first = false;
                 self.key = bound_key(&self.via, &self.client, &self.appraiser).await?;
@@ -144,13 +161,28 @@ impl Verified {
         }
     }
 
-    async fn send(
+    async fn post(
         &self,
-        request: http::request::Builder,
         body: RequestBody,
     ) -> Result<http::Response<confide_client::AnswerBody>, CliError> {
+        let mut request = Request::post(FETCH_PATH);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
         send(&self.via, &self.client, request, body).await
     }
+}
+
+/// It leaves only once the notary is verified, and reaches no other host.
+fn authorization(path: &Path) -> Result<HeaderValue, CliError> {
+    let credential = Zeroizing::new(read_file(path, CREDENTIAL_BYTES_MAX)?);
+    let field = Zeroizing::new([b"Bearer ", credential.trim_ascii_end()].concat());
+    let value = HeaderValue::from_bytes(&field).ok().filter(|_| field.is_ascii());
+    let mut value = value.ok_or_else(|| {
+        CliError::new(format!("{}: wanted one line of visible ASCII", path.display()))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 async fn send(
@@ -268,6 +300,12 @@ fn no_statement(via: &str, error: &HolderError) -> CliError {
             failure.hint("the host's certificate does not end in a root of the notary's policy")
         }
         "busy" => failure.hint("try again later"),
+        "client_busy" => failure.hint(
+            "other fetches of this client are running; its operator sets \
+             limits.exchanges_per_client in the notary's policy",
+        ),
+        "client_unknown" => failure
+            .hint("--credential FILE; its operator lists the clients (notary serve --clients)"),
         _ => failure,
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{CliError, read_file};
 pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
 
 /// Reads a guest's input.
-pub(super) fn read(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
+pub(crate) fn read(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
     let json = read_file(path, JSON_BYTES_MAX)?;
     encoded(guest, &json, &path.display().to_string())
 }

@@ -1,16 +1,17 @@
 //! `confide-prover`: where it is, where its files lie, and how it is stopped.
 
 use std::{
-    fs,
+    fmt::Display,
+    fs::{self, File},
     io::{IsTerminal, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Mutex,
     time::Instant,
 };
 
 use confide_prover::{
-    ProverError, Stop,
+    APP_SEGMENTS_MAX, External, Launcher, OnProgress, ProverError, Stop,
     line::{Progress, Stage, Why},
 };
 
@@ -37,34 +38,76 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, CliError> {
     }
 }
 
-/// A folder that only this user can read, and that goes with all that is in it.
-pub(crate) struct WorkFolder(PathBuf);
+/// This very program, even where its file was replaced meanwhile: it becomes `confide-prover` and ends
+/// when this process does.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// The back end at a path, whose processes end with this one.
+pub(crate) fn back_end<'a>(
+    program: PathBuf,
+    work: &WorkFolder,
+    stop: Stop,
+    progress: &'a OnProgress<'a>,
+) -> External<'a> {
+    External::new(program, work.path(), stop, progress).launched_by(Launcher::new(THIS_PROGRAM))
+}
+
+/// What the names of work folders begin with.
+const WORK_FOLDER: &str = "confide-prove-";
+
+/// A folder that only this user can read, and that goes with all that is in it. It is locked while it
+/// is in use: one that nobody holds is of a process that was killed, and the next one removes it.
+pub(crate) struct WorkFolder {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl WorkFolder {
     pub(crate) fn new() -> Result<Self, CliError> {
-        let cannot = |error: String| {
+        let cannot = |error: &dyn Display| {
             CliError::new(format!("cannot make a folder for the work: {error}"))
                 .hint("TMPDIR names the folder in which it is made")
         };
         let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| cannot(error.to_string()))?;
-        let path = std::env::temp_dir().join(format!("confide-prove-{}", hex::encode(random)));
+        getrandom::fill(&mut random).map_err(|error| cannot(&error))?;
+        let parent = std::env::temp_dir();
+        let path = parent.join(format!("{WORK_FOLDER}{}", hex::encode(random)));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| cannot(error.to_string()))?;
-        Ok(Self(path))
+        let lock = made.and_then(|()| File::open(&path)).map_err(|error| cannot(&error))?;
+        lock.try_lock().map_err(|error| cannot(&error))?;
+        // Between the two lines above another process may have taken it for an abandoned one.
+        let owner = fs::metadata(&path).map_err(|error| cannot(&error))?.uid();
+        remove_abandoned(&parent, owner);
+        Ok(Self { path, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        // An input may be a secret: that it stays is not kept silent.
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            let path = self.0.display();
-            eprintln!("confide: cannot remove {path}, which may hold the input: {error}");
+        // A proof may tell of the input: that it stays is not kept silent.
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            let path = self.path.display();
+            eprintln!("confide: cannot remove {path}, which may hold a proof: {error}");
+        }
+    }
+}
+
+/// Removes work folders of this user that nobody holds. What cannot be removed is left for another.
+fn remove_abandoned(parent: &Path, owner: u32) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_work = entry.file_name().to_string_lossy().starts_with(WORK_FOLDER);
+        // Of the entry itself: a link leads anywhere.
+        let is_own = |about: &fs::Metadata| about.is_dir() && about.uid() == owner;
+        if !is_work || !entry.metadata().is_ok_and(|about| is_own(&about)) {
+            continue;
+        }
+        let Ok(folder) = File::open(entry.path()) else { continue };
+        if folder.try_lock().is_ok() && fs::remove_dir_all(entry.path()).is_ok() {
+            tracing::info!(folder = %entry.path().display(), "removed an abandoned work folder");
         }
     }
 }
@@ -92,6 +135,20 @@ pub(crate) fn stop_at_signal() -> Result<Stop, CliError> {
 pub(crate) fn explained(error: &ProverError) -> CliError {
     match error {
         ProverError::Missing { path, reason } => missing(path, reason),
+        ProverError::NotStarted { .. } => CliError::new(error).hint(
+            "may this user run it, and was it built for this machine? `make prover` builds the one \
+             that belongs here",
+        ),
+        ProverError::NotSealed { .. } => CliError::new(error).hint(
+            "a file in memory that somebody still maps cannot be sealed, nor one for which there \
+             is no memory: try again",
+        ),
+        ProverError::TooManySegments { .. } | ProverError::ProofTooLong { .. } => {
+            CliError::new(error).hint(format!(
+                "use --mode aggregated, one proof of constant size; more --memory makes fewer \
+                 segments, of which {APP_SEGMENTS_MAX} fit"
+            ))
+        }
         ProverError::Interrupted { .. } => {
             CliError::new(format!("{error}; nothing was written")).status(STOPPED)
         }

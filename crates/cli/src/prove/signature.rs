@@ -105,15 +105,15 @@ impl Claimed {
         self.message.as_deref().map(|path| read_file(path, MESSAGE_BYTES_MAX)).transpose()
     }
 
-    /// An option that was given, so that a proof of another kind can refuse it.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// The options that were given, so that a proof of another kind can refuse them.
+    pub(crate) fn given(&self) -> Vec<&'static str> {
         let given = [
             ("--certificate", self.certificate.is_some()),
             ("--key", self.key.is_some()),
             ("--message", self.message.is_some()),
             ("--context", !self.context.0.is_empty()),
         ];
-        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+        given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
     }
 
     pub(crate) fn context(&self) -> &[u8] {

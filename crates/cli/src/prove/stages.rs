@@ -22,7 +22,7 @@ pub(super) fn run(guest: &str, input: &[u8], order: &Order) -> Result<ExitCode, 
     let out = NewFile::beside(&order.out)?;
     let progress = Shown::new();
     let told = |stage, step| progress.show(stage, step);
-    let back = External::new(program, work.path(), stop.clone(), &told);
+    let back = prover::back_end(program, &work, stop.clone(), &told);
     let proved = prove(&back, guest, input, order, &progress);
     progress.end();
     let proved = proved?;

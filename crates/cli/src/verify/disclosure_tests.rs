@@ -394,6 +394,19 @@ fn the_other_session_is_judged_as_this_one_is() {
 }
 
 #[test]
+fn one_session_that_poses_as_two_is_refused_by_its_statements_digest() {
+    let notary = Notary::new(1, Tee::Tdx);
+    let (session, rules) = (notary.notarise(BODY), notary.rules());
+    let mut posing = equal(&session, &notary.notarise(BODY));
+    let itself = equal(&session, &notary.notarise(BODY));
+    posing.claims[0] = Claim::Other(Box::new(Disclosure { claims: Vec::new(), ..itself }));
+    assert_eq!(refused(&posing, &rules), "same_session");
+    let mut unused = equal(&session, &notary.notarise(BODY));
+    unused.claims.truncate(1);
+    assert_eq!(refused(&unused, &rules), "other_unused");
+}
+
+#[test]
 fn a_policy_without_hosts_or_with_unknown_keys_is_not_used() {
     let policy = Notary::new(1, Tee::Tdx).attester.policy_toml();
     for table in [
@@ -452,8 +465,16 @@ fn the_commands_go_from_a_session_to_a_verdict() {
     assert!(disclose(&["--show", "response./nothing"]).is_err());
     let equal = ["--prove", "response./balance == other.response./balance"];
     assert!(disclose(&equal).is_err());
-    let other = path("session");
+    let other = path("other");
+    fs::write(&other, &*notary.notarise(BODY).encode()).unwrap();
     assert!(disclose(&["--show", "response./model", "--other", &other]).is_err());
+    // One session is no other one, under whatever name its file stands.
+    fs::copy(path("session"), path("copy")).unwrap();
+    for itself in [path("session"), path("copy")] {
+        let error = disclose(&[&equal[..], &["--other", &itself]].concat()).unwrap_err();
+        assert!(error.message().contains("is this very session"), "{}", error.message());
+    }
+    assert!(disclose(&["--prove", "response./balance == response./balance"]).is_err());
     disclose(&[&equal[..], &["--other", &other]].concat()).unwrap();
     let kept = fs::read(path("session")).unwrap();
     std::os::unix::fs::symlink(path("session"), path("link")).unwrap();

@@ -1,6 +1,7 @@
 //! `confide verify proof`: whether a proof is believed, check by check.
 
 mod dcap;
+mod expected;
 mod sigma;
 mod zkvm;
 
@@ -15,15 +16,22 @@ use crate::{error::CliError, prove::signature::Claimed};
 
 /// Arguments.
 ///
-/// Exit status: 0 accepted, 1 rejected, 2 not judged (unreadable, malformed, or no confide-prover).
+/// Exit status: 0 accepted, 1 rejected, 2 not judged (unreadable, malformed, nothing expected of it,
+/// or no confide-prover).
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ProofArgs {
     /// The proof, as `confide prove` wrote it.
     file: PathBuf,
-    /// The statement that has to be proved, JSON; without it, any, and the answer says so.
+    /// The statement that has to be proved, JSON.
     #[arg(long, value_name = "FILE")]
     statement: Option<PathBuf>,
+    /// The input that the prover was given, JSON: what its program says of it has to be proved.
+    #[arg(long, value_name = "FILE", conflicts_with = "statement")]
+    input: Option<PathBuf>,
+    /// Take whatever statement is proved where nothing else says what it has to be: read it.
+    #[arg(long, conflicts_with_all = ["statement", "input"])]
+    dangerous_any_statement: bool,
     /// What the proof has to be, TOML (docs/prove.md, "The policy").
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -45,7 +53,7 @@ pub(crate) struct ProofArgs {
     /// The back end; without it, the confide-prover beside this program.
     #[arg(long, value_name = "PATH")]
     prover: Option<PathBuf>,
-    /// Of a signature: key, message and context, which the verifier brings.
+    /// Of a signature, rsa2048 and sha256: key, message and context, which the verifier brings.
     #[command(flatten)]
     claimed: Claimed,
     /// Print one JSON object.
@@ -70,9 +78,6 @@ pub(super) fn run(args: &ProofArgs) -> Result<ExitCode, CliError> {
 fn answer(args: &ProofArgs) -> Result<Answered, Unjudged> {
     let bytes = read(&args.file, FILE_BYTES_MAX as u64)?;
     if bytes.starts_with(MAGIC) {
-        if let Some(option) = args.claimed.given() {
-            return Err(other_kind(option, "a run of a program"));
-        }
         return zkvm::answer(&bytes, args);
     }
     if bytes.starts_with(SIGNATURE_PROOF_MAGIC) {

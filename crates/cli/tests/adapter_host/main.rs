@@ -255,3 +255,43 @@ fn what_would_weaken_protection_has_to_be_asked_for() {
     let host: Running = start(&toy);
     assert_eq!(host.ready["guarantee"], "adapter host is blind; A is not handed over, B is");
 }
+
+/// The holder is 127.0.0.2, which no key holder here is.
+#[test]
+fn a_host_that_one_address_floods_serves_another_at_once() {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+    let folder = Folder::new("flooded");
+    let dir = folder.adapter("banking");
+    let host = folder.host(&dir, &["--binding", "none", "--connections", "16"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let connect = || -> TcpStream {
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            socket.connect(host.address().parse().unwrap()).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(GENEROUS)).unwrap();
+        stream
+    };
+    // Idle ones and ones with a frame that never ends, over and over.
+    let mut held: Vec<TcpStream> = (0..32).map(|_| connect()).collect();
+    for _ in 0..8 {
+        let mut stream = connect();
+        let _ = stream.write_all(b"x");
+        held.push(stream);
+    }
+    let mut open = 0;
+    for stream in &mut held {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        open += usize::from(stream.read(&mut [0]).is_err_and(|error| {
+            matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        }));
+    }
+    assert!(open <= 4, "{open} of one address, which has a quarter of 16");
+    let ended = host.prepare(&[]);
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+}

@@ -81,16 +81,19 @@ impl Clients {
         self.known.is_empty()
     }
 
+    /// The name of the client whose credential this is.
+    pub fn name_of(&self, credential: &[u8]) -> Option<&str> {
+        // The digest is what is compared: its bytes tell nothing about the credential's.
+        let digest: [u8; 32] = Sha256::digest(credential).into();
+        self.known.get(&digest).map(String::as_str)
+    }
+
     /// The account of a client. Without a list, all whose attestation was not accepted share one.
     pub(crate) fn account(&self, credential: &[u8], attested: bool) -> Result<Account, Refusal> {
         let name = match self.known.is_empty() {
             true if attested => "attested",
             true => "everyone",
-            // The digest is what is compared: its bytes tell nothing about the credential's.
-            false => {
-                let digest: [u8; 32] = Sha256::digest(credential).into();
-                self.known.get(&digest).ok_or(Refusal::UnknownAdapter)?
-            }
+            false => self.name_of(credential).ok_or(Refusal::UnknownAdapter)?,
         };
         let mut hash = Sha256::new();
         hash.update(b"confide lora account v1");

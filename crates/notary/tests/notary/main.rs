@@ -2,7 +2,9 @@
 //!
 //! All evidence here is simulated.
 
+mod clients;
 mod fetch;
+mod floods;
 mod hostile_client;
 mod hostile_upstream;
 mod nginx;

@@ -9,8 +9,8 @@ use confide_client::{
 use confide_disclosure::Notarised;
 use confide_fake_attester::{FakeAttester, Mode, Options as Simulated, Tee};
 use confide_notary::{
-    AnswerReader, FETCH_PATH, FetchRequest, HolderError, KEY_PATH, KeyEvidence, Limits, Notary,
-    NotaryPolicy, Options, Refusal, Roots,
+    Admission, AdmissionLimits, AnswerReader, FETCH_PATH, FetchRequest, HolderError, KEY_PATH,
+    KeyEvidence, Limits, Notary, NotaryPolicy, Options, Refusal, Roots,
 };
 use confide_verifier::{Evidence, Policy};
 use http::{Request, StatusCode};
@@ -175,6 +175,17 @@ pub(crate) async fn notary_of(policy: &str, ca: &Ca, limits: Limits) -> Site {
 
 /// A notary with a clock of its own, which its clients share.
 pub(crate) async fn notary_at(policy: &str, ca: &Ca, limits: Limits, clock: fn() -> u64) -> Site {
+    notary_with(policy, ca, limits, clock, AdmissionLimits::default()).await
+}
+
+/// A notary with limits on connections of its own.
+pub(crate) async fn notary_with(
+    policy: &str,
+    ca: &Ca,
+    limits: Limits,
+    clock: fn() -> u64,
+    admission: AdmissionLimits,
+) -> Site {
     let attester = || {
         let (seed, issued_at) = ([1; 32], NOW - 60);
         let simulated = Simulated { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw };
@@ -188,6 +199,7 @@ pub(crate) async fn notary_at(policy: &str, ca: &Ca, limits: Limits, clock: fn()
         roots: Roots::from_pem(ca.pem.as_bytes()).unwrap(),
     };
     let notary = Notary::new(options, Arc::new(attester()), clock).unwrap();
+    let notary = notary.with_admission(Admission::new(admission));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -5,6 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use confide_forward::Busy;
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -25,7 +26,7 @@ use crate::{Limits, error::ApiError, site::Site};
 /// What a connection gives its requests, so that a WebSocket counts as the connection that it was.
 #[derive(Clone)]
 pub(crate) struct Held {
-    pub(crate) _place: Arc<OwnedSemaphorePermit>,
+    pub(crate) _busy: Arc<Busy>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 

@@ -6,15 +6,12 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::{Drained, accept_until};
+use confide_forward::{Admission, Drained, Occupancy, PeerStream, TurnWatch, accept_until};
 use confide_lora::host::AdapterHost;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use super::evidence::Door;
 
-/// Connections at once; further ones wait in the kernel's backlog. A key holder has one for each
-/// generation that runs, and one for preparations.
-const CONNECTIONS_MAX: usize = 1024;
 /// How long running requests may go on after the signal to stop. A batch takes seconds.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 /// How often sessions without connections are looked for.
@@ -25,6 +22,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     door: Arc<Door>,
     host: Arc<AdapterHost>,
+    admission: Admission,
     stop: Pin<&mut impl Future<Output = ()>>,
 ) {
     let serving = {
@@ -33,8 +31,8 @@ pub(super) async fn serve(
             stop.await;
             stopping.stop();
         };
-        let serve = move |stream, _| one(stream, door.clone(), host.clone());
-        accept_until(listener, CONNECTIONS_MAX, DRAIN_DEADLINE, stop, serve)
+        let serve = move |stream, place, _| one(stream, place, door.clone(), host.clone());
+        accept_until(listener, admission, DRAIN_DEADLINE, stop, serve)
     };
     let mut serving = pin!(serving);
     let mut expiry = tokio::time::interval(EXPIRY_EVERY);
@@ -50,8 +48,10 @@ pub(super) async fn serve(
     host.close();
 }
 
-async fn one(stream: TcpStream, door: Arc<Door>, host: Arc<AdapterHost>) {
+/// A key holder has one connection for each generation that runs, and one for preparations.
+async fn one(stream: PeerStream, place: Occupancy, door: Arc<Door>, host: Arc<AdapterHost>) {
     let Some((stream, peer)) = door.pass(stream).await else { return };
+    let stream = TurnWatch::new(stream, place);
     if let Err(error) = host.serve(stream, peer).await {
         tracing::debug!(%error, "a key holder's connection ended early");
     }

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, with_causes};
 use confide_evidence::Attest;
+use confide_forward::PeerStream;
 use confide_lora::{holder::Stream, host::Peer};
-use tokio::{io::BufReader, net::TcpStream};
+use tokio::io::BufReader;
 
 use super::{Args, key_validity};
 use crate::{connect::read_policy, error::CliError, gateway::BindingName, process};
@@ -69,7 +70,7 @@ impl Door {
     }
 
     /// Takes a connection through; `None` where it was refused, which the log says.
-    pub(super) async fn pass(&self, stream: TcpStream) -> Option<(Box<dyn Stream>, Peer)> {
+    pub(super) async fn pass(&self, stream: PeerStream) -> Option<(Box<dyn Stream>, Peer)> {
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let Door::Channel { server, demand, simulated } = self else {
             return Some((Box::new(stream), Peer::default()));

@@ -223,6 +223,9 @@ fn content_name(refused: &Refused) -> &'static str {
     match refused {
         Refused::Signature(_) => "signature",
         Refused::Opening(_) => "opening",
+        Refused::SameSession { .. } => "same_session",
+        Refused::OtherUnused => "other_unused",
+        Refused::SameField { .. } => "same_field",
         Refused::Empty => "empty",
         Refused::NoCircuits { .. } => NO_CIRCUITS,
         Refused::Other(refused) => content_name(refused),

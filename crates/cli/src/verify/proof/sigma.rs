@@ -37,6 +37,8 @@ pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudge
 fn no_options_of_the_zkvm(args: &ProofArgs) -> Result<(), Unjudged> {
     let given = [
         ("--statement", args.statement.is_some()),
+        ("--input", args.input.is_some()),
+        ("--dangerous-any-statement", args.dangerous_any_statement),
         ("--policy", args.policy.is_some()),
         ("--program", args.program.is_some()),
         ("--at", args.at.is_some()),

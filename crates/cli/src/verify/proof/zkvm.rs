@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use confide_prover::{
-    Check, Checked, Expected, External, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy,
-    ProverError, Rejected, Verdict, judge,
+    Check, Checked, Expected, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy, ProverError,
+    Rejected, Verdict, judge,
 };
 use confide_statement::Statement;
 use serde_json::{Map, Value, json};
@@ -12,38 +12,36 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{NOT_JUDGED, REJECTED, read},
     Answered, ProofArgs, Unjudged, dcap,
+    expected::Wanted,
 };
 use crate::prove::{
     prover::{self, Shown, WorkFolder},
     shown, size,
 };
 
-/// Longest statement that is expected, JSON.
-const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
-
 pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudged> {
     let file = ProofFile::decode(bytes)
         .map_err(|error| Unjudged::new("malformed_file", error.to_string()))?;
+    let wanted = Wanted::read(args, &file.header.claim)?;
     let policy = policy(args.policy.as_deref())?;
-    let statement = args.statement.as_deref().map(statement).transpose()?;
     let beyond = dcap::Beyond::read(args)?;
     let program = prover::find(args.prover.as_deref())
         .map_err(|error| Unjudged { name: "prover_missing", error })?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
     let progress = Shown::new();
     let told = |stage, step| progress.show(stage, step);
-    let back = External::new(program, work.path(), stop, &told);
+    let back = prover::back_end(program, &work, stop, &told);
     let prover_sha256 = back.sha256().map_err(unjudged)?;
     let expected = Expected {
         prover_sha256,
         policy: &policy,
-        statement: statement.as_ref(),
+        statement: wanted.statement.as_ref(),
         program: args.program,
     };
     let judged = judge(&file, &back, &expected);
     progress.end();
     match judged {
-        Ok(checked) => Ok(accepted(&checked, beyond, &file, args)),
+        Ok(checked) => Ok(accepted(&checked, &wanted, beyond, &file, args)),
         Err(Verdict::Rejected(rejected)) => Ok(rejected_by(&rejected, args)),
         Err(Verdict::NotJudged(error)) => Err(unjudged(error)),
     }
@@ -52,6 +50,8 @@ pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudge
 fn unjudged(error: ProverError) -> Unjudged {
     let name = match &error {
         ProverError::Missing { .. } => "prover_missing",
+        ProverError::NotStarted { .. } => "prover_not_started",
+        ProverError::NotSealed { .. } => "prover_not_sealed",
         ProverError::Interrupted { .. } => "interrupted",
         _ => "prover_failed",
     };
@@ -70,33 +70,33 @@ fn policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
     ProofPolicy::from_toml(&text).map_err(|error| wrong(error.to_string()))
 }
 
-fn statement(path: &Path) -> Result<Statement, Unjudged> {
-    let bytes = read(path, STATEMENT_BYTES_MAX)?;
-    Statement::from_json(&bytes).map_err(|error| {
-        Unjudged::new("malformed_statement_file", format!("{}: {error}", path.display()))
-            .hint("`confide prove … --json` and `confide verify proof … --json` print statements")
-    })
-}
-
 /// The back end's yes, and what this program itself compares with what it knows of the world.
 fn accepted(
     checked: &Checked,
+    wanted: &Wanted,
     beyond: dcap::Beyond,
     file: &ProofFile,
     args: &ProofArgs,
 ) -> Answered {
     let mut checks = checked.checks().to_vec();
-    let refused = match checked.statement() {
-        Statement::Dcap(claim) => beyond.compare(claim, &mut checks).err(),
-        _ => beyond.of_no_quote(&mut checks).err(),
+    let compared = match checked.statement() {
+        Statement::Dcap(claim) => beyond.compare(claim, &mut checks),
+        _ => beyond.of_no_quote(&mut checks),
     };
-    match refused {
-        Some(refused) => no(&checks, refused.name, &refused.detail, Some(checked), args),
-        None => yes(checked, &checks, file, args),
+    let compared = compared.and_then(|()| wanted.compare(checked.statement(), &mut checks));
+    match compared {
+        Err(refused) => no(&checks, refused.name, &refused.detail, Some(checked), args),
+        Ok(()) => yes(checked, wanted, &checks, file, args),
     }
 }
 
-fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) -> Answered {
+fn yes(
+    checked: &Checked,
+    wanted: &Wanted,
+    checks: &[Check],
+    file: &ProofFile,
+    args: &ProofArgs,
+) -> Answered {
     let (statement, header) = (checked.statement(), checked.header());
     let used = checked.used();
     let unproved = unproved(checked);
@@ -122,7 +122,13 @@ fn yes(checked: &Checked, checks: &[Check], file: &ProofFile, args: &ProofArgs) 
         if used.peak_is_at_most { "<= " } else { "" },
         size::shown(used.peak_rss_bytes)
     );
-    let _ = writeln!(text, "{:<19}{:<15}{}", "accepted", "yes", worth(checks));
+    let _ = writeln!(
+        text,
+        "{:<19}{:<15}{}",
+        "accepted",
+        "yes",
+        worth(wanted.is_whole(statement), checks)
+    );
     (text, ExitCode::SUCCESS)
 }
 
@@ -135,13 +141,13 @@ fn unproved(checked: &Checked) -> &'static [&'static str] {
 }
 
 /// What the yes rests on beside the proof.
-fn worth(checks: &[Check]) -> String {
+fn worth(is_statement_known: bool, checks: &[Check]) -> String {
     let open = |name| {
         let mut open = checks.iter().filter(|check| check.outcome == Outcome::NotEvaluated);
         open.any(|check| check.name == name)
     };
     let mut worth = vec!["the program ran to its end and said this statement"];
-    if open("statement") {
+    if !is_statement_known {
         worth.push("whether it is the one you want was not checked: read it, or give --statement");
     }
     if open("prover") {

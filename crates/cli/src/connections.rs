@@ -1,0 +1,125 @@
+//! How many connections a server holds, and whom it counts them for.
+
+use std::net::IpAddr;
+
+use confide_forward::{Admission, AdmissionLimits};
+
+use crate::error::CliError;
+
+/// What `--connections` is unless given.
+const CONNECTIONS: u32 = 1024;
+/// More than this and the machine's limits come first.
+const CONNECTIONS_MAX: i64 = 1_000_000;
+/// Proxies in front of one server.
+const PROXIES_MAX: usize = 64;
+
+/// Limits on connections; every server that faces a network has them.
+#[derive(clap::Args)]
+pub(crate) struct ConnectionArgs {
+    /// Connections held at once. A full server evicts idle ones, those of the address that holds
+    /// most first, and refuses others
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS,
+          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    connections: u32,
+    /// Connections of one IPv4 address or IPv6 /64; a quarter of --connections unless given
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    connections_per_address: Option<u32>,
+    /// Places of --connections that only addresses without a connection get; an eighth of them
+    /// unless given
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(0..=CONNECTIONS_MAX))]
+    connections_reserved: Option<u32>,
+    /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2), whose source
+    /// is then the address that is counted; from no other address is one read
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    proxy_protocol_from: Vec<IpAddr>,
+}
+
+impl ConnectionArgs {
+    /// The limits as they were given, where they fit together.
+    pub(crate) fn admission(&self) -> Result<Admission, CliError> {
+        let shared = AdmissionLimits::shared(self.connections as usize);
+        let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
+        let limits = AdmissionLimits {
+            connections_per_peer: or(self.connections_per_address, shared.connections_per_peer),
+            newcomer_reserve: or(self.connections_reserved, shared.newcomer_reserve),
+            ..shared
+        };
+        let all = limits.connections;
+        if limits.connections_per_peer > all {
+            return Err(CliError::new(format!(
+                "--connections-per-address is not usable: wanted at most --connections, {all}, \
+                 got {}",
+                limits.connections_per_peer
+            ))
+            .hint("raise --connections as well"));
+        }
+        if limits.newcomer_reserve >= all {
+            return Err(CliError::new(format!(
+                "--connections-reserved is not usable: wanted less than --connections, {all}, \
+                 got {}",
+                limits.newcomer_reserve
+            ))
+            .hint("raise --connections as well"));
+        }
+        if self.proxy_protocol_from.len() > PROXIES_MAX {
+            return Err(CliError::new(format!(
+                "--proxy-protocol-from is not usable: wanted at most {PROXIES_MAX} addresses, \
+                 got {}",
+                self.proxy_protocol_from.len()
+            )));
+        }
+        Ok(Admission::new(limits).behind_proxies(&self.proxy_protocol_from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        connections: ConnectionArgs,
+    }
+
+    fn limits(line: &[&str]) -> Result<AdmissionLimits, String> {
+        let line = Line::try_parse_from(["server"].iter().chain(line))
+            .map_err(|error| error.to_string())?;
+        let admission =
+            line.connections.admission().map_err(|_| "limits that do not fit together")?;
+        Ok(admission.limits())
+    }
+
+    #[test]
+    fn a_quarter_is_for_one_address_and_an_eighth_for_newcomers_unless_given() {
+        let got = |line: &[&str]| {
+            let limits = limits(line).expect("limits that fit together");
+            (limits.connections, limits.connections_per_peer, limits.newcomer_reserve)
+        };
+        assert_eq!(got(&[]), (1024, 256, 128));
+        assert_eq!(got(&["--connections", "64"]), (64, 16, 8));
+        assert_eq!(got(&["--connections", "1"]), (1, 1, 0));
+        let line = ["--connections", "9", "--connections-per-address", "9"];
+        assert_eq!(got(&line), (9, 9, 1));
+        assert_eq!(got(&["--connections-reserved", "0"]), (1024, 256, 0));
+    }
+
+    #[test]
+    fn limits_that_do_not_fit_together_are_refused() {
+        for line in [
+            &["--connections", "8", "--connections-per-address", "9"][..],
+            &["--connections", "8", "--connections-reserved", "8"],
+            &["--connections", "0"],
+            &["--connections-per-address", "0"],
+            &["--proxy-protocol-from", "10.0.0.0/8"],
+            &["--proxy-protocol-from", "host"],
+        ] {
+            assert!(limits(line).is_err(), "{line:?}");
+        }
+        assert!(limits(&["--proxy-protocol-from", "10.0.0.1,2001:db8::1"]).is_ok());
+    }
+}

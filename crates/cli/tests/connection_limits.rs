@@ -1,0 +1,196 @@
+//! One address that would hold a server for itself, before the real program: those of other addresses
+//! are served at once.
+//!
+//! The holder is 127.0.0.2, the honest clients 127.0.0.1. All evidence here is simulated.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod processes;
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use processes::{ANY_PORT, Folder, Running, run, start};
+use tokio::{net::TcpSocket, runtime::Builder};
+
+/// Nothing here takes this long unless it hangs.
+const GENEROUS: Duration = Duration::from_secs(60);
+/// Eight places, two for one address, one for newcomers.
+const FEW: [&str; 2] = ["--connections", "8"];
+
+fn connect_as_holder(address: &str) -> std::io::Result<TcpStream> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind("127.0.0.2:0".parse().unwrap())?;
+        socket.connect(address.parse().unwrap()).await?.into_std()
+    })?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(GENEROUS))?;
+    Ok(stream)
+}
+
+/// Opens connections from the holder's address, and holds the last forty, until it is dropped.
+struct Flood {
+    over: Arc<AtomicBool>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn of(address: String) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = over.clone();
+        let running = thread::spawn(move || {
+            let mut held = Vec::new();
+            for start in ["", "GET / HT", "\u{16}\u{3}\u{1}"].iter().cycle() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Ok(mut stream) = connect_as_holder(&address) {
+                    let _ = stream.write_all(start.as_bytes());
+                    held.push(stream);
+                }
+                if held.len() > 40 {
+                    drop(held.remove(0));
+                }
+            }
+        });
+        Self { over, running: Some(running) }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(running) = self.running.take() {
+            let _ = running.join();
+        }
+    }
+}
+
+fn simulate(folder: &Folder) -> String {
+    let attester = folder.at("attester");
+    let made = run(&["attest", "--simulate", "tdx", "--out", &attester]);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    attester
+}
+
+fn gateway(attester: &str, upstream: &str, more: &[&str]) -> Running {
+    let upstream = format!("http://{upstream}");
+    let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
+    let own = ["--upstream-wait-s", "0", "--simulate", attester];
+    start(&[&arguments[..], &own[..], more].concat())
+}
+
+fn connect(gateway: &Running, attester: &str, more: &[&str]) -> Running {
+    let (url, policy) =
+        (format!("https://{}", gateway.address()), format!("{attester}/policy.toml"));
+    start(&[&["connect", &url, "--policy", &policy][..], more].concat())
+}
+
+fn ask(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GENEROUS)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+const CONFIGURATION: &str =
+    "GET /.well-known/confide HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
+#[test]
+fn a_gateway_and_a_tunnel_that_one_address_floods_serve_another_at_once() {
+    let folder = Folder::new("connection-limits");
+    let attester = simulate(&folder);
+    let gateway = gateway(&attester, "127.0.0.1:9", &FEW);
+    let allow = ["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()];
+    let tunnel = start(&[&allow[..], &FEW[..]].concat());
+    let via = format!("ws://{}", tunnel.address());
+    let floods = (Flood::of(gateway.address()), Flood::of(tunnel.address()));
+    for more in [&[][..], &["--via", &via]] {
+        let connect = connect(&gateway, &attester, more);
+        for _ in 0..3 {
+            let answer = ask(&connect.address(), CONFIGURATION);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{more:?}: {answer}");
+        }
+    }
+    drop(floods);
+}
+
+#[test]
+fn connections_of_a_listed_proxy_count_for_the_clients_that_it_announces() {
+    let folder = Folder::new("proxy-protocol");
+    let attester = simulate(&folder);
+    let limits = ["--connections-per-address", "1", "--proxy-protocol-from", "127.0.0.2"];
+    let gateway = gateway(&attester, "127.0.0.1:9", &limits);
+    let announced = |client: &str| {
+        let mut stream = connect_as_holder(&gateway.address()).unwrap();
+        let header = format!("PROXY TCP4 {client} 192.0.2.9 5 443\r\n");
+        stream.write_all(header.as_bytes()).unwrap();
+        stream
+    };
+    let (mut first, second) = (announced("192.0.2.1"), announced("192.0.2.2"));
+    let _again = announced("192.0.2.1");
+    assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "the client's older one gave its place");
+    second.set_nonblocking(true).unwrap();
+    let waits = (&second).read(&mut [0]).expect_err("it waits for a handshake");
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    let mut bare = connect_as_holder(&gateway.address()).unwrap();
+    bare.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(bare.read(&mut [0]).unwrap_or(0), 0, "no header, no place");
+    // An address that is not listed is never asked for one.
+    let connect = connect(&gateway, &attester, &[]);
+    assert!(ask(&connect.address(), CONFIGURATION).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn connect_tells_a_request_too_many_to_come_again() {
+    let folder = Folder::new("connect-busy");
+    let attester = simulate(&folder);
+    // An upstream that takes connections and never answers.
+    let silent = std::net::TcpListener::bind(ANY_PORT).unwrap();
+    let gateway = gateway(&attester, &silent.local_addr().unwrap().to_string(), &[]);
+    let connect = connect(&gateway, &attester, &["--requests", "1", "--requests-waiting", "0"]);
+    let request = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut runs = TcpStream::connect(connect.address()).unwrap();
+    runs.write_all(request.as_bytes()).unwrap();
+    // The upstream's connection shows that the first request runs; the gateway asked for models on
+    // an earlier one.
+    let mut held = Vec::new();
+    loop {
+        let (mut stream, _) = silent.accept().unwrap();
+        let mut head = [0; 6];
+        stream.read_exact(&mut head).unwrap();
+        held.push(stream);
+        if &head == b"GET / " {
+            break;
+        }
+    }
+    let answer = ask(&connect.address(), request);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("connect_busy"), "{answer}");
+    assert!(answer.contains("retry-after: 1\r\n") && answer.contains("--requests"), "{answer}");
+}
+
+#[test]
+fn limits_that_do_not_fit_together_are_refused_before_anything_listens() {
+    let refused = run(&[
+        "tunnel",
+        "--listen",
+        ANY_PORT,
+        "--allow",
+        "127.0.0.1:9",
+        "--connections-per-address",
+        "4096",
+    ]);
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("raise --connections as well"), "{}", refused.stderr);
+}

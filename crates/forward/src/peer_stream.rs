@@ -1,0 +1,185 @@
+//! An accepted connection, as servers read and write it.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// A handshake and a first request in two pieces need four of them; later ones would cost a
+/// packet for each request and gain nothing.
+const PROMPT_ACKNOWLEDGEMENTS: u8 = 4;
+
+/// A TCP connection whose first waits acknowledge at once what came before.
+///
+/// A client that leaves Nagle's algorithm on (RFC 9293 section 3.7.4) holds its request back until
+/// the end of its handshake is acknowledged. Nothing of the server's follows that end, so the
+/// kernel would delay the acknowledgement by 40 ms. Where this end has read something, has written
+/// nothing since and waits for more, it is sent at once (`TCP_QUICKACK`).
+#[derive(Debug)]
+pub struct PeerStream {
+    tcp: TcpStream,
+    /// Bytes that were read in front of the stream, and how many of them were handed out.
+    early: (Vec<u8>, usize),
+    unanswered: bool,
+    acknowledgements_left: u8,
+}
+
+impl PeerStream {
+    /// A connection, and what was read from it already.
+    pub(crate) fn new(tcp: TcpStream, early: Vec<u8>) -> Self {
+        let early = (early, 0);
+        Self { tcp, early, unanswered: false, acknowledgements_left: PROMPT_ACKNOWLEDGEMENTS }
+    }
+
+    /// The TCP connection: for its options, and to look at bytes without reading them.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    fn acknowledge(&mut self) {
+        if self.unanswered && self.acknowledgements_left > 0 {
+            self.unanswered = false;
+            self.acknowledgements_left -= 1;
+            // Without it the client waits for the kernel, and is answered all the same.
+            #[cfg(target_os = "linux")]
+            let _ = self.tcp.set_quickack(true);
+        }
+    }
+
+    fn note_write(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(poll, Poll::Ready(Ok(1..))) {
+            self.unanswered = false;
+        }
+        poll
+    }
+}
+
+impl From<TcpStream> for PeerStream {
+    fn from(tcp: TcpStream) -> Self {
+        Self::new(tcp, Vec::new())
+    }
+}
+
+impl AsyncRead for PeerStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let (early, given) = &mut this.early;
+        let rest = early.get(*given..).unwrap_or_default();
+        if !rest.is_empty() {
+            let take = rest.len().min(buf.remaining());
+            buf.put_slice(&rest[..take]);
+            *given += take;
+            this.unanswered = true;
+            if *given == early.len() {
+                this.early = (Vec::new(), 0);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let poll = Pin::new(&mut this.tcp).poll_read(cx, buf);
+        match &poll {
+            Poll::Ready(Ok(())) if buf.filled().len() > before => this.unanswered = true,
+            Poll::Pending => this.acknowledge(),
+            Poll::Ready(_) => {}
+        }
+        poll
+    }
+}
+
+impl AsyncWrite for PeerStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.tcp).poll_write(cx, buf);
+        self.note_write(poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
+        self.note_write(poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::timeout,
+    };
+
+    use super::*;
+
+    async fn pair() -> (PeerStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("it listens");
+        let (server, _) = listener.accept().await.expect("a connection");
+        (PeerStream::from(server), client)
+    }
+
+    #[tokio::test]
+    async fn what_was_read_early_comes_first() {
+        let (server, mut client) = pair().await;
+        let mut server = PeerStream::new(server.tcp, b"ab".to_vec());
+        client.write_all(b"cd").await.expect("it is open");
+        let mut seen = [0; 1];
+        server.read_exact(&mut seen).await.expect("the first byte");
+        let mut rest = [0; 3];
+        server.read_exact(&mut rest).await.expect("the rest");
+        assert_eq!((&seen, &rest), (b"a", b"bcd"));
+    }
+
+    /// The end of a handshake: the client wrote, and nothing of the server's is to follow.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_end_of_a_handshake_is_acknowledged_at_once_and_later_requests_are_not() {
+        let (mut server, mut client) = pair().await;
+        for round in 0..u32::from(PROMPT_ACKNOWLEDGEMENTS) + 2 {
+            client.write_all(b"hello").await.expect("it is open");
+            server.read_exact(&mut [0; 5]).await.expect("it was sent");
+            server.write_all(b"answer").await.expect("it is open");
+            client.read_exact(&mut [0; 6]).await.expect("it was sent");
+            client.write_all(b"done").await.expect("it is open");
+            server.read_exact(&mut [0; 4]).await.expect("it was sent");
+            assert!(server.unanswered);
+            let waited = timeout(Duration::from_millis(1), server.read_u8()).await;
+            assert!(waited.is_err(), "nothing more was sent");
+            if round < u32::from(PROMPT_ACKNOWLEDGEMENTS) {
+                assert!(server.tcp.quickack().expect("an option"), "round {round}");
+                assert!(!server.unanswered, "round {round}");
+            }
+        }
+        assert_eq!(server.acknowledgements_left, 0);
+    }
+}

@@ -1,0 +1,315 @@
+//! The PROXY protocol, versions 1 and 2: what a listed proxy says of its client.
+//!
+//! HAProxy's specification (doc/proxy-protocol.txt, sections 2.1 and 2.2) is kept to strictly: one
+//! spelling for each header, TCP only, everything bounded.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The longest header of version 1, with its line end.
+const TEXT_BYTES_MAX: usize = 107;
+/// The longest version 2 header that is taken: addresses need 36 bytes, the rest are notes of the
+/// proxy (a client certificate's name, a cloud's identifiers).
+const BINARY_BYTES_MAX: usize = 16 + 2048;
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+const TEXT_START: &[u8; 6] = b"PROXY ";
+
+/// Whom a proxy's header announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// A client of the proxy, by its address and port.
+    Client(SocketAddr),
+    /// The proxy itself, for instance to see whether the server is alive.
+    Proxy,
+}
+
+/// Why a header is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyHeaderError {
+    /// The connection does not begin as either version does.
+    #[error("no PROXY protocol header: wanted one of version 1 or 2")]
+    Signature,
+    /// Longer than any proxy's.
+    #[error("PROXY protocol header is too long: wanted at most {wanted} bytes")]
+    Length {
+        /// The limit.
+        wanted: usize,
+    },
+    /// A part is not as the specification has it.
+    #[error("PROXY protocol header is malformed: {part}")]
+    Malformed {
+        /// The part.
+        part: &'static str,
+    },
+    /// The connection ended or broke first.
+    #[error("PROXY protocol header did not come: {0}")]
+    Io(#[from] io::Error),
+}
+
+const fn malformed(part: &'static str) -> ProxyHeaderError {
+    ProxyHeaderError::Malformed { part }
+}
+
+/// Reads a header at the start of `bytes`: whom it announces and how long it is, or `None` where
+/// more of it is to come.
+///
+/// # Errors
+/// As soon as no further bytes could make a header of it.
+pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+    if matches_so_far(bytes, SIGNATURE) {
+        return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_binary(bytes) };
+    }
+    if matches_so_far(bytes, TEXT_START) {
+        return if bytes.len() < TEXT_START.len() { Ok(None) } else { parse_text(bytes) };
+    }
+    Err(ProxyHeaderError::Signature)
+}
+
+/// Whether `bytes` and `start` are the same as far as both go.
+fn matches_so_far(bytes: &[u8], start: &[u8]) -> bool {
+    bytes.iter().zip(start).all(|(got, wanted)| got == wanted)
+}
+
+/// `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
+fn parse_text(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+    let too_long = ProxyHeaderError::Length { wanted: TEXT_BYTES_MAX };
+    let within = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
+    let Some(end) = within.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
+        return if bytes.len() < TEXT_BYTES_MAX { Ok(None) } else { Err(too_long) };
+    };
+    match within.get(end..end + 2) {
+        Some(b"\r\n") => {}
+        None if within.get(end) == Some(&b'\r') && bytes.len() < TEXT_BYTES_MAX => return Ok(None),
+        _ => return Err(malformed("line end")),
+    }
+    let line = &within[TEXT_START.len()..end];
+    let line = std::str::from_utf8(line).map_err(|_| malformed("text"))?;
+    let length = end + 2;
+    let mut parts = line.split(' ');
+    let (family, source) = (parts.next(), parts.next());
+    if family == Some("UNKNOWN") {
+        return Ok(Some((Announced::Proxy, length)));
+    }
+    let (destination, port, own_port) = (parts.next(), parts.next(), parts.next());
+    if parts.next().is_some() {
+        return Err(malformed("fields"));
+    }
+    let (source, _) = match family {
+        Some("TCP4") => (text_address::<Ipv4Addr>(source)?, text_address::<Ipv4Addr>(destination)?),
+        Some("TCP6") => (text_address::<Ipv6Addr>(source)?, text_address::<Ipv6Addr>(destination)?),
+        _ => return Err(malformed("family")),
+    };
+    text_port(own_port)?;
+    Ok(Some((Announced::Client(SocketAddr::new(source, text_port(port)?)), length)))
+}
+
+fn text_address<A: std::str::FromStr + Into<IpAddr>>(
+    text: Option<&str>,
+) -> Result<IpAddr, ProxyHeaderError> {
+    let address = text.and_then(|text| text.parse::<A>().ok());
+    address.map(Into::into).ok_or(malformed("address"))
+}
+
+/// Decimal without sign and leading zeros.
+fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
+    let text = text.ok_or(malformed("port"))?;
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || (text.len() > 1 && text.starts_with('0')) {
+        return Err(malformed("port"));
+    }
+    text.parse().map_err(|_| malformed("port"))
+}
+
+/// Signature, version and command, family, length as u16, addresses, notes.
+fn parse_binary(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+    let Some(&command) = bytes.get(12) else { return Ok(None) };
+    if !matches!(command, 0x20 | 0x21) {
+        return Err(malformed("version or command"));
+    }
+    let Some(&family) = bytes.get(13) else { return Ok(None) };
+    let is_proxy = match (command, family) {
+        // The addresses of a proxy's own connection say nothing (section 2.2, LOCAL).
+        (0x20, _) | (_, 0x00) => true,
+        (_, 0x11 | 0x21) => false,
+        _ => return Err(malformed("family")),
+    };
+    let Some(&[high, low]) = bytes.get(14..16) else { return Ok(None) };
+    let end = 16 + usize::from(u16::from_be_bytes([high, low]));
+    if end > BINARY_BYTES_MAX {
+        return Err(ProxyHeaderError::Length { wanted: BINARY_BYTES_MAX });
+    }
+    let addresses = match family {
+        _ if is_proxy => 0,
+        0x11 => 12,
+        _ => 36,
+    };
+    if end < 16 + addresses {
+        return Err(malformed("length"));
+    }
+    let Some(rest) = bytes.get(16..end) else { return Ok(None) };
+    if is_proxy {
+        return Ok(Some((Announced::Proxy, end)));
+    }
+    let source = match family {
+        0x11 => rest.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        _ => rest.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+    };
+    // Two addresses, then two ports.
+    let port = rest.get(addresses - 4..addresses - 2);
+    match (source, port) {
+        (Some(source), Some(&[high, low])) => {
+            let port = u16::from_be_bytes([high, low]);
+            Ok(Some((Announced::Client(SocketAddr::new(source, port)), end)))
+        }
+        _ => Err(malformed("addresses")),
+    }
+}
+
+/// Reads the header at the start of a connection; gives what came after it, too.
+pub(crate) async fn read_proxy_header(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<(Announced, Vec<u8>), ProxyHeaderError> {
+    let mut bytes = Vec::with_capacity(256);
+    loop {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        if let Some((announced, length)) = parse_proxy_header(&bytes)? {
+            return Ok((announced, bytes.split_off(length)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend([command, family]);
+        bytes.extend(u16::try_from(rest.len()).expect("short").to_be_bytes());
+        bytes.extend(rest);
+        bytes
+    }
+
+    /// Source 192.0.2.1:56324, destination 198.51.100.1:443.
+    const FOUR: &[u8] = &[192, 0, 2, 1, 198, 51, 100, 1, 0xdc, 0x04, 0x01, 0xbb];
+
+    fn client(text: &str) -> Announced {
+        Announced::Client(text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn headers_of_both_versions_announce_their_source() {
+        let six = b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n";
+        let mut six_binary = [0; 36];
+        six_binary[..16].copy_from_slice(&"2001:db8::1".parse::<Ipv6Addr>().expect("one").octets());
+        six_binary[32..].copy_from_slice(&[0xdc, 0x04, 0x01, 0xbb]);
+        let mut with_notes = FOUR.to_vec();
+        with_notes.extend([0x04, 0, 3, 1, 2, 3]);
+        for (bytes, wanted) in [
+            (
+                b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n".to_vec(),
+                client("192.0.2.1:56324"),
+            ),
+            (six.to_vec(), client("[2001:db8::1]:56324")),
+            (b"PROXY UNKNOWN\r\n".to_vec(), Announced::Proxy),
+            (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n".to_vec(), Announced::Proxy),
+            (binary(0x21, 0x11, FOUR), client("192.0.2.1:56324")),
+            (binary(0x21, 0x21, &six_binary), client("[2001:db8::1]:56324")),
+            (binary(0x21, 0x11, &with_notes), client("192.0.2.1:56324")),
+            (binary(0x20, 0x11, FOUR), Announced::Proxy),
+            (binary(0x20, 0x00, &[]), Announced::Proxy),
+            (binary(0x21, 0x00, &[]), Announced::Proxy),
+        ] {
+            for end in 0..bytes.len() {
+                let part = parse_proxy_header(&bytes[..end]);
+                assert!(matches!(part, Ok(None)), "{end} of {bytes:?}: {part:?}");
+            }
+            let mut more = bytes.clone();
+            more.extend(b"\x16\x03\x01");
+            for whole in [&bytes, &more] {
+                let read = parse_proxy_header(whole).expect("a header").expect("a whole one");
+                assert_eq!(read, (wanted, bytes.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let text = |line: &str| line.as_bytes().to_vec();
+        let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(100));
+        for bytes in [
+            text("GET / HTTP/1.1\r\n"),
+            text("\x16\x03\x01"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\rX"),
+            text("PROXY TCP4 192.0.2.01 198.51.100.1 56324 443\r\n"),
+            text("PROXY TCP4 192.0.2.1  198.51.100.1 56324 443\r\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 56324 443 \r\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 056324 443\r\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 +5 443\r\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 65536 443\r\n"),
+            text("PROXY TCP4 192.0.2.1 198.51.100.1 1\r\n"),
+            text("PROXY TCP4 2001:db8::1 2001:db8::2 1 2\r\n"),
+            text("PROXY UDP4 192.0.2.1 198.51.100.1 1 2\r\n"),
+            text("PROXY tcp4 192.0.2.1 198.51.100.1 1 2\r\n"),
+            text("PROXY TCP4 host 198.51.100.1 1 2\r\n"),
+            text(&long),
+            binary(0x11, 0x11, FOUR),
+            binary(0x22, 0x11, FOUR),
+            binary(0x21, 0x12, FOUR),
+            binary(0x21, 0x31, FOUR),
+            binary(0x21, 0x11, &FOUR[..11]),
+            binary(0x21, 0x21, FOUR),
+            binary(0x21, 0x11, &[0; 2049]),
+        ] {
+            assert!(parse_proxy_header(&bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    /// As the fuzz target `proxy_header`, over changed headers from one seed.
+    #[test]
+    fn what_is_read_of_the_whole_is_not_read_of_a_part() {
+        let headers = [
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n".to_vec(),
+            b"PROXY UNKNOWN \r\n".to_vec(),
+            binary(0x21, 0x11, FOUR),
+            binary(0x20, 0x00, &[0; 300]),
+        ];
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let mut bytes = headers[next(headers.len())].clone();
+            for _ in 0..next(3) {
+                let at = next(bytes.len());
+                bytes[at] = b"\r\n 0.:\x00\x21\xff"[next(9)];
+            }
+            let Ok(Some((_, length))) = parse_proxy_header(&bytes) else { continue };
+            read += 1;
+            assert!(length <= bytes.len());
+            for end in 0..length {
+                let part = parse_proxy_header(&bytes[..end]);
+                assert!(matches!(part, Ok(None)), "{end} of {bytes:?}: {part:?}");
+            }
+        }
+        assert!(read > 1000, "{read} of the changed headers were read");
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_header_is_not_lost() {
+        let bytes = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nhello";
+        let (announced, rest) = read_proxy_header(&mut &bytes[..]).await.expect("a header");
+        assert_eq!((announced, rest.as_slice()), (client("192.0.2.1:56324"), &b"hello"[..]));
+        let cut = read_proxy_header(&mut &bytes[..20]).await;
+        assert!(matches!(cut, Err(ProxyHeaderError::Io(_))), "{cut:?}");
+    }
+}

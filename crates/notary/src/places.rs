@@ -1,0 +1,168 @@
+//! Whose exchange goes on: a bounded number at once, of which no client takes all.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use confide_forward::Peer;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use crate::ExchangeError;
+
+/// One in this many places goes to a client that has none, however busy the others are.
+const NEWCOMERS_SHARE: usize = 8;
+
+/// Who takes a place: a client that was named, or else an address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Client {
+    /// By the list of clients.
+    Named(String),
+    /// By where the connection comes from.
+    At(Peer),
+}
+
+/// Places for exchanges.
+pub(crate) struct Places {
+    all: usize,
+    per_client: usize,
+    taken: Mutex<HashMap<Client, usize>>,
+    freed: Notify,
+}
+
+/// A place; dropped, it is free again.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    client: Client,
+}
+
+impl Places {
+    pub(crate) fn new(all: usize, per_client: usize) -> Arc<Self> {
+        Arc::new(Self { all, per_client, taken: Mutex::default(), freed: Notify::new() })
+    }
+
+    /// Waits for a place, at most `deadline`.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        client: &Client,
+        deadline: Duration,
+    ) -> Result<Place, ExchangeError> {
+        let until = Instant::now() + deadline;
+        loop {
+            // Listens before it looks: what is freed in between is not missed.
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if let Some(place) = self.take_now(client) {
+                return Ok(place);
+            }
+            if timeout_at(until, freed).await.is_err() {
+                let held = self.locked().get(client).copied().unwrap_or(0);
+                return Err(match held >= self.per_client {
+                    true => ExchangeError::ClientBusy { exchanges: self.per_client, deadline },
+                    false => ExchangeError::Busy { exchanges: self.all, deadline },
+                });
+            }
+        }
+    }
+
+    fn take_now(self: &Arc<Self>, client: &Client) -> Option<Place> {
+        let mut taken = self.locked();
+        let (all, held) = (taken.values().sum::<usize>(), taken.get(client).copied());
+        // A client that has none may take the last places too.
+        let reserved = if held.is_some() { self.all / NEWCOMERS_SHARE } else { 0 };
+        if held.unwrap_or(0) >= self.per_client || all + reserved >= self.all {
+            return None;
+        }
+        *taken.entry(client.clone()).or_default() += 1;
+        Some(Place { places: self.clone(), client: client.clone() })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.locked();
+        if let Some(held) = taken.get_mut(&self.client) {
+            *held -= 1;
+            if *held == 0 {
+                taken.remove(&self.client);
+            }
+        }
+        drop(taken);
+        self.places.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    fn at(address: &str) -> Client {
+        Client::At(address.parse::<IpAddr>().unwrap().into())
+    }
+
+    #[tokio::test]
+    async fn one_client_takes_its_share_and_another_is_served_meanwhile() {
+        let places = Places::new(4, 2);
+        let (one, two) = (at("127.0.0.1"), at("127.0.0.2"));
+        let held =
+            [places.take(&one, SHORT).await.unwrap(), places.take(&one, SHORT).await.unwrap()];
+        let third = places.take(&one, SHORT).await.map(drop);
+        assert!(matches!(third, Err(ExchangeError::ClientBusy { exchanges: 2, .. })));
+        let others =
+            [places.take(&two, SHORT).await.unwrap(), places.take(&two, SHORT).await.unwrap()];
+        let full = places.take(&at("127.0.0.3"), SHORT).await.map(drop);
+        assert!(matches!(full, Err(ExchangeError::Busy { exchanges: 4, .. })));
+        drop(held);
+        places.take(&one, SHORT).await.unwrap();
+        drop(others);
+        assert!(places.locked().is_empty(), "what nobody holds is not kept");
+    }
+
+    #[tokio::test]
+    async fn the_last_places_are_for_clients_that_have_none() {
+        let places = Places::new(16, 16);
+        let mut held = Vec::new();
+        for _ in 0..14 {
+            held.push(places.take(&at("192.0.2.1"), SHORT).await.unwrap());
+        }
+        assert!(places.take(&at("192.0.2.1"), SHORT).await.is_err());
+        held.push(places.take(&at("192.0.2.2"), SHORT).await.unwrap());
+        held.push(places.take(&at("192.0.2.3"), SHORT).await.unwrap());
+        assert!(places.take(&at("192.0.2.4"), SHORT).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_is_freed_goes_to_who_waits() {
+        let places = Places::new(1, 1);
+        let held = places.take(&at("192.0.2.1"), SHORT).await.unwrap();
+        let (other, generous) = (at("192.0.2.2"), Duration::from_secs(60));
+        let waiting = tokio::spawn({
+            let places = places.clone();
+            async move { places.take(&other, generous).await.map(drop) }
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        waiting.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn addresses_of_one_owner_are_one_client() {
+        assert_eq!(at("2001:db8::1"), at("2001:db8::2"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+    }
+}
