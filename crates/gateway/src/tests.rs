@@ -57,10 +57,18 @@ async fn gateway_for(admission: AdmissionLimits, upstream: SocketAddr, limits: L
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
-    gateway_with(configuration, limits).await
+    gateway_of(admission, configuration, limits).await
 }
 
 async fn gateway_with(configuration: Configuration, limits: Limits) -> Running {
+    gateway_of(AdmissionLimits::default(), configuration, limits).await
+}
+
+async fn gateway_of(
+    admission: AdmissionLimits,
+    configuration: Configuration,
+    limits: Limits,
+) -> Running {
     let proxy = Arc::new(Proxy::new(&configuration, true, limits));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
