@@ -57,14 +57,14 @@ async fn gateway_for(admission: AdmissionLimits, upstream: SocketAddr, limits: L
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
-    gateway_admitting(admission, configuration, limits).await
+    gateway_of(admission, configuration, limits).await
 }
 
 async fn gateway_with(configuration: Configuration, limits: Limits) -> Running {
-    gateway_admitting(AdmissionLimits::default(), configuration, limits).await
+    gateway_of(AdmissionLimits::default(), configuration, limits).await
 }
 
-async fn gateway_admitting(
+async fn gateway_of(
     admission: AdmissionLimits,
     configuration: Configuration,
     limits: Limits,
