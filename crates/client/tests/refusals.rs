@@ -56,8 +56,7 @@ async fn whatever_a_server_shows_in_place_of_evidence_is_a_refusal_with_the_name
         assert_eq!(
             (error.blame(), error.failed_check()),
             (Blame::Evidence, Some(check)),
-            "{what}: {error}: {:?}",
-            error
+            "{what}: {error:?}"
         );
     }
 }
