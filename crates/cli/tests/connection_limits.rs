@@ -93,6 +93,9 @@ fn gateway(attester: &str, upstream: &str, more: &[&str]) -> Running {
 fn connect(gateway: &Running, attester: &str, more: &[&str]) -> Running {
     let (url, policy) =
         (format!("https://{}", gateway.address()), format!("{attester}/policy.toml"));
+    let digest = gateway.ready["config_digest"].as_str().unwrap();
+    let pinned = run(&["policy", "pin", &policy, "--digest", digest]);
+    assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
     start(&[&["connect", &url, "--policy", &policy][..], more].concat())
 }
 
