@@ -3,16 +3,16 @@
 
 usage: walk.py BINARY [PAGE]
 Every code line of the sections "Start every piece yourself" and "Measure your own machine", or of another page's
-section "The walk", is run in an empty folder, in order, with the ports as printed. A block of code lines is what a reader
-pastes into one terminal: a long-running command is the last of its block, prints its ready line, answers while
-the others run, and ends with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one marked
-`# impossible` with 2.
+section "The walk", is run in an empty folder, in order, with the ports as printed. A block of code lines is what
+a reader pastes into one terminal: a long-running command is the last of its block, prints its ready line, answers
+while the others run, and ends with status 0 on SIGTERM. A line marked `# refused` must end with status 1, one
+marked `# impossible` with 2.
 
-Where the machine permits, the walk has a loopback interface of its own (a network namespace), so that a port in use elsewhere
-changes nothing. Elsewhere a busy port is named before anything starts.
+Where the machine permits, the walk has a loopback interface of its own (a network namespace), so that a port in
+use elsewhere changes nothing. Elsewhere a busy port is named before anything starts.
 
-A remark `# answers: WORDS` names words that the model's answer must hold. Each question to a model is asked four times, because a reader
-asks more than once.
+A remark `# answers: WORDS` names words that the model's answer must hold. Each question to a model is asked four
+times, because a reader asks more than once.
 """
 import ctypes, fcntl, json, os, pathlib, re, selectors, shutil, signal, socket, struct, subprocess, sys, tempfile
 

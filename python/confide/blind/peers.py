@@ -58,8 +58,8 @@ class Preparations:
 def room_for_session(sessions: dict[bytes, Any], peer: str, limits: HostLimits) -> Any:
     """Makes room for a session of `peer`; gives the one that was evicted for it, or None.
 
-    Only sessions without a connection give way here: those that were never used first, then those of the peer that holds
-    most, the longest idle one of each kind. A peer that has its share takes the place of its own.
+    Only sessions without a connection give way here: those that were never used first, then those of the peer
+    that holds most, the longest idle one of each kind. A peer that has its share takes the place of its own.
     """
     held = Counter(session.peer for session in sessions.values())
     idle = [session for session in sessions.values() if session.connections == 0]
