@@ -112,7 +112,7 @@ fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
     for remote in &remotes {
         // The answer that found the session gone is lost; the place of the stranger, who left, is
         // free as soon as the host has noticed.
-        let mut query = vec![0f32; 48];
+        let mut query = [0f32; 48];
         let mut ask = || {
             let outputs = &mut [(Projection::Query, &mut query[..])];
             remote.open()?.add(0, Input::Attention, &vectors(1, 48), outputs)
