@@ -263,7 +263,9 @@ fn hint_for_network(via: Option<&str>, error: &ClientError) -> String {
         (Some(via), _) => {
             format!("is a confide tunnel running at {via}, and does it --allow this server?")
         }
-        (None, _) => "is the gateway running there? its ready line names the address".into(),
+        (None, _) => "is the gateway running there? its ready line names the address; one whose \
+                      model server was exchanged takes no connections, and its log says so"
+            .into(),
     }
 }
 

@@ -185,6 +185,10 @@ impl Proxy {
         if !codings_are_undone(&head.headers) {
             return Err(Refusal::Coding);
         }
+        // A server that leaves such a body unread takes it for the next request, past every route.
+        if BODILESS.contains(&head.method) && !body.is_end_stream() {
+            return Err(Refusal::BodyNotAllowed);
+        }
         let limit = self.limits.request_body_bytes;
         if body.size_hint().lower() > limit {
             return Err(Refusal::TooLong { limit });
@@ -229,6 +233,8 @@ impl Proxy {
     }
 }
 
+/// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
+const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 /// Short next to how long a connection is kept.
 const RETIRE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 

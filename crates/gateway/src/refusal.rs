@@ -21,6 +21,7 @@ pub(crate) enum Refusal {
     TooLong {
         limit: u64,
     },
+    BodyNotAllowed,
     BodyPaused,
     BodySlow {
         bytes_per_s: u64,
@@ -73,6 +74,9 @@ impl Refusal {
             Self::TooLong { limit } => {
                 text = format!("request body is too long: wanted at most {limit} bytes");
                 (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", text.as_str())
+            }
+            Self::BodyNotAllowed => {
+                (bad, "body_not_allowed", "a request with this method has no body here")
             }
             Self::BodyPaused => {
                 (StatusCode::REQUEST_TIMEOUT, "request_timeout", "request body paused too long")

@@ -1,6 +1,9 @@
 //! `confide policy pin`: names the configuration that clients demand.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use confide_verifier::{Expect, Policy};
 
@@ -30,8 +33,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new(text)
             .hint("write config_digest = \"HEX\" before the first [table] by hand"));
     }
-    NewFile::beside(path)?.save(pinned.as_bytes())?;
+    replace(path, &pinned)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Puts `text` in the place of the file that `path` leads to, with the permissions that it has.
+fn replace(path: &Path, text: &str) -> Result<(), CliError> {
+    let cannot = |error| CliError::new(format!("{} cannot be changed: {error}", path.display()));
+    let file = path.canonicalize().map_err(cannot)?;
+    let permissions = file.metadata().map_err(cannot)?.permissions();
+    NewFile::beside(&file)?.save(text.as_bytes())?;
+    std::fs::set_permissions(&file, permissions).map_err(cannot)
 }
 
 /// The text with `config_digest` set and `dangerous_scope` gone; every other line as it was.
@@ -94,6 +106,23 @@ mod tests {
 
     fn judged(text: &str, digests: &[String]) -> Policy {
         file::without_disclosure(&pin(text, digests)).unwrap()
+    }
+
+    #[test]
+    fn the_file_behind_a_link_is_changed_and_stays_as_private_as_it_was() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = std::env::temp_dir().join(format!("confide-pin-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (real, link) = (folder.join("real.toml"), folder.join("link.toml"));
+        std::fs::write(&real, "config_digest = \"dangerous-any\"\n").unwrap();
+        std::fs::set_permissions(&real, PermissionsExt::from_mode(0o600)).unwrap();
+        symlink(&real, &link).unwrap();
+        run(&Args { file: link.clone(), digest: vec!["ab".repeat(32)] }).unwrap();
+        assert!(link.is_symlink());
+        assert!(std::fs::read_to_string(&real).unwrap().contains(&"ab".repeat(32)));
+        assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

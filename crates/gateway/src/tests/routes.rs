@@ -167,3 +167,27 @@ async fn a_websocket_is_told_that_it_is_not_carried() {
     assert!(got.starts_with("HTTP/1.1 501 ") && got.contains("upgrade_unsupported"), "{got}");
     assert!(seen.try_recv().is_err());
 }
+
+#[tokio::test]
+async fn a_body_that_a_server_might_take_for_the_next_request_is_refused() {
+    let hidden = "POST /v1/load_lora_adapter HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n";
+    let sized = format!("content-length: {}\r\n\r\n{hidden}", hidden.len());
+    let chunked =
+        format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{hidden}\r\n0\r\n\r\n", hidden.len());
+    let (gateway, mut seen) = inference_gateway(&[]).await;
+    for (method, target) in
+        [("GET", "/v1/models"), ("HEAD", "/v1/models"), ("DELETE", "/v1/files/file-1")]
+    {
+        for body in [&sized, &chunked] {
+            let head = format!("{method} {target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n");
+            let answer = exchange(gateway.address, &(head + body)).await;
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{method} {body}: {answer}");
+        }
+        let empty = format!(
+            "{method} {target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+        assert!(exchange(gateway.address, &empty).await.starts_with("HTTP/1.1 200 "), "{method}");
+        assert!(seen.recv().await.unwrap().starts_with(method));
+    }
+    assert!(seen.try_recv().is_err(), "nothing else has reached the upstream");
+}
