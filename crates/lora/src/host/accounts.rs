@@ -46,6 +46,12 @@ pub enum ClientsError {
         /// From 1.
         line: usize,
     },
+    /// The digest of no bytes: whoever brings no credential would be this client.
+    #[error("clients, line {line}: wanted the SHA-256 of a credential, got that of no bytes")]
+    Empty {
+        /// From 1.
+        line: usize,
+    },
     /// Too many.
     #[error("clients: wanted at most {CLIENTS_MAX}, got more")]
     TooMany,
@@ -65,6 +71,9 @@ impl Clients {
             let (Some(name), digest) = (words.next(), words.next()) else { continue };
             let digest = digest.and_then(digest_from_hex).filter(|_| words.next().is_none());
             let digest = digest.ok_or(ClientsError::Line { line: line_number })?;
+            if digest == <[u8; 32]>::from(Sha256::digest(b"")) {
+                return Err(ClientsError::Empty { line: line_number });
+            }
             if known.values().any(|other| other == name) || known.contains_key(&digest) {
                 return Err(ClientsError::Twice { line: line_number });
             }
@@ -121,6 +130,12 @@ mod tests {
 
     fn digest(credential: &[u8]) -> String {
         Sha256::digest(credential).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_digest_of_no_credential_names_no_client() {
+        let text = format!("anna {}\nbert {}\n", digest(b"secret"), digest(b""));
+        assert_eq!(Clients::parse(&text).unwrap_err(), ClientsError::Empty { line: 2 });
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
     ffi::OsString,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -57,11 +58,13 @@ impl BudgetFile {
     /// Opens or makes the file, and its folder; gives the counts that it holds.
     ///
     /// # Errors
-    /// Where it cannot be read or written, another host counts in it, or a line is not a count.
+    /// Where it cannot be read or written, is no ordinary file or has a second name, another host
+    /// counts in it, or a line is not a count.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<Slot, u64>)> {
         if let Some(folder) = folder_of(path) {
             std::fs::create_dir_all(folder)?;
         }
+        let path = &resolve(path)?;
         let lock = OpenOptions::new()
             .create(true)
             .write(true)
@@ -130,6 +133,24 @@ fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
     std::fs::rename(beside, path)?;
     File::open(folder_of(path).unwrap_or(Path::new(".")))?.sync_all()?;
     OpenOptions::new().append(true).open(path)
+}
+
+/// The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would
+/// be lost, and of two names of one file each would go on with counts of its own.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
+        found => drop(found?),
+    }
+    let path = path.canonicalize()?;
+    let found = path.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("wanted an ordinary file, got a device, a pipe or a folder"));
+    }
+    if found.nlink() > 1 {
+        return Err(io::Error::other("wanted a file with one name, got one with several (links)"));
+    }
+    Ok(path)
 }
 
 fn folder_of(path: &Path) -> Option<&Path> {
@@ -212,6 +233,30 @@ mod tests {
         let folder = std::env::temp_dir().join(folder);
         let _ = std::fs::remove_dir_all(&folder);
         folder.join("state/budgets.jsonl")
+    }
+
+    #[test]
+    fn a_file_that_is_no_ordinary_one_or_has_two_names_is_refused_and_left_as_it_was() {
+        let path = place("odd");
+        let folder = folder_of(&path).unwrap();
+        std::fs::create_dir_all(folder).unwrap();
+        assert!(BudgetFile::open(folder).is_err(), "a folder");
+        // A socket is no ordinary file, and anybody may make one.
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(BudgetFile::open(&socket).is_err());
+        assert!(!socket.metadata().unwrap().is_file());
+        std::fs::write(&path, "").unwrap();
+        let (link, second) = (folder.join("link"), folder.join("second"));
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let held = BudgetFile::open(&path).unwrap();
+        assert!(BudgetFile::open(&link).is_err(), "the same file, where another host counts");
+        drop(held);
+        drop(BudgetFile::open(&link).unwrap());
+        assert!(link.is_symlink());
+        std::fs::hard_link(&path, &second).unwrap();
+        assert!(BudgetFile::open(&path).is_err(), "it has two names");
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -25,7 +25,11 @@ const CREDENTIAL_BYTES_MAX: u64 = 66;
 pub(super) fn credential(args: &AdapterArgs) -> Result<Vec<u8>, String> {
     let Some(path) = &args.adapter_credential else { return Ok(Vec::new()) };
     let bytes = read_file(path, CREDENTIAL_BYTES_MAX);
-    Ok(bytes.map_err(|error| error.message().to_owned())?.trim_ascii_end().to_vec())
+    let bytes = bytes.map_err(|error| error.message().to_owned())?.trim_ascii_end().to_vec();
+    match bytes.is_empty() {
+        true => Err(format!("{}: wanted a credential, got an empty file", path.display())),
+        false => Ok(bytes),
+    }
 }
 
 /// Opens a session with the host at `address` about its adapter `name`.
