@@ -138,9 +138,11 @@ fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
 /// The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would
 /// be lost, and of two names of one file each would go on with counts of its own.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
-    match path.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
-        found => drop(found?),
+    if let Err(error) = path.symlink_metadata() {
+        return match error.kind() {
+            io::ErrorKind::NotFound => Ok(path.to_owned()),
+            _ => Err(error),
+        };
     }
     let path = path.canonicalize()?;
     let found = path.metadata()?;
