@@ -29,7 +29,7 @@ use crate::{
 /// A root certificate is about 700 bytes.
 const ROOT_BYTES_MAX: u64 = 16 * 1024;
 /// The evidence was judged and refused.
-const STATUS_REFUSED: u8 = 1;
+pub(crate) const STATUS_REFUSED: u8 = 1;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -241,10 +241,10 @@ fn refusal(args: &Args, error: &ClientError) -> CliError {
         (Blame::Network, _) => CliError::new(format!("{url} could not be judged: {text}"))
             .hint(hint_for_network(args.via.as_deref(), error)),
         (Blame::Local, _) => match error {
-            ClientError::Channel { source: ChannelError::NoAttester { .. }, .. } => {
-                CliError::new(format!("{url} demands evidence of this end, which has none"))
-                    .hint("connect shows no evidence of its own: is that an adapter host?")
-            }
+            ClientError::Channel { source: ChannelError::NoAttester { .. }, .. } => CliError::new(
+                format!("{url} demands evidence of this end, which has none"),
+            )
+            .hint("connect shows no evidence of its own: is that an adapter host, or a notary?"),
             _ => CliError::new(text),
         },
     }
@@ -289,7 +289,7 @@ pub(crate) fn hint_for(check: &str) -> &'static str {
         }
         "debug" => "the host can read the memory of a TEE in debug mode",
         "collateral" => "give --collateral FILE, or let the gateway staple it",
-        "evidence" => "the server shows no evidence that can be read: is it a confide gateway?",
+        "evidence" => "the server shows no evidence that can be read: is it an attested one?",
         _ => "nothing was sent to it",
     }
 }

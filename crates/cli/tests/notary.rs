@@ -38,7 +38,8 @@ impl Site {
         let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
         let arguments = [&arguments[..], &["--simulate", &attester], options].concat();
         let notary = start(&arguments);
-        let digest = run(&["notary", "serve", "--policy", &rules, "--print-config-digest"]).stdout;
+        let told = ["notary", "serve", "--policy", &rules, "--print-config-digest"];
+        let digest = run(&[&told[..], options].concat()).stdout;
         assert_eq!(notary.ready["config_digest"], digest.trim());
         let demanded = String::from_utf8(folder.read("attester/policy.toml")).unwrap();
         let demanded = demanded.replace("\"dangerous-any\"", &format!("\"{}\"", digest.trim()));
@@ -73,6 +74,51 @@ fn tls(folder: &Folder, upstream: &str) -> Running {
     let (upstream, pem) = (format!("http://{upstream}"), folder.at("host.pem"));
     let gateway = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream-wait-s", "0"];
     start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())
+}
+
+/// Issue line 11: it served anybody.
+#[test]
+fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
+    let folder = Folder::new("notary-attested");
+    let server = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let host = tls(&folder, &server.address());
+    let client = folder.at("client");
+    let made = run(&["attest", "--simulate", "tdx", "--out", &client]);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    let client_policy = format!("{client}/policy.toml");
+    // A client has no configuration: its digest is zero.
+    let pinned = run(&["policy", "pin", &client_policy, "--digest", &"0".repeat(64)]);
+    assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
+    let options = ["--binding", "session", "--client-policy", &client_policy];
+    let private = "private_addresses = [\"127.0.0.1\"]\n";
+    let site = Site::serving(folder, &host.address(), private, &options);
+    assert_eq!(site.notary.ready["clients"], "attested");
+    let (url, policy) =
+        (format!("https://{}/v1/models", host.address()), site.folder.at("policy.toml"));
+    let stranger = site.fetch(&url, &policy, &["--binding", "session"]);
+    assert_ne!(stranger.status, Some(0), "{}", stranger.stdout);
+    assert!(!site.folder.has("session"));
+    // The notary's own attester is not one that the policy for clients accepts.
+    let other = site.folder.at("attester");
+    let other = site.fetch(&url, &policy, &["--simulate", &other]);
+    assert_ne!(other.status, Some(0), "{}", other.stdout);
+    let served = site.fetch(&url, &policy, &["--simulate", &client]);
+    assert_eq!(served.status, Some(0), "{}", served.stderr);
+    assert!(site.folder.has("session"));
+}
+
+#[test]
+fn clients_cannot_be_demanded_to_attest_over_a_key() {
+    let folder = Folder::new("notary-key-clients");
+    let attester = folder.at("attester");
+    assert_eq!(run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
+    let rules = folder.write("notary.toml", "hosts = [\"a.example\"]\nroots = \"system\"\n");
+    let policy = format!("{attester}/policy.toml");
+    let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
+    let own = ["--binding", "key", "--simulate", &attester, "--client-policy", &policy];
+    let refused = run(&[&arguments[..], &own[..]].concat());
+    assert_eq!(refused.status, Some(2), "{}", refused.stdout);
+    assert!(refused.stderr.contains("add --binding session"), "{}", refused.stderr);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use confide_channel::{
-    Binding, Client, ClientOptions, PlainClient, Timings,
+    Binding, Client, ClientEvidence, ClientOptions, PlainClient, Timings,
     tunnel::{self, TunnelStream},
 };
 use http::{Request, Response};
@@ -100,6 +100,23 @@ impl Connector {
         let client = PlainClient::new(options, root_der, clock)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
         Ok(Self { endpoint, target, via, way: Way::Plain(client), limits })
+    }
+
+    /// The same connections, on which this end attests too where the server demands it (session
+    /// binding only).
+    ///
+    /// # Errors
+    /// Where the binding is another one, or no key can be made.
+    pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
+        let Self { endpoint, target, via, way, limits } = self;
+        let way = match way {
+            Way::Attested(client) => client.with_evidence(evidence).map(Way::Attested),
+            Way::Plain(client) => client.with_evidence(evidence).map(Way::Plain),
+        };
+        match way {
+            Ok(way) => Ok(Self { endpoint, target, via, way, limits }),
+            Err(source) => Err(ClientError::Channel { target, source }),
+        }
     }
 
     /// The attested end.

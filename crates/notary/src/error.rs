@@ -19,6 +19,9 @@ pub enum NotaryError {
     /// The signing key has no evidence.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// Clients can attest over their session only.
+    #[error("evidence of clients cannot be demanded: wanted session binding, got key binding")]
+    ClientBinding,
     /// TLS to servers cannot be set up.
     #[error("TLS to servers cannot be set up: {0}")]
     Tls(#[source] rustls::Error),

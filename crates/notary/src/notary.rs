@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
-use confide_evidence::Attest;
+use confide_evidence::{Appraise, Attest};
 use confide_forward::{Admission, AdmissionLimits};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
@@ -42,9 +42,10 @@ pub trait KnownClients: Send + Sync {
     fn name_of(&self, credential: &[u8]) -> Option<String>;
 }
 
-/// Opens TLS to named hosts and signs what it saw. Clients verify its evidence; it asks for none of
-/// theirs, and serves everybody unless [`Notary::for_clients`] says whom.
+/// Opens TLS to named hosts and signs what it saw. Clients verify its evidence. It serves everybody
+/// unless [`Notary::for_clients`] or [`Notary::for_attested_clients`] says whom.
 pub struct Notary {
+    binding: Binding,
     config_digest: [u8; 32],
     shared: Shared,
     simulated: bool,
@@ -92,9 +93,10 @@ impl Notary {
         let places = Places::new(limits.exchanges, limits.exchanges_per_client);
         let exchanges = Arc::new(Exchanges { clock, keys, policy, places, upstream });
         let description = description.into();
-        let shared = Shared { channel, clients: None, description, exchanges, limits };
+        let shared =
+            Shared { channel, clients: None, demand: None, description, exchanges, limits };
         let admission = Admission::new(AdmissionLimits::default());
-        Ok(Self { config_digest, shared, simulated, admission })
+        Ok(Self { binding, config_digest, shared, simulated, admission })
     }
 
     /// The same notary with other limits on connections, or behind listed proxies.
@@ -107,6 +109,21 @@ impl Notary {
     pub fn for_clients(mut self, clients: Box<dyn KnownClients>) -> Self {
         self.shared.clients = Some(clients);
         self
+    }
+
+    /// The same notary, which lets nobody in whose evidence `appraiser` does not accept.
+    ///
+    /// # Errors
+    /// [`NotaryError::ClientBinding`] unless evidence is tied to the session.
+    pub fn for_attested_clients<A>(mut self, appraiser: A) -> Result<Self, NotaryError>
+    where
+        A: Appraise + 'static,
+    {
+        if self.binding != Binding::Session {
+            return Err(NotaryError::ClientBinding);
+        }
+        self.shared.demand = Some(Box::new(appraiser));
+        Ok(self)
     }
 
     /// SHA-256 of the effective configuration: `config-digest` of the bound claims.

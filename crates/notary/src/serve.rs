@@ -1,9 +1,15 @@
 //! Accepts attested connections, answers the notary's three routes, drains when asked to stop.
 
-use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use confide_channel::Server;
+use confide_channel::{ChannelError, Server};
+use confide_evidence::Appraise;
 use confide_forward::{
     Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
 };
@@ -15,6 +21,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, time::timeout};
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     ExchangeError, FetchRequest, KeyEvidence, Refusal,
@@ -43,6 +50,8 @@ const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Shared {
     pub(crate) channel: Server,
     pub(crate) clients: Option<Box<dyn KnownClients>>,
+    /// Accepts the evidence of clients; without it none is asked for.
+    pub(crate) demand: Option<Box<dyn DemandEvidence>>,
     pub(crate) description: Bytes,
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) limits: Limits,
@@ -67,11 +76,11 @@ async fn connection(
 ) {
     let client = Client::At(place.peer());
     let opened = tokio::select! {
-        opened = shared.channel.accept(stream) => opened,
+        opened = open(&shared, stream) => opened,
         _ = closing.changed() => return,
     };
     let stream = match opened {
-        Ok(accepted) => StallGuard::new(accepted.stream, shared.limits.write_stall),
+        Ok(stream) => StallGuard::new(stream, shared.limits.write_stall),
         Err(refusal) => return tracing::info!(%refusal, "connection refused"),
     };
     let limits = shared.limits;
@@ -103,6 +112,31 @@ async fn connection(
                 http.as_mut().graceful_shutdown();
             }
         }
+    }
+}
+
+type Channel = TlsStream<PeerStream>;
+
+async fn open(shared: &Shared, stream: PeerStream) -> Result<Channel, ChannelError> {
+    match &shared.demand {
+        None => Ok(shared.channel.accept(stream).await?.stream),
+        Some(demand) => demand.accept(&shared.channel, stream).await,
+    }
+}
+
+type Accepting<'a> = Pin<Box<dyn Future<Output = Result<Channel, ChannelError>> + Send + 'a>>;
+
+/// An [`Appraise`] of any kind, by which the clients of a channel are judged.
+pub(crate) trait DemandEvidence: Send + Sync {
+    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> Accepting<'a>;
+}
+
+impl<A: Appraise> DemandEvidence for A {
+    fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> Accepting<'a> {
+        Box::pin(async move {
+            let attested = channel.accept_attested(self, stream).await?;
+            Ok(attested.into_parts().0)
+        })
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use confide_channel::{Client, ClientEvidence, ClientOptions, PlainClient};
-use confide_client::{PolicyAppraiser, with_causes};
+use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
+use confide_client::{ClientError, PolicyAppraiser, with_causes};
 use confide_evidence::Attest;
-use confide_lora::holder::{Connect, Opened, Opening};
+use confide_lora::holder::{Connect, NotAccepted, Opened, Opening};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
+    attest::chosen::client_evidence,
     error::{CliError, read_file},
     gateway::BindingName,
     policy, process,
@@ -18,8 +19,6 @@ use crate::{
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 /// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// A key that attests this end lives as long as a session of it may.
-const KEY_VALIDITY: Duration = Duration::from_secs(24 * 3600);
 /// One self-signed certificate.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 /// Said of itself by a key holder that attests.
@@ -64,6 +63,20 @@ struct Dialled {
     simulated: bool,
 }
 
+impl Dialled {
+    fn not_opened(&self, source: ChannelError) -> io::Error {
+        let error = ClientError::Channel { target: self.host.clone(), source };
+        let reason = error.rejection().map(ToString::to_string);
+        let check = error.failed_check().map(str::to_owned);
+        let ClientError::Channel { source, .. } = error else { return io::Error::other(error) };
+        let reason = reason.unwrap_or_else(|| with_causes(&source));
+        match check {
+            Some(check) => io::Error::other(NotAccepted { check, reason }),
+            None => io::Error::other(reason),
+        }
+    }
+}
+
 enum Way {
     Attested(Client<PolicyAppraiser>),
     Certified(PlainClient),
@@ -79,13 +92,15 @@ impl Connect for Dialled {
             let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
             match &self.way {
                 Way::Attested(client) => {
-                    let attested = client.connect(&self.name, stream).await.map_err(other)?;
+                    let attested = client.connect(&self.name, stream).await;
+                    let attested = attested.map_err(|error| self.not_opened(error))?;
                     let (stream, appraised, _) = attested.into_parts();
                     let simulated = self.simulated || appraised.is_simulated();
                     Ok(Opened { stream: Box::new(stream), simulated })
                 }
                 Way::Certified(client) => {
-                    let connected = client.connect(&self.name, stream).await.map_err(other)?;
+                    let connected = client.connect(&self.name, stream).await;
+                    let connected = connected.map_err(|error| self.not_opened(error))?;
                     let stream = Box::new(connected.stream);
                     Ok(Opened { stream, simulated: self.simulated })
                 }
@@ -116,7 +131,9 @@ fn attested(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliEr
     let client = Client::new(options, Arc::new(appraiser)).map_err(channel_error)?;
     Ok(Way::Attested(match evidence {
         None => client,
-        Some(attester) => client.with_evidence(own(attester)).map_err(channel_error)?,
+        Some(attester) => {
+            client.with_evidence(client_evidence(attester, HOLDER_CLAIM)).map_err(channel_error)?
+        }
     }))
 }
 
@@ -129,7 +146,7 @@ fn certified(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliE
     let options =
         ClientOptions { binding: confide_channel::Binding::None, deadline: CHANNEL_DEADLINE };
     let client = PlainClient::new(options, &root, process::unix_now)
-        .and_then(|client| client.with_evidence(own(attester)))
+        .and_then(|client| client.with_evidence(client_evidence(attester, HOLDER_CLAIM)))
         .map_err(channel_error)?;
     Ok(Way::Certified(client))
 }
@@ -148,16 +165,6 @@ fn plain(dial: &Dial) -> Result<Way, CliError> {
     Ok(Way::Plain)
 }
 
-fn own(attester: Arc<dyn Attest>) -> ClientEvidence {
-    ClientEvidence {
-        attester,
-        clock: process::unix_now,
-        config_digest: [0; 32],
-        guarantee: HOLDER_CLAIM.into(),
-        key_validity: KEY_VALIDITY,
-    }
-}
-
 fn server_name(host: &str) -> &str {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name.trim_start_matches('[').trim_end_matches(']')
@@ -168,12 +175,8 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn channel_error(error: confide_channel::ChannelError) -> CliError {
+fn channel_error(error: ChannelError) -> CliError {
     CliError::new(with_causes(&error))
-}
-
-fn other(error: confide_channel::ChannelError) -> io::Error {
-    io::Error::other(with_causes(&error))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 
 use confide_lora::{
     Adapt, AdaptError, Adapter,
-    holder::{HolderOptions, Progress, RemoteAdapter},
+    holder::{HolderError, HolderOptions, Progress, RemoteAdapter},
     plain,
 };
 use confide_rlwe::ParameterSet;
@@ -17,6 +17,7 @@ use serde_json::json;
 use super::dial::{self, Dial};
 use crate::{
     attest::chosen::AttesterArgs,
+    connect::{STATUS_REFUSED, hint_for},
     error::{CliError, read_file},
     gateway::BindingName,
     process::print_whole,
@@ -89,9 +90,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         certificate: args.host_certificate.clone(),
         dangerous_plain: args.dangerous_plain,
     })?;
-    let failed = |error: confide_lora::holder::HolderError| {
-        CliError::new(error).hint("is `confide adapter host` running there?")
-    };
     let began = Instant::now();
     let remote = RemoteAdapter::connect(connect, options(&args)?).map_err(failed)?;
     let hello_s = began.elapsed().as_secs_f64();
@@ -106,6 +104,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         true => Ok(ExitCode::FAILURE),
         false => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Evidence that is not accepted ends with status 1, whatever else fails with 2.
+fn failed(error: HolderError) -> CliError {
+    let hint = match &error {
+        HolderError::NotAccepted { check, .. } => {
+            let hint = hint_for(check);
+            return CliError::new(error).hint(hint).status(STATUS_REFUSED);
+        }
+        HolderError::Lost { .. } => "is `confide adapter host` running there?",
+        _ => return CliError::new(error),
+    };
+    CliError::new(error).hint(hint)
 }
 
 struct Figures {

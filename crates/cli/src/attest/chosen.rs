@@ -4,10 +4,12 @@ use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use clap::ValueEnum;
 use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
+use confide_channel::ClientEvidence;
 use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
 use confide_fake_attester::{FakeAttester, FakeError};
@@ -17,6 +19,7 @@ use super::device::DeviceArgs;
 use crate::{
     collateral::{fetching::FetchingAttester, service::ServiceArgs},
     error::{CliError, read_file},
+    process,
 };
 
 /// A root certificate is about 700 bytes.
@@ -38,7 +41,21 @@ pub(crate) struct AttesterArgs {
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     pub(crate) gpu_index: Option<u32>,
     #[command(flatten)]
-    service: ServiceArgs,
+    pub(crate) service: ServiceArgs,
+}
+
+/// How long a key that attests a client is good: as long as a session of it may last.
+const CLIENT_KEY_VALIDITY: Duration = Duration::from_secs(24 * 3600);
+
+/// The evidence of a client, which has no configuration; `guarantee` is what it says of itself.
+pub(crate) fn client_evidence(attester: Arc<dyn Attest>, guarantee: &str) -> ClientEvidence {
+    ClientEvidence {
+        attester,
+        clock: process::unix_now,
+        config_digest: [0; 32],
+        guarantee: guarantee.into(),
+        key_validity: CLIENT_KEY_VALIDITY,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use confide_channel::Binding;
-use confide_client::with_causes;
+use confide_client::{PolicyAppraiser, with_causes};
 use confide_lora::host::Clients;
 use confide_notary::{
     Drained, GUARANTEE, KeyError, KnownClients, Notary, NotaryError, NotaryPolicy, Options,
@@ -24,7 +24,7 @@ use crate::{
     attest::chosen::AttesterArgs,
     connections::ConnectionArgs,
     error::{CliError, read_file},
-    process,
+    policy, process,
 };
 
 /// A system's whole store of roots is about 200 KiB.
@@ -60,8 +60,12 @@ pub(crate) struct Args {
     name: Vec<String>,
     #[command(flatten)]
     connections: ConnectionArgs,
+    /// Let only those clients in whose own evidence this policy accepts; needs --binding session
+    #[arg(long, value_name = "FILE")]
+    client_policy: Option<PathBuf>,
     /// The clients that it fetches for: lines of a name and the SHA-256 of its credential. Without
-    /// it any client that reaches --listen is served: it verifies the notary, not the reverse
+    /// it and --client-policy any client that reaches --listen is served: it verifies the notary, not
+    /// the reverse
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
     /// Print the digest of the effective configuration and end
@@ -124,11 +128,16 @@ async fn serve(
     if let Some(path) = &args.clients {
         notary = notary.for_clients(Box::new(Listed(read_clients(path)?)));
     }
+    if let Some(path) = &args.client_policy {
+        let appraiser = PolicyAppraiser::new(policy::file::read(path)?, None, process::unix_now)
+            .map_err(CliError::new)?;
+        notary = notary.for_attested_clients(appraiser).map_err(not_started)?;
+    }
     let guarantee = if notary.is_simulated() { "none (simulated)" } else { GUARANTEE };
     let fields = json!({
         "binding": binding.name(),
         "claimed_guarantee": GUARANTEE,
-        "clients": if args.clients.is_some() { "listed" } else { "any" },
+        "clients": admitted(&args),
         "clock": CLOCK,
         "config_digest": hex::encode(notary.config_digest()),
         "hosts": hosts,
@@ -145,6 +154,16 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whom the notary serves.
+fn admitted(args: &Args) -> &'static str {
+    match (&args.client_policy, &args.clients) {
+        (None, None) => "any",
+        (None, Some(_)) => "listed",
+        (Some(_), None) => "attested",
+        (Some(_), Some(_)) => "attested and listed",
+    }
+}
+
 fn not_started(error: NotaryError) -> CliError {
     let failure = CliError::new(with_causes(&error));
     match error {
@@ -153,6 +172,7 @@ fn not_started(error: NotaryError) -> CliError {
         ),
         NotaryError::Key(KeyError::Validity { .. }) => failure
             .hint("give a longer --key-validity-s, or the policy a shorter limits.exchange_s"),
+        NotaryError::ClientBinding => failure.hint("add --binding session"),
         _ => failure,
     }
 }

@@ -16,7 +16,7 @@ use confide_notary::{
     AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, HolderError, KEY_EVIDENCE_BYTES_MAX,
     KEY_PATH, KeyEvidence, MEDIA_TYPE, Received, Refusal,
 };
-use confide_verifier::{Evidence, Policy};
+use confide_verifier::{BindingLevel, Evidence, Policy};
 use http::{
     HeaderValue, Request, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use super::fetch::BindingName;
 use crate::{
-    collateral::service::ServiceArgs,
+    attest::chosen::{AttesterArgs, client_evidence},
     connect,
     error::{CliError, read_file},
     policy, process,
@@ -37,6 +37,9 @@ pub(super) const STATUS_REFUSED: u8 = 1;
 
 /// A credential is at most 64 bytes; a line end after it is no part of it.
 const CREDENTIAL_BYTES_MAX: u64 = 66;
+
+/// Said of itself by a client that attests.
+const CLIENT_CLAIM: &str = "client of a notary";
 
 /// A refusal in place of an answer.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
@@ -56,14 +59,15 @@ pub(super) struct NotaryArgs {
     /// Use these endorsements instead of what the notary staples
     #[arg(long, value_name = "FILE", conflicts_with = "collateral_service")]
     collateral: Option<PathBuf>,
-    #[command(flatten)]
-    service: ServiceArgs,
+    #[command(flatten, next_help_heading = "Evidence of this end, for a notary that demands it")]
+    attester: AttesterArgs,
     /// What a notary that serves listed clients knows this one by: a file with its credential
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
-    /// How the notary ties evidence to connections
-    #[arg(long, value_enum, default_value_t = BindingName::Key)]
-    binding: BindingName,
+    /// How the notary ties evidence to connections; else as the policy says, and `session` where
+    /// this end attests
+    #[arg(long, value_enum)]
+    binding: Option<BindingName>,
     /// Milliseconds that TCP, and after it handshake and evidence, may take
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
@@ -101,11 +105,21 @@ impl Verified {
         let policy = connect::with_root(policy, args.root.as_deref())?;
         // It comes over the channel, but a third party judges it without one.
         let of_key = appraiser(args, Policy { binding: None, ..policy.clone() })?;
+        let own = args.attester.open(None)?;
+        let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
         let of_channel = Arc::new(appraiser(args, policy)?);
         let deadline = Duration::from_millis(args.deadline_ms);
         let limits = Limits { dial: deadline, channel: deadline, ..Limits::default() };
-        let binding: Binding = args.binding.into();
+        let binding = match (args.binding, demands_session) {
+            (Some(name), _) => name.into(),
+            (None, true) => Binding::Session,
+            (None, false) => Binding::Key,
+        };
         let connector = Connector::attested(endpoint, None, binding, of_channel, limits)
+            .and_then(|connector| match own {
+                None => Ok(connector),
+                Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
+            })
             .map_err(|error| CliError::new(with_causes(&error)))?;
         let client = HttpClient::new(connector, limits, process::unix_now);
         let opened = client.open().await.map_err(|error| channel_refused(&args.via, &error))?;
@@ -198,7 +212,7 @@ async fn send(
 }
 
 fn appraiser(args: &NotaryArgs, policy: Policy) -> Result<PolicyAppraiser, CliError> {
-    if let Some(source) = args.service.start(&policy.roots)? {
+    if let Some(source) = args.attester.service.start(&policy.roots)? {
         return Ok(PolicyAppraiser::with_source(policy, source, process::unix_now));
     }
     let own = match &args.collateral {
@@ -255,6 +269,10 @@ fn channel_refused(via: &str, error: &ClientError) -> CliError {
         (_, _, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
             CliError::new(format!("{via} could not be judged: {text}"))
                 .hint("is that a confide notary, and with the same --binding?")
+        }
+        (_, _, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. }) => {
+            CliError::new(format!("{via} demands evidence of this end, which has none"))
+                .hint("--simulate DIR or --attester device gives it")
         }
         (Blame::Local, ..) => CliError::new(text),
         _ => CliError::new(format!("{via} could not be judged: {text}"))

@@ -69,7 +69,9 @@ fn either_side_may_demand_the_others_evidence() {
         // Evidence under another root is refused before a word is said.
         let wrong = at_holder.join("policy.toml");
         ask[1] = text(&wrong);
-        assert_eq!(host.prepare(&ask).status, Some(2));
+        let refused = host.prepare(&ask);
+        assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("check `root` failed"), "{}", refused.stderr);
         assert!(host.terminate().success());
     }
 }
@@ -86,7 +88,7 @@ fn a_policy_that_pins_no_configuration_is_refused_by_either_side() {
     let policy = at_host.join("policy.toml");
     let ask = ["--policy", text(&policy), "--binding", "session"];
     let refused = host.prepare(&ask);
-    assert_eq!(refused.status, Some(2), "{}", refused.stdout);
+    assert_eq!(refused.status, Some(1), "{}", refused.stdout);
     assert!(refused.stderr.contains("only the platform was checked"), "{}", refused.stderr);
     let arguments = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
     let digest = [&arguments[..], &TOY, &session, &["--print-config-digest"]].concat();

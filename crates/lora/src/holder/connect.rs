@@ -15,6 +15,18 @@ pub struct Opened {
     pub simulated: bool,
 }
 
+/// Why a stream was not opened where the host's evidence is to blame: another try gives the same.
+///
+/// A [`Connect`] gives it inside its [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("check `{check}` failed: {reason}")]
+pub struct NotAccepted {
+    /// The check that failed, as policies name it.
+    pub check: String,
+    /// The appraiser's words.
+    pub reason: String,
+}
+
 /// A stream that is being opened.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Opened>> + Send + 'a>>;
 

@@ -50,7 +50,7 @@ impl Connection {
                 Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
             })
         });
-        let opened = opened.map_err(|error| HolderError::lost(connect, &error))?;
+        let opened = opened.map_err(|error| HolderError::not_opened(connect, error))?;
         Ok(Self {
             reader: FrameReader::new(opened.stream, Side::Holder),
             out: FrameBuffer::default(),

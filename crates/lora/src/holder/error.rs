@@ -1,6 +1,6 @@
 use confide_rlwe::RlweError;
 
-use super::Connect;
+use super::{Connect, connect::NotAccepted};
 use crate::{
     AdaptError, QuantiseError,
     direct::DirectError,
@@ -18,6 +18,16 @@ pub enum HolderError {
         /// Which host.
         host: String,
         /// What the connection said.
+        reason: String,
+    },
+    /// The host's evidence was not accepted; nothing was sent to it.
+    #[error("adapter host {host} is not accepted: check `{check}` failed: {reason}")]
+    NotAccepted {
+        /// Which host.
+        host: String,
+        /// The check that failed.
+        check: String,
+        /// The appraiser's words.
         reason: String,
     },
     /// The host was started anew, or forgot the session: what was prepared with it is worthless.
@@ -75,6 +85,14 @@ pub enum HolderError {
 }
 
 impl HolderError {
+    pub(crate) fn not_opened(connect: &dyn Connect, error: std::io::Error) -> Self {
+        let host = connect.host();
+        match error.downcast::<NotAccepted>() {
+            Ok(NotAccepted { check, reason }) => Self::NotAccepted { host, check, reason },
+            Err(error) => Self::Lost { host, reason: error.to_string() },
+        }
+    }
+
     pub(crate) fn lost(connect: &dyn Connect, reason: &dyn std::fmt::Display) -> Self {
         Self::Lost { host: connect.host(), reason: reason.to_string() }
     }
@@ -100,9 +118,9 @@ impl From<HolderError> for AdaptError {
             HolderError::Refused { refusal: Refusal::Stopping, .. } => {
                 AdaptError::HostLost { reason }
             }
-            HolderError::Refused { .. } | HolderError::Offer { .. } => {
-                AdaptError::Refused { reason }
-            }
+            HolderError::Refused { .. }
+            | HolderError::NotAccepted { .. }
+            | HolderError::Offer { .. } => AdaptError::Refused { reason },
             HolderError::Activation(why) => AdaptError::Activation { reason: why.to_string() },
             HolderError::Shape { .. } => AdaptError::Activation { reason },
             _ => AdaptError::HostLost { reason },
