@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use hyper::{
     },
 };
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
     Limits, Upstream,
@@ -38,7 +38,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(1);
 pub(crate) struct Connection {
     sender: SendRequest<RequestBody>,
     wire: Arc<WireState>,
-    ended: Arc<OnceLock<Instant>>,
+    ended: watch::Receiver<Option<Instant>>,
     head_bytes_max: usize,
 }
 
@@ -73,11 +73,10 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| UpstreamFailure::caused(UpstreamFault::BrokeOff, &error))?;
-        let ended = Arc::new(OnceLock::new());
-        let at_end = ended.clone();
+        let (at_end, ended) = watch::channel(None);
         tokio::spawn(async move {
             let outcome = connection.await;
-            let _ = at_end.set(Instant::now());
+            at_end.send_replace(Some(Instant::now()));
             if let Err(error) = outcome {
                 tracing::debug!(%error, "connection to the upstream ended early");
             }
@@ -151,7 +150,12 @@ impl Connection {
 
     /// When the connection ended, where it has.
     pub(crate) fn ended(&self) -> Option<Instant> {
-        self.ended.get().copied()
+        *self.ended.borrow()
+    }
+
+    /// Waits for the connection's end, for at most `most`; says whether it came.
+    pub(crate) async fn ends_within(&mut self, most: Duration) -> bool {
+        tokio::time::timeout(most, self.ended.wait_for(Option::is_some)).await.is_ok()
     }
 
     /// Has the connection tested before the next request is written to it.

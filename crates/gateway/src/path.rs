@@ -15,6 +15,8 @@ pub(crate) enum PathFault {
     Escape,
     #[error("path has an encoded separator, percent sign or control character")]
     Encoded,
+    #[error("path has escapes that are no UTF-8")]
+    Text,
     #[error("path has a character that has to be encoded")]
     Raw,
     #[error("path leads above its root")]
@@ -40,18 +42,22 @@ pub(crate) fn normalise(path: &str) -> Result<Cow<'_, str>, PathFault> {
 }
 
 /// RFC 3986 section 6.2.2.2. An escaped slash, backslash or percent sign is read as itself by some
-/// servers and as a separator by others, so it is refused rather than passed on.
+/// servers and as a separator by others, so it is refused rather than passed on; and so is what a
+/// lenient decoder of UTF-8 would take for one of them.
 fn decode_unreserved(path: &str) -> Result<String, PathFault> {
     let mut decoded = String::with_capacity(path.len());
+    let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((plain, escaped)) = rest.split_once('%') {
         decoded.push_str(plain);
+        bytes.extend_from_slice(plain.as_bytes());
         let digits = escaped.get(..2).ok_or(PathFault::Escape)?;
         // `from_str_radix` would take a sign.
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(PathFault::Escape);
         }
         let byte = u8::from_str_radix(digits, 16).map_err(|_| PathFault::Escape)?;
+        bytes.push(byte);
         match byte {
             b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return Err(PathFault::Encoded),
             b'-' | b'.' | b'_' | b'~' => decoded.push(char::from(byte)),
@@ -64,6 +70,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathFault> {
         rest = &escaped[2..];
     }
     decoded.push_str(rest);
+    std::str::from_utf8(&bytes).map_err(|_| PathFault::Text)?;
     Ok(decoded)
 }
 
@@ -140,6 +147,10 @@ mod tests {
             ("/v1/models/%00", PathFault::Encoded),
             ("/v1/models/%0d%0a", PathFault::Encoded),
             ("/v1/models/%7f", PathFault::Encoded),
+            // Overlong forms of `.` and `/`, and a byte of Latin-1.
+            ("/v1/models/%c0%ae%c0%ae", PathFault::Text),
+            ("/v1/models/a%c0%afb", PathFault::Text),
+            ("/v1/models/caf%e9", PathFault::Text),
             ("/v1/models/%", PathFault::Escape),
             ("/v1/models/%g0", PathFault::Escape),
             ("/v1/models/%+1", PathFault::Escape),

@@ -111,8 +111,8 @@ impl Pool {
     /// A new connection, on which the upstream was asked for its model where the model was
     /// attested: nothing can come between that question and the request that follows on it.
     ///
-    /// An upstream that closes after each answer is asked on a connection of its own, just before
-    /// the one that is given.
+    /// Only where the upstream closed that one after its answer, another is given, dialled just
+    /// after it.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
         if !self.manifest.is_needed() {
@@ -121,11 +121,14 @@ impl Pool {
         let deadline = self.limits.upstream_question;
         self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
         let closes_at_once = lock(&self.state).lifetime.closes_at_once(Instant::now());
-        if !closes_at_once && connection.becomes_ready().await {
-            connection.test_before_use();
-            return Ok(connection);
+        let is_open = connection.becomes_ready().await
+            // A prompt that crosses the close would be lost.
+            && !(closes_at_once && connection.ends_within(AT_ONCE).await);
+        if !is_open {
+            return Connection::open(&self.upstream, &self.limits).await;
         }
-        Connection::open(&self.upstream, &self.limits).await
+        connection.test_before_use();
+        Ok(connection)
     }
 
     /// Asks for the model on a new connection and keeps that.

@@ -7,7 +7,7 @@ use confide_forward::{
     BodyPace, asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop,
 };
 use http::{
-    HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request,
+    HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use http_body::Body;
@@ -27,6 +27,16 @@ use crate::{
     refusal::Refusal,
     route::Pattern,
 };
+
+/// Fields by which some servers take another method or path than the request line's, past every
+/// route here.
+const REROUTING: [HeaderName; 5] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+];
 
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
 pub(crate) struct Proxy {
@@ -197,6 +207,9 @@ impl Proxy {
         head.uri = upstream.target_for(target).map_err(|_| Refusal::Target(PathFault::Raw))?;
         head.version = Version::HTTP_11;
         remove_hop_by_hop(&mut head.headers);
+        for name in &REROUTING {
+            head.headers.remove(name);
+        }
         head.headers.insert(header::HOST, upstream.host_header());
         let body = Guarded::new(body, limit, self.limits.request_body_pace);
         Ok(Request::from_parts(head, Either::Left(body)))

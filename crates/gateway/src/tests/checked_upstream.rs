@@ -17,16 +17,26 @@ struct ModelServer {
     manifest: Arc<Mutex<Option<&'static str>>>,
     questions: Arc<AtomicUsize>,
     prompts: Arc<Mutex<Vec<Option<&'static str>>>>,
+    /// Prompts that came on a connection without a question.
+    unasked: Arc<AtomicUsize>,
     closes: bool,
+    /// It sends a byte more than its answers to prompts have.
+    exceeds: bool,
 }
 
 impl ModelServer {
     async fn start(closes: bool) -> (Self, SocketAddr) {
+        Self::behaving(closes, false).await
+    }
+
+    async fn behaving(closes: bool, exceeds: bool) -> (Self, SocketAddr) {
         let server = Self {
             manifest: Arc::new(Mutex::new(Some(OURS))),
             questions: Arc::default(),
             prompts: Arc::default(),
+            unasked: Arc::default(),
             closes,
+            exceeds,
         };
         let own = server.clone();
         let address = upstream(move |stream| own.clone().talk(stream)).await;
@@ -35,12 +45,15 @@ impl ModelServer {
 
     async fn talk(self, mut stream: TcpStream) {
         let manifest = *self.manifest.lock().unwrap();
+        let mut is_asked = false;
         loop {
+            let mut excess = "";
             let head = read_until(&mut stream, "\r\n\r\n").await;
             let body = match head.split(' ').nth(1) {
                 None => return,
                 Some("/v1/models") => {
                     self.questions.fetch_add(1, Ordering::SeqCst);
+                    is_asked = true;
                     let manifest =
                         manifest.map_or("null".into(), |byte| format!("\"{}\"", byte.repeat(32)));
                     format!(r#"{{"data":[{{"confide_manifest_sha256":{manifest}}}]}}"#)
@@ -52,13 +65,16 @@ impl ModelServer {
                 }
                 Some(_) => {
                     self.prompts.lock().unwrap().push(manifest);
+                    self.unasked.fetch_add(usize::from(!is_asked), Ordering::SeqCst);
+                    excess = if self.exceeds { "!" } else { "" };
                     "ok".into()
                 }
             };
             let fields = if self.closes { "connection: close\r\n" } else { "" };
             let length = body.len();
-            let answer =
-                format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}");
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}{excess}"
+            );
             if stream.write_all(answer.as_bytes()).await.is_err() || self.closes {
                 return;
             }
@@ -125,6 +141,19 @@ async fn the_question_for_the_model_is_asked_once_for_each_new_connection() {
     }
     assert_eq!(server.questions.load(Ordering::SeqCst), 1);
     assert_eq!(server.prompts().len(), 5);
+}
+
+/// A byte beyond the answer ends the connection; that server is not one that always closes.
+#[tokio::test]
+async fn an_upstream_that_sends_more_than_its_answer_is_asked_where_the_prompt_goes() {
+    let (server, address) = ModelServer::behaving(false, true).await;
+    let gateway = attested_gateway(address, no_checks()).await;
+    for _ in 0..20 {
+        let got = exchange(gateway.address, PROMPT_CLOSE).await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    }
+    assert_eq!(server.prompts().len(), 20);
+    assert_eq!(server.unasked.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
