@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,7 @@ class _BudgetFile:
     def __init__(self, path: Path, counts: dict[Slot, int]):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path = _resolve(path)
             # Two hosts that count in one file would each miss the other's answers.
             self._lock = open(f"{path}.lock", "a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,6 +166,20 @@ class _BudgetFile:
         finally:
             os.close(folder)
         return self._path.open("a")
+
+
+def _resolve(path: Path) -> Path:
+    """The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would be lost, and
+    of two names of one file each would go on with counts of its own."""
+    if not os.path.lexists(path):
+        return path
+    path = path.resolve(strict=True)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("wanted an ordinary file, got a device, a pipe or a folder")
+    if found.st_nlink > 1:
+        raise OSError("wanted a file with one name, got one with several (links)")
+    return path
 
 
 def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:

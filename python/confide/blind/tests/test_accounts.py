@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import unittest
 from dataclasses import dataclass
@@ -57,6 +58,27 @@ class BudgetTest(unittest.TestCase):
         with self.assertRaisesRegex(AdapterRefused, "by the adapter's name"):
             Budgets(self.path)
         self.assertEqual(self.path.read_text(), old)
+
+    def test_counts_are_kept_in_an_ordinary_file_with_one_name_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            os.mkfifo(place / "pipe")
+            (place / "twice").touch()
+            os.link(place / "twice", place / "other")
+            (place / "kept").touch()
+            (place / "link").symlink_to(place / "kept")
+            (place / "nowhere").symlink_to(place / "missing")
+            for name, reason in (("pipe", "wanted an ordinary file"), ("twice", "with one name"),
+                                 ("nowhere", "No such file")):
+                with self.assertRaisesRegex(AdapterRefused, reason):
+                    Budgets(place / name)
+                self.assertEqual([found.name for found in place.glob("*.lock")], [])
+            # A link and what it leads to are one file, and one lock.
+            first = Budgets(place / "link")
+            with self.assertRaisesRegex(AdapterRefused, "another adapter host"):
+                Budgets(place / "kept")
+            first.settle()
+            self.assertTrue((place / "link").is_symlink())
 
     def test_counts_are_kept_in_the_folder_for_state_by_default(self):
         for environment, wanted in (
