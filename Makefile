@@ -61,7 +61,8 @@ style: tools  ## rustfmt and clippy, warnings denied
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 unit: tools  ## the tests beside the code and across processes
-	cargo build --workspace --bins --locked
+	@# All targets, so that the tests build no dependency a second time with other features.
+	cargo build --workspace --all-targets --locked
 	cargo test --workspace --locked
 
 no-std: tools  ## the appraisal builds for a target that has no std
@@ -128,7 +129,7 @@ fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
 
 differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
-	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) cargo test --locked -p confide-fake-attester \
+	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) cargo test --locked --workspace \
 	  --test differential -- --nocapture
 
 soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does 12 of them
