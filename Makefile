@@ -122,7 +122,7 @@ go: tools  ## Google's Go libraries against the simulated attester (skipped wher
 	else echo "skipped: no Go"; fi
 
 selftest: unit  ## the instrument finds a known delay and stays quiet without one
-	@# A busy machine may need more blocks to see 5 %; a broken instrument fails both.
+	@# One honest interval of 95 % in twenty misses; a broken instrument fails both.
 	$(DEBUG) bench selftest || $(DEBUG) bench selftest --blocks 60
 
 fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
