@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // ground
     ("crates/estimate", &[]),
     ("crates/evidence", &[]),
-    ("crates/forward", &[]),
+    ("crates/http", &[]),
     ("crates/rlwe", &[]),
     ("crates/statement", &[]),
     // wing A: attestation
@@ -34,15 +34,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/worker", &["engine", "lora", "text"]),
     // floor 3: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
-    ("crates/attestation-service", &["appraiser", "evidence", "forward", "verifier"]),
-    (
-        "crates/client",
-        &["appraiser", "channel", "evidence", "forward", "verifier", "verifier-aws-lc"],
-    ),
-    ("crates/pccs", &["collateral", "evidence", "forward"]),
-    ("crates/gateway", &["channel", "evidence", "forward"]),
-    ("crates/serve", &["engine", "forward", "lora"]),
-    ("crates/notary", &["channel", "disclosure", "evidence", "forward", "sigma"]),
+    ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
+    ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier", "verifier-aws-lc"]),
+    ("crates/pccs", &["collateral", "evidence", "http"]),
+    ("crates/gateway", &["channel", "evidence", "http"]),
+    ("crates/serve", &["engine", "http", "lora"]),
+    ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),
     // top
     (
         "crates/cli",
@@ -59,9 +56,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "engine",
             "evidence",
             "fake-attester",
-            "forward",
             "gateway",
             "guest-programs",
+            "http",
             "load",
             "lora",
             "native",

@@ -1,7 +1,7 @@
 //! The PROXY protocol's header: what is read of the whole is not read of a part, nor otherwise of more.
 #![no_main]
 
-use confide_forward::parse_proxy_header;
+use confide_http::parse_proxy_header;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,9 +3,9 @@
 use std::{future::Future, time::Duration};
 
 use axum::Router;
-use confide_forward::{
+use confide_http::{
     Admission, AdmissionLimits, Closing, Drained, IdleGuard, Occupancy, PeerStream, StallGuard,
-    accept_until,
+    accept_until, serve_connection, wait_until_closing,
 };
 use hyper::service::{Service, service_fn};
 use hyper_util::{
@@ -70,33 +70,20 @@ async fn connection(
     router: Router,
     limits: Limits,
     place: Occupancy,
-    mut closing: Closing,
+    closing: Closing,
 ) {
     let guarded = IdleGuard::new(StallGuard::new(stream, limits.write_wait), limits.idle);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
-        let (busy, answer) = (place.mark_busy(), routes.call(request));
-        async move { answer.await.map(|answer| answer.map(|body| busy.until_end_of(body))) }
-    });
+    let service = service_fn(move |request| place.run_exchange(routes.call(request)));
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
-    let mut connection = std::pin::pin!(connection);
-    let over = async {
+    let stop = async {
         tokio::select! {
-            _ = closing.wait_for(|closing| *closing) => {}
+            () = wait_until_closing(closing) => {}
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    let outcome = tokio::select! {
-        outcome = &mut connection => outcome,
-        () = over => {
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(limits.idle, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection broke");
-    }
+    serve_connection(connection, stop, limits.idle).await;
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use confide_forward::{Admission, AdmissionLimits};
+use confide_http::{Admission, AdmissionLimits};
 
 use crate::error::CliError;
 

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duratio
 
 use confide_channel::tunnel::{self, AllowList, Deadlines};
 use confide_client::with_causes;
-use confide_forward::{Drained, Occupancy, PeerStream, TurnWatch, accept_until};
+use confide_http::{Drained, Occupancy, PeerStream, TurnWatch, accept_until};
 use serde_json::Map;
 
 use crate::{address::listen_address, connections::ConnectionArgs, error::CliError, process};

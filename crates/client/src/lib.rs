@@ -16,7 +16,7 @@ mod proxy;
 pub use causes::with_causes;
 pub use confide_appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
 pub use confide_channel::{Binding, Timings};
-pub use confide_forward::{BodyPace, Drained};
+pub use confide_http::{BodyPace, Drained};
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, RequestBodyBroken, no_body,
     streamed_body, whole_body,

@@ -4,16 +4,15 @@ use std::{
     convert::Infallible,
     future::Future,
     net::{IpAddr, SocketAddr},
-    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use confide_forward::{
+use confide_http::{
     Admission, AdmissionLimits, BodyPace, Closing, Drained, Lingering, Occupancy, PacedBody,
-    PeerStream, StallGuard, accept_until, asks_for_websocket, codings_are_undone, end_is_marked,
-    pace_fault_behind, remove_hop_by_hop,
+    PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket, codings_are_undone,
+    end_is_marked, pace_fault_behind, remove_hop_by_hop, serve_connection, wait_until_closing,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
@@ -57,38 +56,19 @@ async fn connection(
     place: Occupancy,
     local: Local,
     limits: Limits,
-    mut closing: Closing,
+    closing: Closing,
 ) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request| {
-        let (busy, local) = (place.mark_busy(), local.clone());
-        async move {
-            let answer = local.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
-        }
+        let local = local.clone();
+        place.run_exchange(async move { Ok::<_, Infallible>(local.answer(request).await) })
     });
-    let mut http = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.local_idle)
-            .max_header_size(limits.head_bytes)
-            .serve_connection(stream, service)
-    );
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            ended = http.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "local connection ended early");
-                }
-                return;
-            }
-            _ = closing.changed(), if !stopping => {
-                stopping = true;
-                http.as_mut().graceful_shutdown();
-            }
-        }
-    }
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.local_idle)
+        .max_header_size(limits.head_bytes)
+        .serve_connection(stream, service);
+    serve_connection(http, wait_until_closing(closing), UNBOUNDED).await;
 }
 
 #[derive(Clone)]

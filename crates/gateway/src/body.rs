@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use confide_forward::{BodyClock, BodyPace, PaceFault};
+use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 
 /// Passes frames on until too many bytes came or they came too slowly.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use confide_forward::PeerStream;
+use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// One way in. There are two: the attested channel, and plain TCP in the tests of this crate.

@@ -5,7 +5,7 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
-use confide_forward::{Admission, AdmissionLimits};
+use confide_http::{Admission, AdmissionLimits};
 use tokio::net::TcpListener;
 
 use crate::{AccessLog, Configuration, Drained, GatewayError, Limits, proxy::Proxy};

@@ -33,7 +33,7 @@ mod tests;
 mod upstream;
 mod wire;
 
-pub use confide_forward::{Admission, AdmissionLimits, BodyPace, Drained};
+pub use confide_http::{Admission, AdmissionLimits, BodyPace, Drained};
 
 pub use access_log::{AccessLog, AccessLogEnd};
 pub use configuration::{

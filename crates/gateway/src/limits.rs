@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_forward::BodyPace;
+use confide_http::BodyPace;
 
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]

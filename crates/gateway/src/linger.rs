@@ -2,4 +2,4 @@
 
 use hyper::body::Incoming;
 
-pub(crate) type Lingering = confide_forward::Lingering<Incoming>;
+pub(crate) type Lingering = confide_http::Lingering<Incoming>;

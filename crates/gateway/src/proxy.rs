@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use confide_forward::{
+use confide_http::{
     BodyPace, asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop,
 };
 use http::{

@@ -1,6 +1,6 @@
 //! Why a request got an answer of the gateway instead of the upstream's.
 
-use confide_forward::PaceFault;
+use confide_http::PaceFault;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{

@@ -11,12 +11,13 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::{
-    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+use confide_http::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED, accept_until,
+    serve_connection, wait_until_closing,
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, time::Instant};
+use tokio::net::TcpListener;
 
 use crate::{Limits, door::Door, proxy::Proxy};
 
@@ -64,47 +65,34 @@ async fn connection<D: Door>(
     let spoke = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         spoke.store(true, Ordering::Relaxed);
-        let (busy, proxy) = (place.mark_busy(), proxy.clone());
-        async move {
-            let answer = proxy.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
-        }
+        let proxy = proxy.clone();
+        place.run_exchange(async move { Ok::<_, Infallible>(proxy.answer(request).await) })
     });
-    let mut http = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
-            .max_header_size(limits.head_bytes)
-            .max_headers(limits.head_fields)
-            .serve_connection(stream, service)
-    );
-    let mut grace = pin!(tokio::time::sleep(LOST_UPSTREAM_GRACE));
-    let mut first_head = pin!(tokio::time::sleep(limits.first_head));
-    let (mut asked, mut stopping, mut proxy_is_lost) = (false, false, false);
-    loop {
-        tokio::select! {
-            ended = http.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended early");
-                }
-                return;
-            }
-            () = first_head.as_mut(), if !asked => {
-                asked = true;
-                if !spoke.load(Ordering::Relaxed) {
-                    return tracing::debug!("no request came");
-                }
-            }
-            () = lost.as_mut(), if !proxy_is_lost => {
-                proxy_is_lost = true;
-                grace.as_mut().reset(Instant::now() + LOST_UPSTREAM_GRACE);
-                http.as_mut().graceful_shutdown();
-            }
-            () = grace.as_mut(), if proxy_is_lost => return,
-            _ = closing.changed(), if !stopping => {
-                stopping = true;
-                http.as_mut().graceful_shutdown();
-            }
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_header_size(limits.head_bytes)
+        .max_headers(limits.head_fields)
+        .serve_connection(stream, service);
+    let silence = async {
+        tokio::time::sleep(limits.first_head).await;
+        if spoke.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
         }
+    };
+    let stop = async {
+        tokio::select! {
+            () = wait_until_closing(closing) => {}
+            () = proxy.loses_its_upstream() => {}
+        }
+    };
+    let loss = async {
+        lost.await;
+        tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
+    };
+    tokio::select! {
+        () = serve_connection(http, stop, UNBOUNDED) => {}
+        () = silence => tracing::debug!("no request came"),
+        () = loss => {}
     }
 }

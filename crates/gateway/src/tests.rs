@@ -5,7 +5,7 @@ mod floods;
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_channel::Binding;
-use confide_forward::{Admission, AdmissionLimits, PeerStream};
+use confide_http::{Admission, AdmissionLimits, PeerStream};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},

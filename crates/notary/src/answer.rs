@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use confide_disclosure::HttpVersion;
-use confide_forward::end_is_marked;
+use confide_http::end_is_marked;
 use http::{
     HeaderMap, Method, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},

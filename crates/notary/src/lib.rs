@@ -31,7 +31,7 @@ mod target;
 mod transcript;
 mod upstream;
 
-pub use confide_forward::{Admission, AdmissionLimits, Drained};
+pub use confide_http::{Admission, AdmissionLimits, Drained};
 
 pub use address::{Block, BlockError, is_public};
 pub use error::{ExchangeError, KeyError, NotaryError};

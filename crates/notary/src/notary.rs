@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::{Appraise, Attest};
-use confide_forward::{Admission, AdmissionLimits};
+use confide_http::{Admission, AdmissionLimits};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 

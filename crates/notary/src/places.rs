@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::Peer;
+use confide_http::Peer;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},

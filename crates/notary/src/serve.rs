@@ -1,17 +1,13 @@
 //! Accepts attested connections, answers the notary's three routes, drains when asked to stop.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    pin::{Pin, pin},
-    sync::Arc,
-};
+use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use confide_channel::{ChannelError, Server};
 use confide_evidence::Appraise;
-use confide_forward::{
-    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+use confide_http::{
+    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED, accept_until,
+    serve_connection, wait_until_closing,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -85,34 +81,17 @@ async fn connection(
     };
     let limits = shared.limits;
     let service = service_fn(|request| {
-        let (busy, shared, client) = (place.mark_busy(), shared.clone(), client.clone());
-        async move {
-            let answer = answer(&shared, client, request).await;
-            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
-        }
+        let (shared, client) = (shared.clone(), client.clone());
+        place.run_exchange(
+            async move { Ok::<_, Infallible>(answer(&shared, client, request).await) },
+        )
     });
-    let mut http = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
-            .max_header_size(HTTP_HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service)
-    );
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            ended = http.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended early");
-                }
-                return;
-            }
-            _ = closing.changed(), if !stopping => {
-                stopping = true;
-                http.as_mut().graceful_shutdown();
-            }
-        }
-    }
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_header_size(HTTP_HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    serve_connection(http, wait_until_closing(closing), UNBOUNDED).await;
 }
 
 type Channel = TlsStream<PeerStream>;

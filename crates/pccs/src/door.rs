@@ -2,8 +2,9 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use confide_forward::{
+use confide_http::{
     Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+    serve_connection, wait_until_closing,
 };
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
@@ -11,7 +12,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::net::TcpListener;
 
 use crate::{Limits, Service, answer::Bytewise, service::Outcome};
 
@@ -53,52 +54,31 @@ pub async fn serve(
     }
 }
 
-async fn connection(
-    stream: PeerStream,
-    service: Arc<Service>,
-    place: Occupancy,
-    mut stopped: Closing,
-) {
+async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy, closing: Closing) {
     let limits = Arc::clone(service.limits());
     // Which protocol it is shows in the first bytes; hyper waits for them without a limit.
     let mut first = [0];
     let spoken = tokio::select! {
         spoken = tokio::time::timeout(limits.head_wait, stream.tcp().peek(&mut first)) => spoken,
-        _ = stopped.wait_for(|stopped| *stopped) => return,
+        () = wait_until_closing(closing.clone()) => return,
     };
     if !matches!(spoken, Ok(Ok(1))) {
         return;
     }
     let builder = builder(&limits);
-    let ending = stopped.clone();
+    let ending = closing.clone();
     let answering = service_fn(move |request: Request<Incoming>| {
-        let (busy, service, ending) = (place.mark_busy(), Arc::clone(&service), ending.clone());
-        async move {
-            let answer = answer(service, request, ending).await?;
-            Ok::<_, io::Error>(answer.map(|body| busy.until_end_of(body)))
-        }
+        place.run_exchange(answer(Arc::clone(&service), request, ending.clone()))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
-    let mut serving = std::pin::pin!(builder.serve_connection(io, answering));
-    let over = async {
+    let connection = builder.serve_connection(io, answering);
+    let stop = async {
         tokio::select! {
-            // A channel that is gone means that the service is, too.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = wait_until_closing(closing) => {}
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    let outcome = tokio::select! {
-        outcome = &mut serving => outcome,
-        () = over => {
-            serving.as_mut().graceful_shutdown();
-            tokio::time::timeout(limits.answer_wait + limits.write_wait, serving)
-                .await
-                .unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection broke");
-    }
+    serve_connection(connection, stop, limits.answer_wait + limits.write_wait).await;
 }
 
 fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
@@ -126,13 +106,13 @@ const HEAD_BYTES_MIN: usize = 8192;
 async fn answer(
     service: Arc<Service>,
     request: Request<Incoming>,
-    mut stopped: watch::Receiver<bool>,
+    closing: Closing,
 ) -> Result<Response<Bytewise>, io::Error> {
     match service.outcome(request).await {
         Outcome::Answer(response) => Ok(response),
         Outcome::Silence => {
             tokio::select! {
-                _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = wait_until_closing(closing) => {}
                 () = tokio::time::sleep(service.limits().connection_age) => {}
             }
             Err(io::ErrorKind::TimedOut.into())

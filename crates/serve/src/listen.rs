@@ -1,17 +1,18 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
-use confide_forward::{
-    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
+use confide_http::{
+    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
+    accept_until, serve_connection, wait_until_closing,
 };
 use hyper::{
     Request,
     body::Incoming,
-    server::conn::http1,
     service::{Service, service_fn},
 };
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
     service::TowerToHyperService,
 };
 use tokio::net::TcpListener;
@@ -63,7 +64,7 @@ async fn connection(
     router: Router,
     limits: Limits,
     place: Occupancy,
-    mut closing: Closing,
+    closing: Closing,
 ) {
     let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);
@@ -71,28 +72,11 @@ async fn connection(
         // A WebSocket outlives the connection that it was: it takes its place with it.
         let held = Held { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(held);
-        let (busy, answer) = (place.mark_busy(), routes.call(request));
-        async move { answer.await.map(|answer| answer.map(|body| busy.until_end_of(body))) }
+        place.run_exchange(routes.call(request))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_wait)
-        .serve_connection(io, service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let stop = async {
-        // A channel that is gone means that the server is, too.
-        let _ = closing.wait_for(|closing| *closing).await;
-    };
-    let outcome = tokio::select! {
-        outcome = &mut connection => outcome,
-        () = stop => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection broke");
-    }
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
+    let connection = builder.serve_connection_with_upgrades(io, service);
+    serve_connection(connection, wait_until_closing(closing), UNBOUNDED).await;
 }

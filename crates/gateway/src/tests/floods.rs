@@ -131,7 +131,7 @@ async fn slow_bodies_hold_the_places_of_their_own_address_only() {
 #[tokio::test]
 async fn a_body_that_drips_for_ever_is_a_408() {
     let limits = Limits {
-        request_body_pace: confide_forward::BodyPace {
+        request_body_pace: confide_http::BodyPace {
             pause: GENEROUS,
             grace: Duration::from_millis(200),
             bytes_per_s: 1000,

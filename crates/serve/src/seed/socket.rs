@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use confide_forward::Busy;
+use confide_http::Busy;
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};

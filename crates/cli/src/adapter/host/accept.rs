@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use confide_forward::{Admission, Drained, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
+use confide_http::{Admission, Drained, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
 use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 

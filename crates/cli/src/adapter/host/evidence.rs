@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, with_causes};
 use confide_evidence::Attest;
-use confide_forward::PeerStream;
+use confide_http::PeerStream;
 use confide_lora::{
     holder::Stream,
     host::{Peer, PeerPrefix},

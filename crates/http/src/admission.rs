@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
@@ -409,6 +410,21 @@ impl Occupancy {
         Busy(self.clone())
     }
 
+    /// Runs one exchange, in which the connection is busy until the answer's body has ended.
+    ///
+    /// # Errors
+    /// Those of `answer`.
+    pub fn run_exchange<F, B, E>(
+        &self,
+        answer: F,
+    ) -> impl Future<Output = BusyAnswer<B, E>> + use<F, B, E>
+    where
+        F: Future<Output = Result<Response<B>, E>>,
+    {
+        let busy = self.mark_busy();
+        async move { Ok(answer.await?.map(|body| BusyBody { body, busy: Some(busy) })) }
+    }
+
     /// Resolves once, when the place was given to another connection.
     pub(crate) async fn evicted(&self) {
         self.0.state.evicted.notified().await;
@@ -427,16 +443,12 @@ impl Drop for Place {
     }
 }
 
+/// An answer that keeps its connection busy until its body has ended.
+pub type BusyAnswer<B, E> = Result<Response<BusyBody<B>>, E>;
+
 /// A request runs on a connection, which is not evicted while this lives.
 #[derive(Debug)]
 pub struct Busy(Occupancy);
-
-impl Busy {
-    /// Keeps the connection busy until the end of an answer's body, or until it is dropped.
-    pub fn until_end_of<B>(self, body: B) -> BusyBody<B> {
-        BusyBody { body, busy: Some(self) }
-    }
-}
 
 impl Drop for Busy {
     fn drop(&mut self) {

@@ -1,9 +1,10 @@
-//! What every server of the house does alike: who gets a connection, how connections are accepted
-//! and drained, what becomes of a peer that does not read or speak, which header fields pass a
-//! proxy, and when the end of an answer can be trusted to be its end.
+//! What every HTTP server here does alike: who gets a connection, how connections are accepted,
+//! served and drained, what becomes of a peer that does not read or speak, which header fields pass
+//! a proxy, and when the end of an answer can be trusted to be its end.
 
 mod accept;
 mod admission;
+mod connection;
 mod hop;
 mod idle;
 mod linger;
@@ -14,7 +15,8 @@ mod stall;
 mod turns;
 
 pub use accept::{Closing, Drained, accept_until};
-pub use admission::{Admission, AdmissionLimits, Busy, BusyBody, Occupancy, Peer};
+pub use admission::{Admission, AdmissionLimits, Busy, BusyAnswer, BusyBody, Occupancy, Peer};
+pub use connection::{UNBOUNDED, serve_connection, wait_until_closing};
 pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
 pub use linger::Lingering;
