@@ -1,6 +1,12 @@
-//! What the tests across the house share: where the checkout is and which files it holds.
+//! What tests share: programs and folders of a test, and which files the checkout holds.
+
+mod folder;
+mod program;
 
 use std::path::{Path, PathBuf};
+
+pub use folder::Folder;
+pub use program::{ANY_PORT, Ended, Program, Running, text};
 
 /// The root of the checkout.
 pub fn checkout() -> PathBuf {

@@ -7,8 +7,9 @@ mod served;
 
 use std::{io::BufRead, thread};
 
+use confide_tests::{ANY_PORT, Running, text};
 use serde_json::{Value, json};
-use served::{ANY_PORT, Place, Running, chat, fetch, post, run, start, streamed, text};
+use served::{CONFIDE, Place, chat, fetch, post, streamed};
 
 const QUESTIONS: [&str; 2] = ["What is a savings account?", "What should I pack?"];
 const NAMES: [&str; 2] = ["banking", "travel"];
@@ -71,7 +72,7 @@ fn a_client_of_split_mode_says_what_the_server_would() {
     let model = place.model();
     let split = |more: &[&str]| {
         let fixed = ["split", "--server", &url, "--model", text(&model), "--max-tokens", "12"];
-        run(&[&fixed[..], more, &[QUESTIONS[0]]].concat())
+        CONFIDE.run(&[&fixed[..], more, &[QUESTIONS[0]]].concat())
     };
     for way in [&["--adapter", "banking"][..], &["--adapter", "banking", "--embeddings"]] {
         let said = split(way);
@@ -99,7 +100,7 @@ fn a_client_of_split_mode_says_what_the_server_would() {
     assert!(error(&rows[0]) > 10.0 * error(&rows[1]), "{rows:?}");
     let refused = split(&["--adapter", "nobody"]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
-    let secure = run(&["split", "--server", "https://x", "--model", text(&model), "hi"]);
+    let secure = CONFIDE.run(&["split", "--server", "https://x", "--model", text(&model), "hi"]);
     assert_eq!(secure.status, Some(2), "{}", secure.stderr);
 }
 
@@ -126,7 +127,7 @@ fn a_request_beyond_the_budget_is_403_and_leaves_the_budget_untouched() {
     let options = ["--listen", ANY_PORT, "--binding", "none", "--state", text(&state)];
     let budget = BUDGET.to_string();
     let options = [&options[..], &["--budget", &budget]].concat();
-    let host = start(&[&["adapter", "host", text(&folder)][..], &options].concat());
+    let host = CONFIDE.start(&[&["adapter", "host", text(&folder)][..], &options].concat());
     let serve = serve(&place, &at(&[&host]), &[]);
     assert_eq!(serve.ready["adapters"][0]["guarantee"], host.ready["guarantee"]);
     let guarantee = host.ready["guarantee"].as_str().unwrap();
@@ -171,16 +172,16 @@ fn an_adapter_of_another_base_is_refused_unless_it_is_asked_for() {
     std::fs::write(&config, other.to_string()).unwrap();
     let (model, adapter) = (place.model(), format!("banking={}", text(&folder)));
     let arguments = ["serve", "--model", text(&model), "--listen", ANY_PORT, "--adapter", &adapter];
-    let refused = run(&arguments);
+    let refused = CONFIDE.run(&arguments);
     assert_eq!(refused.status, Some(2), "{}", refused.stdout);
     for part in ["wanted model", "got Qwen/Qwen2.5-7B", "--dangerous-other-base"] {
         assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
     }
-    let taken = start(&[&arguments[..], &["--dangerous-other-base"]].concat());
+    let taken = CONFIDE.start(&[&arguments[..], &["--dangerous-other-base"]].concat());
     assert_eq!(taken.ready["adapters"][0]["base_model"], "another model (dangerous)");
     drop(taken);
     std::fs::write(&config, trained).unwrap();
-    let taken = start(&arguments);
+    let taken = CONFIDE.start(&arguments);
     assert_eq!(taken.ready["adapters"][0]["base_model"], "confirmed");
     let listed = fetch(&taken.address(), "/v1/models");
     assert_eq!(listed["data"][1]["base_model"], "confirmed", "{listed}");
@@ -228,14 +229,14 @@ fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
         arguments.extend(["--adapter", adapter]);
     }
     arguments.extend(more);
-    start(&arguments)
+    CONFIDE.start(&arguments)
 }
 
 fn host(place: &Place, name: &str) -> Running {
     let folder = place.adapter(name);
     let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
     let listen = [&listen[..], &["--dangerous-forget-budgets"]].concat();
-    start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
+    CONFIDE.start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
 }
 
 fn at<R: std::borrow::Borrow<Running>>(hosts: &[R]) -> Vec<String> {

@@ -5,14 +5,16 @@
 mod namespace;
 
 use std::{
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::Output,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use confide_tests::{Program, text};
 use namespace::with_private_mounts;
 use serde_json::Value;
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 
 #[test]
 fn evidence_comes_through_the_served_tree_and_is_verified() {
@@ -20,7 +22,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
         let asked = "abcd".repeat(32);
         let tree = folder.with_extension("tree");
         let (sim, dev) = (folder.with_extension("sim"), folder.with_extension("dev"));
-        let serve = Serving::start(&[
+        let serve = CONFIDE.start(&[
             "attest",
             "--simulate",
             "tdx",
@@ -63,7 +65,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
         assert_eq!(detected["devices"][0]["device"], "configfs-tsm");
         assert_eq!(detected["devices"][0]["present"], true);
         servers_attest_with_the_tree(&tree, &sim);
-        serve.end();
+        assert!(serve.terminate().success());
         assert!(!tree.join("report").exists(), "the tree was left mounted");
         for folder in [tree, sim, dev] {
             std::fs::remove_dir_all(folder).unwrap();
@@ -73,7 +75,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
 
 /// The gateway and the appraisal service, each with the tree as its device.
 fn servers_attest_with_the_tree(tree: &Path, sim: &Path) {
-    let gateway = Serving::start(&[
+    let gateway = CONFIDE.start(&[
         "gateway",
         "--listen",
         "127.0.0.1:0",
@@ -89,8 +91,8 @@ fn servers_attest_with_the_tree(tree: &Path, sim: &Path) {
         text(&sim.join("collateral.json")),
     ]);
     assert_eq!(gateway.ready["guarantee"], "none (simulated)");
-    gateway.end();
-    let service = Serving::start(&[
+    assert!(gateway.terminate().success());
+    let service = CONFIDE.start(&[
         "verify",
         "serve",
         "--policy",
@@ -104,7 +106,7 @@ fn servers_attest_with_the_tree(tree: &Path, sim: &Path) {
     ]);
     assert_eq!(service.ready["guarantee"], "none (simulated)");
     assert_eq!(service.ready["own_evidence"], "simulated");
-    service.end();
+    assert!(service.terminate().success());
 }
 
 #[test]
@@ -120,51 +122,11 @@ fn a_machine_without_a_device_is_told_what_to_try() {
     assert!(text.starts_with("configfs-tsm   absent\n"), "{text}");
 }
 
-/// A long-running command, ended when it is dropped.
-struct Serving {
-    child: Child,
-    ready: Value,
-}
-
-impl Serving {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = confide(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("a pipe");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
-        Self { child, ready }
-    }
-
-    fn end(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().is_ok_and(|status| status.success()));
-        assert!(self.child.wait().expect("it ends").success());
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn run(arguments: &[&str]) -> Output {
-    confide(arguments).output().expect("it runs")
-}
-
-fn confide(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    command.args(arguments);
-    command
+    CONFIDE.command(arguments).output().expect("it runs")
 }
 
 fn said(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of the test is text")
 }

@@ -3,20 +3,20 @@
 //! All evidence here is simulated.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use confide_tests::{ANY_PORT, Folder, Program, Running, text};
 use serde_json::Value;
 
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
-const ANY_PORT: &str = "127.0.0.1:0";
 /// Two addresses on which no test listens (RFC 863 discard, and one without a service).
 const NOBODY: &str = "127.0.0.1:9";
 const NOBODY_ELSE: &str = "127.0.0.1:10";
@@ -27,15 +27,16 @@ const SEED: &str = "010101010101010101010101010101010101010101010101010101010101
 #[test]
 fn a_chat_passes_with_either_binding_with_and_without_a_tunnel() {
     let folder = Folder::new("chat");
-    let attester = folder.simulate("attester", &[]);
-    let serve = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let attester = simulate(&folder, "attester", &[]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let direct = chat(&serve.address(), false);
     assert!(!direct.is_empty());
     for binding in ["key", "session"] {
         let gateway = gateway(&serve, &attester, binding);
         assert_eq!(gateway.ready["guarantee"], "none (simulated)");
         assert_eq!(gateway.ready["simulated"], true);
-        let tunnel = start(&["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()]);
+        let tunnel =
+            CONFIDE.start(&["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()]);
         let via = format!("ws://{}", tunnel.address());
         for more in [vec![], vec!["--via", via.as_str()]] {
             let connect = connect(&gateway, &attester.join("policy.toml"), binding, &more);
@@ -56,14 +57,15 @@ fn a_chat_passes_with_either_binding_with_and_without_a_tunnel() {
 #[test]
 fn a_production_policy_refuses_the_simulated_root() {
     let folder = Folder::new("root");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
-    let production = folder.write(
+    let production = write(
+        &folder,
         "production.toml",
         "roots = [\"intel-production\"]\ndangerous_scope = \"platform\"\n",
     );
     let url = format!("https://{}", gateway.address());
-    let refused = run(&["connect", &url, "--policy", text(&production)]);
+    let refused = CONFIDE.run(&["connect", &url, "--policy", text(&production)]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("check `root` failed"), "{}", refused.stderr);
     assert!(refused.stdout.is_empty(), "{}", refused.stdout);
@@ -77,13 +79,13 @@ fn a_production_policy_refuses_the_simulated_root() {
 #[test]
 fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
     let folder = Folder::new("scope");
-    let attester = folder.simulate_unpinned("attester", &[]);
+    let attester = simulate_unpinned(&folder, "attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
     let url = format!("https://{}", gateway.address());
     let unpinned = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
     let roots = unpinned.lines().find(|line| line.starts_with("roots")).unwrap();
-    let roots_only = folder.write("roots.toml", &format!("{roots}\n"));
-    let empty = folder.write("empty.toml", "");
+    let roots_only = write(&folder, "roots.toml", &format!("{roots}\n"));
+    let empty = write(&folder, "empty.toml", "");
     let root = attester.join("root.der");
     for (policy, missing) in [
         (&attester.join("policy.toml"), "without config_digest"),
@@ -92,7 +94,7 @@ fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
     ] {
         let with_root = ["--root", text(&root)];
         let asked = ["connect", &url, "--policy", text(policy), "--json"];
-        let refused = run(&[&asked[..], &with_root].concat());
+        let refused = CONFIDE.run(&[&asked[..], &with_root].concat());
         assert_eq!(refused.status, Some(1), "{}", refused.stderr);
         assert!(refused.stderr.contains("check `scope` failed"), "{}", refused.stderr);
         assert!(refused.stderr.contains(missing), "{}", refused.stderr);
@@ -104,23 +106,23 @@ fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
     }
     // Asked for by name, it opens, and says so.
     let content = format!("{roots}\ndangerous_scope = \"platform\"\n");
-    let content = folder.write("content.toml", &content);
+    let content = write(&folder, "content.toml", &content);
     assert_eq!(connect(&gateway, &content, "key", &[]).ready["scope"], "platform");
 }
 
 #[test]
 fn a_policy_that_demands_the_session_needs_no_flag_for_it() {
     let folder = Folder::new("binding");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let simulated = std::fs::read_to_string(attester.join("policy.toml")).unwrap();
-    let policy = folder.write("session.toml", &format!("binding = \"session\"\n{simulated}"));
+    let policy = write(&folder, "session.toml", &format!("binding = \"session\"\n{simulated}"));
     let gateway = gateway_before(NOBODY, &attester, "session");
     let url = format!("https://{}", gateway.address());
-    let connect = start(&["connect", &url, "--policy", text(&policy)]);
+    let connect = CONFIDE.start(&["connect", &url, "--policy", text(&policy)]);
     assert_eq!(connect.ready["binding"], "session");
     let by_key = gateway_before(NOBODY, &attester, "key");
     let url = format!("https://{}", by_key.address());
-    let refused = run(&["connect", &url, "--policy", text(&policy), "--binding", "key"]);
+    let refused = CONFIDE.run(&["connect", &url, "--policy", text(&policy), "--binding", "key"]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("--binding session"), "{}", refused.stderr);
 }
@@ -128,23 +130,23 @@ fn a_policy_that_demands_the_session_needs_no_flag_for_it() {
 #[test]
 fn an_existing_attester_is_replaced_only_when_that_is_asked_for() {
     let folder = Folder::new("replace");
-    let attester = folder.simulate_unpinned("attester", &[]);
+    let attester = simulate_unpinned(&folder, "attester", &[]);
     let root = std::fs::read(attester.join("root.der")).unwrap();
     let again = ["attest", "--simulate", "tdx", "--out", text(&attester)];
-    let refused = run(&again);
+    let refused = CONFIDE.run(&again);
     assert_eq!(refused.status, Some(2), "{}", refused.stderr);
     assert!(refused.stderr.contains("exists and is not empty"), "{}", refused.stderr);
     assert_eq!(std::fs::read(attester.join("root.der")).unwrap(), root);
-    assert_eq!(run(&[&again[..], &["--replace"]].concat()).status, Some(0));
+    assert_eq!(CONFIDE.run(&[&again[..], &["--replace"]].concat()).status, Some(0));
     assert_ne!(std::fs::read(attester.join("root.der")).unwrap(), root);
     // Only an attester is replaced, whatever else a folder holds.
-    let other = folder.write("other", "kept").parent().unwrap().join("elsewhere");
+    let other = folder.join("elsewhere");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("root.der"), "kept").unwrap();
     let into = ["attest", "--simulate", "tdx", "--replace", "--out", text(&other)];
-    assert_eq!(run(&into).status, Some(2));
+    assert_eq!(CONFIDE.run(&into).status, Some(2));
     assert_eq!(std::fs::read(other.join("root.der")).unwrap(), b"kept");
-    let device = run(&["attest", "--tsm-root", "nowhere", "--out", text(&other)]);
+    let device = CONFIDE.run(&["attest", "--tsm-root", "nowhere", "--out", text(&other)]);
     assert!(device.stderr.contains("exists and is not empty"), "{}", device.stderr);
 }
 
@@ -153,13 +155,13 @@ fn an_existing_attester_is_replaced_only_when_that_is_asked_for() {
 fn the_command_printed_after_a_simulation_runs_as_it_is_printed() {
     let folder = Folder::new("next");
     for (tee, more) in [("tdx", None), ("tdx-v5", None), ("sgx", None), ("snp", Some("ab"))] {
-        let out = folder.path.join(tee);
+        let out = folder.join(tee);
         let mut asked = vec!["attest", "--simulate", tee, "--out", text(&out)];
         asked.extend(more.iter().flat_map(|data| ["--report-data", data]));
-        let made = run(&asked);
+        let made = CONFIDE.run(&asked);
         let line = made.stdout.lines().find_map(|line| line.strip_prefix("next: confide "));
         let arguments: Vec<&str> = line.expect(&made.stdout).split(' ').collect();
-        let verified = run(&arguments);
+        let verified = CONFIDE.run(&arguments);
         assert_eq!(verified.status, Some(0), "{tee}: {line:?}: {}", verified.stderr);
         assert!(verified.stdout.contains("accepted "), "{}", verified.stdout);
     }
@@ -168,13 +170,14 @@ fn the_command_printed_after_a_simulation_runs_as_it_is_printed() {
 #[test]
 fn evidence_of_a_debug_td_is_refused() {
     let folder = Folder::new("debug");
-    let honest = folder.simulate("honest", &["--seed", SEED]);
-    let debug = folder.simulate("debug", &["--seed", SEED, "--debug"]);
+    let honest = simulate(&folder, "honest", &["--seed", SEED]);
+    let debug = simulate(&folder, "debug", &["--seed", SEED, "--debug"]);
     for binding in ["key", "session"] {
         let gateway = gateway_before(NOBODY, &debug, binding);
         let url = format!("https://{}", gateway.address());
         let policy = honest.join("policy.toml");
-        let refused = run(&["connect", &url, "--policy", text(&policy), "--binding", binding]);
+        let refused =
+            CONFIDE.run(&["connect", &url, "--policy", text(&policy), "--binding", binding]);
         assert_eq!(refused.status, Some(1), "{}", refused.stderr);
         assert!(refused.stderr.contains("check `debug` failed"), "{}", refused.stderr);
     }
@@ -183,16 +186,16 @@ fn evidence_of_a_debug_td_is_refused() {
 #[test]
 fn a_genuine_gateway_before_another_upstream_is_refused() {
     let folder = Folder::new("swap");
-    let attester = folder.simulate_unpinned("attester", &[]);
+    let attester = simulate_unpinned(&folder, "attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
     let digest = gateway.ready["config_digest"].as_str().unwrap();
     let pinned = attester.join("policy.toml");
-    let done = run(&["policy", "pin", text(&pinned), "--digest", digest]);
+    let done = CONFIDE.run(&["policy", "pin", text(&pinned), "--digest", digest]);
     assert_eq!(done.status, Some(0), "{}", done.stderr);
     connect(&gateway, &pinned, "key", &[]);
     let swapped = gateway_before(NOBODY_ELSE, &attester, "key");
     let url = format!("https://{}", swapped.address());
-    let refused = run(&["connect", &url, "--policy", text(&pinned)]);
+    let refused = CONFIDE.run(&["connect", &url, "--policy", text(&pinned)]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("check `config_digest` failed"), "{}", refused.stderr);
     assert!(refused.stderr.contains(digest), "what was wanted: {}", refused.stderr);
@@ -201,7 +204,7 @@ fn a_genuine_gateway_before_another_upstream_is_refused() {
 #[test]
 fn an_upstream_elsewhere_is_only_a_gateway_and_claims_so() {
     let folder = Folder::new("elsewhere");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     // A documentation address (RFC 5737): nothing answers there, and nothing has to.
     let gateway = gateway_before("192.0.2.1:80", &attester, "key");
     let connect = connect(&gateway, &attester.join("policy.toml"), "key", &[]);
@@ -211,9 +214,10 @@ fn an_upstream_elsewhere_is_only_a_gateway_and_claims_so() {
 #[test]
 fn an_upstream_killed_in_mid_stream_leaves_a_broken_stream() {
     let folder = Folder::new("killed");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let slow = ["--ttft-ms", "1", "--tokens-per-second", "20"];
-    let serve = start(&[&["serve", "--engine", "sim", "--listen", ANY_PORT], &slow[..]].concat());
+    let serve =
+        CONFIDE.start(&[&["serve", "--engine", "sim", "--listen", ANY_PORT], &slow[..]].concat());
     let gateway = gateway(&serve, &attester, "key");
     let connect = connect(&gateway, &attester.join("policy.toml"), "key", &[]);
     let mut stream = ask(&connect.address(), "/v1/chat/completions", &chat_body(true, 10_000));
@@ -236,13 +240,14 @@ fn an_upstream_killed_in_mid_stream_leaves_a_broken_stream() {
 #[test]
 fn a_gateway_that_says_nothing_and_one_that_is_not_there_end_with_status_2() {
     let folder = Folder::new("stalled");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let policy = attester.join("policy.toml");
     let stalled = silent();
     let closed = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap().to_string();
     for address in [&stalled.address, &closed] {
         let url = format!("https://{address}");
-        let ended = run(&["connect", &url, "--policy", text(&policy), "--deadline-ms", "300"]);
+        let ended =
+            CONFIDE.run(&["connect", &url, "--policy", text(&policy), "--deadline-ms", "300"]);
         assert_eq!(ended.status, Some(2), "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "{}", ended.stdout);
     }
@@ -251,14 +256,14 @@ fn a_gateway_that_says_nothing_and_one_that_is_not_there_end_with_status_2() {
 #[test]
 fn what_would_weaken_protection_has_to_be_asked_for() {
     let folder = Folder::new("weaken");
-    let policy = folder.write("production.toml", "");
+    let policy = write(&folder, "production.toml", "");
     let beyond = ["--listen", "0.0.0.0:0", "--policy", text(&policy)];
-    let refused = run(&[&["connect", "https://127.0.0.1:1"], &beyond[..]].concat());
+    let refused = CONFIDE.run(&[&["connect", "https://127.0.0.1:1"], &beyond[..]].concat());
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("--dangerous-listen-beyond-loopback"), "{}", refused.stderr);
     let bare = ["gateway", "--listen", ANY_PORT, "--upstream", "http://127.0.0.1:1"];
     for binding in ["key", "session"] {
-        let refused = run(&[&bare[..], &["--binding", binding]].concat());
+        let refused = CONFIDE.run(&[&bare[..], &["--binding", binding]].concat());
         assert_eq!(refused.status, Some(2));
         assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
     }
@@ -267,15 +272,15 @@ fn what_would_weaken_protection_has_to_be_asked_for() {
 #[test]
 fn plain_tls_says_that_it_guarantees_nothing_and_writes_its_certificate() {
     let folder = Folder::new("plain");
-    let certificate = folder.path.join("certificate.pem");
+    let certificate = folder.join("certificate.pem");
     let url = format!("http://{NOBODY}");
     let plain = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream", &url];
     let out = ["--certificate-out", text(&certificate)];
-    let gateway = start(&[&plain[..], &out[..], &AT_ONCE].concat());
+    let gateway = CONFIDE.start(&[&plain[..], &out[..], &AT_ONCE].concat());
     assert_eq!(gateway.ready["guarantee"], "none");
     let pem = std::fs::read_to_string(&certificate).unwrap();
     assert!(pem.starts_with("-----BEGIN CERTIFICATE-----\n"), "{pem}");
-    let printed = run(&[&plain[..], &["--print-config-digest"], &AT_ONCE[..]].concat());
+    let printed = CONFIDE.run(&[&plain[..], &["--print-config-digest"], &AT_ONCE[..]].concat());
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
     assert_eq!(printed.stdout.trim(), gateway.ready["config_digest"]);
 }
@@ -283,7 +288,7 @@ fn plain_tls_says_that_it_guarantees_nothing_and_writes_its_certificate() {
 #[test]
 fn a_gateway_started_before_its_model_server_has_the_same_digest() {
     let folder = Folder::new("order");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let manifest = "ab".repeat(32);
     let free = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap();
     let listing = listing(format!(r#"{{"data":[{{"confide_manifest_sha256":"{manifest}"}}]}}"#));
@@ -301,7 +306,7 @@ fn a_gateway_started_before_its_model_server_has_the_same_digest() {
     let upstream = format!("http://{free}");
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let evidence = ["--simulate", text(&attester), "--binding", "key"];
-    let gateway = start(&[&arguments[..], &evidence].concat());
+    let gateway = CONFIDE.start(&[&arguments[..], &evidence].concat());
     first_try.try_recv().unwrap();
     server.join().unwrap();
     assert_eq!(gateway.ready["model_manifest_sha256"], manifest.as_str());
@@ -312,8 +317,8 @@ fn a_gateway_that_waits_for_its_model_server_can_be_stopped() {
     let silent = silent();
     let upstream = format!("http://{}", silent.address);
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
-    let child = command(&[&arguments[..], &["--binding", "none"]].concat()).spawn().unwrap();
-    let waiting = Running { child, ready: Value::Null };
+    let mut command = CONFIDE.command(&[&arguments[..], &["--binding", "none"]].concat());
+    let waiting = Running::spawn(&mut command);
     silent.asked.recv_timeout(GENEROUS).expect("it does not ask for the models");
     assert_eq!(waiting.terminate().code(), Some(0));
 }
@@ -328,7 +333,7 @@ fn a_port_that_is_taken_is_named_with_a_way_out() {
         &["tunnel", "--allow", NOBODY],
         &["gateway", "--upstream", "http://127.0.0.1:9", "--binding", "none"],
     ] {
-        let ended = run(&[arguments, &at].concat());
+        let ended = CONFIDE.run(&[arguments, &at].concat());
         assert_eq!(ended.status, Some(2));
         let said = ended.stderr;
         assert!(said.contains(&address) && said.contains("hint: another program"), "{said}");
@@ -338,7 +343,7 @@ fn a_port_that_is_taken_is_named_with_a_way_out() {
 #[test]
 fn files_of_another_kind_are_named_and_not_taken() {
     let folder = Folder::new("files");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let file = |name: &str| text(&attester.join(name)).to_owned();
     let (policy, collateral) = (file("policy.toml"), file("collateral.json"));
     for (arguments, named, hint) in [
@@ -346,7 +351,7 @@ fn files_of_another_kind_are_named_and_not_taken() {
         (["--policy", &policy, "--root", &policy], &policy, "DER"),
         (["--policy", &policy, "--collateral", &policy], &policy, "collateral.json"),
     ] {
-        let ended = run(&[&["connect", "https://127.0.0.1:1"], &arguments[..]].concat());
+        let ended = CONFIDE.run(&[&["connect", "https://127.0.0.1:1"], &arguments[..]].concat());
         assert_eq!(ended.status, Some(2), "{}", ended.stderr);
         assert!(ended.stderr.contains(named.as_str()), "{}", ended.stderr);
         assert!(ended.stderr.contains("hint: ") && ended.stderr.contains(hint), "{}", ended.stderr);
@@ -357,7 +362,7 @@ fn files_of_another_kind_are_named_and_not_taken() {
 #[test]
 fn a_web_page_needs_an_explicit_choice() {
     let folder = Folder::new("page");
-    let attester = folder.simulate("attester", &[]);
+    let attester = simulate(&folder, "attester", &[]);
     let gateway = gateway_before(NOBODY, &attester, "key");
     let policy = attester.join("policy.toml");
     let page = "https://chat.example";
@@ -374,120 +379,25 @@ fn a_web_page_needs_an_explicit_choice() {
         assert!(answer.lines().next().unwrap().contains(wanted), "{answer}");
     }
     let every = ["--policy", text(&policy), "--allow-origin", "*"];
-    let refused = run(&[&["connect", "https://127.0.0.1:1"], &every[..]].concat());
+    let refused = CONFIDE.run(&[&["connect", "https://127.0.0.1:1"], &every[..]].concat());
     assert_eq!(refused.status, Some(2));
 }
 
-/// A folder of this test alone, removed at its end.
-struct Folder {
-    path: PathBuf,
+/// An attester whose policy is content with any configuration: most tests here are about something
+/// else.
+fn simulate(folder: &Folder, name: &str, more: &[&str]) -> PathBuf {
+    simulate_unpinned(folder, name, &[more, &["--dangerous-platform-scope"]].concat())
 }
 
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("attested-chat-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self { path }
-    }
-
-    /// An attester whose policy is content with any configuration: most tests here are about
-    /// something else.
-    fn simulate(&self, name: &str, more: &[&str]) -> PathBuf {
-        self.simulate_unpinned(name, &[more, &["--dangerous-platform-scope"]].concat())
-    }
-
-    fn simulate_unpinned(&self, name: &str, more: &[&str]) -> PathBuf {
-        let out = self.path.join(name);
-        let made = run(&[&["attest", "--simulate", "tdx", "--out", text(&out)], more].concat());
-        assert_eq!(made.status, Some(0), "{}", made.stderr);
-        out
-    }
-
-    fn write(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.path.join(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
+fn simulate_unpinned(folder: &Folder, name: &str, more: &[&str]) -> PathBuf {
+    let out = folder.at(name);
+    let made = CONFIDE.run(&[&["attest", "--simulate", "tdx", "--out", &out], more].concat());
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    out.into()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
-
-/// A long-running command that has said that it is ready; killed when dropped.
-struct Running {
-    child: Child,
-    ready: Value,
-}
-
-impl Running {
-    fn address(&self) -> String {
-        self.ready["listen"].as_str().unwrap().to_owned()
-    }
-
-    /// Asks it to stop, and waits for it.
-    fn terminate(mut self) -> ExitStatus {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let until = Instant::now() + GENEROUS;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < until, "it does not stop: {}", self.ready);
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn start(arguments: &[&str]) -> Running {
-    let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let (line, lines) = mpsc::channel();
-    thread::spawn(move || {
-        let mut first = String::new();
-        let _ = out.read_line(&mut first);
-        let _ = line.send(first);
-    });
-    // Owned before anything can fail, so that a failed test leaves no process behind.
-    let mut running = Running { child, ready: Value::Null };
-    let line = lines.recv_timeout(GENEROUS).expect("it does not say that it is ready");
-    running.ready = serde_json::from_str(&line)
-        .unwrap_or_else(|error| panic!("{arguments:?} says `{line}`: {error}"));
-    assert_eq!(running.ready["ready"], true);
-    running
-}
-
-struct Ended {
-    status: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-/// A command that ends by itself.
-fn run(arguments: &[&str]) -> Ended {
-    let output = command(arguments).stderr(Stdio::piped()).output().unwrap();
-    Ended {
-        status: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    command.args(arguments).stdin(Stdio::null());
-    command
+fn write(folder: &Folder, name: &str, content: &str) -> PathBuf {
+    folder.write(name, content).into()
 }
 
 fn gateway(serve: &Running, attester: &Path, binding: &str) -> Running {
@@ -499,17 +409,13 @@ fn gateway_before(upstream: &str, attester: &Path, binding: &str) -> Running {
     let upstream = format!("http://{upstream}");
     let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let evidence = ["--simulate", text(attester), "--binding", binding];
-    start(&[&where_to[..], &evidence[..], &AT_ONCE].concat())
+    CONFIDE.start(&[&where_to[..], &evidence[..], &AT_ONCE].concat())
 }
 
 fn connect(gateway: &Running, policy: &Path, binding: &str, more: &[&str]) -> Running {
     let url = format!("https://{}", gateway.address());
     let arguments = ["connect", &url, "--policy", text(policy), "--binding", binding];
-    start(&[&arguments[..], more, &["--listen", ANY_PORT]].concat())
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
+    CONFIDE.start(&[&arguments[..], more, &["--listen", ANY_PORT]].concat())
 }
 
 /// A listener that accepts and never says a word.

@@ -2,20 +2,12 @@
 //!
 //! All evidence here is simulated.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
+use confide_tests::{ANY_PORT, Folder, Program, Running, text};
 use serde_json::Value;
 
-/// Nothing here takes this long unless it hangs.
-const GENEROUS: Duration = Duration::from_secs(60);
-const ANY_PORT: &str = "127.0.0.1:0";
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// No test listens here (RFC 863 discard).
 const NOBODY: &str = "http://127.0.0.1:9";
 const SEED: &str = "0202020202020202020202020202020202020202020202020202020202020202";
@@ -24,7 +16,7 @@ const SEED: &str = "020202020202020202020202020202020202020202020202020202020202
 fn every_kind_of_evidence_is_accepted_by_its_own_policy_with_either_binding() {
     for tee in ["tdx", "tdx-v5", "sgx", "snp"] {
         let folder = Folder::new(tee);
-        let attester = folder.simulate("attester", &["--simulate", tee]);
+        let attester = simulate(&folder, "attester", &["--simulate", tee]);
         for binding in ["key", "session"] {
             let gateway = gateway(&attester, binding);
             let connect = connect(&gateway, &attester.join("policy.toml"), binding);
@@ -38,8 +30,8 @@ fn every_kind_of_evidence_is_accepted_by_its_own_policy_with_either_binding() {
 #[test]
 fn evidence_of_one_kind_is_refused_by_the_policy_of_another() {
     let folder = Folder::new("other");
-    let tdx = folder.simulate("tdx", &["--simulate", "tdx", "--seed", SEED]);
-    let snp = folder.simulate("snp", &["--simulate", "snp", "--seed", SEED]);
+    let tdx = simulate(&folder, "tdx", &["--simulate", "tdx", "--seed", SEED]);
+    let snp = simulate(&folder, "snp", &["--simulate", "snp", "--seed", SEED]);
     for (shown, wanted) in [(&tdx, &snp), (&snp, &tdx)] {
         let gateway = gateway(shown, "session");
         let refused = connect(&gateway, &wanted.join("policy.toml"), "session").map(drop);
@@ -52,8 +44,8 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
     for tee in ["tdx", "snp"] {
         let folder = Folder::new(&format!("gpu-{tee}"));
         let with = ["--simulate", tee, "--seed", SEED, "--gpu"];
-        let with = folder.simulate("with", &with);
-        let without = folder.simulate("without", &["--simulate", tee, "--seed", SEED]);
+        let with = simulate(&folder, "with", &with);
+        let without = simulate(&folder, "without", &["--simulate", tee, "--seed", SEED]);
         let policy = with.join("policy.toml");
         let accepted = connect(&gateway(&with, "session"), &policy, "session");
         let ready = accepted.unwrap_or_else(|said| panic!("{tee}: {said}")).ready.clone();
@@ -65,7 +57,7 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
             assert!(said.contains("check `gpu` failed"), "{tee} {binding}: {said}");
         }
         // Another machine's GPU: its roots are not those of the policy.
-        let other = folder.simulate("other", &["--simulate", tee, "--gpu"]);
+        let other = simulate(&folder, "other", &["--simulate", tee, "--gpu"]);
         let refused = connect(&gateway(&other, "session"), &policy, "session").map(drop);
         assert!(refused.unwrap_err().contains("is not accepted"), "{tee}");
         // A policy that knows nothing of GPUs does not wave one through whose root it does not
@@ -79,9 +71,9 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
 #[test]
 fn a_gpu_is_asked_for_with_session_binding_only() {
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", NOBODY, "--gpu-index", "0"];
-    let ended = run(&arguments);
-    assert_eq!(ended.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let ended = CONFIDE.run(&arguments);
+    assert_eq!(ended.status, Some(2));
+    let said = ended.stderr;
     assert!(said.contains("session binding only") && said.contains("hint: "), "{said}");
 }
 
@@ -93,7 +85,7 @@ fn passed(ready: &Value, name: &str) -> bool {
 fn gateway(attester: &Path, binding: &str) -> Running {
     let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", NOBODY];
     let evidence = ["--upstream-wait-s", "0", "--simulate", text(attester), "--binding", binding];
-    start(&[&where_to[..], &evidence].concat()).unwrap()
+    CONFIDE.start(&[&where_to[..], &evidence].concat())
 }
 
 /// What it says on its error output, where it does not become ready.
@@ -102,86 +94,13 @@ fn connect(gateway: &Running, policy: &Path, binding: &str) -> Result<Running, S
     // A GPU's signature in a build without optimisation takes its time.
     let more = ["--listen", ANY_PORT, "--deadline-ms", "60000"];
     let arguments = ["connect", &url, "--policy", text(policy), "--binding", binding];
-    start(&[&arguments[..], &more].concat())
+    Running::try_start(&mut CONFIDE.command(&[&arguments[..], &more].concat()))
 }
 
-/// A long-running command that has said that it is ready; killed when dropped.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    ready: Value,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn start(arguments: &[&str]) -> Result<Running, String> {
-    let mut command = command(arguments);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut errors = child.stderr.take().unwrap();
-    let (line, lines) = mpsc::channel();
-    thread::spawn(move || {
-        let mut first = String::new();
-        let _ = out.read_line(&mut first);
-        let _ = line.send(first);
-    });
-    let mut running = Running { child, ready: Value::Null };
-    let line = lines.recv_timeout(GENEROUS).expect("it neither is ready nor ends");
-    match serde_json::from_str(&line) {
-        Ok(ready) => running.ready = ready,
-        Err(_) => {
-            let mut said = String::new();
-            let _ = std::io::Read::read_to_string(&mut errors, &mut said);
-            return Err(said);
-        }
-    }
-    Ok(running)
-}
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
-}
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// A folder of this test alone, removed at its end.
-struct Folder {
-    path: PathBuf,
-}
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("attested-kinds-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self { path }
-    }
-
-    fn simulate(&self, name: &str, arguments: &[&str]) -> PathBuf {
-        let out = self.path.join(name);
-        let made =
-            run(&[&["attest", "--dangerous-platform-scope", "--out", text(&out)], arguments]
-                .concat());
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        out
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+fn simulate(folder: &Folder, name: &str, arguments: &[&str]) -> PathBuf {
+    let out = folder.at(name);
+    let fixed = ["attest", "--dangerous-platform-scope", "--out", &out];
+    let made = CONFIDE.run(&[&fixed[..], arguments].concat());
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    out.into()
 }

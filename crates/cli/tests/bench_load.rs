@@ -5,17 +5,19 @@
 //! such run skips by name.
 
 use std::{
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    io::BufReader,
+    path::Path,
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use confide_load::{CUT, Event, Logged};
+use confide_tests::{Folder, Program, Running};
 use serde_json::Value;
 
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 /// What sim is told.
 const TTFT_MS: f64 = 100.0;
 const TOKENS_PER_S: f64 = 50.0;
@@ -31,7 +33,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 fn every_arrival_kind_reports_what_sim_was_told() {
     let folder = Folder::new("told");
     let serve = serve(&["--slots", "64"]);
-    let trace = folder.0.join("trace.jsonl");
+    let trace = folder.join("trace.jsonl");
     let rows: String = (0..30)
         .map(|row| format!("{{\"timestamp\": {}, \"output_length\": {TOKENS}}}\n", row * 40))
         .collect();
@@ -111,7 +113,7 @@ fn the_same_seed_is_the_same_work_and_the_log_holds_every_figure() {
     let folder = Folder::new("same");
     let serve = serve(&[]);
     let logs = ["a", "b"].map(|name| {
-        let path = folder.0.join(name);
+        let path = folder.join(name);
         let path_text = path.to_str().unwrap();
         let told = load(&serve, &["--rate", "100", "--requests", "30", "--events", path_text]);
         let logged = read(&path);
@@ -155,7 +157,7 @@ fn above_its_slots_the_server_is_saturated_and_says_what_was_waited() {
 fn an_interrupted_run_leaves_a_log_that_can_be_read() {
     let folder = Folder::new("interrupted");
     let serve = serve(&[]);
-    let path = folder.0.join("events.jsonl");
+    let path = folder.join("events.jsonl");
     let args = ["--rate", "50", "--duration", "300", "--events", path.to_str().unwrap()];
     let child = command(&serve, &args).stdout(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
@@ -179,19 +181,20 @@ fn an_interrupted_run_leaves_a_log_that_can_be_read() {
 #[test]
 fn an_attested_server_is_appraised_with_every_new_connection() {
     let folder = Folder::new("attested");
-    let attester = folder.0.join("attester");
+    let attester = folder.join("attester");
     let attester = attester.to_str().unwrap();
     let made =
         confide(&["attest", "--simulate", "tdx", "--dangerous-platform-scope", "--out", attester]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let serve = serve(&[]);
-    let upstream = format!("http://{}", serve.address);
+    let upstream = format!("http://{}", serve.address());
     let listen = ["gateway", "--listen", "127.0.0.1:0", "--upstream", &upstream];
-    let gateway = start(&[&listen[..], &["--binding", "key", "--simulate", attester]].concat());
-    let path = folder.0.join("events.jsonl");
+    let gateway =
+        CONFIDE.start(&[&listen[..], &["--binding", "key", "--simulate", attester]].concat());
+    let path = folder.join("events.jsonl");
     let (policy, path_text) = (format!("{attester}/policy.toml"), path.to_str().unwrap());
     let way = ["--policy", &policy, "--sessions", "new", "--events", path_text, "--requests", "5"];
-    let url = format!("https://{}", gateway.address);
+    let url = format!("https://{}", gateway.address());
     let out = load_at(&url, &way).output().unwrap();
     let told: Value = serde_json::from_slice(&out.stdout).expect("the figures");
     assert_eq!(told["summary"]["complete"], 5, "{told}");
@@ -202,7 +205,7 @@ fn an_attested_server_is_appraised_with_every_new_connection() {
         assert!(event.attestation.is_some_and(|parts| parts.appraisal_s > 0.0));
     }
     // A policy that trusts Intel alone gets no connection and no figure.
-    let production = folder.0.join("production.toml");
+    let production = folder.join("production.toml");
     std::fs::write(&production, "roots = [\"intel-production\"]\n").unwrap();
     let way = ["--policy", production.to_str().unwrap(), "--sessions", "new", "--requests", "2"];
     let out = load_at(&url, &way).output().unwrap();
@@ -214,7 +217,7 @@ fn an_attested_server_is_appraised_with_every_new_connection() {
 #[test]
 #[ignore = "two thousand streams want a machine that does nothing else"]
 fn one_client_holds_two_thousand_streams() {
-    let serve = start(&[
+    let serve = CONFIDE.start(&[
         "serve",
         "--engine",
         "sim",
@@ -227,7 +230,7 @@ fn one_client_holds_two_thousand_streams() {
         "--slots",
         "4096",
     ]);
-    let url = format!("http://{}", serve.address);
+    let url = format!("http://{}", serve.address());
     let load = ["--arrivals", "closed", "--users", "2000", "--ramp", "4", "--requests", "2000"];
     let out = load_at(&url, &[&load[..], &["--output-tokens", "40"]].concat()).output().unwrap();
     let told: Value = serde_json::from_slice(&out.stdout).expect("the figures");
@@ -240,7 +243,9 @@ fn one_client_holds_two_thousand_streams() {
 fn serve(more: &[&str]) -> Running {
     let (ttft, rate) = (TTFT_MS.to_string(), TOKENS_PER_S.to_string());
     let told = ["--ttft-ms", &ttft, "--tokens-per-second", &rate];
-    start(&[&["serve", "--engine", "sim", "--listen", "127.0.0.1:0"], &told[..], more].concat())
+    CONFIDE.start(
+        &[&["serve", "--engine", "sim", "--listen", "127.0.0.1:0"], &told[..], more].concat(),
+    )
 }
 
 /// A run's figures.
@@ -252,12 +257,12 @@ fn load(serve: &Running, args: &[&str]) -> Value {
 }
 
 fn command(serve: &Running, args: &[&str]) -> Command {
-    load_at(&format!("http://{}", serve.address), args)
+    load_at(&format!("http://{}", serve.address()), args)
 }
 
 fn load_at(url: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    command.args(["bench", "load", url, "--model", "sim", "--json", "--prompt-tokens", "16"]);
+    let fixed = ["bench", "load", url, "--model", "sim", "--json", "--prompt-tokens", "16"];
+    let mut command = CONFIDE.command(&fixed);
     if !args.contains(&"--output-tokens") {
         command.args(["--output-tokens", &TOKENS.to_string()]);
     }
@@ -266,50 +271,10 @@ fn load_at(url: &str, args: &[&str]) -> Command {
 }
 
 fn confide(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_confide")).args(args).output().unwrap()
+    CONFIDE.command(args).output().unwrap()
 }
 
 fn read(path: &Path) -> Logged {
     let file = std::fs::File::open(path).unwrap();
     confide_load::read(BufReader::new(file)).unwrap()
-}
-
-/// A long-running command; ended when dropped.
-struct Running {
-    child: Child,
-    address: String,
-}
-
-fn start(args: &[&str]) -> Running {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let out = child.stdout.take().unwrap();
-    BufReader::new(out).read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).expect("a ready line");
-    Running { child, address: ready["listen"].as_str().unwrap().to_owned() }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("bench-load-{name}-{}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

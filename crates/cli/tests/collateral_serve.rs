@@ -1,23 +1,23 @@
 //! `confide collateral serve` as a process. All endorsements here are simulated.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
 };
 
+use confide_tests::{ANY_PORT, Folder, Program, Running};
 use serde_json::Value;
 
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
 
 #[test]
 fn a_simulated_service_says_so_and_ends_when_it_is_asked_to() {
     let folder = Folder::new("simulated");
-    let sim = folder.simulate();
+    let sim = simulate(&folder);
     let service = Serving::start(&["--simulate", &sim, "--request-limit", "2/600"]);
-    assert_eq!(service.ready["simulated"], true);
-    assert_eq!(service.ready["guarantee"], "none");
+    assert_eq!(service.ready()["simulated"], true);
+    assert_eq!(service.ready()["guarantee"], "none");
     let answer = service.get(ROOT_CRL);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("confide-simulated: true"), "{answer}");
@@ -31,16 +31,16 @@ fn a_simulated_service_says_so_and_ends_when_it_is_asked_to() {
 #[test]
 fn what_was_imported_is_served_and_a_second_instance_fetches_from_the_first() {
     let folder = Folder::new("imported");
-    let sim = folder.simulate();
-    let (first, second) = (folder.path("first.sqlite"), folder.path("second.sqlite"));
+    let sim = simulate(&folder);
+    let (first, second) = (folder.at("first.sqlite"), folder.at("second.sqlite"));
     let collateral = format!("{sim}/collateral.json");
     let service = Serving::start(&["--database", &first, "--import", &collateral]);
-    assert_eq!(service.ready["simulated"], false);
-    assert_eq!(service.ready["database"], "sqlite");
-    assert_eq!(service.ready["imported"]["kept"], 4);
+    assert_eq!(service.ready()["simulated"], false);
+    assert_eq!(service.ready()["database"], "sqlite");
+    assert_eq!(service.ready()["imported"]["kept"], 4);
     let url = format!("http://{}", service.address());
     let behind = Serving::start(&["--database", &second, "--upstream", &url]);
-    assert_eq!(behind.ready["upstream"], true);
+    assert_eq!(behind.ready()["upstream"], true);
     let body = |answer: String| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
     let fetched = body(behind.get(ROOT_CRL));
     assert_eq!(fetched, body(service.get(ROOT_CRL)));
@@ -56,51 +56,42 @@ fn what_was_imported_is_served_and_a_second_instance_fetches_from_the_first() {
 #[test]
 fn what_cannot_be_served_is_refused_with_a_hint() {
     let folder = Folder::new("refused");
-    let file = folder.path("not.json");
+    let file = folder.at("not.json");
     std::fs::write(&file, "{}").unwrap();
-    let (missing, database) = (folder.path("none/pccs.sqlite"), folder.path("pccs.sqlite"));
+    let (missing, database) = (folder.at("none/pccs.sqlite"), folder.at("pccs.sqlite"));
     for arguments in [
         &["--database", missing.as_str()][..],
         &["--database", &database, "--import", &file],
         &["--simulate", &missing],
         &["--database", "postgres://user:secret@127.0.0.1:9/none"],
     ] {
-        let output = confide().args(["collateral", "serve"]).args(arguments).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{text}");
+        let fixed = ["collateral", "serve"];
+        let ended = CONFIDE.run(&[&fixed[..], arguments].concat());
+        let text = ended.stderr;
+        assert_eq!(ended.status, Some(2), "{text}");
         assert!(text.contains("\nhint: ") && !text.contains("secret"), "{text}");
     }
     for arguments in [&[][..], &["--database", "a", "--failure-rate", "1"]] {
-        let output = confide().args(["collateral", "serve"]).args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2));
+        let fixed = ["collateral", "serve"];
+        let ended = CONFIDE.run(&[&fixed[..], arguments].concat());
+        assert_eq!(ended.status, Some(2));
     }
 }
 
-fn confide() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_confide"))
-}
-
-struct Serving {
-    process: Child,
-    ready: Value,
-}
+struct Serving(Running);
 
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
-        let mut process = confide()
-            .args(["collateral", "serve", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
-        Self { process, ready }
+        let fixed = ["collateral", "serve", "--listen", ANY_PORT];
+        Self(CONFIDE.start(&[&fixed[..], arguments].concat()))
     }
 
-    fn address(&self) -> &str {
-        self.ready["listen"].as_str().unwrap()
+    fn ready(&self) -> &Value {
+        &self.0.ready
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
     }
 
     fn get(&self, path: &str) -> String {
@@ -121,38 +112,14 @@ impl Serving {
         answer
     }
 
-    fn terminate(mut self) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        assert_eq!(self.process.wait().unwrap().code(), Some(0));
+    fn terminate(self) {
+        assert_eq!(self.0.terminate().code(), Some(0));
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("pccs-{name}"));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn simulate(&self) -> String {
-        let sim = self.path("sim");
-        let made = confide().args(["attest", "--simulate", "tdx", "--out", &sim]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        sim
-    }
+fn simulate(folder: &Folder) -> String {
+    let out = folder.at("sim");
+    let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &out]);
+    assert_eq!(made.status, Some(0), "{}", made.stderr);
+    out
 }

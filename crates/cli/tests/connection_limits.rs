@@ -4,8 +4,6 @@
 //! The holder is 127.0.0.2, the honest clients 127.0.0.1. All evidence here is simulated.
 
 #[allow(dead_code, reason = "each test file uses its part")]
-mod processes;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -18,8 +16,10 @@ use std::{
     time::Duration,
 };
 
-use processes::{ANY_PORT, Folder, Running, run, start};
+use confide_tests::{ANY_PORT, Folder, Program, Running};
 use tokio::{net::TcpSocket, runtime::Builder};
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ impl Drop for Flood {
 
 fn simulate(folder: &Folder) -> String {
     let attester = folder.at("attester");
-    let made = run(&["attest", "--simulate", "tdx", "--out", &attester]);
+    let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     attester
 }
@@ -87,16 +87,16 @@ fn gateway(attester: &str, upstream: &str, more: &[&str]) -> Running {
     let upstream = format!("http://{upstream}");
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let own = ["--upstream-wait-s", "0", "--simulate", attester];
-    start(&[&arguments[..], &own[..], more].concat())
+    CONFIDE.start(&[&arguments[..], &own[..], more].concat())
 }
 
 fn connect(gateway: &Running, attester: &str, more: &[&str]) -> Running {
     let (url, policy) =
         (format!("https://{}", gateway.address()), format!("{attester}/policy.toml"));
     let digest = gateway.ready["config_digest"].as_str().unwrap();
-    let pinned = run(&["policy", "pin", &policy, "--digest", digest]);
+    let pinned = CONFIDE.run(&["policy", "pin", &policy, "--digest", digest]);
     assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
-    start(&[&["connect", &url, "--policy", &policy][..], more].concat())
+    CONFIDE.start(&[&["connect", &url, "--policy", &policy][..], more].concat())
 }
 
 fn ask(address: &str, request: &str) -> String {
@@ -117,7 +117,7 @@ fn a_gateway_and_a_tunnel_that_one_address_floods_serve_another_at_once() {
     let attester = simulate(&folder);
     let gateway = gateway(&attester, "127.0.0.1:9", &FEW);
     let allow = ["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()];
-    let tunnel = start(&[&allow[..], &FEW[..]].concat());
+    let tunnel = CONFIDE.start(&[&allow[..], &FEW[..]].concat());
     let via = format!("ws://{}", tunnel.address());
     let floods = (Flood::of(gateway.address()), Flood::of(tunnel.address()));
     for more in [&[][..], &["--via", &via]] {
@@ -196,7 +196,7 @@ fn connect_tells_a_request_too_many_to_come_again() {
 
 #[test]
 fn limits_that_do_not_fit_together_are_refused_before_anything_listens() {
-    let refused = run(&[
+    let refused = CONFIDE.run(&[
         "tunnel",
         "--listen",
         ANY_PORT,

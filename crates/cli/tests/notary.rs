@@ -1,13 +1,13 @@
 //! The attested notary through the real program: host, notary, holder and third party are processes
 //! of their own. All evidence here is simulated.
 
-mod processes;
-
 use std::{net::TcpListener, os::unix::fs::PermissionsExt};
 
-use processes::{ANY_PORT, Ended, Folder, Running, run, start};
+use confide_tests::{ANY_PORT, Ended, Folder, Program, Running};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 
 /// No test listens here (RFC 863 discard).
 const NOBODY: &str = "127.0.0.1:9";
@@ -31,15 +31,15 @@ impl Site {
     /// The same with more arguments of `notary serve`.
     fn serving(folder: Folder, host: &str, more: &str, options: &[&str]) -> Self {
         let attester = folder.at("attester");
-        let made = run(&["attest", "--simulate", "tdx", "--out", &attester]);
+        let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]);
         assert_eq!(made.status, Some(0), "{}", made.stderr);
         let rules = format!("hosts = [\"{host}\"]\nroots = \"host.pem\"\n{more}");
         let rules = folder.write("notary.toml", rules);
         let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
         let arguments = [&arguments[..], &["--simulate", &attester], options].concat();
-        let notary = start(&arguments);
+        let notary = CONFIDE.start(&arguments);
         let told = ["notary", "serve", "--policy", &rules, "--print-config-digest"];
-        let digest = run(&[&told[..], options].concat()).stdout;
+        let digest = CONFIDE.run(&[&told[..], options].concat()).stdout;
         assert_eq!(notary.ready["config_digest"], digest.trim());
         let demanded = String::from_utf8(folder.read("attester/policy.toml")).unwrap();
         let demanded = demanded.replace("\"dangerous-any\"", &format!("\"{}\"", digest.trim()));
@@ -59,12 +59,12 @@ impl Site {
         // None is ever written over.
         let _ = std::fs::remove_file(&out);
         let arguments = ["notary", "fetch", url, "--via", &via, "--policy", policy, "--out", &out];
-        run(&[&arguments[..], more].concat())
+        CONFIDE.run(&[&arguments[..], more].concat())
     }
 
     fn verify(&self, file: &str, policy: &str, more: &[&str]) -> (Option<i32>, Value) {
         let arguments = ["verify", "disclosure", file, "--policy", policy, "--json"];
-        let ended = run(&[&arguments[..], more].concat());
+        let ended = CONFIDE.run(&[&arguments[..], more].concat());
         (ended.status, ended.json())
     }
 }
@@ -73,21 +73,21 @@ impl Site {
 fn tls(folder: &Folder, upstream: &str) -> Running {
     let (upstream, pem) = (format!("http://{upstream}"), folder.at("host.pem"));
     let gateway = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream-wait-s", "0"];
-    start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())
+    CONFIDE.start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())
 }
 
 /// Issue line 11: it served anybody.
 #[test]
 fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
     let folder = Folder::new("notary-attested");
-    let server = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let server = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let host = tls(&folder, &server.address());
     let client = folder.at("client");
-    let made = run(&["attest", "--simulate", "tdx", "--out", &client]);
+    let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &client]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     let client_policy = format!("{client}/policy.toml");
     // A client has no configuration: its digest is zero.
-    let pinned = run(&["policy", "pin", &client_policy, "--digest", &"0".repeat(64)]);
+    let pinned = CONFIDE.run(&["policy", "pin", &client_policy, "--digest", &"0".repeat(64)]);
     assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
     let options = ["--binding", "session", "--client-policy", &client_policy];
     let private = "private_addresses = [\"127.0.0.1\"]\n";
@@ -111,12 +111,12 @@ fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
 fn clients_cannot_be_demanded_to_attest_over_a_key() {
     let folder = Folder::new("notary-key-clients");
     let attester = folder.at("attester");
-    assert_eq!(run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
+    assert_eq!(CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
     let rules = folder.write("notary.toml", "hosts = [\"a.example\"]\nroots = \"system\"\n");
     let policy = format!("{attester}/policy.toml");
     let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
     let own = ["--binding", "key", "--simulate", &attester, "--client-policy", &policy];
-    let refused = run(&[&arguments[..], &own[..]].concat());
+    let refused = CONFIDE.run(&[&arguments[..], &own[..]].concat());
     assert_eq!(refused.status, Some(2), "{}", refused.stdout);
     assert!(refused.stderr.contains("add --binding session"), "{}", refused.stderr);
 }
@@ -124,7 +124,7 @@ fn clients_cannot_be_demanded_to_attest_over_a_key() {
 #[test]
 fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by_name() {
     let folder = Folder::new("notary-shown");
-    let model = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let model = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let host = tls(&folder, &model.address());
     let site = Site::new(folder, &host.address(), "private_addresses = [\"127.0.0.1\"]");
     let (folder, policy) = (&site.folder, site.folder.at("policy.toml"));
@@ -144,7 +144,7 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
     let (session, file) = (folder.at("session"), folder.at("shown"));
     let disclosed = ["disclose", &session, "--show", CONTENT, "--show", "request./model"];
     let bound = ["--prove", "response./usage/total_tokens <= 4096", "--out", &file];
-    let disclosed = run(&[&disclosed[..], &bound].concat());
+    let disclosed = CONFIDE.run(&[&disclosed[..], &bound].concat());
     assert_eq!(disclosed.status, Some(0), "{}", disclosed.stderr);
     let (status, judged) = site.verify(&file, &policy, &[]);
     assert_eq!((status, &judged["outcome"]), (Some(0), &"accepted".into()), "{judged}");
@@ -166,7 +166,8 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
     let host_at = position("127.0.0.1").unwrap();
     let time = edited("time", host_at + 9 + 2 + 32 + 6 + 7);
     let port = edited("port", host_at + 9 + 1);
-    assert!(run(&["attest", "--simulate", "tdx", "--out", &folder.at("forger")]).status == Some(0));
+    let forger = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &folder.at("forger")]);
+    assert_eq!(forger.status, Some(0), "{}", forger.stderr);
     let root = folder.at("forger/root.der");
     let other_host = site.policy_with(
         "other-host",
@@ -201,7 +202,7 @@ fn a_session_that_is_there_is_not_written_over_and_nothing_is_asked_for_it() {
     let url = format!("https://{}/", asked.local_addr().unwrap());
     for out in [&out, &folder.at(".")] {
         let words = ["notary", "fetch", &url, "--via", &url, "--policy", &policy, "--out", out];
-        let refused = run(&words);
+        let refused = CONFIDE.run(&words);
         assert_eq!(refused.status, Some(2), "{}", refused.stderr);
         assert!(refused.stderr.contains("exists already"), "{}", refused.stderr);
     }
@@ -272,7 +273,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
 fn a_notary_whose_statements_nobody_could_judge_does_not_start() {
     let folder = Folder::new("notary-start");
     let attester = folder.at("attester");
-    assert_eq!(run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
+    assert_eq!(CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
     let rules = folder.write("notary.toml", "hosts = [\"h\"]\nroots = \"host.pem\"\n");
     let nothing = folder.write("nothing", "");
     drop(tls(&folder, NOBODY));
@@ -282,7 +283,7 @@ fn a_notary_whose_statements_nobody_could_judge_does_not_start() {
         (["--collateral", &nothing], "wanted a set of endorsements"),
         (["--key-validity-s", "300"], "twice the longest exchange"),
     ] {
-        let refused = run(&[&arguments[..], &more].concat());
+        let refused = CONFIDE.run(&[&arguments[..], &more].concat());
         assert_eq!(refused.status, Some(2), "{}", refused.stderr);
         assert!(refused.stderr.contains(said), "{}", refused.stderr);
     }

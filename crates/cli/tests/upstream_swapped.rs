@@ -6,8 +6,6 @@
 
 // Not every test file uses all of it.
 #[allow(dead_code)]
-mod processes;
-
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -16,7 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use processes::{ANY_PORT, Folder, Running, run, start};
+use confide_tests::{ANY_PORT, Folder, Program, Running};
+
+const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ impl Attested {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
         let simulation = folder.at("sim");
-        let made = run(&["attest", "--simulate", "tdx", "--out", &simulation]);
+        let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &simulation]);
         assert_eq!(made.status, Some(0), "{}", made.stderr);
         Self { folder, simulation }
     }
@@ -97,7 +97,7 @@ impl Attested {
         let upstream = format!("http://{upstream}");
         let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
         let evidence = ["--simulate", &self.simulation, "--binding", "key"];
-        start(&[&arguments[..], &evidence, more].concat())
+        CONFIDE.start(&[&arguments[..], &evidence, more].concat())
     }
 
     /// The simulation's policy with the digest of this gateway pinned.
@@ -113,7 +113,7 @@ impl Attested {
 
 fn connect(gateway: &Running, policy: &str) -> Running {
     let url = format!("https://{}", gateway.address());
-    start(&["connect", &url, "--policy", policy, "--listen", ANY_PORT])
+    CONFIDE.start(&["connect", &url, "--policy", policy, "--listen", ANY_PORT])
 }
 
 fn exchange(address: &str, method: &str, path: &str) -> String {
@@ -131,7 +131,15 @@ fn exchange(address: &str, method: &str, path: &str) -> String {
 
 /// Another engine on the port of the first.
 fn serve_at(address: SocketAddr) -> Running {
-    start(&["serve", "--engine", "sim", "--model-name", "tiny", "--listen", &address.to_string()])
+    CONFIDE.start(&[
+        "serve",
+        "--engine",
+        "sim",
+        "--model-name",
+        "tiny",
+        "--listen",
+        &address.to_string(),
+    ])
 }
 
 #[test]
@@ -154,7 +162,8 @@ fn a_model_server_swapped_behind_a_running_gateway_is_not_accepted() {
     // Started again it serves the other model, under another digest.
     drop(gateway);
     let again = site.gateway(address, &[]);
-    let refused = run(&["connect", &format!("https://{}", again.address()), "--policy", &pinned]);
+    let refused =
+        CONFIDE.run(&["connect", &format!("https://{}", again.address()), "--policy", &pinned]);
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     let new = connect(&again, &site.pin(&again));
     let answer = exchange(&new.address(), "GET", "/v1/models");
@@ -191,7 +200,7 @@ fn is_let_in(gateway: &Running) -> bool {
 
 fn assert_no_way_in(gateway: &Running, pinned: &str, old: &Running) {
     let url = format!("https://{}", gateway.address());
-    let opened = run(&["connect", &url, "--policy", pinned, "--listen", ANY_PORT]);
+    let opened = CONFIDE.run(&["connect", &url, "--policy", pinned, "--listen", ANY_PORT]);
     assert_eq!(opened.status, Some(2), "{}{}", opened.stdout, opened.stderr);
     assert!(opened.stdout.is_empty(), "{}", opened.stdout);
     for (method, path) in [("POST", "/v1/completions"), ("GET", "/.well-known/confide")] {
@@ -203,7 +212,7 @@ fn assert_no_way_in(gateway: &Running, pinned: &str, old: &Running) {
 #[test]
 fn a_gateway_proxies_other_routes_by_name_only() {
     let site = Attested::new("swapped-routes");
-    let serve = start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
+    let serve = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let upstream: SocketAddr = serve.address().parse().unwrap();
     let (mut digests, health) = (Vec::new(), "/health");
     for (more, wanted, all) in [
@@ -230,11 +239,11 @@ fn an_upstream_as_openai_clients_are_given_it_is_refused_with_the_right_one() {
         ("https://127.0.0.1:9", "hint: run the gateway on the model server's machine"),
     ] {
         let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", upstream];
-        let refused = run(&[&arguments[..], &["--binding", "none"]].concat());
+        let refused = CONFIDE.run(&[&arguments[..], &["--binding", "none"]].concat());
         assert_eq!(refused.status, Some(2), "{}", refused.stderr);
         assert!(refused.stderr.contains(hint), "{}", refused.stderr);
     }
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", "http://127.0.0.1:9"];
-    let refused = run(&[&arguments[..], &["--route", "v1/x"]].concat());
+    let refused = CONFIDE.run(&[&arguments[..], &["--route", "v1/x"]].concat());
     assert!(refused.stderr.contains("hint: for instance --route "), "{}", refused.stderr);
 }

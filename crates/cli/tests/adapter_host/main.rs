@@ -12,7 +12,8 @@ use confide_lora::{
     protocol::{Apply, FrameReader, Kind, Side, packed_bytes, unpack},
     quantise_vector,
 };
-use processes::{Folder, Running, TOY, Tcp, WIDTH, parameters, run, start, text};
+use confide_tests::{Running, text};
+use processes::{CONFIDE, Folder, TOY, Tcp, WIDTH, parameters};
 use spy::{Relay, contains, memory_of};
 
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -92,10 +93,10 @@ fn a_policy_that_pins_no_configuration_is_refused_by_either_side() {
     assert!(refused.stderr.contains("only the platform was checked"), "{}", refused.stderr);
     let arguments = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
     let digest = [&arguments[..], &TOY, &session, &["--print-config-digest"]].concat();
-    let digest = run(&digest).stdout;
+    let digest = CONFIDE.run(&digest).stdout;
     assert_eq!(host.ready["config_digest"], digest.trim());
     let pin = |digest: &str| {
-        let pinned = run(&["policy", "pin", text(&policy), "--digest", digest]);
+        let pinned = CONFIDE.run(&["policy", "pin", text(&policy), "--digest", digest]);
         assert_eq!(pinned.status, Some(0), "{}", pinned.stderr);
     };
     pin(digest.trim());
@@ -116,7 +117,7 @@ fn a_policy_that_pins_no_configuration_is_refused_by_either_side() {
 fn a_host_without_evidence_may_demand_that_of_the_key_holder() {
     let folder = Folder::new("holder-only");
     let at_holder = folder.simulate("holder");
-    let (policy, certificate) = (at_holder.join("policy.toml"), folder.path.join("host.der"));
+    let (policy, certificate) = (at_holder.join("policy.toml"), folder.0.join("host.der"));
     let dir = folder.adapter("banking");
     let demand = ["--binding", "none", "--client-policy", text(&policy)];
     let out = ["--certificate-out", text(&certificate)];
@@ -172,7 +173,7 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
 #[test]
 fn counts_of_answers_outlive_the_host_and_its_adapters_name() {
     let folder = Folder::new("counts");
-    let (dir, state) = (folder.adapter("banking"), folder.path.join("state"));
+    let (dir, state) = (folder.adapter("banking"), folder.0.join("state"));
     let options = ["--binding", "none", "--state", text(&state), "--budget", "100"];
     let mut lefts = Vec::new();
     for visit in 0..2 {
@@ -184,7 +185,7 @@ fn counts_of_answers_outlive_the_host_and_its_adapters_name() {
         lefts.push(said["budget_left"].as_u64().unwrap());
         if visit == 0 {
             let second = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
-            let refused = run(&[&second[..], &options[..]].concat());
+            let refused = CONFIDE.run(&[&second[..], &options[..]].concat());
             assert_eq!(refused.status, Some(2), "two hosts cannot count in one file");
             assert!(refused.stderr.contains("another adapter host"), "{}", refused.stderr);
         }
@@ -194,13 +195,13 @@ fn counts_of_answers_outlive_the_host_and_its_adapters_name() {
     // A clean end writes what was answered and no more.
     assert_eq!(100 - lefts[1], 2 * (100 - lefts[0]), "{lefts:?}");
     // A file that counts by name, as an earlier version wrote it, is refused and not thrown away.
-    let (old, id) = (folder.path.join("old.jsonl"), "ab".repeat(32));
+    let (old, id) = (folder.0.join("old.jsonl"), "ab".repeat(32));
     let line = format!(
         "{{\"client\":\"{id}\",\"adapter\":\"{id}\",\"layer\":0,\"input\":0,\"used\":5}}\n"
     );
     std::fs::write(&old, &line).unwrap();
     let host = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0", "--binding", "none"];
-    let refused = run(&[&host[..], &["--budget-file", text(&old)]].concat());
+    let refused = CONFIDE.run(&[&host[..], &["--budget-file", text(&old)]].concat());
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("by the adapter's name"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&old).unwrap(), line);
@@ -213,24 +214,24 @@ fn beyond_loopback_a_host_demands_evidence_or_a_credential() {
     let at_host = folder.simulate("host");
     let host = ["adapter", "host", text(&dir), "--listen", "0.0.0.0:0", "--simulate"];
     let host = [&host[..], &[text(&at_host), "--dangerous-forget-budgets"]].concat();
-    let refused = run(&host);
+    let refused = CONFIDE.run(&host);
     assert_eq!(refused.status, Some(2), "{}", refused.stdout);
     for part in ["--client-policy", "--clients", "--dangerous-answer-strangers"] {
         assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
     }
-    let started = start(&[&host[..], &["--dangerous-answer-strangers"]].concat());
+    let started = CONFIDE.start(&[&host[..], &["--dangerous-answer-strangers"]].concat());
     assert!(started.ready["guarantee"].as_str().unwrap().contains("adapter can be learned"));
     drop(started);
-    let clients = folder.path.join("clients");
+    let clients = folder.0.join("clients");
     std::fs::write(&clients, format!("alice {}\n", "ab".repeat(32))).unwrap();
-    let started = start(&[&host[..], &["--clients", text(&clients)]].concat());
+    let started = CONFIDE.start(&[&host[..], &["--clients", text(&clients)]].concat());
     assert!(started.ready["guarantee"].as_str().unwrap().contains("adapter can be learned"));
 }
 
 #[test]
 fn the_audit_log_is_written_and_holds_no_values() {
     let folder = Folder::new("audit");
-    let (dir, file) = (folder.adapter("banking"), folder.path.join("audit.jsonl"));
+    let (dir, file) = (folder.adapter("banking"), folder.0.join("audit.jsonl"));
     let host = folder.host(&dir, &["--binding", "none", "--audit-log", text(&file)]);
     assert_eq!(host.prepare(&["--compare", text(&dir)]).status, Some(0));
     assert!(host.terminate().success());
@@ -323,19 +324,19 @@ fn what_would_weaken_protection_has_to_be_asked_for() {
     let folder = Folder::new("weaken");
     let dir = folder.adapter("banking");
     let beyond = ["adapter", "host", text(&dir), "--listen", "0.0.0.0:0", "--binding", "none"];
-    let refused = run(&beyond);
+    let refused = CONFIDE.run(&beyond);
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("--dangerous-listen-beyond-loopback"), "{}", refused.stderr);
     let toy = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0", "--binding", "none"];
-    let refused = run(&[&toy[..], &["--parameters", processes::PARAMETERS]].concat());
+    let refused = CONFIDE.run(&[&toy[..], &["--parameters", processes::PARAMETERS]].concat());
     assert_eq!(refused.status, Some(2), "{}", refused.stdout);
     let far = ["adapter", "prepare", "192.0.2.1:9", "--adapter", "banking"];
-    let refused = run(&far);
+    let refused = CONFIDE.run(&far);
     assert!(refused.stderr.contains("is not loopback"), "{}", refused.stderr);
     let key = ["--binding", "key"];
-    let refused = run(&[&toy[..5], &key[..]].concat());
+    let refused = CONFIDE.run(&[&toy[..5], &key[..]].concat());
     assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
-    let host: Running = start(&[&toy[..], &["--dangerous-forget-budgets"]].concat());
+    let host: Running = CONFIDE.start(&[&toy[..], &["--dangerous-forget-budgets"]].concat());
     assert_eq!(host.ready["guarantee"], "adapter host is blind; adapter can be learned");
     assert!(host.ready["budget_file"].is_null());
 }

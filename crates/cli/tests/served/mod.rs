@@ -5,10 +5,8 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, OnceLock, mpsc},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use confide_engine::{Engine, Event, Message, OnLoss, Prompt, Request, Role};
@@ -17,17 +15,18 @@ use confide_native::{
     Native, Options,
     make::{self, AdapterOrder, Corpus, Order, Shape},
 };
+use confide_tests::{Folder, Program};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(120);
-pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
+pub(crate) const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 const ANSWER_TOKENS: u32 = 12;
 
 /// A folder of one test, with the model and both adapters; removed at its end.
 pub(crate) struct Place {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 /// What is made once: the model, and what each adapter says in the clear.
@@ -39,8 +38,8 @@ struct Made {
 impl Place {
     pub(crate) fn new(name: &str) -> Self {
         let made = made();
-        let folder = temporary(name);
-        copy(&made.folder, &folder);
+        let folder = Folder::new(name);
+        copy(&made.folder, folder.path());
         Self { folder }
     }
 
@@ -60,17 +59,6 @@ impl Place {
     pub(crate) fn plainly(&self, index: usize) -> &str {
         &made().plainly[index]
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn temporary(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    root.join(format!("{}-{name}-{}", env!("CARGO_CRATE_NAME"), std::process::id()))
 }
 
 fn made() -> &'static Made {
@@ -148,99 +136,6 @@ fn copy(from: &Path, to: &Path) {
             false => drop(std::fs::copy(entry.path(), target).unwrap()),
         }
     }
-}
-
-/// A long-running command that has said that it is ready; killed when dropped.
-pub(crate) struct Running {
-    child: Child,
-    pub(crate) ready: Value,
-}
-
-impl Running {
-    pub(crate) fn address(&self) -> String {
-        self.ready["listen"].as_str().unwrap().to_owned()
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Ends it without a word.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Asks it to stop, and waits for it.
-    pub(crate) fn terminate(mut self) -> ExitStatus {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let until = Instant::now() + GENEROUS;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < until, "it does not stop: {}", self.ready);
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-pub(crate) fn start(arguments: &[&str]) -> Running {
-    start_with(arguments, &[])
-}
-
-/// The same, with more in its environment.
-pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Running {
-    let mut command = command(arguments);
-    command.envs(environment.iter().copied());
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let (line, lines) = mpsc::channel();
-    thread::spawn(move || {
-        let mut first = String::new();
-        let _ = out.read_line(&mut first);
-        let _ = line.send(first);
-    });
-    // Owned before anything can fail, so that a failed test leaves no process behind.
-    let mut running = Running { child, ready: Value::Null };
-    let line = lines.recv_timeout(GENEROUS).expect("it does not say that it is ready");
-    running.ready = serde_json::from_str(&line)
-        .unwrap_or_else(|error| panic!("{arguments:?} says `{line}`: {error}"));
-    running
-}
-
-pub(crate) struct Ended {
-    pub(crate) status: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-/// A command that ends by itself.
-pub(crate) fn run(arguments: &[&str]) -> Ended {
-    let output = command(arguments).stderr(Stdio::piped()).output().unwrap();
-    Ended {
-        status: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 /// The text of a streamed chat, and the label at its end.

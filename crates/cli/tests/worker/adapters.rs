@@ -2,11 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use confide_tests::{ANY_PORT, text};
 use serde_json::json;
 
 use crate::{
     NAMES, QUESTIONS, python, serve,
-    served::{ANY_PORT, Place, chat, post, start, text},
+    served::{CONFIDE, Place, chat, post},
 };
 
 #[test]
@@ -54,7 +55,7 @@ fn the_worker_reaches_an_adapter_host_itself_and_its_loss_is_nobody_elses() {
     let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
     let listen = [&listen[..], &["--dangerous-forget-budgets"]].concat();
     let travel = place.adapter("travel");
-    let mut host = start(&[&["adapter", "host", text(&travel)][..], &listen].concat());
+    let mut host = CONFIDE.start(&[&["adapter", "host", text(&travel)][..], &listen].concat());
     let adapters = [
         format!("banking={}", text(&place.adapter("banking"))),
         format!("travel={}", host.address()),

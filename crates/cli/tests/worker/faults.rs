@@ -11,11 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_tests::{ANY_PORT, Running, text};
 use serde_json::{Value, json};
 
 use crate::{
     QUESTIONS, package, python, serve,
-    served::{ANY_PORT, Place, Running, chat, post, start, streamed, text},
+    served::{CONFIDE, Place, chat, post, streamed},
 };
 
 /// A worker imports torch first, on a machine that has other work.
@@ -128,7 +129,7 @@ fn a_worker_that_somebody_else_runs_is_used_and_left_alone() {
     BufReader::new(worker.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert!(ready.contains("true"), "{ready}");
     let said = [0, 1].map(|_| {
-        let serve = start(&[
+        let serve = CONFIDE.start(&[
             "serve",
             "--engine",
             "worker",

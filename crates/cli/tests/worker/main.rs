@@ -15,8 +15,9 @@ use std::{
     thread,
 };
 
+use confide_tests::{ANY_PORT, Running, text};
 use serde_json::json;
-use served::{ANY_PORT, Place, Running, chat, fetch, run, start, start_with, text};
+use served::{CONFIDE, Place, chat, fetch};
 
 const QUESTIONS: [&str; 2] = ["What is a savings account?", "What should I pack?"];
 const NAMES: [&str; 2] = ["banking", "travel"];
@@ -54,14 +55,15 @@ fn serve(python: &Path, model: &Path, more: &[&str]) -> Running {
     let package = package();
     // One thread: the model is tiny.
     let environment = [("PYTHONPATH", &package[..]), ("OMP_NUM_THREADS", "1")];
-    start_with(&[&fixed[..], &place, more].concat(), &environment)
+    let mut command = CONFIDE.command(&[&fixed[..], &place, more].concat());
+    Running::start(command.envs(environment))
 }
 
 #[test]
 fn the_worker_says_what_native_says_alone_side_by_side_and_through_adapters() {
     let Some(python) = python() else { return };
     let place = Place::new("parity");
-    let native = start(&["serve", "--listen", ANY_PORT, "--model", text(&place.model())]);
+    let native = CONFIDE.start(&["serve", "--listen", ANY_PORT, "--model", text(&place.model())]);
     let wanted: Vec<String> =
         QUESTIONS.iter().map(|question| chat(&native.address(), "model", question).text).collect();
     let adapters: Vec<String> =
@@ -103,7 +105,7 @@ fn random_weights_are_said_to_be_random() {
     let Some(python) = python() else { return };
     let place = Place::new("random");
     let dir = place.path("shape");
-    let made = run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
+    let made = CONFIDE.run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     let serve = serve(python, &dir, &["--random-weights", "7"]);
     assert_eq!(serve.ready["weights"], "random from seed 7");
@@ -120,7 +122,7 @@ fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
     let model = place.model();
     let engine = ["serve", "--engine", "worker", "--listen", ANY_PORT, "--model", text(&model)];
     let refused = |more: &[&str]| {
-        let ended = run(&[&engine[..], more].concat());
+        let ended = CONFIDE.run(&[&engine[..], more].concat());
         assert_eq!(ended.status, Some(2), "{more:?}: {}", ended.stderr);
         ended.stderr
     };
@@ -143,7 +145,7 @@ fn what_a_worker_cannot_be_started_for_is_said_with_what_to_do() {
     for odd in
         [&["--worker-device", "cpu"][..], &["--worker-arg=--no-warm"], &["--adapter-at", "worker"]]
     {
-        assert_eq!(run(&[&native[..], odd].concat()).status, Some(2));
+        assert_eq!(CONFIDE.run(&[&native[..], odd].concat()).status, Some(2));
     }
 }
 
@@ -152,7 +154,7 @@ fn a_folder_without_weights_is_not_served_unless_random_ones_are_asked_for() {
     let Some(python) = python() else { return };
     let place = Place::new("weightless");
     let dir = place.path("shape");
-    let made = run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
+    let made = CONFIDE.run(&["model", "make", "--shape", "tiny", "--weights", "none", text(&dir)]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     let fixed = ["serve", "--engine", "worker", "--listen", ANY_PORT, "--model", text(&dir)];
     let more = ["--worker-python", text(python), "--worker-device", "cpu"];
