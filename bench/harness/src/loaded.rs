@@ -196,17 +196,12 @@ mod tests {
 
     use flate2::{Compression, write::GzEncoder};
 
+    use confide_tests::Folder;
+
     use super::*;
 
     fn kept(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../records").join(name)
-    }
-
-    fn scratch(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("confide-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
     }
 
     #[test]
@@ -254,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_folder_a_file_and_a_compressed_file_are_the_same() {
-        let folder = scratch("compressed");
+        let scratch = Folder::new("compressed");
+        let folder = scratch.path().to_owned();
         let from = kept("2026-11-22-batch");
         let text = std::fs::read(from.join(RECORD_FILE)).unwrap();
         let file = File::create(folder.join("record.json.gz")).unwrap();
@@ -269,12 +265,12 @@ mod tests {
             assert_eq!(loaded.slices, reads[0].slices);
         }
         assert!(reads[2].path.ends_with("record.json.gz"));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn what_is_no_record_is_a_typed_error() {
-        let folder = scratch("no-record");
+        let scratch = Folder::new("no-record");
+        let folder = scratch.path().to_owned();
         assert!(matches!(Loaded::read(&folder), Err(BenchError::Io { .. })));
         std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
         assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
@@ -285,6 +281,5 @@ mod tests {
         std::fs::write(folder.join(RECORD_FILE), &text).unwrap();
         std::fs::write(folder.join(SAMPLES_FILE), "x".repeat(200_000)).unwrap();
         assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use confide_bench::{Loaded, Report};
+use confide_tests::Folder;
 use serde_json::{Value, json};
 
 /// Of one record with its samples; a page beyond it opens slowly on a telephone.
@@ -24,7 +25,8 @@ fn filters_keyboard_download_and_silence_in_a_real_browser() {
         println!("skipped: no Chromium on the path ({})", NAMES.join(", "));
         return;
     };
-    let folder = scratch("browser");
+    let scratch = Folder::new("browser");
+    let folder = scratch.path().to_owned();
     let page = page(&folder);
     let mut browser = Browser::start(&program, &folder);
     browser.width(1280);
@@ -38,7 +40,6 @@ fn filters_keyboard_download_and_silence_in_a_real_browser() {
     browser.was_silent(&page);
     drop(browser);
     // Only what this test made.
-    let _ = fs::remove_dir_all(folder);
 }
 
 fn filters_change_the_address_and_the_rows(browser: &mut Browser, page: &str) {
@@ -174,13 +175,6 @@ fn page(folder: &Path) -> String {
 fn found(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("confide-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// A browser with one page. Messages are JSON, each ended by a zero byte, over two pipes.

@@ -14,6 +14,7 @@ use confide_bench::{
     AllEntry, AllPlan, BenchError, Effort, Index, Loaded, Options, Part, Programs, State,
     SuiteText, report, resume, run, run_all, stop_on_interrupt,
 };
+use confide_tests::Folder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -42,7 +43,8 @@ const SLICES: usize = 3 * 13 * 2;
 #[test]
 fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
     for (number, signal) in instants().zip([Signal::SIGINT, Signal::SIGTERM].into_iter().cycle()) {
-        let folder = scratch(&format!("interrupt-{number}"));
+        let scratch = Folder::new(&format!("interrupt-{number}"));
+        let folder = scratch.path().to_owned();
         let status = end_after(&folder, number, signal);
         if !folder.join("out/samples.jsonl").exists() {
             // Before the run began, or after its end.
@@ -63,7 +65,8 @@ fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
 #[test]
 fn a_kill_at_any_instant_leaves_a_journal_that_reports_and_goes_on() {
     for number in instants() {
-        let folder = scratch(&format!("kill-{number}"));
+        let scratch = Folder::new(&format!("kill-{number}"));
+        let folder = scratch.path().to_owned();
         end_after(&folder, number, Signal::SIGKILL);
         let journal = folder.join("out/samples.jsonl");
         let begun = std::fs::metadata(&journal).is_ok_and(|data| data.len() > 256);
@@ -79,7 +82,8 @@ fn a_kill_at_any_instant_leaves_a_journal_that_reports_and_goes_on() {
 
 #[test]
 fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
-    let folder = scratch("torn");
+    let scratch = Folder::new("torn");
+    let folder = scratch.path().to_owned();
     let journal = folder.join("out/samples.jsonl");
     interrupt(&folder, 20);
     let text = std::fs::read_to_string(&journal).unwrap();
@@ -97,7 +101,8 @@ fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
 
 #[test]
 fn what_was_measured_is_kept_and_the_record_says_where_it_was_interrupted() {
-    let folder = scratch("kept");
+    let scratch = Folder::new("kept");
+    let folder = scratch.path().to_owned();
     interrupt(&folder, 20);
     let before = document(&folder);
     goes_on(&folder);
@@ -116,7 +121,8 @@ fn what_was_measured_is_kept_and_the_record_says_where_it_was_interrupted() {
 
 #[test]
 fn another_plan_is_refused_by_name_and_nothing_is_touched() {
-    let folder = scratch("another");
+    let scratch = Folder::new("another");
+    let folder = scratch.path().to_owned();
     interrupt(&folder, 20);
     let journal = std::fs::read(folder.join("out/samples.jsonl")).unwrap();
     let changes: [(&str, Change); 6] = [
@@ -141,7 +147,8 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
 
 #[test]
 fn another_machine_is_refused_by_name() {
-    let folder = scratch("machine");
+    let scratch = Folder::new("machine");
+    let folder = scratch.path().to_owned();
     interrupt(&folder, 20);
     let journal = folder.join("out/samples.jsonl");
     let text = std::fs::read_to_string(&journal).unwrap();
@@ -153,7 +160,8 @@ fn another_machine_is_refused_by_name() {
 
 #[test]
 fn a_whole_run_does_not_go_on() {
-    let folder = scratch("whole");
+    let scratch = Folder::new("whole");
+    let folder = scratch.path().to_owned();
     goes_on(&folder);
     let refused = resume(&options(&folder), &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused, Err(BenchError::Resume { what: "the run", .. })), "{refused:?}");
@@ -161,7 +169,8 @@ fn a_whole_run_does_not_go_on() {
 
 #[test]
 fn a_bench_ends_when_its_share_of_the_time_is_used_up_and_the_record_says_so() {
-    let folder = scratch("budget");
+    let scratch = Folder::new("budget");
+    let folder = scratch.path().to_owned();
     let mut options = options(&folder);
     options.part.budget_s = Some(0);
     run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
@@ -175,7 +184,8 @@ fn a_bench_ends_when_its_share_of_the_time_is_used_up_and_the_record_says_so() {
 
 #[test]
 fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
-    let folder = scratch("all");
+    let scratch = Folder::new("all");
+    let folder = scratch.path().to_owned();
     let plan = all(&folder);
     let options = Options { out: folder.join("all"), ..options(&folder) };
     let stop = AtomicBool::new(false);
@@ -211,7 +221,8 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
 
 #[test]
 fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
-    let folder = scratch("failing");
+    let scratch = Folder::new("failing");
+    let folder = scratch.path().to_owned();
     let mut plan = all(&folder);
     plan.entries[0].suite.text.push_str("\n[[prepare]]\nname = \"no\"\ncommand = [\"false\"]\n");
     let options = Options { out: folder.join("all"), ..options(&folder) };
@@ -365,11 +376,4 @@ fn arm(folder: &Path, name: &str) -> String {
          description = \"shell\"\nprotects = \"nobody\"\n",
         path.display()
     )
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interruption").join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }

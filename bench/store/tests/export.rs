@@ -7,6 +7,7 @@ use std::{
 
 use confide_bench::{Loaded, record_schema};
 use confide_store::{Format, TableName, export};
+use confide_tests::Folder;
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
     record::Field,
@@ -58,7 +59,8 @@ fn the_schema_refuses_what_is_no_record() {
 #[test]
 fn a_record_of_layout_1_reads_back_the_same_once_it_is_one_document() {
     for loaded in kept() {
-        let folder = scratch(&format!("converted-{}", name(&loaded)));
+        let scratch = Folder::new(&format!("converted-{}", name(&loaded)));
+        let folder = scratch.path().to_owned();
         std::fs::write(folder.join("record.json"), text(&loaded, Format::Json, TableName::Rows))
             .unwrap();
         let again = Loaded::read(&folder).unwrap();
@@ -86,7 +88,8 @@ fn parquet_reads_back_as_it_was_written() {
     {
         let mut bytes = Vec::new();
         export(&loaded, Format::Parquet, table, &mut bytes).unwrap();
-        let path = scratch("parquet").join("table.parquet");
+        let scratch = Folder::new("parquet");
+        let path = scratch.join("table.parquet");
         std::fs::write(&path, bytes).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), lines as i64);
@@ -121,7 +124,8 @@ fn pyarrow_reads_the_parquet() {
         return;
     }
     let loaded = batch();
-    let path = scratch("pyarrow").join("samples.parquet");
+    let scratch = Folder::new("pyarrow");
+    let path = scratch.join("samples.parquet");
     let file = std::fs::File::create(&path).unwrap();
     export(&loaded, Format::Parquet, TableName::Samples, file).unwrap();
     let script = "import sys, pyarrow.parquet as p; t = p.read_table(sys.argv[1]); \
@@ -181,11 +185,4 @@ fn text(loaded: &Loaded, format: Format, table: TableName) -> String {
 fn name(loaded: &Loaded) -> String {
     let folder = loaded.path().parent().unwrap();
     folder.file_name().unwrap().to_string_lossy().into_owned()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }

@@ -8,10 +8,12 @@ use std::{
 
 use confide_bench::{Estimated, Facts, Loaded, RowFacts};
 use confide_store::{Added, Index, Query, StoreError, open};
+use confide_tests::Folder;
 
 #[test]
 fn sqlite_knows_records_and_their_rows() {
-    let folder = scratch("sqlite");
+    let scratch = Folder::new("sqlite");
+    let folder = scratch.path().to_owned();
     knows_records(folder.join("index.sqlite").to_str().unwrap());
 }
 
@@ -23,7 +25,8 @@ fn postgresql_knows_records_and_their_rows() {
 
 #[test]
 fn an_index_of_a_later_version_is_refused() {
-    let folder = scratch("later");
+    let scratch = Folder::new("later");
+    let folder = scratch.path().to_owned();
     let path = folder.join("index.sqlite");
     drop(open(path.to_str().unwrap()).unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -34,7 +37,8 @@ fn an_index_of_a_later_version_is_refused() {
 
 #[test]
 fn two_that_open_a_new_index_at_once_both_can_use_it() {
-    let path = scratch("twice").join("index.sqlite");
+    let scratch = Folder::new("twice");
+    let path = scratch.join("index.sqlite");
     let open_it = || {
         let path = path.clone();
         std::thread::spawn(move || open(path.to_str().unwrap()).map(|_| ()))
@@ -159,13 +163,6 @@ fn facts(sha256: &str, started_unix_s: u64, ratio: f64) -> Facts {
     }
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// A PostgreSQL server in a temporary folder, reached through a socket in it.
 struct Server {
     folder: PathBuf,
@@ -177,7 +174,6 @@ impl Server {
     fn start() -> Option<Self> {
         // The path of a socket has to be short.
         let folder = std::env::temp_dir().join(format!("confide-store-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let data = folder.join("data");
         if is_root() && !given_to_nobody(&folder) {

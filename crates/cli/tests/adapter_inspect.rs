@@ -1,13 +1,15 @@
 //! `confide adapter inspect`, as its user sees it.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
+use confide_tests::Folder;
 use serde_json::Value;
 
 #[test]
 fn an_adapter_is_told_in_words_and_in_json() {
-    let dir = scratch("inspect");
+    let scratch = Folder::new("inspect");
+    let dir = scratch.path().to_owned();
     adapter().save(&dir).expect("is written");
     let (status, words, _) = inspect(&[dir.to_str().expect("is text")]);
     assert_eq!(status, Some(0));
@@ -25,19 +27,18 @@ fn an_adapter_is_told_in_words_and_in_json() {
     assert!(words.contains(&format!("guarantee: {learned}")), "{words}");
     let masked = &told["fits"][0];
     assert_eq!((&masked["scheme"], &masked["fits"]), (&"masked".into(), &true.into()));
-    let _ = fs::remove_dir_all(dir);
 }
 
 #[test]
 fn a_pickle_is_refused_with_what_to_do() {
-    let dir = scratch("inspect-pickle");
+    let scratch = Folder::new("inspect-pickle");
+    let dir = scratch.path().to_owned();
     adapter().save(&dir).expect("is written");
     let (weights, pickle) = ("adapter_model.safetensors", "adapter_model.bin");
     fs::rename(dir.join(weights), dir.join(pickle)).expect("is renamed");
     let (status, _, said) = inspect(&[dir.to_str().expect("is text")]);
     assert_eq!(status, Some(2));
     assert!(said.contains(pickle) && said.contains("hint: "), "{said}");
-    let _ = fs::remove_dir_all(dir);
 }
 
 fn inspect(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -56,11 +57,4 @@ fn adapter() -> Adapter {
     let pair = |layer| (site(layer), Pair { a: matrix(2, 24), b: matrix(24, 2), scale: 2.0 });
     let modules: BTreeMap<Site, Pair> = (0..2).map(pair).collect();
     Adapter { name: "travel".into(), base_model: Some("tiny".into()), modules }
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("confide-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("is made");
-    dir
 }

@@ -4,6 +4,7 @@ use std::{sync::mpsc, thread};
 
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{FakeAttester, FakeError, Fault, Mode, Options, STATE_FILE, Tee};
+use confide_tests::Folder;
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
@@ -34,7 +35,8 @@ fn the_root_and_the_policy_depend_on_the_seed_and_not_on_the_time() {
 
 #[test]
 fn a_saved_attester_loads_as_the_same() {
-    let dir = scratch("saved");
+    let scratch = Folder::new("saved");
+    let dir = scratch.path().to_owned();
     let saved = FakeAttester::new(Options { debug: true, ..options(Tee::Sgx) }).unwrap();
     saved.save(&dir).unwrap();
     let loaded = FakeAttester::load(&dir).unwrap();
@@ -47,26 +49,26 @@ fn a_saved_attester_loads_as_the_same() {
     ] {
         assert_eq!(std::fs::read(dir.join(name)).unwrap(), bytes, "{name}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[cfg(unix)]
 #[test]
 fn the_seed_is_readable_by_its_owner_only_even_in_a_file_that_was_there() {
     use std::{fs, os::unix::fs::PermissionsExt};
-    let dir = scratch("private");
+    let scratch = Folder::new("private");
+    let dir = scratch.path().to_owned();
     fs::create_dir_all(&dir).unwrap();
     let path = dir.join(STATE_FILE);
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     attester(Tee::Tdx).save(&dir).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn a_state_that_is_not_ours_is_refused() {
-    let dir = scratch("foreign");
+    let scratch = Folder::new("foreign");
+    let dir = scratch.path().to_owned();
     std::fs::create_dir_all(&dir).unwrap();
     assert!(matches!(FakeAttester::load(&dir), Err(FakeError::File { action: "read", .. })));
     attester(Tee::Tdx).save(&dir).unwrap();
@@ -83,7 +85,6 @@ fn a_state_that_is_not_ours_is_refused() {
         std::fs::write(&path, bad).unwrap();
         assert!(matches!(FakeAttester::load(&dir), Err(FakeError::State { .. })));
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
@@ -147,8 +148,4 @@ fn options(tee: Tee) -> Options {
 
 fn attester(tee: Tee) -> FakeAttester {
     FakeAttester::new(options(tee)).unwrap()
-}
-
-fn scratch(name: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("confide-fake-attester-{name}-{}", std::process::id()))
 }

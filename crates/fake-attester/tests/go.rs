@@ -12,6 +12,7 @@ use confide_fake_attester::{
     Edition, FakeAttester, FakeEndorsements, Fault, Mode, Options, PckCa, Product, ReportVersion,
     SnpSigner, Tee, Variant,
 };
+use confide_tests::Folder;
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
@@ -25,13 +26,13 @@ static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(build);
 fn go_tdx_guest_accepts_a_quote_and_refuses_a_flipped_byte() {
     let Some(program) = PROGRAM.as_deref() else { return };
     let dir = tdx_folder(Tee::Tdx, Variant::default(), None);
-    verdict(program, "tdx", &dir, &[]).unwrap();
+    verdict(program, "tdx", dir.path(), &[]).unwrap();
     // User data, TD attributes, report data, signature, QE report, PCK chain.
     for offset in [30, 170, 600, 640, 800, 2000] {
-        let refused = with_flipped_byte(&dir, offset, || verdict(program, "tdx", &dir, &[]));
+        let refused =
+            with_flipped_byte(dir.path(), offset, || verdict(program, "tdx", dir.path(), &[]));
         assert!(refused.is_err(), "byte {offset}");
     }
-    fs::remove_dir_all(dir).unwrap();
 }
 
 /// Release 0.3.1 knows version 4 and the Platform CA only: it has to say so rather than accept
@@ -42,8 +43,7 @@ fn go_tdx_guest_refuses_what_its_release_does_not_know() {
     let processor = Variant { pck_ca: PckCa::Processor, ..Variant::default() };
     for (tee, variant) in [(Tee::TdxV5, Variant::default()), (Tee::Tdx, processor)] {
         let dir = tdx_folder(tee, variant, None);
-        assert!(verdict(program, "tdx", &dir, &[]).is_err(), "{tee:?} {variant:?}");
-        fs::remove_dir_all(dir).unwrap();
+        assert!(verdict(program, "tdx", dir.path(), &[]).is_err(), "{tee:?} {variant:?}");
     }
 }
 
@@ -63,8 +63,7 @@ fn go_tdx_guest_refuses_what_is_revoked_expired_or_out_of_date() {
         Fault::UnknownTcbStatus,
     ] {
         let dir = tdx_folder(Tee::Tdx, Variant::default(), Some(fault));
-        assert!(verdict(program, "tdx", &dir, &[]).is_err(), "{fault:?}");
-        fs::remove_dir_all(dir).unwrap();
+        assert!(verdict(program, "tdx", dir.path(), &[]).is_err(), "{fault:?}");
     }
 }
 
@@ -78,15 +77,14 @@ fn go_sev_guest_accepts_milan_and_genoa_and_refuses_a_flipped_byte() {
                 let variant = Variant { product, signer, report_version, ..Variant::default() };
                 let dir = snp_folder(variant, None);
                 let arguments = [product.name()];
-                verdict(program, "snp", &dir, &arguments)
+                verdict(program, "snp", dir.path(), &arguments)
                     .unwrap_or_else(|said| panic!("{variant:?}: {said}"));
                 for offset in [0x04, 0x50, 0x90, 0x180, 0x2a0, 0x2e8] {
-                    let refused = with_flipped_byte(&dir, offset, || {
-                        verdict(program, "snp", &dir, &arguments)
+                    let refused = with_flipped_byte(dir.path(), offset, || {
+                        verdict(program, "snp", dir.path(), &arguments)
                     });
                     assert!(refused.is_err(), "{variant:?}, byte {offset:#x}");
                 }
-                fs::remove_dir_all(dir).unwrap();
             }
         }
     }
@@ -96,21 +94,19 @@ fn go_sev_guest_accepts_milan_and_genoa_and_refuses_a_flipped_byte() {
 fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
     let Some(program) = PROGRAM.as_deref() else { return };
     let dir = snp_folder(Variant::default(), Some(Fault::RevokedPlatformCa));
-    let said = verdict(program, "snp", &dir, &["Milan"]).unwrap_err();
+    let said = verdict(program, "snp", dir.path(), &["Milan"]).unwrap_err();
     assert!(said.contains("revoked"), "{said}");
-    fs::remove_dir_all(dir).unwrap();
     let dir = snp_folder(Variant::default(), None);
     let other = FakeEndorsements::new([2; 32], NOW).unwrap();
     let chain = other.amd(Product::Milan, &Edition::at(NOW)).vcek_chain;
     fs::write(dir.join("vcek-chain.pem"), chain).unwrap();
-    assert!(verdict(program, "snp", &dir, &["Milan"]).is_err());
-    fs::remove_dir_all(dir).unwrap();
+    assert!(verdict(program, "snp", dir.path(), &["Milan"]).is_err());
 }
 
 /// Evidence and the answers of Intel's service.
-fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> PathBuf {
+fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
     let attester = attester(tee, variant, fault);
-    let dir = scratch();
+    let dir = Folder::new("go");
     let collateral: serde_json::Value = serde_json::from_str(&attester.collateral_json()).unwrap();
     let field = |name: &str| collateral[name].as_str().unwrap().to_owned();
     let signed = |name: &str, field_name: &str| {
@@ -131,9 +127,9 @@ fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> PathBuf {
 }
 
 /// Evidence and the answers of AMD's service.
-fn snp_folder(variant: Variant, fault: Option<Fault>) -> PathBuf {
+fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
     let attester = attester(Tee::Snp, variant, fault);
-    let dir = scratch();
+    let dir = Folder::new("go");
     let amd = VENDORS.amd(variant.product, &Edition::at(NOW));
     let file = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
     file("evidence.bin", &attester.quote(&ReportData([3; 64])));
@@ -177,16 +173,6 @@ fn verdict(program: &Path, kind: &str, dir: &Path, more: &[&str]) -> Result<(), 
         Some(1) => Err(said),
         status => panic!("status {status:?}: {said}"),
     }
-}
-
-fn scratch() -> PathBuf {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("go-quotes-{}-{number}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 /// The Go program, or none where Go or its modules are missing.

@@ -1,54 +1,52 @@
 //! Simulated certificate chains and revocation lists before OpenSSL's command line.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use confide_evidence::{ReportData, quote::Quote};
 use confide_fake_attester::{
     FakeAttester, FakeEndorsements, Mode, Options, PckCa, Product, SnpSigner, Tee, Variant,
 };
+use confide_tests::Folder;
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
 
 #[test]
 fn openssl_verifies_amds_chains_with_their_pss_parameters() {
-    let Some(dir) = scratch("amd") else { return };
+    let Some(folder) = scratch("amd") else { return };
+    let dir = folder.path();
     let vendors = FakeEndorsements::new([1; 32], NOW).unwrap();
     for product in Product::ALL {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
             let variant = Variant { product, signer, ..Variant::default() };
             let attester = FakeAttester::under(&vendors, options(Tee::Snp), variant, None).unwrap();
             let (intermediate, root) = last(attester.chain_pem().unwrap());
-            write(&dir, "root.pem", root);
-            write(&dir, "ca.pem", intermediate);
-            write(&dir, "leaf.der", attester.endorsement_key_der().unwrap());
-            write(&dir, "crl.der", attester.crl_der().unwrap());
-            openssl(&dir, "x509 -inform der -in leaf.der -out leaf.pem");
-            openssl(&dir, "crl -inform der -in crl.der -out crl.pem");
-            openssl(&dir, &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"));
+            write(dir, "root.pem", root);
+            write(dir, "ca.pem", intermediate);
+            write(dir, "leaf.der", attester.endorsement_key_der().unwrap());
+            write(dir, "crl.der", attester.crl_der().unwrap());
+            openssl(dir, "x509 -inform der -in leaf.der -out leaf.pem");
+            openssl(dir, "crl -inform der -in crl.der -out crl.pem");
+            openssl(dir, &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"));
             openssl(
-                &dir,
+                dir,
                 &format!("verify {AT} -crl_check -CRLfile crl.pem -CAfile root.pem ca.pem"),
             );
-            openssl(&dir, "crl -in crl.pem -CAfile root.pem -noout");
+            openssl(dir, "crl -in crl.pem -CAfile root.pem -noout");
             let mut flipped = attester.endorsement_key_der().unwrap().to_vec();
             let near_the_end = flipped.len() - 100;
             flipped[near_the_end] ^= 1;
-            write(&dir, "leaf.der", &flipped);
-            openssl(&dir, "x509 -inform der -in leaf.der -out leaf.pem");
-            refused(&dir, &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"));
+            write(dir, "leaf.der", &flipped);
+            openssl(dir, "x509 -inform der -in leaf.der -out leaf.pem");
+            refused(dir, &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"));
         }
     }
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn openssl_verifies_intels_chain_and_lists() {
-    let Some(dir) = scratch("intel") else { return };
+    let Some(folder) = scratch("intel") else { return };
+    let dir = folder.path();
     let vendors = FakeEndorsements::new([1; 32], NOW).unwrap();
     for pck_ca in [PckCa::Platform, PckCa::Processor] {
         for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx] {
@@ -60,23 +58,22 @@ fn openssl_verifies_intels_chain_and_lists() {
             let (rest, root) = last(chain);
             let (leaf, ca) = last(rest);
             let intel = vendors.intel(&confide_fake_attester::Edition::at(NOW)).unwrap();
-            write(&dir, "root.pem", root);
-            write(&dir, "ca.pem", ca);
-            write(&dir, "leaf.pem", leaf);
-            write(&dir, "root.der", &intel.root_crl);
+            write(dir, "root.pem", root);
+            write(dir, "ca.pem", ca);
+            write(dir, "leaf.pem", leaf);
+            write(dir, "root.der", &intel.root_crl);
             let list = match pck_ca {
                 PckCa::Platform => &intel.platform.crl,
                 PckCa::Processor => &intel.processor.crl,
             };
-            write(&dir, "pck.der", list);
-            openssl(&dir, "crl -inform der -in root.der -out root-crl.pem");
-            openssl(&dir, "crl -inform der -in pck.der -out pck-crl.pem");
+            write(dir, "pck.der", list);
+            openssl(dir, "crl -inform der -in root.der -out root-crl.pem");
+            openssl(dir, "crl -inform der -in pck.der -out pck-crl.pem");
             let lists = "-crl_check_all -CRLfile root-crl.pem -CRLfile pck-crl.pem";
             let chain = "-CAfile root.pem -untrusted ca.pem leaf.pem";
-            openssl(&dir, &format!("verify {AT} {lists} {chain}"));
+            openssl(dir, &format!("verify {AT} {lists} {chain}"));
         }
     }
-    fs::remove_dir_all(dir).unwrap();
 }
 
 /// A minute after [`NOW`].
@@ -91,15 +88,12 @@ fn last(pem: &str) -> (&str, &str) {
     pem.split_at(pem.rfind("-----BEGIN").unwrap())
 }
 
-fn scratch(name: &str) -> Option<PathBuf> {
+fn scratch(name: &str) -> Option<Folder> {
     if Command::new("openssl").arg("version").output().is_err() {
         println!("skipped: no openssl");
         return None;
     }
-    let name = format!("confide-openssl-{name}-{}", std::process::id());
-    let dir = std::env::temp_dir().join(name);
-    fs::create_dir_all(&dir).unwrap();
-    Some(dir)
+    Some(Folder::new(name))
 }
 
 fn write(dir: &Path, name: &str, bytes: impl AsRef<[u8]>) {
