@@ -122,8 +122,10 @@ go: tools  ## Google's Go libraries against the simulated attester (skipped wher
 	else echo "skipped: no Go"; fi
 
 selftest: unit  ## the instrument finds a known delay and stays quiet without one
-	@# One honest interval of 95 % in twenty misses; a broken instrument fails both.
-	$(DEBUG) bench selftest || $(DEBUG) bench selftest --blocks 60
+	@# A busy machine may need more blocks to see 5 or 2 %; a broken instrument fails all three. Status 4:
+	@# nothing failed, and not even 400 blocks could tell a known delay on this machine just now.
+	$(DEBUG) bench selftest || $(DEBUG) bench selftest --blocks 60 || $(DEBUG) bench selftest --blocks 400 || \
+	  { [ $$? -eq 4 ] && echo "selftest: undecided on this machine"; }
 
 fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)

@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A folder of one test, removed with what it holds when it is dropped.
+/// A temporary folder of one test. Dropping it removes it and its content.
 #[derive(Debug)]
 pub struct Folder(TempDir);
 
@@ -15,7 +15,7 @@ impl Folder {
     /// Makes an empty folder whose name begins with `name`, in the system's folder for such.
     ///
     /// # Panics
-    /// Where no folder can be made.
+    /// Panics if the folder cannot be made.
     pub fn new(name: &str) -> Self {
         let folder = tempfile::Builder::new().prefix(&format!("confide-{name}-")).tempdir();
         Self(folder.expect("a folder for the test"))
@@ -34,7 +34,7 @@ impl Folder {
     /// A path in it, as an argument of a command.
     ///
     /// # Panics
-    /// Where the path is not UTF-8.
+    /// Panics if the path is not UTF-8.
     pub fn at(&self, name: &str) -> String {
         self.join(name).into_os_string().into_string().expect("a path of UTF-8")
     }
@@ -42,7 +42,7 @@ impl Folder {
     /// Reads a file in it.
     ///
     /// # Panics
-    /// Where it cannot be read.
+    /// Panics if the file cannot be read.
     pub fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
@@ -50,7 +50,7 @@ impl Folder {
     /// Writes a file in it and returns its path, as an argument of a command.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// Panics if the file cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.join(name), content).unwrap_or_else(|error| panic!("{name}: {error}"));
         self.at(name)

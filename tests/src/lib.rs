@@ -6,7 +6,7 @@ mod program;
 use std::path::{Path, PathBuf};
 
 pub use folder::Folder;
-pub use program::{ANY_PORT, Ended, Program, Running, text};
+pub use program::{ANY_PORT, CommandOutput, Process, Program, text};
 
 /// The root of the checkout.
 pub fn checkout() -> PathBuf {

@@ -31,10 +31,10 @@ impl Program {
     /// Runs a command that ends by itself.
     ///
     /// # Panics
-    /// Where it cannot be started, or writes something else than UTF-8.
-    pub fn run(self, arguments: &[&str]) -> Ended {
+    /// Panics if it cannot be started, or writes anything but UTF-8.
+    pub fn run(self, arguments: &[&str]) -> CommandOutput {
         let output = self.command(arguments).output().expect("it starts");
-        Ended {
+        CommandOutput {
             status: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("UTF-8 on standard output"),
             stderr: String::from_utf8(output.stderr).expect("UTF-8 on standard error"),
@@ -44,47 +44,47 @@ impl Program {
     /// Starts a command that runs until it is told to stop, and waits for its ready line.
     ///
     /// # Panics
-    /// Where it ends, or says something else.
-    pub fn start(self, arguments: &[&str]) -> Running {
-        Running::start(&mut self.command(arguments))
+    /// Panics if it ends, or writes anything else first.
+    pub fn start(self, arguments: &[&str]) -> Process {
+        Process::start(&mut self.command(arguments))
     }
 }
 
-/// What a command that has ended said.
+/// The exit status and output of a command that has ended.
 #[derive(Debug)]
-pub struct Ended {
-    /// Its exit status; none where a signal ended it.
+pub struct CommandOutput {
+    /// The exit status; `None` if a signal ended it.
     pub status: Option<i32>,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: String,
 }
 
-impl Ended {
-    /// Its standard output as JSON.
+impl CommandOutput {
+    /// Parses the standard output as JSON.
     ///
     /// # Panics
-    /// Where that is no JSON.
+    /// Panics if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 }
 
-/// A running command that has said that it is ready; killed when it is dropped.
+/// A running command that has written its ready line; killed when it is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct Process {
     child: Child,
-    /// Its ready line.
+    /// The ready line, or null if none was awaited.
     pub ready: Value,
 }
 
-impl Running {
+impl Process {
     /// Starts `command` and waits for its ready line; its standard error is the test's.
     ///
     /// # Panics
-    /// Where it ends, or says something else.
+    /// Panics if it ends, or writes anything else first.
     pub fn start(command: &mut Command) -> Self {
         let mut running = Self::spawn(command);
         let line = running.read_line();
@@ -93,13 +93,13 @@ impl Running {
         running
     }
 
-    /// The same for a command that may refuse to run: what it then writes to its standard error.
+    /// Starts a command that may refuse to run.
     ///
     /// # Errors
-    /// Its standard error, where its first line is no ready line.
+    /// Returns its standard error if its first line is not a ready line.
     ///
     /// # Panics
-    /// Where it is silent.
+    /// Panics if it is silent for two minutes.
     pub fn try_start(command: &mut Command) -> Result<Self, String> {
         let mut running = Self::spawn(command.stderr(Stdio::piped()));
         let mut errors = running.child.stderr.take();
@@ -114,10 +114,10 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts a command of which no ready line is awaited.
+    /// Starts a command without waiting for a ready line.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// Panics if it cannot be started.
     pub fn spawn(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         Self { child, ready: Value::Null }
@@ -128,16 +128,17 @@ impl Running {
         let (line, lines) = mpsc::channel();
         thread::spawn(move || {
             let mut first = String::new();
+            // An unreadable line is handed on as it is: the caller shows it and fails.
             let _ = output.read_line(&mut first);
             let _ = line.send(first);
         });
         lines.recv_timeout(GENEROUS).expect("it neither is ready nor ends")
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     ///
     /// # Panics
-    /// Where its ready line has no `listen`.
+    /// Panics if its ready line has no `listen`.
     pub fn address(&self) -> String {
         self.ready["listen"].as_str().expect("an address in the ready line").to_owned()
     }
@@ -150,7 +151,7 @@ impl Running {
     /// Kills it.
     ///
     /// # Panics
-    /// Where the system does not.
+    /// Panics if the system refuses.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it has ended");
@@ -159,7 +160,7 @@ impl Running {
     /// Asks it to stop (SIGTERM) and waits for its end.
     ///
     /// # Panics
-    /// Where it does not stop.
+    /// Panics if it does not stop within two minutes.
     pub fn terminate(mut self) -> ExitStatus {
         let id = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
@@ -175,7 +176,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -185,7 +186,7 @@ impl Drop for Running {
 /// A path as an argument of a command.
 ///
 /// # Panics
-/// Where it is not UTF-8.
+/// Panics if the path is not UTF-8.
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("a path of UTF-8")
 }

@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_folder_a_file_and_a_compressed_file_are_the_same() {
         let scratch = Folder::new("compressed");
-        let folder = scratch.path().to_owned();
+        let folder = scratch.path();
         let from = kept("2026-11-22-batch");
         let text = std::fs::read(from.join(RECORD_FILE)).unwrap();
         let file = File::create(folder.join("record.json.gz")).unwrap();
@@ -258,7 +258,7 @@ mod tests {
         packed.write_all(&text).unwrap();
         packed.finish().unwrap();
         std::fs::copy(from.join("samples.jsonl.gz"), folder.join("samples.jsonl.gz")).unwrap();
-        let reads = [from.clone(), from.join(RECORD_FILE), folder.clone()]
+        let reads = [from.clone(), from.join(RECORD_FILE), folder.to_owned()]
             .map(|path| Loaded::read(&path).unwrap());
         for loaded in &reads {
             assert_eq!(loaded.samples, reads[0].samples);
@@ -270,16 +270,16 @@ mod tests {
     #[test]
     fn what_is_no_record_is_a_typed_error() {
         let scratch = Folder::new("no-record");
-        let folder = scratch.path().to_owned();
-        assert!(matches!(Loaded::read(&folder), Err(BenchError::Io { .. })));
+        let folder = scratch.path();
+        assert!(matches!(Loaded::read(folder), Err(BenchError::Io { .. })));
         std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
-        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
+        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
         let text = std::fs::read_to_string(kept("2026-11-22-batch").join(RECORD_FILE)).unwrap();
         let later = text.replace("\"schema\": 1", "\"schema\": 99");
         std::fs::write(folder.join(RECORD_FILE), later).unwrap();
-        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
+        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
         std::fs::write(folder.join(RECORD_FILE), &text).unwrap();
         std::fs::write(folder.join(SAMPLES_FILE), "x".repeat(200_000)).unwrap();
-        assert!(matches!(Loaded::read(&folder), Err(BenchError::Record { .. })));
+        assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
     }
 }

@@ -64,7 +64,7 @@ pub fn measured(record: &Record) -> Vec<Finding> {
     for (arm, delay) in KNOWN_DELAYS {
         let name = format!("real processes, a delay of {} %", delay * 100.0);
         findings.push(match row(arm) {
-            Some(row) => with_delay(name, row, delay),
+            Some(row) => judge_delay(name, row, delay),
             None => Finding::new(name, false, "the delayed arm has no row"),
         });
     }
@@ -89,16 +89,20 @@ fn without_delay(row: Option<&Row>) -> Finding {
     Finding::new(name, !found, crate::format::cost(row))
 }
 
-/// Found, as what it is: not 1, and near to the delay. Where the machine's noise makes an interval
-/// that is wider than the delay, and the truth is inside the 99.9 % interval, the question stays open.
-fn with_delay(name: String, row: &Row, delay: f64) -> Finding {
+/// A delay is found if the interval excludes 1 and the estimate is near to it. If it is not, but the
+/// interval is wider than the delay and the 99.9 % interval covers the truth, noise leaves it
+/// undecided.
+fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
     let (truth, says) = (1.0 + delay, crate::format::cost(row));
     let Some(ends) = row.ratio else { return Finding::new(name, false, says) };
     let is_near = (ends.value / truth).ln().abs() < FOUND_WITHIN.max(delay * 0.4);
     let is_found = ends.low > 1.0 && is_near;
     let covers = (ends.low_999..=ends.high_999).contains(&truth);
     if !is_found && covers && ends.high / ends.low > truth {
-        return Finding::open(name, format!("{says}, an interval that is wider than the delay"));
+        return Finding::undecided(
+            name,
+            format!("{says}, an interval that is wider than the delay"),
+        );
     }
     Finding::new(name, is_found, says)
 }
@@ -176,25 +180,25 @@ mod tests {
     fn on_fixed_seeds_known_delays_are_found_and_one_of_0_percent_is_not() {
         for seed in 1..=20 {
             for finding in measured(&synthetic(seed, [0.0, 0.0, 0.0, 0.02, 0.05])) {
-                assert!(finding.passed && finding.decided, "seed {seed}: {}", finding.line());
+                assert!(finding.passed, "seed {seed}: {}", finding.line());
             }
         }
     }
 
     #[test]
-    fn noise_above_a_delay_leaves_the_question_open_and_excuses_no_wrong_answer() {
-        let mut is_open = 0;
+    fn noise_above_a_delay_leaves_it_undecided_and_excuses_no_wrong_answer() {
+        let mut undecided = 0;
         for seed in 1..=20 {
             let noisy = measured(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.05]));
             let of = |delay: &str| noisy.iter().find(|one| one.name.ends_with(delay)).unwrap();
-            assert!(of("a delay of 2 %").passed, "seed {seed}: {}", of("a delay of 2 %").line());
-            is_open += usize::from(!of("a delay of 2 %").decided);
+            assert!(!of("a delay of 2 %").failed(), "seed {seed}: {}", of("a delay of 2 %").line());
+            undecided += usize::from(!of("a delay of 2 %").decided);
             // A delay of 30 % that was taken for one of 5 % is wrong in any noise.
             let wrong = measured(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.3]));
             let wrong = wrong.iter().find(|one| one.name.ends_with("a delay of 5 %")).unwrap();
-            assert!(!wrong.passed, "seed {seed}: {}", wrong.line());
+            assert!(wrong.failed(), "seed {seed}: {}", wrong.line());
         }
-        assert!(is_open >= 15, "{is_open} of 20");
+        assert!(undecided >= 15, "{undecided} of 20");
     }
 
     #[test]

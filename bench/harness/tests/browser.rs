@@ -26,9 +26,9 @@ fn filters_keyboard_download_and_silence_in_a_real_browser() {
         return;
     };
     let scratch = Folder::new("browser");
-    let folder = scratch.path().to_owned();
-    let page = page(&folder);
-    let mut browser = Browser::start(&program, &folder);
+    let folder = scratch.path();
+    let page = page(folder);
+    let mut browser = Browser::start(&program, folder);
     browser.width(1280);
     browser.open(&page);
     filters_change_the_address_and_the_rows(&mut browser, &page);
@@ -36,10 +36,9 @@ fn filters_keyboard_download_and_silence_in_a_real_browser() {
     the_keyboard_reaches_everything_and_is_seen(&mut browser, &page);
     headings_sort(&mut browser);
     nothing_is_wider_than_a_telephone(&mut browser, &page);
-    the_download_is_the_record(&mut browser, &page, &folder);
+    the_download_is_the_record(&mut browser, &page, folder);
     browser.was_silent(&page);
     drop(browser);
-    // Only what this test made.
 }
 
 fn filters_change_the_address_and_the_rows(browser: &mut Browser, page: &str) {

@@ -44,13 +44,13 @@ const SLICES: usize = 3 * 13 * 2;
 fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
     for (number, signal) in instants().zip([Signal::SIGINT, Signal::SIGTERM].into_iter().cycle()) {
         let scratch = Folder::new(&format!("interrupt-{number}"));
-        let folder = scratch.path().to_owned();
-        let status = end_after(&folder, number, signal);
+        let folder = scratch.path();
+        let status = end_after(folder, number, signal);
         if !folder.join("out/samples.jsonl").exists() {
             // Before the run began, or after its end.
-            assert!(status.code().is_none() || slices(&folder) == SLICES, "{status}");
+            assert!(status.code().is_none() || slices(folder) == SLICES, "{status}");
         } else {
-            let read = document(&folder);
+            let read = document(folder);
             assert!(
                 read["partial"].as_str().unwrap().contains("interrupted"),
                 "{}",
@@ -58,7 +58,7 @@ fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
             );
             assert!(folder.join("out/record.json").exists());
         }
-        goes_on(&folder);
+        goes_on(folder);
     }
 }
 
@@ -66,26 +66,26 @@ fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
 fn a_kill_at_any_instant_leaves_a_journal_that_reports_and_goes_on() {
     for number in instants() {
         let scratch = Folder::new(&format!("kill-{number}"));
-        let folder = scratch.path().to_owned();
-        end_after(&folder, number, Signal::SIGKILL);
+        let folder = scratch.path();
+        end_after(folder, number, Signal::SIGKILL);
         let journal = folder.join("out/samples.jsonl");
         let begun = std::fs::metadata(&journal).is_ok_and(|data| data.len() > 256);
         if begun {
             report(&folder.join("out")).unwrap();
-            let read = document(&folder);
+            let read = document(folder);
             let partial = read["partial"].as_str();
             assert!(partial.is_none_or(|text| text.contains("killed")), "{partial:?}");
         }
-        goes_on(&folder);
+        goes_on(folder);
     }
 }
 
 #[test]
 fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
     let scratch = Folder::new("torn");
-    let folder = scratch.path().to_owned();
+    let folder = scratch.path();
     let journal = folder.join("out/samples.jsonl");
-    interrupt(&folder, 20);
+    interrupt(folder, 20);
     let text = std::fs::read_to_string(&journal).unwrap();
     let whole = Loaded::read(&folder.join("out")).unwrap().document().unwrap();
     let slice = text.lines().find(|line| line.contains("\"kind\":\"slice\"")).unwrap();
@@ -102,17 +102,17 @@ fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
 #[test]
 fn what_was_measured_is_kept_and_the_record_says_where_it_was_interrupted() {
     let scratch = Folder::new("kept");
-    let folder = scratch.path().to_owned();
-    interrupt(&folder, 20);
-    let before = document(&folder);
-    goes_on(&folder);
-    let after = document(&folder);
+    let folder = scratch.path();
+    interrupt(folder, 20);
+    let before = document(folder);
+    goes_on(folder);
+    let after = document(folder);
     let (before, after) =
         (before["slices"].as_array().unwrap(), after["slices"].as_array().unwrap());
     assert!(!before.is_empty());
     assert_eq!(before[..], after[..before.len()]);
     assert!(after[before.len()..].iter().all(|slice| slice["session"] == 1));
-    let record = document(&folder);
+    let record = document(folder);
     let ended: Vec<_> =
         record["sessions"].as_array().unwrap().iter().map(|s| &s["ended"]).collect();
     assert_eq!(ended, ["interrupted", "done"]);
@@ -122,8 +122,8 @@ fn what_was_measured_is_kept_and_the_record_says_where_it_was_interrupted() {
 #[test]
 fn another_plan_is_refused_by_name_and_nothing_is_touched() {
     let scratch = Folder::new("another");
-    let folder = scratch.path().to_owned();
-    interrupt(&folder, 20);
+    let folder = scratch.path();
+    interrupt(folder, 20);
     let journal = std::fs::read(folder.join("out/samples.jsonl")).unwrap();
     let changes: [(&str, Change); 6] = [
         ("the suite's text", |options| options.suite.text.push('\n')),
@@ -134,7 +134,7 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
         ("the version", |options| options.version = "another".into()),
     ];
     for (wanted, change) in changes {
-        let mut options = options(&folder);
+        let mut options = options(folder);
         change(&mut options);
         let refused = resume(&options, &AtomicBool::new(false), &mut |_| {});
         assert!(
@@ -148,46 +148,46 @@ fn another_plan_is_refused_by_name_and_nothing_is_touched() {
 #[test]
 fn another_machine_is_refused_by_name() {
     let scratch = Folder::new("machine");
-    let folder = scratch.path().to_owned();
-    interrupt(&folder, 20);
+    let folder = scratch.path();
+    interrupt(folder, 20);
     let journal = folder.join("out/samples.jsonl");
     let text = std::fs::read_to_string(&journal).unwrap();
     let model = text.split_once("\"cpu_model\":\"").unwrap().1.split_once('"').unwrap().0;
     std::fs::write(&journal, text.replace(model, "another processor")).unwrap();
-    let refused = resume(&options(&folder), &AtomicBool::new(false), &mut |_| {});
+    let refused = resume(&options(folder), &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused, Err(BenchError::Resume { what: "the machine", .. })), "{refused:?}");
 }
 
 #[test]
 fn a_whole_run_does_not_go_on() {
     let scratch = Folder::new("whole");
-    let folder = scratch.path().to_owned();
-    goes_on(&folder);
-    let refused = resume(&options(&folder), &AtomicBool::new(false), &mut |_| {});
+    let folder = scratch.path();
+    goes_on(folder);
+    let refused = resume(&options(folder), &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused, Err(BenchError::Resume { what: "the run", .. })), "{refused:?}");
 }
 
 #[test]
 fn a_bench_ends_when_its_share_of_the_time_is_used_up_and_the_record_says_so() {
     let scratch = Folder::new("budget");
-    let folder = scratch.path().to_owned();
-    let mut options = options(&folder);
+    let folder = scratch.path();
+    let mut options = options(folder);
     options.part.budget_s = Some(0);
     run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    let record = document(&folder);
+    let record = document(folder);
     assert_eq!(record["cut"][0]["blocks"], 2);
     assert_eq!(record["cut"][0]["planned"], 12);
     assert!(record["partial"].is_null());
     // It is whole as it is: nothing goes on.
-    assert_eq!(slices(&folder), 3 * 3 * 2);
+    assert_eq!(slices(folder), 3 * 3 * 2);
 }
 
 #[test]
 fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
     let scratch = Folder::new("all");
-    let folder = scratch.path().to_owned();
-    let plan = all(&folder);
-    let options = Options { out: folder.join("all"), ..options(&folder) };
+    let folder = scratch.path();
+    let plan = all(folder);
+    let options = Options { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let mut ended = Vec::new();
     let index = run_all(
@@ -222,10 +222,10 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
 #[test]
 fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
     let scratch = Folder::new("failing");
-    let folder = scratch.path().to_owned();
-    let mut plan = all(&folder);
+    let folder = scratch.path();
+    let mut plan = all(folder);
     plan.entries[0].suite.text.push_str("\n[[prepare]]\nname = \"no\"\ncommand = [\"false\"]\n");
-    let options = Options { out: folder.join("all"), ..options(&folder) };
+    let options = Options { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let index = run_all(&plan, &options, false, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
     assert_eq!(states(&index), [State::Failed, State::Done, State::Done]);

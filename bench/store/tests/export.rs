@@ -60,10 +60,10 @@ fn the_schema_refuses_what_is_no_record() {
 fn a_record_of_layout_1_reads_back_the_same_once_it_is_one_document() {
     for loaded in kept() {
         let scratch = Folder::new(&format!("converted-{}", name(&loaded)));
-        let folder = scratch.path().to_owned();
+        let folder = scratch.path();
         std::fs::write(folder.join("record.json"), text(&loaded, Format::Json, TableName::Rows))
             .unwrap();
-        let again = Loaded::read(&folder).unwrap();
+        let again = Loaded::read(folder).unwrap();
         assert_eq!(again.document().unwrap(), loaded.document().unwrap());
         assert_eq!(again.facts().rows, loaded.facts().rows);
         assert_eq!(again.numbers(), loaded.numbers());

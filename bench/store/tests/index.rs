@@ -1,7 +1,7 @@
 //! One body of tests for both databases. PostgreSQL is started for them, in a folder of its own.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use confide_tests::Folder;
 #[test]
 fn sqlite_knows_records_and_their_rows() {
     let scratch = Folder::new("sqlite");
-    let folder = scratch.path().to_owned();
+    let folder = scratch.path();
     knows_records(folder.join("index.sqlite").to_str().unwrap());
 }
 
@@ -26,7 +26,7 @@ fn postgresql_knows_records_and_their_rows() {
 #[test]
 fn an_index_of_a_later_version_is_refused() {
     let scratch = Folder::new("later");
-    let folder = scratch.path().to_owned();
+    let folder = scratch.path();
     let path = folder.join("index.sqlite");
     drop(open(path.to_str().unwrap()).unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -165,7 +165,7 @@ fn facts(sha256: &str, started_unix_s: u64, ratio: f64) -> Facts {
 
 /// A PostgreSQL server in a temporary folder, reached through a socket in it.
 struct Server {
-    folder: PathBuf,
+    folder: Folder,
     process: Child,
 }
 
@@ -173,10 +173,9 @@ impl Server {
     /// `None`, said by name, where there is no PostgreSQL.
     fn start() -> Option<Self> {
         // The path of a socket has to be short.
-        let folder = std::env::temp_dir().join(format!("confide-store-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new("store");
         let data = folder.join("data");
-        if is_root() && !given_to_nobody(&folder) {
+        if is_root() && !given_to_nobody(folder.path()) {
             println!("skipped: PostgreSQL refuses root, and no other user can be taken");
             return None;
         }
@@ -194,7 +193,7 @@ impl Server {
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c"])
-            .arg(format!("unix_socket_directories={}", folder.display()))
+            .arg(format!("unix_socket_directories={}", folder.path().display()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -211,7 +210,7 @@ impl Server {
     }
 
     fn url(&self) -> String {
-        let folder = self.folder.display().to_string().replace('/', "%2F");
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
         format!("postgresql://confide@{folder}/postgres")
     }
 }
@@ -221,7 +220,6 @@ impl Drop for Server {
         // SIGQUIT is PostgreSQL's immediate shutdown.
         let _ = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 #[test]
 fn an_adapter_is_told_in_words_and_in_json() {
     let scratch = Folder::new("inspect");
-    let dir = scratch.path().to_owned();
-    adapter().save(&dir).expect("is written");
+    let dir = scratch.path();
+    adapter().save(dir).expect("is written");
     let (status, words, _) = inspect(&[dir.to_str().expect("is text")]);
     assert_eq!(status, Some(0));
     for part in ["q_proj      0-1", "attention  ", "tiny", "masked        A ", "guarantee: none"] {
@@ -32,8 +32,8 @@ fn an_adapter_is_told_in_words_and_in_json() {
 #[test]
 fn a_pickle_is_refused_with_what_to_do() {
     let scratch = Folder::new("inspect-pickle");
-    let dir = scratch.path().to_owned();
-    adapter().save(&dir).expect("is written");
+    let dir = scratch.path();
+    adapter().save(dir).expect("is written");
     let (weights, pickle) = ("adapter_model.safetensors", "adapter_model.bin");
     fs::rename(dir.join(weights), dir.join(pickle)).expect("is renamed");
     let (status, _, said) = inspect(&[dir.to_str().expect("is text")]);

@@ -7,7 +7,7 @@ mod served;
 
 use std::{io::BufRead, thread};
 
-use confide_tests::{ANY_PORT, Running, text};
+use confide_tests::{ANY_PORT, Process, text};
 use serde_json::{Value, json};
 use served::{CONFIDE, Place, chat, fetch, post, streamed};
 
@@ -222,7 +222,7 @@ fn a_host_killed_in_mid_answer_is_an_error_or_a_labelled_answer_of_the_base_mode
     }
 }
 
-fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
+fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Process {
     let model = place.model();
     let mut arguments = vec!["serve", "--model", text(&model), "--listen", ANY_PORT];
     for adapter in adapters {
@@ -232,20 +232,20 @@ fn serve(place: &Place, adapters: &[String], more: &[&str]) -> Running {
     CONFIDE.start(&arguments)
 }
 
-fn host(place: &Place, name: &str) -> Running {
+fn host(place: &Place, name: &str) -> Process {
     let folder = place.adapter(name);
     let listen = ["--listen", ANY_PORT, "--binding", "none", "--budget", "1000000"];
     let listen = [&listen[..], &["--dangerous-forget-budgets"]].concat();
     CONFIDE.start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
 }
 
-fn at<R: std::borrow::Borrow<Running>>(hosts: &[R]) -> Vec<String> {
+fn at<R: std::borrow::Borrow<Process>>(hosts: &[R]) -> Vec<String> {
     let named = hosts.iter().zip(NAMES);
     named.map(|(host, name)| format!("{name}={}", host.borrow().address())).collect()
 }
 
 /// Streamed chats with both adapters at the same time, each several times.
-fn both_answer_as_plainly(place: &Place, serve: &Running, encrypted: bool) {
+fn both_answer_as_plainly(place: &Place, serve: &Process, encrypted: bool) {
     assert_ne!(place.plainly(0), place.plainly(1));
     let address = serve.address();
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use confide_tests::{ANY_PORT, Folder, Program, Running, text};
+use confide_tests::{ANY_PORT, Folder, Process, Program, text};
 use serde_json::Value;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
@@ -318,7 +318,7 @@ fn a_gateway_that_waits_for_its_model_server_can_be_stopped() {
     let upstream = format!("http://{}", silent.address);
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let mut command = CONFIDE.command(&[&arguments[..], &["--binding", "none"]].concat());
-    let waiting = Running::spawn(&mut command);
+    let waiting = Process::spawn(&mut command);
     silent.asked.recv_timeout(GENEROUS).expect("it does not ask for the models");
     assert_eq!(waiting.terminate().code(), Some(0));
 }
@@ -400,19 +400,19 @@ fn write(folder: &Folder, name: &str, content: &str) -> PathBuf {
     folder.write(name, content).into()
 }
 
-fn gateway(serve: &Running, attester: &Path, binding: &str) -> Running {
+fn gateway(serve: &Process, attester: &Path, binding: &str) -> Process {
     gateway_before(&serve.address(), attester, binding)
 }
 
 /// A gateway that does not wait for its upstream.
-fn gateway_before(upstream: &str, attester: &Path, binding: &str) -> Running {
+fn gateway_before(upstream: &str, attester: &Path, binding: &str) -> Process {
     let upstream = format!("http://{upstream}");
     let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let evidence = ["--simulate", text(attester), "--binding", binding];
     CONFIDE.start(&[&where_to[..], &evidence[..], &AT_ONCE].concat())
 }
 
-fn connect(gateway: &Running, policy: &Path, binding: &str, more: &[&str]) -> Running {
+fn connect(gateway: &Process, policy: &Path, binding: &str, more: &[&str]) -> Process {
     let url = format!("https://{}", gateway.address());
     let arguments = ["connect", &url, "--policy", text(policy), "--binding", binding];
     CONFIDE.start(&[&arguments[..], more, &["--listen", ANY_PORT]].concat())

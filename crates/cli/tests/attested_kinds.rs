@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use confide_tests::{ANY_PORT, Folder, Program, Running, text};
+use confide_tests::{ANY_PORT, Folder, Process, Program, text};
 use serde_json::Value;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
@@ -82,19 +82,19 @@ fn passed(ready: &Value, name: &str) -> bool {
     checks.iter().any(|check| check["name"] == name && check["outcome"] == "passed")
 }
 
-fn gateway(attester: &Path, binding: &str) -> Running {
+fn gateway(attester: &Path, binding: &str) -> Process {
     let where_to = ["gateway", "--listen", ANY_PORT, "--upstream", NOBODY];
     let evidence = ["--upstream-wait-s", "0", "--simulate", text(attester), "--binding", binding];
     CONFIDE.start(&[&where_to[..], &evidence].concat())
 }
 
 /// What it says on its error output, where it does not become ready.
-fn connect(gateway: &Running, policy: &Path, binding: &str) -> Result<Running, String> {
+fn connect(gateway: &Process, policy: &Path, binding: &str) -> Result<Process, String> {
     let url = format!("https://{}", gateway.ready["listen"].as_str().unwrap());
     // A GPU's signature in a build without optimisation takes its time.
     let more = ["--listen", ANY_PORT, "--deadline-ms", "60000"];
     let arguments = ["connect", &url, "--policy", text(policy), "--binding", binding];
-    Running::try_start(&mut CONFIDE.command(&[&arguments[..], &more].concat()))
+    Process::try_start(&mut CONFIDE.command(&[&arguments[..], &more].concat()))
 }
 
 fn simulate(folder: &Folder, name: &str, arguments: &[&str]) -> PathBuf {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use confide_load::{CUT, Event, Logged};
-use confide_tests::{Folder, Program, Running};
+use confide_tests::{Folder, Process, Program};
 use serde_json::Value;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
@@ -240,7 +240,7 @@ fn one_client_holds_two_thousand_streams() {
 }
 
 /// A `confide serve` that is told the truths above.
-fn serve(more: &[&str]) -> Running {
+fn serve(more: &[&str]) -> Process {
     let (ttft, rate) = (TTFT_MS.to_string(), TOKENS_PER_S.to_string());
     let told = ["--ttft-ms", &ttft, "--tokens-per-second", &rate];
     CONFIDE.start(
@@ -249,14 +249,14 @@ fn serve(more: &[&str]) -> Running {
 }
 
 /// A run's figures.
-fn load(serve: &Running, args: &[&str]) -> Value {
+fn load(serve: &Process, args: &[&str]) -> Value {
     let out = command(serve, args).output().unwrap();
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(matches!(out.status.code(), Some(0 | 3)), "{text}");
     serde_json::from_slice(&out.stdout).expect("the figures")
 }
 
-fn command(serve: &Running, args: &[&str]) -> Command {
+fn command(serve: &Process, args: &[&str]) -> Command {
     load_at(&format!("http://{}", serve.address()), args)
 }
 

@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use confide_tests::{ANY_PORT, Folder, Program, Running};
+use confide_tests::{ANY_PORT, Folder, Process, Program};
 use serde_json::Value;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
@@ -78,7 +78,7 @@ fn what_cannot_be_served_is_refused_with_a_hint() {
     }
 }
 
-struct Serving(Running);
+struct Serving(Process);
 
 impl Serving {
     fn start(arguments: &[&str]) -> Self {

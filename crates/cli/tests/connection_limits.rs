@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use confide_tests::{ANY_PORT, Folder, Program, Running};
+use confide_tests::{ANY_PORT, Folder, Process, Program};
 use tokio::{net::TcpSocket, runtime::Builder};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
@@ -83,14 +83,14 @@ fn simulate(folder: &Folder) -> String {
     attester
 }
 
-fn gateway(attester: &str, upstream: &str, more: &[&str]) -> Running {
+fn gateway(attester: &str, upstream: &str, more: &[&str]) -> Process {
     let upstream = format!("http://{upstream}");
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let own = ["--upstream-wait-s", "0", "--simulate", attester];
     CONFIDE.start(&[&arguments[..], &own[..], more].concat())
 }
 
-fn connect(gateway: &Running, attester: &str, more: &[&str]) -> Running {
+fn connect(gateway: &Process, attester: &str, more: &[&str]) -> Process {
     let (url, policy) =
         (format!("https://{}", gateway.address()), format!("{attester}/policy.toml"));
     let digest = gateway.ready["config_digest"].as_str().unwrap();

@@ -3,7 +3,7 @@
 
 use std::{net::TcpListener, os::unix::fs::PermissionsExt};
 
-use confide_tests::{ANY_PORT, Ended, Folder, Program, Running};
+use confide_tests::{ANY_PORT, CommandOutput, Folder, Process, Program};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -19,7 +19,7 @@ const CONTENT: &str = "response./choices/0/message/content";
 /// A notary for one host under `host.pem`, its attester, and a policy that pins both.
 struct Site {
     folder: Folder,
-    notary: Running,
+    notary: Process,
 }
 
 impl Site {
@@ -54,7 +54,7 @@ impl Site {
         self.folder.write(name, policy.replacen(from, to, 1))
     }
 
-    fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> Ended {
+    fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> CommandOutput {
         let (via, out) = (format!("https://{}", self.notary.address()), self.folder.at("session"));
         // None is ever written over.
         let _ = std::fs::remove_file(&out);
@@ -70,7 +70,7 @@ impl Site {
 }
 
 /// Ordinary TLS before a server, whose certificate is `host.pem` from then on.
-fn tls(folder: &Folder, upstream: &str) -> Running {
+fn tls(folder: &Folder, upstream: &str) -> Process {
     let (upstream, pem) = (format!("http://{upstream}"), folder.at("host.pem"));
     let gateway = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream-wait-s", "0"];
     CONFIDE.start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_tests::{ANY_PORT, Folder, Program, Running};
+use confide_tests::{ANY_PORT, Folder, Process, Program};
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 
@@ -93,7 +93,7 @@ impl Attested {
         Self { folder, simulation }
     }
 
-    fn gateway(&self, upstream: SocketAddr, more: &[&str]) -> Running {
+    fn gateway(&self, upstream: SocketAddr, more: &[&str]) -> Process {
         let upstream = format!("http://{upstream}");
         let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
         let evidence = ["--simulate", &self.simulation, "--binding", "key"];
@@ -101,7 +101,7 @@ impl Attested {
     }
 
     /// The simulation's policy with the digest of this gateway pinned.
-    fn pin(&self, gateway: &Running) -> String {
+    fn pin(&self, gateway: &Process) -> String {
         let digest = gateway.ready["config_digest"].as_str().unwrap();
         let policy = String::from_utf8(self.folder.read("sim/policy.toml")).unwrap();
         let any = "config_digest = \"dangerous-any\"";
@@ -111,7 +111,7 @@ impl Attested {
     }
 }
 
-fn connect(gateway: &Running, policy: &str) -> Running {
+fn connect(gateway: &Process, policy: &str) -> Process {
     let url = format!("https://{}", gateway.address());
     CONFIDE.start(&["connect", &url, "--policy", policy, "--listen", ANY_PORT])
 }
@@ -130,7 +130,7 @@ fn exchange(address: &str, method: &str, path: &str) -> String {
 }
 
 /// Another engine on the port of the first.
-fn serve_at(address: SocketAddr) -> Running {
+fn serve_at(address: SocketAddr) -> Process {
     CONFIDE.start(&[
         "serve",
         "--engine",
@@ -190,7 +190,7 @@ fn a_model_server_swapped_while_nobody_asks_is_noticed_within_the_interval() {
 }
 
 /// Whether the gateway still begins handshakes: it waits for a client's first byte.
-fn is_let_in(gateway: &Running) -> bool {
+fn is_let_in(gateway: &Process) -> bool {
     let mut stream = TcpStream::connect(gateway.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let waits =
@@ -198,7 +198,7 @@ fn is_let_in(gateway: &Running) -> bool {
     stream.read(&mut [0]).is_err_and(waits)
 }
 
-fn assert_no_way_in(gateway: &Running, pinned: &str, old: &Running) {
+fn assert_no_way_in(gateway: &Process, pinned: &str, old: &Process) {
     let url = format!("https://{}", gateway.address());
     let opened = CONFIDE.run(&["connect", &url, "--policy", pinned, "--listen", ANY_PORT]);
     assert_eq!(opened.status, Some(2), "{}{}", opened.stdout, opened.stderr);

@@ -106,7 +106,7 @@ impl Connector {
     /// binding only).
     ///
     /// # Errors
-    /// Where the binding is another one, or no key can be made.
+    /// [`ClientError::Channel`] if the binding is not the session's, or no key can be made.
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
         let Self { endpoint, target, via, way, limits } = self;
         let way = match way {

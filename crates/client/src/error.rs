@@ -145,7 +145,7 @@ fn blame_channel(error: &ChannelError) -> Blame {
 
 /// The check that a peer did not pass: whatever it showed in place of evidence that can be judged
 /// is its answer, and a second try gives the same.
-fn failed_check(error: &ChannelError) -> Option<&str> {
+pub fn failed_check(error: &ChannelError) -> Option<&str> {
     match error {
         ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
         ChannelError::GpuEvidence { .. } => Some("gpu"),

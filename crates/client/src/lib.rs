@@ -22,7 +22,7 @@ pub use connector::{
     streamed_body, whole_body,
 };
 pub use endpoint::Endpoint;
-pub use error::{Blame, ClientError};
+pub use error::{Blame, ClientError, failed_check};
 pub use limits::Limits;
 pub use origin::Origins;
 pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};

@@ -36,10 +36,10 @@ fn the_root_and_the_policy_depend_on_the_seed_and_not_on_the_time() {
 #[test]
 fn a_saved_attester_loads_as_the_same() {
     let scratch = Folder::new("saved");
-    let dir = scratch.path().to_owned();
+    let dir = scratch.path();
     let saved = FakeAttester::new(Options { debug: true, ..options(Tee::Sgx) }).unwrap();
-    saved.save(&dir).unwrap();
-    let loaded = FakeAttester::load(&dir).unwrap();
+    saved.save(dir).unwrap();
+    let loaded = FakeAttester::load(dir).unwrap();
     assert_eq!(saved.quote(&ReportData::ZERO), loaded.quote(&ReportData::ZERO));
     assert_eq!(saved.collateral_json(), loaded.collateral_json());
     for (name, bytes) in [
@@ -56,22 +56,22 @@ fn a_saved_attester_loads_as_the_same() {
 fn the_seed_is_readable_by_its_owner_only_even_in_a_file_that_was_there() {
     use std::{fs, os::unix::fs::PermissionsExt};
     let scratch = Folder::new("private");
-    let dir = scratch.path().to_owned();
-    fs::create_dir_all(&dir).unwrap();
+    let dir = scratch.path();
+    fs::create_dir_all(dir).unwrap();
     let path = dir.join(STATE_FILE);
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    attester(Tee::Tdx).save(&dir).unwrap();
+    attester(Tee::Tdx).save(dir).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn a_state_that_is_not_ours_is_refused() {
     let scratch = Folder::new("foreign");
-    let dir = scratch.path().to_owned();
-    std::fs::create_dir_all(&dir).unwrap();
-    assert!(matches!(FakeAttester::load(&dir), Err(FakeError::File { action: "read", .. })));
-    attester(Tee::Tdx).save(&dir).unwrap();
+    let dir = scratch.path();
+    std::fs::create_dir_all(dir).unwrap();
+    assert!(matches!(FakeAttester::load(dir), Err(FakeError::File { action: "read", .. })));
+    attester(Tee::Tdx).save(dir).unwrap();
     let path = dir.join(STATE_FILE);
     let good = std::fs::read_to_string(&path).unwrap();
     for bad in [
@@ -83,7 +83,7 @@ fn a_state_that_is_not_ours_is_refused() {
         good.clone() + &" ".repeat(5000),
     ] {
         std::fs::write(&path, bad).unwrap();
-        assert!(matches!(FakeAttester::load(&dir), Err(FakeError::State { .. })));
+        assert!(matches!(FakeAttester::load(dir), Err(FakeError::State { .. })));
     }
 }
 

@@ -153,9 +153,9 @@ impl Connection {
         *self.ended.borrow()
     }
 
-    /// Waits for the connection's end, for at most `most`; says whether it came.
-    pub(crate) async fn ends_within(&mut self, most: Duration) -> bool {
-        tokio::time::timeout(most, self.ended.wait_for(Option::is_some)).await.is_ok()
+    /// Waits at most `limit` for the end of the connection, and tells whether it came.
+    pub(crate) async fn ends_within(&mut self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.ended.wait_for(Option::is_some)).await.is_ok()
     }
 
     /// Has the connection tested before the next request is written to it.

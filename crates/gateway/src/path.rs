@@ -15,7 +15,7 @@ pub(crate) enum PathFault {
     Escape,
     #[error("path has an encoded separator, percent sign or control character")]
     Encoded,
-    #[error("path has escapes that are no UTF-8")]
+    #[error("path has escapes that are not UTF-8")]
     Text,
     #[error("path has a character that has to be encoded")]
     Raw,

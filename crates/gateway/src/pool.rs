@@ -111,8 +111,7 @@ impl Pool {
     /// A new connection, on which the upstream was asked for its model where the model was
     /// attested: nothing can come between that question and the request that follows on it.
     ///
-    /// Only where the upstream closed that one after its answer, another is given, dialled just
-    /// after it.
+    /// If the upstream closes that connection after its answer, a new one is dialled and returned.
     pub(crate) async fn open(&self) -> Result<Connection, UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
         if !self.manifest.is_needed() {

@@ -410,10 +410,10 @@ impl Occupancy {
         Busy(self.clone())
     }
 
-    /// Runs one exchange, in which the connection is busy until the answer's body has ended.
+    /// Runs one exchange. The connection is busy until the answer's body has ended.
     ///
     /// # Errors
-    /// Those of `answer`.
+    /// Returns the errors of `answer`.
     pub fn run_exchange<F, B, E>(
         &self,
         answer: F,

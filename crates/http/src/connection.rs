@@ -6,7 +6,7 @@ use hyper_util::server::graceful::GracefulConnection;
 
 use crate::Closing;
 
-/// As long as an exchange takes: its body's own deadlines end it.
+/// A grace without a limit, for exchanges that deadlines of their own end.
 pub const UNBOUNDED: Duration = Duration::MAX;
 
 /// Serves `connection` until it ends. Once `stop` resolves, no further exchange begins on it, and

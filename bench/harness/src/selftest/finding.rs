@@ -7,9 +7,9 @@ use serde::Serialize;
 pub struct Finding {
     /// What was tried, in words.
     pub name: String,
-    /// Whether the instrument did as it should, as far as can be told.
+    /// Whether the instrument did as it should.
     pub passed: bool,
-    /// Whether that can be told: noise of the machine leaves some questions open.
+    /// Whether that could be told: noise of the machine may leave it undecided, which is not a pass.
     pub decided: bool,
     /// The figures that say so.
     pub says: String,
@@ -20,17 +20,22 @@ impl Finding {
         Self { name: name.into(), passed, decided: true, says: says.into() }
     }
 
-    pub(super) fn open(name: impl Into<String>, says: impl Into<String>) -> Self {
-        Self { decided: false, ..Self::new(name, true, says) }
+    pub(super) fn undecided(name: impl Into<String>, says: impl Into<String>) -> Self {
+        Self { decided: false, ..Self::new(name, false, says) }
     }
 
-    /// One line: `ok      A/A, 20 blocks: …`.
+    /// Whether the instrument did what it must not do.
+    pub fn failed(&self) -> bool {
+        self.decided && !self.passed
+    }
+
+    /// One line: `ok        A/A, 20 blocks: …`.
     pub fn line(&self) -> String {
         let mark = match (self.passed, self.decided) {
-            (true, true) => "ok",
-            (true, false) => "open",
-            (false, _) => "FAILED",
+            (true, _) => "ok",
+            (false, true) => "FAILED",
+            (false, false) => "undecided",
         };
-        format!("{mark:<7} {}: {}", self.name, self.says)
+        format!("{mark:<9} {}: {}", self.name, self.says)
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
-use confide_client::{ClientError, PolicyAppraiser, with_causes};
+use confide_client::{AppraisalError, PolicyAppraiser, failed_check, with_causes};
 use confide_evidence::Attest;
 use confide_lora::holder::{Connect, NotAccepted, Opened, Opening};
 use tokio::{io::BufReader, net::TcpStream};
@@ -63,20 +63,6 @@ struct Dialled {
     simulated: bool,
 }
 
-impl Dialled {
-    fn not_opened(&self, source: ChannelError) -> io::Error {
-        let error = ClientError::Channel { target: self.host.clone(), source };
-        let reason = error.rejection().map(ToString::to_string);
-        let check = error.failed_check().map(str::to_owned);
-        let ClientError::Channel { source, .. } = error else { return io::Error::other(error) };
-        let reason = reason.unwrap_or_else(|| with_causes(&source));
-        match check {
-            Some(check) => io::Error::other(NotAccepted { check, reason }),
-            None => io::Error::other(reason),
-        }
-    }
-}
-
 enum Way {
     Attested(Client<PolicyAppraiser>),
     Certified(PlainClient),
@@ -93,14 +79,14 @@ impl Connect for Dialled {
             match &self.way {
                 Way::Attested(client) => {
                     let attested = client.connect(&self.name, stream).await;
-                    let attested = attested.map_err(|error| self.not_opened(error))?;
+                    let attested = attested.map_err(open_error)?;
                     let (stream, appraised, _) = attested.into_parts();
                     let simulated = self.simulated || appraised.is_simulated();
                     Ok(Opened { stream: Box::new(stream), simulated })
                 }
                 Way::Certified(client) => {
                     let connected = client.connect(&self.name, stream).await;
-                    let connected = connected.map_err(|error| self.not_opened(error))?;
+                    let connected = connected.map_err(open_error)?;
                     let stream = Box::new(connected.stream);
                     Ok(Opened { stream, simulated: self.simulated })
                 }
@@ -173,6 +159,14 @@ fn server_name(host: &str) -> &str {
 pub(crate) fn is_loopback(host: &str) -> bool {
     let name = server_name(host);
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Refused evidence as what it is: whoever holds the session tells it from a host that is away.
+fn open_error(error: ChannelError) -> io::Error {
+    let Some(check) = failed_check(&error) else { return io::Error::other(with_causes(&error)) };
+    let rejection = error.rejection::<AppraisalError>().map(ToString::to_string);
+    let reason = rejection.unwrap_or_else(|| with_causes(&error));
+    io::Error::other(NotAccepted { check: check.into(), reason })
 }
 
 fn channel_error(error: ChannelError) -> CliError {

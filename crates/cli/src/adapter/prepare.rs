@@ -91,11 +91,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         dangerous_plain: args.dangerous_plain,
     })?;
     let began = Instant::now();
-    let remote = RemoteAdapter::connect(connect, options(&args)?).map_err(failed)?;
+    let remote = RemoteAdapter::connect(connect, options(&args)?).map_err(holder_error)?;
     let hello_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     let deadline = Duration::from_secs(args.deadline_s);
-    let progress = remote.prepare(args.tokens, deadline, told).map_err(failed)?;
+    let progress = remote.prepare(args.tokens, deadline, told).map_err(holder_error)?;
     let prepare_s = began.elapsed().as_secs_f64();
     let error = local.as_ref().map(|adapter| compared(adapter, &remote)).transpose()?;
     let figures = Figures { hello_s, prepare_s, progress, error };
@@ -106,17 +106,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Evidence that is not accepted ends with status 1, whatever else fails with 2.
-fn failed(error: HolderError) -> CliError {
+/// Refused evidence ends with status 1, any other failure with 2.
+fn holder_error(error: HolderError) -> CliError {
     let hint = match &error {
-        HolderError::NotAccepted { check, .. } => {
-            let hint = hint_for(check);
-            return CliError::new(error).hint(hint).status(STATUS_REFUSED);
-        }
-        HolderError::Lost { .. } => "is `confide adapter host` running there?",
-        _ => return CliError::new(error),
+        HolderError::NotAccepted { check, .. } => Some(hint_for(check)),
+        HolderError::Lost { .. } => Some("is `confide adapter host` running there?"),
+        _ => None,
     };
-    CliError::new(error).hint(hint)
+    let is_refused = matches!(error, HolderError::NotAccepted { .. });
+    let mut failure = CliError::new(error);
+    if let Some(hint) = hint {
+        failure = failure.hint(hint);
+    }
+    if is_refused { failure.status(STATUS_REFUSED) } else { failure }
 }
 
 struct Figures {

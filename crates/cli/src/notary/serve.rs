@@ -137,7 +137,7 @@ async fn serve(
     let fields = json!({
         "binding": binding.name(),
         "claimed_guarantee": GUARANTEE,
-        "clients": admitted(&args),
+        "clients": describe_clients(&args),
         "clock": CLOCK,
         "config_digest": hex::encode(notary.config_digest()),
         "hosts": hosts,
@@ -154,8 +154,8 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whom the notary serves.
-fn admitted(args: &Args) -> &'static str {
+/// The ready line names which clients the notary serves.
+fn describe_clients(args: &Args) -> &'static str {
     match (&args.client_policy, &args.clients) {
         (None, None) => "any",
         (None, Some(_)) => "listed",

@@ -12,7 +12,7 @@ use confide_lora::{
     protocol::{Apply, FrameReader, Kind, Side, packed_bytes, unpack},
     quantise_vector,
 };
-use confide_tests::{Running, text};
+use confide_tests::{Process, text};
 use processes::{CONFIDE, Folder, TOY, Tcp, WIDTH, parameters};
 use spy::{Relay, contains, memory_of};
 
@@ -336,7 +336,7 @@ fn what_would_weaken_protection_has_to_be_asked_for() {
     let key = ["--binding", "key"];
     let refused = CONFIDE.run(&[&toy[..5], &key[..]].concat());
     assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
-    let host: Running = CONFIDE.start(&[&toy[..], &["--dangerous-forget-budgets"]].concat());
+    let host: Process = CONFIDE.start(&[&toy[..], &["--dangerous-forget-budgets"]].concat());
     assert_eq!(host.ready["guarantee"], "adapter host is blind; adapter can be learned");
     assert!(host.ready["budget_file"].is_null());
 }

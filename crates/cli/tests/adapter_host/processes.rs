@@ -12,7 +12,7 @@ use confide_lora::{
     holder::{Connect, Opened, Opening},
 };
 use confide_rlwe::ParameterSet;
-use confide_tests::{Ended, Program, Running, text};
+use confide_tests::{CommandOutput, Process, Program, text};
 
 pub(crate) const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 pub(crate) const PARAMETERS: &str = "toy-256-q100-flood40";
@@ -98,11 +98,11 @@ impl Folder {
 }
 
 /// A running adapter host.
-pub(crate) struct Host(Running);
+pub(crate) struct Host(Process);
 
 impl Host {
     /// The offline phase with this host.
-    pub(crate) fn prepare(&self, more: &[&str]) -> Ended {
+    pub(crate) fn prepare(&self, more: &[&str]) -> CommandOutput {
         let address = self.address();
         let arguments = ["adapter", "prepare", &address, "--adapter", "banking"];
         CONFIDE.run(&[&arguments[..], &TOY[..], more].concat())
@@ -114,9 +114,9 @@ impl Host {
 }
 
 impl Deref for Host {
-    type Target = Running;
+    type Target = Process;
 
-    fn deref(&self) -> &Running {
+    fn deref(&self) -> &Process {
         &self.0
     }
 }

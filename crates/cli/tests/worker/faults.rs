@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_tests::{ANY_PORT, Running, text};
+use confide_tests::{ANY_PORT, Process, text};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 const GENEROUS: Duration = Duration::from_secs(120);
 
 /// The worker of a server: its child.
-fn worker_of(serve: &Running) -> u32 {
+fn worker_of(serve: &Process) -> u32 {
     let parent = serve.id().to_string();
     let stats = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;

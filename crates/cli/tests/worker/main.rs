@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use confide_tests::{ANY_PORT, Running, text};
+use confide_tests::{ANY_PORT, Process, text};
 use serde_json::json;
 use served::{CONFIDE, Place, chat, fetch};
 
@@ -49,14 +49,14 @@ fn package() -> String {
 }
 
 /// `confide serve --engine worker` on the CPU.
-fn serve(python: &Path, model: &Path, more: &[&str]) -> Running {
+fn serve(python: &Path, model: &Path, more: &[&str]) -> Process {
     let fixed = ["serve", "--engine", "worker", "--listen", ANY_PORT, "--model", text(model)];
     let place = ["--worker-python", text(python), "--worker-device", "cpu"];
     let package = package();
     // One thread: the model is tiny.
     let environment = [("PYTHONPATH", &package[..]), ("OMP_NUM_THREADS", "1")];
     let mut command = CONFIDE.command(&[&fixed[..], &place, more].concat());
-    Running::start(command.envs(environment))
+    Process::start(command.envs(environment))
 }
 
 #[test]

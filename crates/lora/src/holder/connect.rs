@@ -15,9 +15,8 @@ pub struct Opened {
     pub simulated: bool,
 }
 
-/// Why a stream was not opened where the host's evidence is to blame: another try gives the same.
-///
-/// A [`Connect`] gives it inside its [`io::Error`].
+/// The host's evidence was refused. A [`Connect`] returns this inside its [`io::Error`]; trying again
+/// gives the same answer.
 #[derive(Debug, thiserror::Error)]
 #[error("check `{check}` failed: {reason}")]
 pub struct NotAccepted {

@@ -23,9 +23,9 @@ pub enum HolderError {
     /// The host's evidence was not accepted; nothing was sent to it.
     #[error("adapter host {host} is not accepted: check `{check}` failed: {reason}")]
     NotAccepted {
-        /// Which host.
+        /// The host's address.
         host: String,
-        /// The check that failed.
+        /// The check that failed, as policies name it.
         check: String,
         /// The appraiser's words.
         reason: String,
