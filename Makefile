@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -30,6 +30,9 @@ bench: build  ## the main job: an attested chat on loopback, and what each layer
 
 build: tools  ## the release binaries: confide, and the arms of its instrument
 	cargo build --release --locked -p confide-cli -p confide-arms -p confide-tools -p confide-arm-dcap-qvl
+
+operator: tools  ## confide-operator, for images and packages: no simulator, no instrument
+	cargo build --release --locked -p confide-cli --no-default-features --features operator --bin confide-operator
 
 prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cores, once)
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo build --release --locked
@@ -51,7 +54,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style prover unit no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style prover unit operators-build no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -64,6 +67,10 @@ unit: tools  ## the tests beside the code and across processes
 	@# All targets, so that the tests build no dependency a second time with other features.
 	cargo build --workspace --all-targets --locked
 	cargo test --workspace --locked
+
+operators-build: unit  ## what the operator's build refuses, and what it does
+	cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator
+	tests/operator.sh $(TARGET)/debug/confide-operator $(DEBUG)
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh

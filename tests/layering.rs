@@ -1,6 +1,6 @@
 //! The plan of the house as a test: who may import whom (ARCHITECTURE.md, "The floors").
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use confide_tests::{checkout, files_under, shown};
 use toml::{Table, Value};
@@ -180,6 +180,39 @@ fn heavy_and_foreign_libraries_stay_in_their_rooms() {
             assert!(!linked || rooms.contains(room), "{room} links {library}, but {reason}");
         }
     }
+}
+
+#[test]
+fn what_an_operator_installs_cannot_forge_or_measure_and_stays_small() {
+    let operator = ["-p", "confide-cli", "--no-default-features", "--features", "operator"];
+    let operator = packages_linked(&operator);
+    for package in ["confide-fake-attester", "confide-bench", "confide-load", "confide-store"] {
+        assert!(!operator.contains(package), "confide-operator links {package}");
+    }
+    assert!(operator.contains("confide-gateway"), "the list is not that of confide-operator");
+    assert!(operator.len() <= OPERATOR_PACKAGES_MAX, "confide-operator: {}", operator.len());
+    let both = packages_linked(&["-p", "confide-client", "-p", "confide-gateway"]);
+    assert!(both.len() <= CLIENT_AND_GATEWAY_PACKAGES_MAX, "client and gateway: {}", both.len());
+}
+
+/// Packages that `confide-operator` links, this project's own among them.
+const OPERATOR_PACKAGES_MAX: usize = 220;
+
+/// Packages that the client and the gateway link together.
+const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 140;
+
+/// The names and versions of the packages that are linked for `arguments`; of our own the name.
+fn packages_linked(arguments: &[&str]) -> BTreeSet<String> {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.current_dir(checkout()).args(["tree", "--locked", "-e", "normal", "--prefix", "none"]);
+    let output = tree.args(arguments).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
+    let package = |line: &str| match line.strip_prefix("confide-") {
+        Some(_) => line.split(' ').next().unwrap_or_default().to_owned(),
+        None => line.split(" (").next().unwrap_or_default().to_owned(),
+    };
+    text.lines().filter(|line| !line.is_empty()).map(package).collect()
 }
 
 #[test]

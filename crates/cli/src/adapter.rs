@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::error::CliError;
+#[cfg(not(feature = "native"))]
+use crate::features::train;
 pub(crate) use host::clients as read_clients;
 
 /// Arguments.
@@ -30,7 +32,7 @@ enum Command {
     /// Make masks with an adapter host, and say what they cost.
     Prepare(prepare::Args),
     /// Train a small adapter for a small model, in seconds.
-    #[cfg(feature = "native")]
+    #[command(hide = cfg!(not(feature = "native")))]
     Train(train::Args),
 }
 
@@ -39,7 +41,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Host(args) => host::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Prepare(args) => prepare::run(args),
-        #[cfg(feature = "native")]
         Command::Train(args) => train::run(args),
     }
 }

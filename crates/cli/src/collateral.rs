@@ -7,7 +7,10 @@ mod platform;
 mod serve;
 pub(crate) mod service;
 mod show;
+#[cfg(feature = "simulate")]
 mod simulated;
+#[cfg(feature = "simulate")]
+mod simulation;
 
 use std::process::ExitCode;
 

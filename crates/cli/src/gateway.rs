@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     address::listen_address, attest::chosen::AttesterArgs, connections::ConnectionArgs,
-    error::CliError, process,
+    error::CliError, features::NO_ATTESTER_HINT, process,
 };
 
 /// The upstream is on the same machine or network: one that listens answers within this.
@@ -231,11 +231,8 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     }
     match args.attester.open(args.collateral.as_deref())? {
         Some(attester) => Ok(Some(attester)),
-        None => Err(CliError::new("this gateway has no attester").hint(
-            "on a machine with a device give --attester device; else make a simulated one with \
-             `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give --binding \
-             none for ordinary TLS",
-        )),
+        None => Err(CliError::new("this gateway has no attester")
+            .hint(format!("{NO_ATTESTER_HINT}, or give --binding none for ordinary TLS"))),
     }
 }
 

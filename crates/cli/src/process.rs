@@ -3,12 +3,17 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     net::SocketAddr,
-    process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpSocket};
+use tracing_subscriber::{
+    Layer as _,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::error::CliError;
 
@@ -21,30 +26,15 @@ pub(crate) fn unix_now() -> u64 {
 pub(crate) fn log_to_stderr() {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = std::io::stderr().is_terminal() && !plain;
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CONFIDE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colour)
-        .with_writer(std::io::stderr)
-        .init();
+    let wanted = std::env::var("CONFIDE_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where
 /// that is less. A burst of clients should not have to send their first packet again.
 const BACKLOG: u32 = 4096;
-
-/// Becomes `confide-prover` where this process was started for that, as `prove::prover` does; what
-/// it gives is the exit status of a failure. No option of anybody's: nothing else is read or said.
-pub(crate) fn launch_stage() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != confide_prover::LAUNCH_WORD {
-        return None;
-    }
-    let error = confide_prover::launch(arguments);
-    eprintln!("{error}");
-    Some(confide_prover::LAUNCH_FAILED.into())
-}
 
 /// Listens, and gives the address with the port that was taken.
 pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {

@@ -71,6 +71,18 @@ struct Order {
     json: bool,
 }
 
+/// Becomes `confide-prover` where this process was started for that, as [`prover`] does; what
+/// it gives is the exit status of a failure. No option of anybody's: nothing else is read or said.
+pub(crate) fn launch_stage() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != confide_prover::LAUNCH_WORD {
+        return None;
+    }
+    let error = confide_prover::launch(arguments);
+    eprintln!("{error}");
+    Some(confide_prover::LAUNCH_FAILED.into())
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (guest, input, order) = match args.what {
         What::Fibonacci(args) => plain("fibonacci", args)?,

@@ -3,6 +3,7 @@
 mod disclosure;
 mod evidence;
 mod gpu;
+#[cfg(feature = "prove")]
 mod proof;
 mod serve;
 
@@ -28,6 +29,8 @@ use confide_verifier::{
 use confide_verifier_aws_lc::AwsLc;
 use serde_json::{Value, json};
 
+#[cfg(not(feature = "prove"))]
+use crate::features::proof;
 use crate::{error::CliError, policy::file, process::unix_now, time::time};
 pub(crate) use disclosure::{claim_words, name_words, text_proofs};
 
@@ -51,7 +54,8 @@ enum What {
     /// Check evidence of a kind that its bytes tell.
     Evidence(evidence::EvidenceArgs),
     /// Check a proof that `confide prove` wrote.
-    Proof(proof::ProofArgs),
+    #[command(hide = cfg!(not(feature = "prove")))]
+    Proof(proof::Args),
     /// Check what somebody shows and proves of a session that a notary saw.
     Disclosure(disclosure::DisclosureArgs),
     /// Appraise over HTTP, and sign the results.
@@ -94,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         What::Quote(args) => args,
         What::Disclosure(args) => return disclosure::run(args),
         What::Evidence(args) => return evidence::run(args),
-        What::Proof(args) => return proof::run(&args),
+        What::Proof(args) => return proof::run(args),
         What::Serve(args) => return serve::run(args),
     };
     let judged = judge(&args);

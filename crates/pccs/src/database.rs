@@ -1,11 +1,13 @@
 //! Where documents are kept: SQLite in a file, or PostgreSQL for several instances.
 
+#[cfg(feature = "postgres")]
 mod postgres;
 mod schema;
 mod sqlite;
 
 use std::{pin::Pin, sync::Arc};
 
+#[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 
@@ -55,6 +57,7 @@ pub enum DatabaseError {
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// PostgreSQL refused or is gone.
+    #[cfg(feature = "postgres")]
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] tokio_postgres::Error),
     /// The database took too long.
@@ -81,6 +84,9 @@ pub enum DatabaseError {
         /// The row's key.
         key: String,
     },
+    /// The address is that of a database that this build has no driver for.
+    #[error("PostgreSQL: this build has no driver for it")]
+    NoDriver,
     /// The program is ending.
     #[error("the database is closed")]
     Closed,
@@ -93,7 +99,10 @@ pub enum DatabaseError {
 /// [`DatabaseError`].
 pub async fn open(url: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        #[cfg(feature = "postgres")]
         return Ok(Arc::new(Postgres::open(url).await?));
+        #[cfg(not(feature = "postgres"))]
+        return Err(DatabaseError::NoDriver);
     }
     Ok(Arc::new(Sqlite::open(url.as_ref()).await?))
 }

@@ -1,5 +1,8 @@
 //! From a request to its answer.
 
+#[cfg(feature = "simulate")]
+mod simulated;
+
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
@@ -10,13 +13,11 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::IF_NONE_MATCH};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
 use crate::{
-    Faults, Kept, Limits, Simulation, UpstreamError, Wanted,
+    Kept, Limits, UpstreamError, Wanted,
     answer::{Answer, Bytewise},
-    faults::Fate,
     kept::{Freshness, Missing, Way},
     metrics::{Metrics, count},
     request,
@@ -31,7 +32,15 @@ pub enum Source {
     /// A database, with or without vendors behind it.
     Kept(Arc<Kept>),
     /// A fake root. *Simulated*.
-    Simulated(Arc<Simulation>),
+    #[cfg(feature = "simulate")]
+    Simulated(Arc<crate::Simulation>),
+}
+
+impl Source {
+    /// Whether the documents are those of a fake root.
+    fn is_simulated(&self) -> bool {
+        !matches!(self, Source::Kept(_))
+    }
 }
 
 /// What a service is made from.
@@ -95,6 +104,7 @@ impl Service {
         let (route, mut answer, truncated) = match path {
             "/health" => ("health", self.health().await, false),
             "/metrics" => ("metrics", self.metrics().await, false),
+            #[cfg(feature = "simulate")]
             "/simulate" => ("simulate", self.simulate(request).await, false),
             _ if head || *request.method() == Method::GET => {
                 let wanted = match request::parse(path, request.uri().query()) {
@@ -102,7 +112,7 @@ impl Service {
                     Err(refusal) => return self.finished("none", refusal.into(), false),
                 };
                 let held = request.headers().get(IF_NONE_MATCH).cloned();
-                match self.documented(&wanted, held.as_ref()).await {
+                match self.document_answer(&wanted, held.as_ref()).await {
                     Some((answer, truncated)) => (wanted.kind().name(), answer, truncated),
                     None => return Outcome::Silence,
                 }
@@ -125,62 +135,23 @@ impl Service {
         if let Ok(id) = HeaderValue::from_str(&id) {
             answer.headers.insert(REQUEST_ID, id);
         }
-        if matches!(self.source, Source::Simulated(_)) {
+        if self.source.is_simulated() {
             answer.headers.insert(SIMULATED, HeaderValue::from_static("true"));
         }
         Outcome::Answer(answer.response(truncated))
     }
 
     /// A document, and whether its body is to end in the middle; `None` where nothing is to come.
-    async fn documented(
+    async fn document_answer(
         &self,
         wanted: &Wanted,
         held: Option<&HeaderValue>,
     ) -> Option<(Answer, bool)> {
-        let Source::Simulated(simulation) = &self.source else {
-            return Some((self.kept(wanted, held).await, false));
-        };
-        let (latency, fate) = simulation.next();
-        if fate != Fate::Answer {
-            count(&self.metrics.faults);
+        #[cfg(feature = "simulate")]
+        if let Source::Simulated(simulation) = &self.source {
+            return self.simulated_answer(simulation, wanted, held).await;
         }
-        if !latency.is_zero() {
-            tokio::time::sleep(latency).await;
-        }
-        match fate {
-            Fate::Hang => None,
-            Fate::Fail => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                Some((Answer::text(status, "simulated failure"), false))
-            }
-            Fate::TooMany { retry_after_s } => {
-                let answer = Answer::text(StatusCode::TOO_MANY_REQUESTS, "simulated limit");
-                Some((answer.retry_after(retry_after_s), false))
-            }
-            Fate::Answer | Fate::Truncate => {
-                let answer = self.simulated(simulation, wanted, held).await;
-                Some((answer, fate == Fate::Truncate))
-            }
-        }
-    }
-
-    async fn simulated(
-        &self,
-        simulation: &Arc<Simulation>,
-        wanted: &Wanted,
-        held: Option<&HeaderValue>,
-    ) -> Answer {
-        let (simulation, asked, now) = (Arc::clone(simulation), wanted.clone(), (self.clock)());
-        // A set that is issued anew is signed first.
-        let finding = tokio::task::spawn_blocking(move || simulation.find(&asked, now));
-        match finding.await {
-            Ok(Ok(Some(document))) => {
-                Answer::document(&document, wanted.encoding(), Freshness::Fresh, held)
-            }
-            Ok(Ok(None)) => no_data(),
-            Ok(Err(error)) => internal(&error),
-            Err(error) => internal(&error.to_string()),
-        }
+        Some((self.kept(wanted, held).await, false))
     }
 
     async fn kept(&self, wanted: &Wanted, held: Option<&HeaderValue>) -> Answer {
@@ -215,51 +186,24 @@ impl Service {
     async fn metrics(&self) -> Answer {
         let (simulated, documents) = match &self.source {
             Source::Kept(kept) => (false, kept.database().count().await.ok()),
+            #[cfg(feature = "simulate")]
             Source::Simulated(_) => (true, None),
         };
         let text = self.metrics.text(simulated, documents);
         Answer::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 
-    /// Shows the faults, and sets those of a POST.
-    async fn simulate(&self, request: Request<Incoming>) -> Answer {
-        let Source::Simulated(simulation) = &self.source else {
-            return request::Refusal::NotFound.into();
-        };
-        match *request.method() {
-            Method::GET | Method::HEAD => {}
-            Method::POST => {
-                let reading = Limited::new(request.into_body(), self.limits.body_bytes).collect();
-                let Ok(Ok(body)) = tokio::time::timeout(self.limits.head_wait, reading).await
-                else {
-                    let limit = self.limits.body_bytes;
-                    let text = format!("body: wanted at most {limit} bytes, all of them in time");
-                    return Answer::text(StatusCode::BAD_REQUEST, text);
-                };
-                match Faults::from_json(&body.to_bytes()) {
-                    Ok(faults) => simulation.set_faults(faults),
-                    Err(error) => return Answer::text(StatusCode::BAD_REQUEST, error.to_string()),
-                }
-            }
-            _ => {
-                let answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST");
-                return answer.allow("GET, HEAD, POST");
-            }
-        }
-        match serde_json::to_vec(&simulation.faults()) {
-            Ok(text) => Answer::new(StatusCode::OK, "application/json", text),
-            Err(error) => internal(&error.to_string()),
-        }
-    }
-
     fn way(&self) -> Option<Way> {
-        let Source::Kept(kept) = &self.source else { return None };
-        Some(Way {
-            kept: Arc::clone(kept),
-            limits: Arc::clone(&self.limits),
-            metrics: Arc::clone(&self.metrics),
-            clock: self.clock,
-        })
+        match &self.source {
+            Source::Kept(kept) => Some(Way {
+                kept: Arc::clone(kept),
+                limits: Arc::clone(&self.limits),
+                metrics: Arc::clone(&self.metrics),
+                clock: self.clock,
+            }),
+            #[cfg(feature = "simulate")]
+            Source::Simulated(_) => None,
+        }
     }
 }
 

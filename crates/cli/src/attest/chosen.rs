@@ -1,7 +1,6 @@
 //! Whom a long-running command attests with: arguments that `gateway` and `verify serve` share.
 
 use std::{
-    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,10 +11,13 @@ use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
 use confide_channel::ClientEvidence;
 use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
-use confide_fake_attester::{FakeAttester, FakeError};
 use confide_verifier::Roots;
 
 use super::device::DeviceArgs;
+#[cfg(feature = "simulate")]
+use super::simulate::load_simulated;
+#[cfg(not(feature = "simulate"))]
+use crate::features::load_simulated;
 use crate::{
     collateral::{fetching::FetchingAttester, service::ServiceArgs},
     error::{CliError, read_file},
@@ -29,7 +31,7 @@ const ROOT_BYTES_MAX: u64 = 16 * 1024;
 #[derive(clap::Args)]
 pub(crate) struct AttesterArgs {
     /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "simulate")))]
     pub(crate) simulate: Option<PathBuf>,
     /// Where evidence comes from; `simulated` needs --simulate, which says so by itself
     #[arg(long, value_enum, value_name = "ATTESTER")]
@@ -74,7 +76,7 @@ impl AttesterArgs {
         collateral: Option<&Path>,
     ) -> Result<Option<Arc<dyn Attest>>, CliError> {
         let attester = match (&self.simulate, self.attester) {
-            (Some(folder), None | Some(AttesterName::Simulated)) => simulated(folder)?,
+            (Some(folder), None | Some(AttesterName::Simulated)) => load_simulated(folder)?,
             (None, Some(AttesterName::Device)) => self.device()?,
             (None, None) if self.device.any() || self.gpu_index.is_some() => self.device()?,
             (Some(_), Some(AttesterName::Device)) => {
@@ -124,29 +126,6 @@ impl AttesterArgs {
     }
 }
 
-fn simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
-    let attester = FakeAttester::load(folder).map_err(|error| {
-        let hint = hint_for(&error);
-        CliError::new(error).hint(hint)
-    })?;
-    Ok(Arc::new(attester))
-}
-
-/// What helps depends on whether the folder is missing, closed to this user, or something else.
-fn hint_for(error: &FakeError) -> &'static str {
-    match error {
-        FakeError::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            "only its owner may read a simulated attester: run as that user, or make another one \
-             with `confide attest --simulate tdx --out DIR`"
-        }
-        FakeError::State { .. } => {
-            "`confide attest --simulate tdx --out DIR` makes a simulated attester; this file is \
-             damaged, or of another version"
-        }
-        _ => "make the folder with `confide attest --simulate tdx --out DIR`",
-    }
-}
-
 /// An attester whose collateral was given by the operator.
 struct Stapling {
     attester: Arc<dyn Attest>,
@@ -168,25 +147,5 @@ impl Attest for Stapling {
 
     fn simulated(&self) -> bool {
         self.attester.simulated()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn an_attester_that_may_not_be_read_is_not_answered_with_how_to_make_one() {
-        let file = |kind| FakeError::File {
-            action: "read",
-            path: "sim/simulated-attester.json".into(),
-            source: io::Error::from(kind),
-        };
-        assert!(hint_for(&file(ErrorKind::PermissionDenied)).starts_with("only its owner"));
-        assert!(hint_for(&file(ErrorKind::NotFound)).starts_with("make the folder"));
-        let state = FakeError::State { path: "s".into(), reason: "no JSON".into() };
-        assert!(hint_for(&state).contains("damaged"));
     }
 }

@@ -4,14 +4,15 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use confide_collateral::{Base, Client};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
-use confide_fake_attester::FakeAttester;
 use confide_pccs::{
-    Database, DatabaseError, Edition, Faults, Kept, Latency, Limits, Options, RequestLimit,
-    Service, Simulation, Source, Upstream, Vendors, Written, open,
+    Database, DatabaseError, Kept, Limits, Options, Service, Source, Upstream, Vendors, Written,
+    open,
 };
 use serde_json::{Map, Value};
 
-use super::{service, simulated::Simulated};
+use super::service;
+#[cfg(feature = "simulate")]
+use super::simulation::{FaultArgs, simulated_source};
 use crate::{
     address::listen_address,
     error::{CliError, read_file},
@@ -53,50 +54,9 @@ pub(crate) struct Args {
     /// Serve the endorsements of the simulated attester in DIR instead; they endorse nothing
     #[arg(long, value_name = "DIR")]
     simulate: Option<PathBuf>,
+    #[cfg(feature = "simulate")]
     #[command(flatten)]
     faults: FaultArgs,
-}
-
-/// What a simulated service does wrong; POST the same to /simulate while it runs.
-///
-/// They conflict with `--database`: clap waives a requirement that conflicts with what is given.
-#[derive(clap::Args)]
-struct FaultArgs {
-    /// Delay of each answer in milliseconds, or `real`: 225 to 300 ms, as Intel's service
-    #[arg(long, conflicts_with = "database", value_name = "MS|real", value_parser = latency)]
-    latency: Option<Latency>,
-    /// Share of requests that are answered with status 500, 0 to 1
-    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
-    failure_rate: Option<f64>,
-    /// Share of requests whose body ends in the middle, 0 to 1
-    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
-    truncated_rate: Option<f64>,
-    /// Share of requests that are never answered, 0 to 1
-    #[arg(long, conflicts_with = "database", value_name = "SHARE")]
-    hanging_rate: Option<f64>,
-    /// Where the draws come from: the same seed fails the same requests
-    #[arg(long, conflicts_with = "database", value_name = "N")]
-    fault_seed: Option<u64>,
-    /// Requests in a window that are answered; the others get status 429
-    #[arg(long, conflicts_with = "database", value_name = "N/SECONDS", value_parser = limit)]
-    request_limit: Option<RequestLimit>,
-    /// Which edition is served
-    #[arg(long, conflicts_with = "database", value_enum)]
-    edition: Option<EditionName>,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum EditionName {
-    /// Good ones
-    Current,
-    /// Revocation lists past their nextUpdate
-    LateCrls,
-    /// Revocation lists older than before
-    RolledBackCrls,
-    /// Everything past its time
-    Expired,
-    /// The next TCB evaluation data number
-    NextEvaluation,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -109,10 +69,13 @@ async fn serve(args: Args) -> Result<(), CliError> {
     let limits = Limits::default();
     let mut more = Map::new();
     let source = match (&args.simulate, &args.database) {
+        #[cfg(feature = "simulate")]
         (Some(dir), _) => {
             more.insert("simulated".into(), true.into());
-            simulated(dir, args.faults.faults()?)?
+            simulated_source(dir, &args.faults)?
         }
+        #[cfg(not(feature = "simulate"))]
+        (Some(_), _) => return Err(crate::features::no_simulator()),
         (None, Some(url)) => {
             let database = open(url).await.map_err(|error| cannot_open(&error))?;
             let imported = import(&*database, &args.import).await?;
@@ -149,14 +112,6 @@ fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
     Ok(Some(Arc::new(Vendors::new(client))))
 }
 
-fn simulated(dir: &std::path::Path, faults: Faults) -> Result<Source, CliError> {
-    let attester = FakeAttester::load(dir).map_err(|error| {
-        CliError::new(error).hint("`confide attest --simulate tdx --out DIR` makes such a folder")
-    })?;
-    let documents = Arc::new(Simulated::of(&attester));
-    Ok(Source::Simulated(Arc::new(Simulation::new(documents, faults))))
-}
-
 /// How many documents were kept, and how many were older than those that are.
 async fn import(database: &dyn Database, files: &[PathBuf]) -> Result<Value, CliError> {
     let (mut kept, mut older) = (0, 0);
@@ -188,55 +143,5 @@ fn cannot_open(error: &DatabaseError) -> CliError {
         DatabaseError::Schema { .. } => failure.hint("a later version of confide has been here"),
         DatabaseError::Sqlite(_) => failure.hint("--database names a file in a folder that exists"),
         _ => failure.hint("postgres://user:password@host/database; TLS is not spoken"),
-    }
-}
-
-impl FaultArgs {
-    fn faults(&self) -> Result<Faults, CliError> {
-        let none = Faults::default();
-        let faults = Faults {
-            latency: self.latency.unwrap_or_default(),
-            failure_rate: self.failure_rate.unwrap_or(none.failure_rate),
-            truncated_rate: self.truncated_rate.unwrap_or(none.truncated_rate),
-            hanging_rate: self.hanging_rate.unwrap_or(none.hanging_rate),
-            seed: self.fault_seed.unwrap_or(none.seed),
-            limit: self.request_limit,
-            edition: match self.edition {
-                None | Some(EditionName::Current) => Edition::Current,
-                Some(EditionName::LateCrls) => Edition::LateCrls,
-                Some(EditionName::RolledBackCrls) => Edition::RolledBackCrls,
-                Some(EditionName::Expired) => Edition::Expired,
-                Some(EditionName::NextEvaluation) => Edition::NextEvaluation,
-            },
-        };
-        faults.checked().map_err(CliError::new)
-    }
-}
-
-fn latency(text: &str) -> Result<Latency, String> {
-    match text {
-        "real" => Ok(Latency::Real),
-        _ => text.parse().map(Latency::Ms).map_err(|_| "wanted milliseconds or `real`".into()),
-    }
-}
-
-fn limit(text: &str) -> Result<RequestLimit, String> {
-    let parts = text.split_once('/').and_then(|(requests, window)| {
-        Some(RequestLimit { requests: requests.parse().ok()?, window_s: window.parse().ok()? })
-    });
-    parts.ok_or_else(|| "wanted REQUESTS/SECONDS, such as 10/60".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_read_from_their_flags() {
-        assert_eq!(latency("real"), Ok(Latency::Real));
-        assert_eq!(latency("250"), Ok(Latency::Ms(250)));
-        assert!(latency("fast").is_err());
-        assert_eq!(limit("10/60"), Ok(RequestLimit { requests: 10, window_s: 60 }));
-        assert!(limit("10").is_err() && limit("/60").is_err());
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     attest::chosen::AttesterArgs,
     connections::ConnectionArgs,
     error::{CliError, read_file},
+    features::NO_ATTESTER_HINT,
     policy, process,
 };
 
@@ -105,12 +106,10 @@ async fn serve(
 ) -> Result<ExitCode, CliError> {
     // One for the whole life: a signal that comes between two of them would be seen by neither.
     let stop = pin!(process::asked_to_stop());
-    let attester = args.attester.open(args.collateral.as_deref())?.ok_or_else(|| {
-        CliError::new("this notary has no attester").hint(
-            "on a machine with a device give --attester device; else make a simulated one with \
-             `confide attest --simulate tdx --out DIR` and give --simulate DIR",
-        )
-    })?;
+    let attester = args
+        .attester
+        .open(args.collateral.as_deref())?
+        .ok_or_else(|| CliError::new("this notary has no attester").hint(NO_ATTESTER_HINT))?;
     let admission = args.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();

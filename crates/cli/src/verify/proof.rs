@@ -20,7 +20,7 @@ use crate::{error::CliError, prove::signature::Claimed, time::time};
 /// or no confide-prover).
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct ProofArgs {
+pub(crate) struct Args {
     /// The proof, as `confide prove` wrote it.
     file: PathBuf,
     /// The statement that has to be proved, JSON.
@@ -64,8 +64,8 @@ pub(crate) struct ProofArgs {
 /// The answer, as text or JSON, with the exit status that belongs to it.
 type Answered = (String, ExitCode);
 
-pub(super) fn run(args: &ProofArgs) -> Result<ExitCode, CliError> {
-    match answer(args) {
+pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
+    match answer(&args) {
         Ok((text, status)) => print(&text).map(|()| status),
         Err(unjudged) if args.json => {
             print(&format!("{}\n", unjudged.to_json())).map(|()| super::NOT_JUDGED.into())
@@ -75,7 +75,7 @@ pub(super) fn run(args: &ProofArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Proofs of every kind come here; the first bytes tell which it is.
-fn answer(args: &ProofArgs) -> Result<Answered, Unjudged> {
+fn answer(args: &Args) -> Result<Answered, Unjudged> {
     let bytes = read(&args.file, FILE_BYTES_MAX as u64)?;
     if bytes.starts_with(MAGIC) {
         return zkvm::answer(&bytes, args);

@@ -20,6 +20,7 @@ pub(super) const MIGRATIONS: &[(&str, &str)] = &[(
 )];
 
 /// One row with the version; an empty table is version 0.
+#[cfg(feature = "postgres")]
 pub(super) const VERSION_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS confide_pccs_schema (version BIGINT NOT NULL)";
 /// SQLite's strict tables name their integers otherwise.

@@ -13,7 +13,7 @@ use confide_lora::{
 use tokio::io::BufReader;
 
 use super::{Args, key_validity};
-use crate::{error::CliError, gateway::BindingName, policy, process};
+use crate::{error::CliError, features::NO_ATTESTER_HINT, gateway::BindingName, policy, process};
 
 /// Handshake and evidence of one connection.
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
@@ -119,10 +119,7 @@ fn options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> ServerOpti
 fn attester(args: &Args) -> Result<Arc<dyn Attest>, CliError> {
     let attester = args.attester.open(args.collateral.as_deref())?;
     attester.ok_or_else(|| {
-        CliError::new("this adapter host has no attester").hint(
-            "on a machine with a device give --attester device; else make a simulated one with \
-             `confide attest --simulate tdx --out DIR` and give --simulate DIR, or give --binding \
-             none for plain TCP",
-        )
+        CliError::new("this adapter host has no attester")
+            .hint(format!("{NO_ATTESTER_HINT}, or give --binding none for plain TCP"))
     })
 }

@@ -12,7 +12,7 @@ use confide_verifier::{
 
 use super::{
     super::{read_policy, read_root},
-    ProofArgs, Unjudged,
+    Args, Unjudged,
 };
 use crate::process::unix_now;
 
@@ -32,7 +32,7 @@ pub(super) struct Refused {
 }
 
 impl Beyond {
-    pub(super) fn read(args: &ProofArgs) -> Result<Self, Unjudged> {
+    pub(super) fn read(args: &Args) -> Result<Self, Unjudged> {
         let mut policy = match &args.evidence_policy {
             None => Policy::default(),
             Some(path) => read_policy(path)?,

@@ -7,7 +7,7 @@ use confide_prover::{Check, Outcome};
 use confide_statement::Statement;
 use sha2::{Digest as _, Sha256};
 
-use super::{super::read, ProofArgs, Unjudged, dcap::Refused, other_kind};
+use super::{super::read, Args, Unjudged, dcap::Refused, other_kind};
 use crate::prove::input;
 
 /// Longest statement that is expected, JSON.
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Reads what the options name, for a proof that says to be of `claim`.
-    pub(super) fn read(args: &ProofArgs, claim: &str) -> Result<Self, Unjudged> {
+    pub(super) fn read(args: &Args, claim: &str) -> Result<Self, Unjudged> {
         if let Some(option) = option_of_another_claim(args, claim) {
             return Err(other_kind(option, &format!("a run of {claim}")));
         }
@@ -107,7 +107,7 @@ fn push(
 }
 
 /// An option that the claim has nothing for: it would be ignored, and somebody relies on it.
-fn option_of_another_claim(args: &ProofArgs, claim: &str) -> Option<&'static str> {
+fn option_of_another_claim(args: &Args, claim: &str) -> Option<&'static str> {
     let taken: &[&str] = match claim {
         "rsa2048" => &["--certificate", "--key", "--message", "--input"],
         "sha256" => &["--message", "--input"],
@@ -120,7 +120,7 @@ fn option_of_another_claim(args: &ProofArgs, claim: &str) -> Option<&'static str
     given.into_iter().find(|option| !taken.contains(option))
 }
 
-fn is_something_expected(args: &ProofArgs) -> bool {
+fn is_something_expected(args: &Args) -> bool {
     // A time alone says nothing of what was proved.
     !args.claimed.given().is_empty()
         || args.input.is_some()

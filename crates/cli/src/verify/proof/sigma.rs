@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::{
     super::REJECTED,
-    Answered, ProofArgs, Unjudged, other_kind,
+    Answered, Args, Unjudged, other_kind,
     zkvm::{checks_json, table},
 };
 use crate::prove::signature;
 
-pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudged> {
+pub(super) fn answer(bytes: &[u8], args: &Args) -> Result<Answered, Unjudged> {
     no_options_of_the_zkvm(args)?;
     let claimed = &args.claimed;
     let missing = |what: &str| {
@@ -34,7 +34,7 @@ pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudge
     })
 }
 
-fn no_options_of_the_zkvm(args: &ProofArgs) -> Result<(), Unjudged> {
+fn no_options_of_the_zkvm(args: &Args) -> Result<(), Unjudged> {
     let given = [
         ("--statement", args.statement.is_some()),
         ("--input", args.input.is_some()),

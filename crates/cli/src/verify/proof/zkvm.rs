@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{NOT_JUDGED, REJECTED, read},
-    Answered, ProofArgs, Unjudged, dcap,
+    Answered, Args, Unjudged, dcap,
     expected::Wanted,
 };
 use crate::prove::{
@@ -19,7 +19,7 @@ use crate::prove::{
     shown, size,
 };
 
-pub(super) fn answer(bytes: &[u8], args: &ProofArgs) -> Result<Answered, Unjudged> {
+pub(super) fn answer(bytes: &[u8], args: &Args) -> Result<Answered, Unjudged> {
     let file = ProofFile::decode(bytes)
         .map_err(|error| Unjudged::new("malformed_file", error.to_string()))?;
     let wanted = Wanted::read(args, &file.header.claim)?;
@@ -76,7 +76,7 @@ fn accepted(
     wanted: &Wanted,
     beyond: dcap::Beyond,
     file: &ProofFile,
-    args: &ProofArgs,
+    args: &Args,
 ) -> Answered {
     let mut checks = checked.checks().to_vec();
     let compared = match checked.statement() {
@@ -95,7 +95,7 @@ fn yes(
     wanted: &Wanted,
     checks: &[Check],
     file: &ProofFile,
-    args: &ProofArgs,
+    args: &Args,
 ) -> Answered {
     let (statement, header) = (checked.statement(), checked.header());
     let used = checked.used();
@@ -156,7 +156,7 @@ fn worth(is_statement_known: bool, checks: &[Check]) -> String {
     worth.join("; ")
 }
 
-fn rejected_by(rejected: &Rejected, args: &ProofArgs) -> Answered {
+fn rejected_by(rejected: &Rejected, args: &Args) -> Answered {
     let reason = &rejected.reason;
     no(&rejected.checks, reason.name(), &reason.to_string(), None, args)
 }
@@ -168,7 +168,7 @@ fn no(
     name: &str,
     detail: &str,
     proved: Option<&Checked>,
-    args: &ProofArgs,
+    args: &Args,
 ) -> Answered {
     if args.json {
         let mut object = Map::new();

@@ -1,0 +1,245 @@
+//! `confide attest --simulate`: *simulated* evidence, and the attester that makes it.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::ValueEnum;
+use confide_evidence::{Attest, ReportData};
+use confide_fake_attester::{FakeAttester, FakeError, Mode, Options, STATE_FILE, Tee};
+
+use super::{refuse_occupied, shown, tree, write};
+use crate::{
+    error::CliError,
+    process::{print_whole, unix_now},
+};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(super) struct SimulationArgs {
+    /// Make simulated evidence of this kind; no hardware is involved and nothing is protected
+    #[arg(long, value_name = "TEE")]
+    simulate: Option<SimulatedTee>,
+    /// Pretend to run in debug mode; the policy that is written allows it
+    #[arg(long, requires = "simulate")]
+    debug: bool,
+    /// With a simulated GPU beside it; the policy that is written requires it, so it is accepted
+    /// with session binding only
+    #[arg(long, requires = "simulate")]
+    gpu: bool,
+    /// How long a quote takes: as software signs, or serial at 39 ms as measured on hardware
+    #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
+    mode: SimulatedMode,
+    /// Write a policy under which clients talk to this attester in whatever configuration; without
+    /// this they refuse until `confide policy pin` has named one
+    #[arg(long, requires = "simulate")]
+    dangerous_platform_scope: bool,
+    /// Put a new simulated attester in the place of the one in --out: other keys, another root, a
+    /// policy without pins
+    #[arg(long, requires = "simulate")]
+    replace: bool,
+    /// Where the keys come from: 32 bytes in hexadecimal; the same seed gives the same root
+    #[arg(long, value_name = "HEX", value_parser = seed, requires = "simulate")]
+    seed: Option<[u8; 32]>,
+    /// Then serve a simulated configfs-tsm tree in this folder until told to stop (FUSE)
+    #[arg(long, value_name = "MOUNTPOINT", requires = "simulate")]
+    tsm: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SimulatedTee {
+    /// A TDX quote, version 4
+    Tdx,
+    /// A TDX quote, version 5
+    TdxV5,
+    /// An SGX quote, version 3
+    Sgx,
+    /// An AMD SEV-SNP report
+    Snp,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SimulatedMode {
+    /// As fast as software signs
+    Raw,
+    /// One at a time, 39 ms each
+    Device,
+}
+
+impl SimulationArgs {
+    /// Whether evidence is to be simulated.
+    pub(super) fn is_given(&self) -> bool {
+        self.simulate.is_some()
+    }
+
+    /// Makes a simulated attester and writes it to `out`, with evidence that signs `report_data`.
+    pub(super) fn write(
+        &self,
+        report_data: Option<ReportData>,
+        out: &Path,
+    ) -> Result<(), CliError> {
+        let tee = self.simulate.unwrap_or(SimulatedTee::Tdx);
+        if !(self.replace && out.join(STATE_FILE).is_file()) {
+            let hint =
+                "give another folder, or --replace to make a new simulated attester in its place";
+            refuse_occupied(out, hint)?;
+        }
+        let mut attester = FakeAttester::new(self.options(tee)?).map_err(CliError::new)?;
+        if self.gpu {
+            attester = attester.with_gpu().map_err(CliError::new)?;
+        }
+        let evidence = attester.quote(&report_data.unwrap_or(ReportData::ZERO));
+        attester.save(out).map_err(cannot_write)?;
+        if self.dangerous_platform_scope {
+            write(out, "policy.toml", attester.dangerous_policy_toml().as_bytes())?;
+        }
+        write(out, "evidence.bin", &evidence)?;
+        match &self.tsm {
+            None => print_whole(&self.summary(report_data, tee, out, &attester, evidence.len())),
+            Some(mountpoint) => tree::serve(attester, mountpoint),
+        }
+    }
+
+    fn options(&self, tee: SimulatedTee) -> Result<Options, CliError> {
+        Ok(Options {
+            seed: self.seed.map_or_else(Options::random_seed, Ok).map_err(CliError::new)?,
+            tee: match tee {
+                SimulatedTee::Tdx => Tee::Tdx,
+                SimulatedTee::TdxV5 => Tee::TdxV5,
+                SimulatedTee::Sgx => Tee::Sgx,
+                SimulatedTee::Snp => Tee::Snp,
+            },
+            debug: self.debug,
+            issued_at: unix_now(),
+            mode: match self.mode {
+                SimulatedMode::Raw => Mode::Raw,
+                SimulatedMode::Device => Mode::Device,
+            },
+        })
+    }
+
+    fn summary(
+        &self,
+        report_data: Option<ReportData>,
+        tee: SimulatedTee,
+        out: &Path,
+        attester: &FakeAttester,
+        bytes: usize,
+    ) -> String {
+        let kind = match tee {
+            SimulatedTee::Tdx => "TDX quote, version 4",
+            SimulatedTee::TdxV5 => "TDX quote, version 5",
+            SimulatedTee::Sgx => "SGX quote, version 3",
+            SimulatedTee::Snp => "SEV-SNP report, version 3",
+        };
+        let debug = if self.debug { "on" } else { "off" };
+        let days = (attester.collateral_until() + 1 - attester.issued_at()) / 86_400;
+        let mut files = vec![
+            ("evidence.bin", format!("{kind}, {bytes} bytes, debug {debug}")),
+            ("collateral.json", format!("simulated endorsements, good for {days} days")),
+            ("root.der", "the simulated root certificate".into()),
+            ("policy.toml", "accepts this simulated attester and no other".into()),
+            (STATE_FILE, "the simulated attester itself: whoever reads it can sign".into()),
+        ];
+        if attester.endorsement_key_der().is_some() {
+            files.push((
+                "endorsement-key.der",
+                "the simulated endorsement key's certificate".into(),
+            ));
+            files.push(("chain.pem", "the simulated signing key and root above it".into()));
+            files.push(("crl.der", "the simulated root's revocation list".into()));
+        }
+        let dir = shown(out);
+        let mut text =
+            format!("simulated evidence in {dir}: made by software, it protects nothing\n");
+        for (name, what) in files {
+            text += &format!("  {name:24} {what}\n");
+        }
+        let gateway = |binding| {
+            format!(
+                "confide gateway --simulate {dir} --binding {binding} --upstream URL \
+                 --listen 127.0.0.1:0\n"
+            )
+        };
+        // The file holds no evidence of the GPU, which the policy requires.
+        text += &match self.gpu {
+            true => format!("next: {}", gateway("session")),
+            false => format!("next: {}\nor: {}", verification(report_data, out), gateway("key")),
+        };
+        if !self.dangerous_platform_scope {
+            let policy = shown(&out.join("policy.toml"));
+            text += &format!(
+                "then, for clients: confide policy pin {policy} --digest HEX, the gateway's config_digest\n"
+            );
+        }
+        text
+    }
+}
+
+/// The command that verifies what was simulated, the same for every kind of evidence.
+fn verification(report_data: Option<ReportData>, out: &Path) -> String {
+    let file = |name: &str| shown(&out.join(name));
+    let (evidence, collateral) = (file("evidence.bin"), file("collateral.json"));
+    let policy = file("policy.toml");
+    let signed = report_data.map_or(String::new(), |data| format!(" --report-data {data}"));
+    format!(
+        "confide verify evidence {evidence} --collateral {collateral} --policy {policy}{signed}"
+    )
+}
+
+fn cannot_write(error: FakeError) -> CliError {
+    CliError::new(error).hint("--out names a folder; it is made where it is missing")
+}
+
+fn seed(text: &str) -> Result<[u8; 32], String> {
+    let mut seed = [0; 32];
+    hex::decode_to_slice(text, &mut seed)
+        .map_err(|error| format!("wanted 64 hexadecimal digits: {error}"))?;
+    Ok(seed)
+}
+
+/// Loads the simulated attester in `folder`.
+pub(super) fn load_simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError> {
+    let attester = FakeAttester::load(folder).map_err(|error| {
+        let hint = hint_for(&error);
+        CliError::new(error).hint(hint)
+    })?;
+    Ok(Arc::new(attester))
+}
+
+/// What helps depends on whether the folder is missing, closed to this user, or something else.
+fn hint_for(error: &FakeError) -> &'static str {
+    match error {
+        FakeError::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            "only its owner may read a simulated attester: run as that user, or make another one \
+             with `confide attest --simulate tdx --out DIR`"
+        }
+        FakeError::State { .. } => {
+            "`confide attest --simulate tdx --out DIR` makes a simulated attester; this file is \
+             damaged, or of another version"
+        }
+        _ => "make the folder with `confide attest --simulate tdx --out DIR`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_attester_that_may_not_be_read_is_not_answered_with_how_to_make_one() {
+        let file = |kind| FakeError::File {
+            action: "read",
+            path: "sim/simulated-attester.json".into(),
+            source: io::Error::from(kind),
+        };
+        assert!(hint_for(&file(ErrorKind::PermissionDenied)).starts_with("only its owner"));
+        assert!(hint_for(&file(ErrorKind::NotFound)).starts_with("make the folder"));
+        let state = FakeError::State { path: "s".into(), reason: "no JSON".into() };
+        assert!(hint_for(&state).contains("damaged"));
+    }
+}

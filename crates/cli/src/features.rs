@@ -1,0 +1,156 @@
+//! What this build holds (Cargo features), and what it answers where something was left out.
+
+use std::{fmt::Write as _, sync::LazyLock};
+
+/// A Cargo feature and whether this build has it.
+macro_rules! features {
+    ($($name:literal),*) => { &[$(($name, cfg!(feature = $name))),*] };
+}
+
+/// Every feature of this program, whose meaning `crates/cli/Cargo.toml` tells.
+const FEATURES: &[(&str, bool)] =
+    features!["bench", "circuits", "databases", "native", "prove", "serve", "simulate"];
+
+/// Whether this is `confide-operator`, which can neither forge evidence nor measure.
+const IS_OPERATORS: bool = cfg!(feature = "operator");
+
+/// What `confide --version` prints after the program's name.
+pub(crate) fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let with = |wanted: bool| {
+            let names = FEATURES.iter().filter(|(_, is_built)| *is_built == wanted);
+            names.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        };
+        let build = if IS_OPERATORS { "operator" } else { "developer" };
+        let mut text = format!("{}\nbuild: {build}", env!("CARGO_PKG_VERSION"));
+        for (title, names) in [("built in", with(true)), ("left out", with(false))] {
+            if !names.is_empty() {
+                let _ = write!(text, "\n{title}: {names}");
+            }
+        }
+        text
+    });
+    &TEXT
+}
+
+/// What helps somebody who has given an attested server no attester.
+pub(crate) const NO_ATTESTER_HINT: &str = if cfg!(feature = "simulate") {
+    "on a machine with a device give --attester device; else make a simulated one with `confide \
+     attest --simulate tdx --out DIR` and give --simulate DIR"
+} else {
+    "give --attester device; `confide attest --detect` says whether this machine has one"
+};
+
+#[cfg(not(feature = "simulate"))]
+mod no_simulator {
+    use std::{
+        ffi::OsString,
+        path::{Path, PathBuf},
+        sync::Arc,
+    };
+
+    use confide_evidence::{Attest, ReportData};
+
+    use crate::error::CliError;
+
+    /// The refusal of `--simulate`.
+    pub(crate) fn no_simulator() -> CliError {
+        CliError::new("--simulate: this build of confide has no simulated attester").hint(
+            "it is the operator's build, which cannot forge evidence: use --attester device, or \
+             try things with the developer's build",
+        )
+    }
+
+    /// `confide attest --simulate`, which this build knows only to refuse.
+    #[derive(clap::Args)]
+    pub(crate) struct SimulationArgs {
+        /// Make simulated evidence: not in this build
+        #[arg(long, value_name = "TEE", hide = true)]
+        simulate: Option<OsString>,
+    }
+
+    impl SimulationArgs {
+        /// Whether `--simulate` was given.
+        pub(crate) fn is_given(&self) -> bool {
+            self.simulate.is_some()
+        }
+
+        /// Refuses.
+        pub(crate) fn write(&self, _: Option<ReportData>, _: &Path) -> Result<(), CliError> {
+            Err(no_simulator())
+        }
+    }
+
+    /// Refuses to load a simulated attester.
+    pub(crate) fn load_simulated(_: &PathBuf) -> Result<Arc<dyn Attest>, CliError> {
+        Err(no_simulator())
+    }
+}
+#[cfg(not(feature = "simulate"))]
+pub(crate) use no_simulator::{SimulationArgs, load_simulated, no_simulator};
+
+/// Stands in for a command that this build leaves out: it takes whatever arguments and says so.
+macro_rules! absent_command {
+    ($feature:literal, $module:ident, $command:literal) => {
+        #[cfg(not(feature = $feature))]
+        pub(crate) mod $module {
+            use std::{ffi::OsString, process::ExitCode};
+
+            use crate::error::CliError;
+
+            /// Arguments, none of which is read.
+            #[derive(clap::Args)]
+            #[command(disable_help_flag = true)]
+            pub(crate) struct Args {
+                #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+                _arguments: Vec<OsString>,
+            }
+
+            /// Says that the command is not here, and how to get it.
+            pub(crate) fn run(_: Args) -> Result<ExitCode, CliError> {
+                let text = concat!("this build of confide has no `confide ", $command, "`");
+                Err(CliError::new(text).hint(concat!(
+                    "it was built without the feature `",
+                    $feature,
+                    "`: `cargo build --release -p confide-cli` builds the developer's confide, which \
+                     has it; `confide --version` lists what is in this one"
+                )))
+            }
+        }
+    };
+}
+
+absent_command!("bench", bench, "bench");
+absent_command!("native", model, "model");
+absent_command!("native", split, "split");
+absent_command!("native", train, "adapter train");
+absent_command!("prove", proof, "verify proof");
+absent_command!("prove", prove, "prove");
+absent_command!("serve", serve, "serve");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_names_every_feature_once() {
+        let text = long_version();
+        for (name, is_built) in FEATURES {
+            let title = if *is_built { "built in: " } else { "left out: " };
+            let line = text.lines().find_map(|line| line.strip_prefix(title)).unwrap_or_default();
+            assert!(line.split(", ").any(|word| word == *name), "{name} in {text}");
+        }
+    }
+
+    #[test]
+    fn every_feature_of_the_manifest_is_listed() {
+        let manifest: toml::Table = include_str!("../Cargo.toml").parse().expect("the manifest");
+        let declared = manifest["features"].as_table().expect("features").keys();
+        let declared: Vec<&str> = declared
+            .map(String::as_str)
+            .filter(|name| !["default", "operator"].contains(name))
+            .collect();
+        let listed: Vec<&str> = FEATURES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(declared, listed);
+    }
+}

@@ -1,0 +1,145 @@
+//! `confide`: private AI inference, with its price measured.
+//!
+//! One file per subcommand. This is the only place that reads the wall clock, the environment and
+//! the arguments; everything below receives them as values. Two programs are made of it: `confide`
+//! for developers, and `confide-operator`, which images and packages install.
+
+mod adapter;
+mod address;
+mod attest;
+#[cfg(feature = "bench")]
+mod bench;
+mod collateral;
+mod connect;
+mod connections;
+mod disclose;
+#[cfg(test)]
+mod documented_flags_tests;
+mod error;
+mod features;
+mod gateway;
+#[cfg(feature = "native")]
+mod head;
+#[cfg(feature = "native")]
+mod meter;
+#[cfg(feature = "native")]
+mod model;
+#[cfg(feature = "serve")]
+mod model_folder;
+mod new_file;
+mod notary;
+mod policy;
+mod process;
+#[cfg(feature = "prove")]
+mod prove;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "native")]
+mod split;
+#[cfg(feature = "native")]
+mod threads;
+mod time;
+mod tunnel;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[cfg(not(feature = "bench"))]
+use features::bench;
+#[cfg(not(feature = "prove"))]
+use features::prove;
+#[cfg(not(feature = "serve"))]
+use features::serve;
+#[cfg(not(feature = "native"))]
+use features::{model, split};
+
+/// Private AI inference, with its price measured: attested channels, private adapters, claims that a
+/// third party can check, and what each of them costs on this machine.
+#[derive(Parser)]
+#[command(name = "confide", version, long_version = features::long_version(), arg_required_else_help = true,
+          after_help = ENDS)]
+struct Arguments {
+    /// Print a failure as one JSON object on standard output too
+    // Commands that answer in JSON have a flag of the same name, which does both.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const ENDS: &str = "\
+Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged. `bench run`, `load` and
+`check` have a 3 for figures that are not to be believed; 130 after Ctrl-C. A command that serves ends
+with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Private LoRA adapters: host them, prepare for them.
+    Adapter(adapter::Args),
+    /// Obtain evidence of this machine, or simulate it.
+    Attest(attest::Args),
+    /// Measure what each layer of protection costs on this machine.
+    #[command(hide = cfg!(not(feature = "bench")))]
+    Bench(bench::Args),
+    /// Fetch, show, export and serve endorsements.
+    Collateral(collateral::Args),
+    /// Verify a confidential server, then open an OpenAI address on loopback.
+    Connect(connect::Args),
+    /// Show and prove parts of a notarised session, and hide the rest.
+    Disclose(disclose::Args),
+    /// Terminate attested TLS in front of a model server.
+    Gateway(gateway::Args),
+    /// Make models locally, from a seed.
+    #[command(hide = cfg!(not(feature = "native")))]
+    Model(model::Args),
+    /// Fetch through a program in a TEE that signs what it saw.
+    Notary(notary::Args),
+    /// Write a policy to start with, or say in words what one checks.
+    Policy(policy::Args),
+    /// Prove a run of a program in four stages, or a signature.
+    #[command(hide = cfg!(not(feature = "prove")))]
+    Prove(prove::Args),
+    /// Serve a model over OpenAI's routes.
+    #[command(hide = cfg!(not(feature = "serve")))]
+    Serve(serve::Args),
+    /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
+    #[command(hide = cfg!(not(feature = "native")))]
+    Split(split::Args),
+    /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
+    Tunnel(tunnel::Args),
+    /// Check a quote, other evidence, a proof or a disclosure.
+    Verify(verify::Args),
+}
+
+/// Runs the program to its end, and gives its exit status.
+pub fn run() -> ExitCode {
+    #[cfg(feature = "prove")]
+    if let Some(failed) = prove::launch_stage() {
+        return failed;
+    }
+    process::log_to_stderr();
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return error::not_understood(&error),
+    };
+    let outcome = match command {
+        Command::Adapter(args) => adapter::run(args),
+        Command::Attest(args) => attest::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Collateral(args) => collateral::run(args),
+        Command::Connect(args) => connect::run(args),
+        Command::Disclose(args) => disclose::run(args),
+        Command::Gateway(args) => gateway::run(args),
+        Command::Model(args) => model::run(args),
+        Command::Notary(args) => notary::run(args),
+        Command::Policy(args) => policy::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Split(args) => split::run(args),
+        Command::Tunnel(args) => tunnel::run(args),
+        Command::Verify(args) => verify::run(args),
+    };
+    outcome.unwrap_or_else(|error| error.report())
+}

@@ -1,0 +1,11 @@
+//! `confide-operator`: the same program without what an operator must not install. It cannot forge
+//! evidence and does not measure; it is not built in any other way.
+
+use std::process::ExitCode;
+
+#[cfg(any(feature = "simulate", feature = "bench"))]
+compile_error!("confide-operator has no simulator and no instrument: give --no-default-features");
+
+fn main() -> ExitCode {
+    confide_cli::run()
+}
