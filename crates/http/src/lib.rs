@@ -13,6 +13,7 @@ mod peer_stream;
 mod proxy_protocol;
 mod stall;
 mod turns;
+mod url;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use admission::{Admission, AdmissionLimits, Busy, BusyAnswer, BusyBody, Occupancy, Peer};
@@ -25,3 +26,4 @@ pub use peer_stream::PeerStream;
 pub use proxy_protocol::{Announced, ProxyHeaderError, parse_proxy_header};
 pub use stall::StallGuard;
 pub use turns::TurnWatch;
+pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};
