@@ -13,7 +13,6 @@ mod limits;
 mod listen;
 mod metrics;
 mod policies;
-mod queue;
 mod result;
 mod routes;
 

@@ -11,6 +11,7 @@ use axum::{
 };
 use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
+use confide_http::AdmissionQueue;
 use confide_verifier::Evidence;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -24,14 +25,13 @@ use crate::{
     error::RequestError,
     listen::Options,
     metrics::Metrics,
-    queue::Queue,
     result::{self, Frame},
 };
 
 pub(crate) fn router(options: Options) -> Router {
     let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
     let site = Site {
-        queue: Queue::new(&options.limits),
+        queue: AdmissionQueue::new(options.limits.queue()),
         bodies: Arc::new(Semaphore::new(bodies)),
         own_evidence: tokio::sync::Mutex::default(),
         metrics: Metrics::default(),
@@ -51,7 +51,7 @@ pub(crate) fn router(options: Options) -> Router {
 
 struct Site {
     options: Options,
-    queue: Queue,
+    queue: AdmissionQueue,
     /// A permit for each byte of a body that is held.
     bodies: Arc<Semaphore>,
     /// One caller makes the own evidence; the others wait without a thread each, so that appraisals
@@ -81,11 +81,11 @@ async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response)
         let wanted = site.options.policies.names().join(", ");
         return Err(RequestError::NoPolicy { wanted });
     }
-    let place = site.queue.enter().await?;
+    let permit = site.queue.enter().await?;
     let worker = Arc::clone(site);
     // Signatures take a core for a while; the event loop goes on meanwhile.
     let work = tokio::task::spawn_blocking(move || {
-        let (_place, _held) = (place, held);
+        let (_permit, _held) = (permit, held);
         worker.decide(&case)
     });
     work.await.map_err(|_| RequestError::Signing)?

@@ -1,5 +1,5 @@
 //! What every HTTP server here does alike: who gets a connection, how connections are accepted,
-//! served and drained, what becomes of a peer that does not read or speak, which header fields pass
+//! served and drained, how requests queue for what only a few can do at once, what becomes of a peer that does not read or speak, which header fields pass
 //! a proxy, and when the end of an answer can be trusted to be its end.
 
 mod accept;
@@ -11,6 +11,7 @@ mod linger;
 mod pace;
 mod peer_stream;
 mod proxy_protocol;
+mod queue;
 mod stall;
 mod turns;
 mod url;
@@ -24,6 +25,7 @@ pub use linger::Lingering;
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, pace_fault_behind};
 pub use peer_stream::PeerStream;
 pub use proxy_protocol::{Announced, ProxyHeaderError, parse_proxy_header};
+pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use stall::StallGuard;
 pub use turns::TurnWatch;
 pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};
