@@ -11,7 +11,7 @@ use axum::{
 };
 use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
-use confide_http::AdmissionQueue;
+use confide_http::{AdmissionQueue, metrics::MEDIA_TYPE};
 use confide_verifier::Evidence;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -34,7 +34,7 @@ pub(crate) fn router(options: Options) -> Router {
         queue: AdmissionQueue::new(options.limits.queue()),
         bodies: Arc::new(Semaphore::new(bodies)),
         own_evidence: tokio::sync::Mutex::default(),
-        metrics: Metrics::default(),
+        metrics: Metrics::new(),
         options,
     };
     Router::new()
@@ -63,11 +63,11 @@ struct Site {
 async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
     match judged(&site, body).await {
         Ok((outcome, response)) => {
-            site.metrics.count(outcome);
+            site.metrics.count_request(outcome);
             response
         }
         Err(error) => {
-            site.metrics.count(error.code());
+            site.metrics.count_request(error.code());
             error.into_response()
         }
     }
@@ -109,7 +109,7 @@ impl Site {
         };
         let started = Instant::now();
         let verdict = policy.judge(&evidence, case.endorsements.as_deref());
-        self.metrics.appraised_in(started.elapsed());
+        self.metrics.observe_appraisal(started.elapsed());
         let frame = Frame {
             issuer,
             audience,
@@ -189,8 +189,8 @@ async fn health() -> Response {
 }
 
 async fn metrics(State(site): State<Arc<Site>>) -> Response {
-    let mut response = site.metrics.text(site.queue.waiting()).into_response();
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    let mut response = site.metrics.encode(site.queue.waiting()).into_response();
+    let kind = HeaderValue::from_static(MEDIA_TYPE);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }

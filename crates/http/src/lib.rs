@@ -8,6 +8,7 @@ mod connection;
 mod hop;
 mod idle;
 mod linger;
+pub mod metrics;
 mod pace;
 mod peer_stream;
 mod proxy_protocol;

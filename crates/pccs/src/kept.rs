@@ -10,8 +10,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
     Database, DatabaseError, Document, Kind, Limits, Set, Upstream, UpstreamError, Wanted, Written,
-    edition,
-    metrics::{Metrics, count},
+    edition, metrics::Metrics,
 };
 
 /// The kept documents of a fleet.
@@ -131,7 +130,7 @@ impl Way {
         let due = match self.kept.database.due(before, self.limits.refresh_batch).await {
             Ok(due) => due,
             Err(error) => {
-                count(&self.metrics.database_errors);
+                self.metrics.database_errors.inc();
                 tracing::warn!(%error, "cannot look for documents to fetch anew");
                 return;
             }
@@ -173,7 +172,7 @@ impl Way {
     async fn read_one(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
         let read = self.kept.database.read(wanted.kind(), &wanted.key()).await;
         read.map_err(|error| {
-            count(&self.metrics.database_errors);
+            self.metrics.database_errors.inc();
             Missing::Database(error)
         })
     }
@@ -266,12 +265,12 @@ impl Way {
         });
         match checked {
             Ok(Some(document)) => {
-                count(&self.metrics.fetched);
+                self.metrics.fetched.inc();
                 self.keep(document).await
             }
             Ok(None) => Ok(None),
             Err(error) => {
-                count(&self.metrics.fetches_failed);
+                self.metrics.fetches_failed.inc();
                 Err(error)
             }
         }
@@ -292,14 +291,14 @@ impl Way {
         match self.kept.database.write(document.clone()).await {
             Ok(Written::Kept) => Ok(Some(document)),
             Ok(Written::Older { kept }) => {
-                count(&self.metrics.rollbacks_refused);
+                self.metrics.rollbacks_refused.inc();
                 tracing::warn!(kind, key, ?kept, ?got, "rollback refused: the vendor went back");
                 let error = format!("rollback: kept is {kept:?}, got {got:?}");
                 Err(UpstreamError::Unfit(error))
             }
             Err(error) => {
                 // It can be served though it cannot be kept; `find` compares it with what is kept.
-                count(&self.metrics.database_errors);
+                self.metrics.database_errors.inc();
                 tracing::warn!(%error, kind, key, "cannot keep a fetched document");
                 Ok(Some(document))
             }

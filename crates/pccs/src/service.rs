@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_http::metrics::MEDIA_TYPE;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::IF_NONE_MATCH};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -18,7 +19,7 @@ use crate::{
     answer::{Answer, Bytewise},
     faults::Fate,
     kept::{Freshness, Missing, Way},
-    metrics::{Metrics, count},
+    metrics::Metrics,
     request,
 };
 
@@ -68,7 +69,7 @@ impl Service {
             source: options.source,
             limits: Arc::new(options.limits),
             clock: options.clock,
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::new()),
             ids: RandomState::new(),
             requests: AtomicU64::new(0),
         }
@@ -119,7 +120,7 @@ impl Service {
     }
 
     fn finished(&self, route: &'static str, mut answer: Answer, truncated: bool) -> Outcome {
-        self.metrics.answered(route, answer.status.as_u16());
+        self.metrics.count_answer(route, answer.status.as_u16());
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = [number, !number].map(|half| format!("{:016x}", self.ids.hash_one(half))).concat();
         if let Ok(id) = HeaderValue::from_str(&id) {
@@ -142,7 +143,7 @@ impl Service {
         };
         let (latency, fate) = simulation.next();
         if fate != Fate::Answer {
-            count(&self.metrics.faults);
+            self.metrics.faults.inc();
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
@@ -189,7 +190,7 @@ impl Service {
         match finding.await {
             Ok(Ok(found)) => {
                 if found.freshness != Freshness::Fresh {
-                    count(&self.metrics.stale);
+                    self.metrics.stale.inc();
                 }
                 Answer::document(&found.document, wanted.encoding(), found.freshness, held)
             }
@@ -217,8 +218,8 @@ impl Service {
             Source::Kept(kept) => (false, kept.database().count().await.ok()),
             Source::Simulated(_) => (true, None),
         };
-        let text = self.metrics.text(simulated, documents);
-        Answer::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        let text = self.metrics.encode(simulated, documents);
+        Answer::new(StatusCode::OK, MEDIA_TYPE, text)
     }
 
     /// Shows the faults, and sets those of a POST.
