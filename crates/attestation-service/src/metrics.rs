@@ -63,7 +63,7 @@ mod tests {
         for line in [
             "confide_requests_total{outcome=\"accepted\"} 2",
             "confide_requests_waiting 7",
-            "confide_appraisal_seconds_bucket{le=\"5e-5\"} 0",
+            "confide_appraisal_seconds_bucket{le=\"0.00005\"} 0",
             "confide_appraisal_seconds_bucket{le=\"0.0001\"} 1",
             "confide_appraisal_seconds_bucket{le=\"1.0\"} 1",
             "confide_appraisal_seconds_bucket{le=\"+Inf\"} 2",

@@ -2,12 +2,16 @@
 //!
 //! Prometheus asks for that format first; its samples read like those of Prometheus' own format.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
 use prometheus_client::{
-    encoding::text,
-    metrics::family::Family,
+    encoding::{EncodeMetric, MetricEncoder, text},
+    metrics::{MetricType, family::Family},
     registry::{Metric, Registry},
 };
 
@@ -23,7 +27,7 @@ pub type LabelledCounter<const N: usize> = Family<MetricLabels<N>, Counter>;
 
 /// A gauge that can be absent: it is shown once [`OptionalGauge::set`] was called with a value.
 #[derive(Clone, Debug, Default)]
-pub struct OptionalGauge(Family<MetricLabels<0>, Gauge>);
+pub struct OptionalGauge(Arc<Mutex<Option<u64>>>);
 
 /// The metrics of one service. What is registered is shown from then on.
 #[derive(Debug, Default)]
@@ -51,7 +55,7 @@ impl MetricsRegistry {
 
     /// Registers a gauge that is absent at first.
     pub fn optional_gauge(&mut self, name: &str, help: &str) -> OptionalGauge {
-        OptionalGauge(self.register(name, help, Family::default()))
+        self.register(name, help, OptionalGauge::default())
     }
 
     /// Registers a histogram with the upper `bounds` of its buckets, in rising order.
@@ -86,12 +90,28 @@ impl MetricsRegistry {
 impl OptionalGauge {
     /// Shows `value`, or nothing.
     pub fn set(&self, value: Option<u64>) {
-        match value {
-            Some(value) => {
-                self.0.get_or_create(&[]).set(i64::try_from(value).unwrap_or(i64::MAX));
-            }
-            None => self.0.clear(),
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+
+    fn value(&self) -> Option<u64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EncodeMetric for OptionalGauge {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        match self.value() {
+            Some(value) => encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX)),
+            None => Ok(()),
         }
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+
+    fn is_empty(&self) -> bool {
+        self.value().is_none()
     }
 }
 
