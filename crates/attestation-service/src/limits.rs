@@ -26,7 +26,7 @@ pub struct Limits {
     pub connections: usize,
     /// How long running requests may go on after a stop.
     pub drain: Duration,
-    /// How long a request's head may take to come.
+    /// How long the head of a request may take to come, and the first request of a connection.
     pub head_wait: Duration,
     /// How long a connection may be silent; longer than an answer takes.
     pub idle: Duration,

@@ -4,8 +4,8 @@ use std::{future::Future, time::Duration};
 
 use axum::Router;
 use confide_http::{
-    Admission, AdmissionLimits, Closing, Drained, IdleGuard, Occupancy, PeerStream, StallGuard,
-    accept_until, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, IdleGuard, Occupancy,
+    PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::service::{Service, service_fn};
 use hyper_util::{
@@ -77,7 +77,7 @@ async fn connection(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request| place.run_exchange(routes.call(request)));
+    let service = service_fn(|request| place.run_exchange(routes.call(request)));
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let stop = async {
         tokio::select! {
@@ -85,5 +85,6 @@ async fn connection(
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    serve_connection(connection, stop, limits.idle).await;
+    let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: limits.idle };
+    serve_connection(connection, &place, deadlines, stop).await;
 }
