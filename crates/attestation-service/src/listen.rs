@@ -1,6 +1,6 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one port, each bounded, and the end of all of them.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
 use axum::Router;
 use confide_http::{
@@ -15,29 +15,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{
-    Limits, OwnEvidence, Policies, RESULT_LIFETIME_MAX, ServiceError, SigningKey, routes::router,
-};
-
-/// What the service is.
-pub struct Options {
-    /// The server's policies.
-    pub policies: Policies,
-    /// Signs results.
-    pub key: SigningKey,
-    /// `iss` of every result.
-    pub issuer: String,
-    /// `aud` of every result.
-    pub audience: String,
-    /// From `iat` to `exp`; at most [`RESULT_LIFETIME_MAX`].
-    pub lifetime: Duration,
-    /// Evidence over the key, where this machine attests.
-    pub own_evidence: Option<OwnEvidence>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Unix seconds.
-    pub clock: fn() -> u64,
-}
+use crate::{Limits, Options, RESULT_LIFETIME_MAX, ServiceError, routes::router};
 
 /// Serves on `listener` until `stop` resolves, then lets what runs end.
 ///

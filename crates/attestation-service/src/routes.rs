@@ -23,8 +23,8 @@ use crate::{
     answer::json_answer,
     case::Case,
     error::RequestError,
-    listen::Options,
     metrics::Metrics,
+    options::Options,
     result::{self, Frame},
 };
 

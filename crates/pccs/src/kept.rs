@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     Database, DatabaseError, Document, Kind, Limits, Set, Upstream, UpstreamError, Wanted, Written,
-    edition, metrics::Metrics,
+    intake, metrics::Metrics,
 };
 
 /// The kept documents of a fleet.
@@ -256,7 +256,7 @@ impl Way {
         };
         let checked = fetched.and_then(|fetched| {
             let Some(document) = fetched else { return Ok(None) };
-            edition::check(wanted, &document, now, self.limits.clock_skew_s)
+            intake::check(wanted, &document, now, self.limits.clock_skew_s)
                 .map_err(|error| UpstreamError::Unfit(error.to_string()))?;
             Ok(Some(document))
         });

@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use crate::{
     Options,
     chunk::{Ending, Heading, Route},
+    clip::clip,
     counters::{Counters, Meter},
     error::ApiError,
-    fields::clipped,
 };
 
 pub(crate) struct Site {
@@ -104,7 +104,7 @@ impl Site {
     fn no_model(&self, got: &str) -> ApiError {
         let models = self.models();
         let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
-        ApiError::NoModel { got: clipped(got), served: served.join(" or ") }
+        ApiError::NoModel { got: clip(got), served: served.join(" or ") }
     }
 
     pub(crate) fn heading(&self, route: Route, model: Model) -> Heading {
