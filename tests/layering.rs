@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // wing A: attestation
     ("crates/attester", &["evidence"]),
     ("crates/channel", &["evidence"]),
-    ("crates/collateral", &["evidence"]),
+    ("crates/collateral", &["evidence", "http"]),
     ("crates/fake-attester", &["evidence"]),
     ("crates/verifier", &["evidence"]),
     ("crates/verifier-aws-lc", &["verifier"]),
@@ -78,7 +78,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // beside the house: the harness knows no product, its arms are processes
     ("bench/harness", &["estimate"]),
     ("bench/arm-line", &[]),
-    ("bench/load", &["estimate"]),
+    ("bench/load", &["estimate", "http"]),
     ("bench/store", &["bench"]),
     ("bench/tools", &["arm-line"]),
     (

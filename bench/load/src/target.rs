@@ -2,12 +2,10 @@
 
 use std::fmt;
 
+use confide_http::{HttpUrl, Scheme, uri_host};
 use serde_json::{Map, Value, json};
 
 use crate::Plan;
-
-/// Longest address.
-const URL_BYTES_MAX: usize = 4 << 10;
 
 /// An OpenAI-compatible endpoint and what every request says.
 #[derive(Clone)]
@@ -42,42 +40,20 @@ impl Target {
     ///
     /// # Errors
     /// [`TargetError`].
-    pub fn parse(url: &str, model: &str) -> Result<Self, TargetError> {
-        let wrong = || TargetError { got: url.chars().take(200).collect() };
-        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
-        let secure = match scheme {
-            "https" => true,
-            "http" => false,
-            _ => return Err(wrong()),
-        };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let printable = url.bytes().all(|byte| byte.is_ascii_graphic());
-        if url.len() > URL_BYTES_MAX || !printable || rest.contains(['@', '?', '#']) {
+    pub fn parse(text: &str, model: &str) -> Result<Self, TargetError> {
+        let wrong = || TargetError { got: text.chars().take(200).collect() };
+        let url = HttpUrl::parse(text).map_err(|_| wrong())?;
+        if url.query().is_some() {
             return Err(wrong());
         }
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(rest) => {
-                let (host, after) = rest.split_once(']').ok_or_else(wrong)?;
-                (host, after.strip_prefix(':'))
-            }
-            None => match authority.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (authority, None),
-            },
-        };
-        let default = if secure { 443 } else { 80 };
-        let port = port.map_or(Ok(default), str::parse).map_err(|_| wrong())?;
-        if host.is_empty() || port == 0 {
-            return Err(wrong());
-        }
-        let base = match path.trim_end_matches('/') {
+        let base = match url.path().trim_end_matches('/') {
             "" => "/v1",
             base => base,
         };
         Ok(Self {
-            secure,
-            host: host.to_owned(),
-            port,
+            secure: url.scheme() == Scheme::Https,
+            host: url.host().to_owned(),
+            port: url.port(),
             path: format!("{base}/chat/completions"),
             model: model.to_owned(),
             key: None,
@@ -87,10 +63,7 @@ impl Target {
 
     /// `HOST:PORT`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
+        format!("{}:{}", uri_host(&self.host), self.port)
     }
 
     /// The address without credentials.
@@ -175,6 +148,9 @@ mod tests {
             "http://a.example/?x",
             "http://a b",
             "http://[::1",
+            "http://a:+80",
+            "http://a:",
+            "http://127.1",
         ] {
             assert_eq!(Target::parse(url, "m").unwrap_err().got, url);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use confide_http::QueueError;
 use http::StatusCode;
 
 /// Why the service could not be set up or ended before it was asked to.
@@ -72,6 +73,15 @@ pub(crate) enum RequestError {
     NoMethod,
     #[error("result could not be signed")]
     Signing,
+}
+
+impl From<QueueError> for RequestError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Full { queued } => Self::QueueFull { limit: queued },
+            QueueError::TimedOut { waited } => Self::Busy { waited },
+        }
+    }
 }
 
 impl RequestError {

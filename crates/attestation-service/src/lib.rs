@@ -12,8 +12,8 @@ mod jws;
 mod limits;
 mod listen;
 mod metrics;
+mod options;
 mod policies;
-mod queue;
 mod result;
 mod routes;
 
@@ -22,5 +22,6 @@ pub use case::is_request;
 pub use error::ServiceError;
 pub use jws::SigningKey;
 pub use limits::{Limits, RESULT_LIFETIME_MAX};
-pub use listen::{Options, serve};
+pub use listen::serve;
+pub use options::Options;
 pub use policies::{Policies, PolicyEntry};

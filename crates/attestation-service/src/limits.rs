@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use confide_http::QueueLimits;
+
 /// No result holds for longer: it speaks of a machine as it was when the evidence was appraised.
 pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
 
@@ -24,7 +26,7 @@ pub struct Limits {
     pub connections: usize,
     /// How long running requests may go on after a stop.
     pub drain: Duration,
-    /// How long a request's head may take to come.
+    /// How long the head of a request may take to come, and the first request of a connection.
     pub head_wait: Duration,
     /// How long a connection may be silent; longer than an answer takes.
     pub idle: Duration,
@@ -36,6 +38,13 @@ pub struct Limits {
     pub streams: u32,
     /// How long a peer may leave an answer unread.
     pub write_wait: Duration,
+}
+
+impl Limits {
+    /// The bounds of the queue before the cores.
+    pub(crate) fn queue(&self) -> QueueLimits {
+        QueueLimits { concurrent: self.concurrent, queued: self.queued, wait: self.queue_wait }
+    }
 }
 
 impl Default for Limits {

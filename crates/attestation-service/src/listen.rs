@@ -1,11 +1,11 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one port, each bounded, and the end of all of them.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
 use axum::Router;
 use confide_http::{
-    Admission, AdmissionLimits, Closing, Drained, IdleGuard, Occupancy, PeerStream, StallGuard,
-    accept_until, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, IdleGuard, Occupancy,
+    PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::service::{Service, service_fn};
 use hyper_util::{
@@ -15,29 +15,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{
-    Limits, OwnEvidence, Policies, RESULT_LIFETIME_MAX, ServiceError, SigningKey, routes::router,
-};
-
-/// What the service is.
-pub struct Options {
-    /// The server's policies.
-    pub policies: Policies,
-    /// Signs results.
-    pub key: SigningKey,
-    /// `iss` of every result.
-    pub issuer: String,
-    /// `aud` of every result.
-    pub audience: String,
-    /// From `iat` to `exp`; at most [`RESULT_LIFETIME_MAX`].
-    pub lifetime: Duration,
-    /// Evidence over the key, where this machine attests.
-    pub own_evidence: Option<OwnEvidence>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Unix seconds.
-    pub clock: fn() -> u64,
-}
+use crate::{Limits, Options, RESULT_LIFETIME_MAX, ServiceError, routes::router};
 
 /// Serves on `listener` until `stop` resolves, then lets what runs end.
 ///
@@ -77,7 +55,7 @@ async fn connection(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request| place.run_exchange(routes.call(request)));
+    let service = service_fn(|request| place.run_exchange(routes.call(request)));
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let stop = async {
         tokio::select! {
@@ -85,5 +63,6 @@ async fn connection(
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    serve_connection(connection, stop, limits.idle).await;
+    let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: limits.idle };
+    serve_connection(connection, &place, deadlines, stop).await;
 }

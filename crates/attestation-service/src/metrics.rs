@@ -1,71 +1,50 @@
-//! Counters in Prometheus' text format.
+//! What the service counts.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-/// Upper bounds of the histogram's buckets, in microseconds: one signature to a busy machine.
-const BUCKETS_US: [u64; 10] = [50, 100, 200, 500, 1_000, 2_000, 5_000, 20_000, 100_000, 1_000_000];
+use confide_http::metrics::{Gauge, Histogram, LabelledCounter, MetricsRegistry};
 
-/// What the service counts. Names of outcomes are a closed set, so the memory is bounded.
-#[derive(Default)]
+/// Upper bounds of the histogram's buckets, in seconds: one signature to a busy machine.
+const BUCKETS_S: [f64; 10] =
+    [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
+
+/// The metrics of the service. Names of outcomes are a closed set, so the memory is bounded.
 pub(crate) struct Metrics {
-    outcomes: Mutex<BTreeMap<&'static str, u64>>,
-    buckets: [AtomicU64; BUCKETS_US.len()],
-    appraisals: AtomicU64,
-    appraisal_us: AtomicU64,
+    registry: MetricsRegistry,
+    requests: LabelledCounter<1>,
+    waiting: Gauge,
+    appraisal: Histogram,
 }
 
 impl Metrics {
-    /// Counts a request by what came of it.
-    pub(crate) fn count(&self, outcome: &'static str) {
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        *outcomes.entry(outcome).or_default() += 1;
+    pub(crate) fn new() -> Self {
+        let mut registry = MetricsRegistry::default();
+        Self {
+            requests: registry.labelled_counter("confide_requests_total", "Requests by outcome."),
+            waiting: registry.gauge("confide_requests_waiting", "Requests that wait for a place."),
+            appraisal: registry.histogram(
+                "confide_appraisal_seconds",
+                "Time of one appraisal, without its wait.",
+                BUCKETS_S,
+            ),
+            registry,
+        }
     }
 
-    /// Notes how long one appraisal took, without its wait.
-    pub(crate) fn appraised_in(&self, took: Duration) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        for (bucket, bound) in self.buckets.iter().zip(BUCKETS_US) {
-            if us <= bound {
-                bucket.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        self.appraisals.fetch_add(1, Ordering::Relaxed);
-        self.appraisal_us.fetch_add(us, Ordering::Relaxed);
+    /// Counts a request by its outcome.
+    pub(crate) fn count_request(&self, outcome: &'static str) {
+        self.requests.get_or_create(&[("outcome", outcome.into())]).inc();
     }
 
-    pub(crate) fn text(&self, waiting: usize) -> String {
-        let mut text = String::from(
-            "# HELP confide_requests_total Requests by outcome.\n\
-             # TYPE confide_requests_total counter\n",
-        );
-        let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (outcome, count) in outcomes {
-            let _ = writeln!(text, "confide_requests_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        text += "# HELP confide_requests_waiting Requests that wait for a place.\n\
-                 # TYPE confide_requests_waiting gauge\n";
-        let _ = writeln!(text, "confide_requests_waiting {waiting}");
-        text += "# HELP confide_appraisal_seconds Time of one appraisal, without its wait.\n\
-                 # TYPE confide_appraisal_seconds histogram\n";
-        const NAME: &str = "confide_appraisal_seconds";
-        for (bucket, bound) in self.buckets.iter().zip(BUCKETS_US) {
-            let (count, bound) = (bucket.load(Ordering::Relaxed), bound as f64 / 1e6);
-            let _ = writeln!(text, "{NAME}_bucket{{le=\"{bound}\"}} {count}");
-        }
-        let (count, sum) = (&self.appraisals, &self.appraisal_us);
-        let (count, sum) = (count.load(Ordering::Relaxed), sum.load(Ordering::Relaxed));
-        let _ = writeln!(text, "{NAME}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum {}", sum as f64 / 1e6);
-        let _ = writeln!(text, "{NAME}_count {count}");
-        text
+    /// Records how long one appraisal took, without its wait.
+    pub(crate) fn observe_appraisal(&self, took: Duration) {
+        self.appraisal.observe(took.as_secs_f64());
+    }
+
+    /// The text of all metrics, for a queue in which `waiting` requests wait.
+    pub(crate) fn encode(&self, waiting: usize) -> String {
+        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.registry.encode()
     }
 }
 
@@ -75,18 +54,18 @@ mod tests {
 
     #[test]
     fn buckets_are_cumulative_and_outcomes_are_counted() {
-        let metrics = Metrics::default();
-        metrics.count("accepted");
-        metrics.count("accepted");
-        metrics.appraised_in(Duration::from_micros(60));
-        metrics.appraised_in(Duration::from_secs(3));
-        let text = metrics.text(7);
+        let metrics = Metrics::new();
+        metrics.count_request("accepted");
+        metrics.count_request("accepted");
+        metrics.observe_appraisal(Duration::from_micros(60));
+        metrics.observe_appraisal(Duration::from_secs(3));
+        let text = metrics.encode(7);
         for line in [
             "confide_requests_total{outcome=\"accepted\"} 2",
             "confide_requests_waiting 7",
             "confide_appraisal_seconds_bucket{le=\"0.00005\"} 0",
             "confide_appraisal_seconds_bucket{le=\"0.0001\"} 1",
-            "confide_appraisal_seconds_bucket{le=\"1\"} 1",
+            "confide_appraisal_seconds_bucket{le=\"1.0\"} 1",
             "confide_appraisal_seconds_bucket{le=\"+Inf\"} 2",
             "confide_appraisal_seconds_count 2",
         ] {

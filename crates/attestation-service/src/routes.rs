@@ -11,6 +11,7 @@ use axum::{
 };
 use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
+use confide_http::{AdmissionQueue, metrics::MEDIA_TYPE};
 use confide_verifier::Evidence;
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -22,19 +23,18 @@ use crate::{
     answer::json_answer,
     case::Case,
     error::RequestError,
-    listen::Options,
     metrics::Metrics,
-    queue::Queue,
+    options::Options,
     result::{self, Frame},
 };
 
 pub(crate) fn router(options: Options) -> Router {
     let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
     let site = Site {
-        queue: Queue::new(&options.limits),
+        queue: AdmissionQueue::new(options.limits.queue()),
         bodies: Arc::new(Semaphore::new(bodies)),
         own_evidence: tokio::sync::Mutex::default(),
-        metrics: Metrics::default(),
+        metrics: Metrics::new(),
         options,
     };
     Router::new()
@@ -51,7 +51,7 @@ pub(crate) fn router(options: Options) -> Router {
 
 struct Site {
     options: Options,
-    queue: Queue,
+    queue: AdmissionQueue,
     /// A permit for each byte of a body that is held.
     bodies: Arc<Semaphore>,
     /// One caller makes the own evidence; the others wait without a thread each, so that appraisals
@@ -63,11 +63,11 @@ struct Site {
 async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
     match judged(&site, body).await {
         Ok((outcome, response)) => {
-            site.metrics.count(outcome);
+            site.metrics.count_request(outcome);
             response
         }
         Err(error) => {
-            site.metrics.count(error.code());
+            site.metrics.count_request(error.code());
             error.into_response()
         }
     }
@@ -81,11 +81,11 @@ async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response)
         let wanted = site.options.policies.names().join(", ");
         return Err(RequestError::NoPolicy { wanted });
     }
-    let place = site.queue.enter().await?;
+    let permit = site.queue.enter().await?;
     let worker = Arc::clone(site);
     // Signatures take a core for a while; the event loop goes on meanwhile.
     let work = tokio::task::spawn_blocking(move || {
-        let (_place, _held) = (place, held);
+        let (_permit, _held) = (permit, held);
         worker.decide(&case)
     });
     work.await.map_err(|_| RequestError::Signing)?
@@ -109,7 +109,7 @@ impl Site {
         };
         let started = Instant::now();
         let verdict = policy.judge(&evidence, case.endorsements.as_deref());
-        self.metrics.appraised_in(started.elapsed());
+        self.metrics.observe_appraisal(started.elapsed());
         let frame = Frame {
             issuer,
             audience,
@@ -189,8 +189,8 @@ async fn health() -> Response {
 }
 
 async fn metrics(State(site): State<Arc<Site>>) -> Response {
-    let mut response = site.metrics.text(site.queue.waiting()).into_response();
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    let mut response = site.metrics.encode(site.queue.waiting()).into_response();
+    let kind = HeaderValue::from_static(MEDIA_TYPE);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }

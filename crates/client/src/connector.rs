@@ -31,11 +31,6 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a request: see [`no_body`], [`whole_body`] and [`streamed_body`].
 pub type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// A request body that its sender broke off, or framed so that it cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("request body is not readable: {0}")]
-pub struct RequestBodyBroken(#[source] pub hyper::Error);
-
 /// A body of no bytes.
 pub fn no_body() -> RequestBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()

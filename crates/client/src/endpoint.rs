@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use http::{Uri, uri::Authority};
+use confide_http::{HttpUrl, Scheme, uri_host};
 
 use crate::ClientError;
 
-/// RFC 9110 section 4.2.2.
-const HTTPS_PORT: u16 = 443;
 const WANTED: &str = "https://HOST[:PORT] without user, path, query or fragment";
 
 /// Host and port of an attested end. The host is also the name that TLS sends.
@@ -19,23 +17,19 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Reads `https://HOST[:PORT]`.
-    pub fn parse(url: &str) -> Result<Self, ClientError> {
-        let bad = |got: String| ClientError::Url { url: url.into(), wanted: WANTED, got };
-        let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
-        if uri.scheme_str() != Some("https") {
-            return Err(bad(format!("scheme `{}`", uri.scheme_str().unwrap_or("none"))));
+    ///
+    /// # Errors
+    /// [`ClientError::Url`].
+    pub fn parse(text: &str) -> Result<Self, ClientError> {
+        let bad = |got: String| ClientError::Url { url: text.into(), wanted: WANTED, got };
+        let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
+        if url.scheme() != Scheme::Https {
+            return Err(bad(format!("scheme `{}`", url.scheme())));
         }
-        let authority = uri.authority().ok_or_else(|| bad("no host".into()))?;
-        if authority.as_str().contains('@') {
-            return Err(bad("a user name".into()));
+        if url.path() != "/" || url.query().is_some() {
+            return Err(bad("a path or query".into()));
         }
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
-            return Err(bad("a path, query or fragment".into()));
-        }
-        let host = authority.host();
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        let port = port(authority, HTTPS_PORT).ok_or_else(|| bad("no port".into()))?;
-        Ok(Self::new(bare, port))
+        Ok(Self::new(url.host(), url.port()))
     }
 
     /// A host, without brackets around an IPv6 address, and a port.
@@ -49,26 +43,10 @@ impl Endpoint {
     }
 }
 
-/// The port that is written, `default` where none is. `http` reads a port that is no port as none,
-/// which would lead to another server than the one that was named.
-fn port(authority: &Authority, default: u16) -> Option<u16> {
-    match authority.as_str().strip_prefix(authority.host())? {
-        "" => Some(default),
-        written => {
-            let digits = written.strip_prefix(':')?;
-            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse().ok().filter(|port| is_number && *port != 0)
-        }
-    }
-}
-
 /// `HOST:PORT`, with brackets where the host is an IPv6 address.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
+        write!(f, "{}:{}", uri_host(&self.host), self.port)
     }
 }
 
@@ -102,6 +80,9 @@ mod tests {
             "https://h:0",
             "https://h:+443",
             "https://h:",
+            "https://h/?q",
+            "https://127.1",
+            "https://[::1",
         ] {
             assert!(matches!(Endpoint::parse(url), Err(ClientError::Url { .. })), "{url}");
         }

@@ -4,7 +4,12 @@ use std::{error::Error, io, time::Duration};
 
 use confide_channel::{ChannelError, Fault, TunnelError};
 
-use crate::{AppraisalError, RequestBodyBroken};
+use crate::AppraisalError;
+
+/// A request body that its sender broke off, or framed so that it cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("request body is not readable: {0}")]
+pub struct RequestBodyBroken(#[source] pub hyper::Error);
 
 /// What went wrong between a request and its answer.
 #[derive(Debug, thiserror::Error)]

@@ -18,11 +18,11 @@ pub use confide_appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser
 pub use confide_channel::{Binding, Timings};
 pub use confide_http::{BodyPace, Drained};
 pub use connector::{
-    BodyError, ConnectTimings, Connection, Connector, RequestBody, RequestBodyBroken, no_body,
-    streamed_body, whole_body,
+    BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,
+    whole_body,
 };
 pub use endpoint::Endpoint;
-pub use error::{Blame, ClientError, failed_check};
+pub use error::{Blame, ClientError, RequestBodyBroken, failed_check};
 pub use limits::Limits;
 pub use origin::Origins;
 pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};

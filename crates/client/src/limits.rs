@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use confide_http::BodyPace;
+use confide_http::{BodyPace, QueueLimits};
 
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,14 @@ pub struct Limits {
     pub head_bytes: usize,
     /// After the signal to stop: how long running answers may take.
     pub drain: Duration,
+}
+
+impl Limits {
+    /// The bounds of the queue before the connections to the attested end.
+    pub(crate) fn queue_limits(&self) -> QueueLimits {
+        let Self { connections: concurrent, requests_waiting: queued, queue: wait, .. } = *self;
+        QueueLimits { concurrent, queued, wait }
+    }
 }
 
 impl Default for Limits {

@@ -8,13 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_http::{AdmissionPermit, AdmissionQueue, QueueError};
 use http::{HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Sleep,
-};
+use tokio::time::Sleep;
 
 use crate::{Appraised, ClientError, ConnectTimings, Connection, Connector, Limits, RequestBody};
 
@@ -30,8 +28,7 @@ pub struct HttpClient {
 struct Shared {
     connector: Connector,
     idle: Mutex<Vec<Idle>>,
-    slots: Arc<Semaphore>,
-    waiting: Semaphore,
+    queue: AdmissionQueue,
     host: HeaderValue,
     limits: Limits,
     clock: fn() -> u64,
@@ -63,8 +60,7 @@ impl HttpClient {
             shared: Arc::new(Shared {
                 connector,
                 idle: Mutex::new(Vec::new()),
-                slots: Arc::new(Semaphore::new(limits.connections)),
-                waiting: Semaphore::new(limits.requests_waiting),
+                queue: AdmissionQueue::new(limits.queue_limits()),
                 host,
                 limits,
                 clock,
@@ -131,17 +127,14 @@ impl HttpClient {
 }
 
 impl Shared {
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, ClientError> {
-        let Limits { queue: deadline, connections, requests_waiting: waiting, .. } = self.limits;
-        if let Ok(permit) = self.slots.clone().try_acquire_owned() {
-            return Ok(permit);
-        }
-        let full = ClientError::QueueFull { connections, waiting };
-        let _waits = self.waiting.try_acquire().map_err(|_| full)?;
-        match tokio::time::timeout(deadline, self.slots.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(ClientError::Busy { connections, deadline }),
-        }
+    async fn permit(&self) -> Result<AdmissionPermit, ClientError> {
+        let connections = self.limits.connections;
+        self.queue.enter().await.map_err(|error| match error {
+            QueueError::Full { queued: waiting } => ClientError::QueueFull { connections, waiting },
+            QueueError::TimedOut { waited: deadline } => {
+                ClientError::Busy { connections, deadline }
+            }
+        })
     }
 
     async fn connect(&self) -> Result<Connection, ClientError> {
@@ -220,7 +213,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 struct Lease {
     connection: Connection,
     shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
+    _permit: AdmissionPermit,
 }
 
 /// The body of an answer. Read to its end it gives the connection back; dropped earlier it

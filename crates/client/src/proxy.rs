@@ -10,9 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use confide_http::{
-    Admission, AdmissionLimits, BodyPace, Closing, Drained, Lingering, Occupancy, PacedBody,
-    PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket, codings_are_undone,
-    end_is_marked, pace_fault_behind, remove_hop_by_hop, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, BodyPace, Closing, ConnectionDeadlines, Drained, Lingering,
+    Occupancy, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket,
+    codings_are_undone, end_is_marked, pace_fault_behind, remove_hop_by_hop, serve_connection,
+    wait_until_closing,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
@@ -68,7 +69,8 @@ async fn connection(
         .header_read_timeout(limits.local_idle)
         .max_header_size(limits.head_bytes)
         .serve_connection(stream, service);
-    serve_connection(http, wait_until_closing(closing), UNBOUNDED).await;
+    let deadlines = ConnectionDeadlines { first_request: limits.local_idle, grace: UNBOUNDED };
+    serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
 }
 
 #[derive(Clone)]

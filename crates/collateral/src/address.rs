@@ -1,8 +1,7 @@
 //! Addresses of services: https, or plain http on loopback.
 
-use std::net::IpAddr;
-
-use http::{Uri, uri::Authority};
+use confide_http::{HttpUrl, Scheme, uri_host};
+use http::Uri;
 
 use crate::CollateralError;
 
@@ -20,37 +19,30 @@ pub struct Base {
 impl Base {
     /// Reads the address. A path that Intel's clients add by themselves is cut off, as are slashes
     /// at the end. `dangerous_plain_http` allows http to other machines.
-    pub fn parse(url: &str, dangerous_plain_http: bool) -> Result<Self, CollateralError> {
-        let bad = |got: &str| CollateralError::Address { wanted: WANTED, got: got.to_owned() };
-        let uri: Uri = url.parse().map_err(|_| bad("text that is no address"))?;
-        let authority = uri.authority().ok_or_else(|| bad("no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(bad("a user name"));
+    ///
+    /// # Errors
+    /// [`CollateralError::Address`]; [`CollateralError::PlainHttp`] where another machine would be
+    /// asked without TLS.
+    pub fn parse(text: &str, dangerous_plain_http: bool) -> Result<Self, CollateralError> {
+        let bad = |got: String| CollateralError::Address { wanted: WANTED, got };
+        let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
+        if url.query().is_some() {
+            return Err(bad("a query".into()));
         }
-        if uri.query().is_some() || url.contains('#') {
-            return Err(bad("a query or fragment"));
-        }
-        let plain = match uri.scheme_str() {
-            Some("https") => false,
-            Some("http") => true,
-            _ => return Err(bad("another scheme")),
-        };
-        // `localhost` becomes a number, so that no resolver decides whether it is loopback.
-        let host = match (plain, authority.host().to_ascii_lowercase()) {
-            (true, name) if name == "localhost" => "127.0.0.1".to_owned(),
-            (_, name) => name,
-        };
-        let port = port(authority).ok_or_else(|| bad("a port that is none: 1 to 65535"))?;
-        let origin = format!("{}://{host}{port}", if plain { "http" } else { "https" });
-        if plain && !dangerous_plain_http && !is_loopback(&host) {
+        let plain = url.scheme() == Scheme::Http;
+        let url = if plain { url.with_numeric_localhost() } else { url };
+        let port = url.written_port().map_or_else(String::new, |port| format!(":{port}"));
+        let host = format!("{}{port}", uri_host(url.host()));
+        let origin = format!("{}://{host}", url.scheme());
+        if plain && !dangerous_plain_http && !url.is_loopback() {
             return Err(CollateralError::PlainHttp { url: origin });
         }
-        let mut path = uri.path().trim_end_matches('/');
+        let mut path = url.path().trim_end_matches('/');
         for added in ["/sgx/certification/v4", "/tdx/certification/v4"] {
             path = path.strip_suffix(added).unwrap_or(path);
         }
         let path = path.trim_end_matches('/').to_owned();
-        Ok(Self { origin, host: format!("{host}{port}"), path, plain })
+        Ok(Self { origin, host, path, plain })
     }
 
     /// The address of something below the base; `path` begins with a slash and may have a query.
@@ -58,9 +50,9 @@ impl Base {
         let url = format!("{}{}{path}", self.origin, self.path);
         let uri = url.parse().map_err(|_| CollateralError::Address {
             wanted: "a path of letters, digits and marks",
-            got: shown(&url).to_owned(),
+            got: without_query(&url).to_owned(),
         })?;
-        Ok(Address { uri, shown: shown(&url).to_owned(), host: self.host.clone() })
+        Ok(Address { uri, shown: without_query(&url).to_owned(), host: self.host.clone() })
     }
 
     /// The base itself, as text.
@@ -87,26 +79,8 @@ pub struct Address {
     pub(crate) host: String,
 }
 
-/// `:PORT` as it is written, and nothing where there is none. `http` reads a port that is no port as
-/// none, which would lead to another server than the one that was named.
-fn port(authority: &Authority) -> Option<String> {
-    let written = authority.as_str().strip_prefix(authority.host())?;
-    if written.is_empty() {
-        return Some(String::new());
-    }
-    let digits = written.strip_prefix(':')?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let port = digits.parse::<u16>().ok().filter(|port| is_number && *port != 0)?;
-    Some(format!(":{port}"))
-}
-
-fn shown(url: &str) -> &str {
+fn without_query(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
-}
-
-fn is_loopback(host: &str) -> bool {
-    let number = host.trim_start_matches('[').trim_end_matches(']');
-    number.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -127,9 +101,15 @@ mod tests {
 
     #[test]
     fn users_queries_and_other_schemes_are_refused() {
-        for bad in
-            ["https://a:b@c.example", "https://c.example?key=1", "ftp://c.example", "c.example", ""]
-        {
+        for bad in [
+            "https://a:b@c.example",
+            "https://c.example?key=1",
+            "ftp://c.example",
+            "c.example",
+            "",
+            "https://c.example/#f",
+            "https://127.1",
+        ] {
             let refused = Base::parse(bad, true);
             assert!(matches!(refused, Err(CollateralError::Address { .. })), "{bad}");
         }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use confide_http::{Flight, SingleFlight};
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -21,7 +22,6 @@ use crate::{
     Client, CollateralError, Counts, Document, DocumentKey, Endorsed, Options, Platform, Store,
     back_off::back_off,
     counts::{Counters, add},
-    flights::Flights,
     limits::*,
     memory::Memory,
     set::{Frame, Shelf, assemble},
@@ -48,7 +48,7 @@ pub(crate) struct Cache {
     state: Mutex<State>,
     /// One set is committed at a time.
     commit: tokio::sync::Mutex<()>,
-    flights: Arc<Flights<Platform, Outcome>>,
+    flights: Arc<SingleFlight<Platform, Outcome>>,
     generation: watch::Sender<u64>,
 }
 
@@ -112,7 +112,7 @@ impl Cache {
             sets: Shelf::new(),
             state: Mutex::new(state),
             commit: tokio::sync::Mutex::new(()),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
             generation: watch::channel(0).0,
         })
     }
@@ -139,7 +139,7 @@ impl Cache {
     pub(crate) fn begin(
         self: &Arc<Self>,
         platform: &Platform,
-    ) -> Result<watch::Receiver<Option<Outcome>>, CollateralError> {
+    ) -> Result<Flight<Outcome>, CollateralError> {
         if let Some(failed) = self.state().failures.get(platform)
             && Instant::now() < failed.until
         {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_http::SingleFlight;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -27,7 +28,6 @@ use crate::{
     Address, CollateralError, Counts,
     back_off::back_off,
     counts::{Counters, HostCounters, add},
-    flights::{Flights, landed},
     limits::*,
 };
 
@@ -73,7 +73,7 @@ pub(crate) struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     deadlines: Deadlines,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
-    flights: Arc<Flights<String, Outcome>>,
+    flights: Arc<SingleFlight<String, Outcome>>,
     tagged: Mutex<Tagged>,
     counters: Arc<Counters>,
 }
@@ -113,7 +113,7 @@ impl Http {
             client,
             deadlines,
             hosts: Mutex::new(HashMap::new()),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
             tagged: Mutex::new(Tagged::default()),
             counters,
         })
@@ -135,7 +135,7 @@ impl Http {
             }
             outcome
         });
-        landed(flight).await.unwrap_or(Err(aborted))
+        flight.outcome().await.unwrap_or(Err(aborted))
     }
 
     async fn attempts(&self, address: &Address, ask: &Ask) -> Outcome {

@@ -20,7 +20,6 @@ mod client;
 mod counts;
 mod document;
 mod error;
-mod flights;
 mod http;
 mod kds;
 mod limits;

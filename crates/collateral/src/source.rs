@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     Client, CollateralError, Counts, Endorsed, Evaluation, Platform, Services, Store, cache::Cache,
-    counts::Counters, flights::landed,
+    counts::Counters,
 };
 
 /// Gives Unix seconds.
@@ -112,7 +112,7 @@ impl Source {
             return Ok(set);
         }
         let aborted = CollateralError::Aborted { subject: platform.to_string() };
-        landed(self.cache.begin(platform)?).await.unwrap_or(Err(aborted))
+        self.cache.begin(platform)?.outcome().await.unwrap_or(Err(aborted))
     }
 
     /// The same for a caller without a runtime, or one that may block; `deadline` bounds the wait.
@@ -127,7 +127,7 @@ impl Source {
         let flight = self.cache.begin(platform)?;
         let (answer, answered) = mpsc::sync_channel(1);
         self.cache.runtime().spawn(async move {
-            let _ = answer.send(landed(flight).await);
+            let _ = answer.send(flight.outcome().await);
         });
         let aborted = || CollateralError::Aborted { subject: platform.to_string() };
         match answered.recv_timeout(deadline) {

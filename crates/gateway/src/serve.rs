@@ -1,19 +1,10 @@
 //! Accepts connections, speaks HTTP/1.1 on each, and drains when asked to stop.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use confide_http::{
-    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED, accept_until,
-    serve_connection, wait_until_closing,
+    Admission, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
+    accept_until, serve_connection, wait_until_closing,
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -62,9 +53,7 @@ async fn connection<D: Door>(
         Ok(stream) => TokioIo::new(StallGuard::new(stream, limits.write_stall)),
         Err(refusal) => return tracing::info!(%refusal, "connection refused"),
     };
-    let spoke = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
-        spoke.store(true, Ordering::Relaxed);
         let proxy = proxy.clone();
         place.run_exchange(async move { Ok::<_, Infallible>(proxy.answer(request).await) })
     });
@@ -74,12 +63,6 @@ async fn connection<D: Door>(
         .max_header_size(limits.head_bytes)
         .max_headers(limits.head_fields)
         .serve_connection(stream, service);
-    let silence = async {
-        tokio::time::sleep(limits.first_head).await;
-        if spoke.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    };
     let stop = async {
         tokio::select! {
             () = wait_until_closing(closing) => {}
@@ -90,9 +73,9 @@ async fn connection<D: Door>(
         lost.await;
         tokio::time::sleep(LOST_UPSTREAM_GRACE).await;
     };
+    let deadlines = ConnectionDeadlines { first_request: limits.first_head, grace: UNBOUNDED };
     tokio::select! {
-        () = serve_connection(http, stop, UNBOUNDED) => {}
-        () = silence => tracing::debug!("no request came"),
+        () = serve_connection(http, &place, deadlines, stop) => {}
         () = loss => {}
     }
 }

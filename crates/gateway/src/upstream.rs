@@ -1,5 +1,6 @@
 //! The address of a model server.
 
+use confide_http::{HttpUrl, Scheme, uri_host};
 use http::{
     HeaderValue, Uri,
     uri::{Authority, PathAndQuery},
@@ -7,8 +8,6 @@ use http::{
 
 use crate::GatewayError;
 
-/// RFC 9110 section 4.2.1.
-const HTTP_PORT: u16 = 80;
 const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
 
 /// Where requests are proxied to: plain HTTP, at an address that tells who can read along.
@@ -16,47 +15,40 @@ const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment"
 pub struct Upstream {
     authority: Authority,
     base_path: String,
-    loopback: bool,
+    is_loopback: bool,
 }
 
 impl Upstream {
     /// Reads `http://HOST[:PORT][/PATH]`.
     ///
     /// `localhost` becomes `127.0.0.1`, so that no resolver decides whether it is loopback.
-    pub fn parse(url: &str) -> Result<Self, GatewayError> {
-        let bad = |got: String| GatewayError::UpstreamUrl { url: url.into(), wanted: WANTED, got };
-        let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
-        if uri.scheme_str() == Some("https") {
-            return Err(GatewayError::UpstreamHttps { url: url.into() });
+    ///
+    /// # Errors
+    /// [`GatewayError::UpstreamUrl`], [`GatewayError::UpstreamHttps`] and
+    /// [`GatewayError::UpstreamApiPath`].
+    pub fn parse(text: &str) -> Result<Self, GatewayError> {
+        let bad = |got: String| GatewayError::UpstreamUrl { url: text.into(), wanted: WANTED, got };
+        let url = HttpUrl::parse(text).map_err(|error| bad(error.to_string()))?;
+        if url.scheme() == Scheme::Https {
+            return Err(GatewayError::UpstreamHttps { url: text.into() });
         }
-        if uri.scheme_str() != Some("http") {
-            return Err(bad(format!("scheme `{}`", uri.scheme_str().unwrap_or("none"))));
+        if url.query().is_some() {
+            return Err(bad("a query".into()));
         }
-        let given = uri.authority().ok_or_else(|| bad("no host".into()))?;
-        if given.as_str().contains('@') {
-            return Err(bad("a user name".into()));
-        }
-        if uri.query().is_some() || url.contains('#') {
-            return Err(bad("a query or fragment".into()));
-        }
-        let host = match given.host() {
-            name if name.eq_ignore_ascii_case("localhost") => "127.0.0.1".to_owned(),
-            name => name.to_ascii_lowercase(),
-        };
-        let port = port(given, HTTP_PORT).ok_or_else(|| bad("no port".into()))?;
-        let authority =
-            format!("{host}:{port}").parse().map_err(|error| bad(format!("{error}")))?;
-        let base_path = uri.path().trim_end_matches('/').to_owned();
+        let base_path = url.path().trim_end_matches('/').to_owned();
         if let Some(base) = base_path.strip_suffix("/v1") {
-            let without = format!("http://{given}{base}");
-            return Err(GatewayError::UpstreamApiPath { url: url.into(), without });
+            let port = url.written_port().map_or_else(String::new, |port| format!(":{port}"));
+            let without = format!("http://{}{port}{base}", uri_host(url.host()));
+            return Err(GatewayError::UpstreamApiPath { url: text.into(), without });
         }
-        Ok(Self { authority, base_path, loopback: is_loopback(&host) })
+        let url = url.with_numeric_localhost();
+        let authority = url.authority().parse().map_err(|error| bad(format!("{error}")))?;
+        Ok(Self { authority, base_path, is_loopback: url.is_loopback() })
     }
 
     /// Whether the bytes stay on this machine: only an address that is loopback by its number.
     pub fn is_loopback(&self) -> bool {
-        self.loopback
+        self.is_loopback
     }
 
     /// Host and port.
@@ -89,20 +81,6 @@ impl Upstream {
         }
         Ok(PathAndQuery::try_from(format!("{}{requested}", self.base_path))?.into())
     }
-}
-
-/// The port that is written, `default` where none is. `http` reads a port that is no port as none,
-/// which would lead to another server than the one that was named.
-fn port(authority: &Authority, default: u16) -> Option<u16> {
-    match authority.as_str().strip_prefix(authority.host())? {
-        "" => Some(default),
-        written => written.strip_prefix(':')?.parse().ok().filter(|port| *port != 0),
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -144,6 +122,10 @@ mod tests {
             "http://h:99999",
             "http://h:x",
             "http://h:0",
+            "http://h:",
+            "http://h:+80",
+            "http://127.1",
+            "https://h:x",
         ] {
             let refused = Upstream::parse(url);
             assert!(matches!(refused, Err(GatewayError::UpstreamUrl { .. })), "{url}");

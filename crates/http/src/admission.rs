@@ -10,7 +10,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -128,6 +128,8 @@ struct PlaceState {
     busy: AtomicU32,
     /// Microseconds from the start of the server to the last change to idle.
     idle_since_us: AtomicU64,
+    /// Whether an exchange has begun on the connection.
+    has_run_exchange: AtomicBool,
     evicted: Notify,
 }
 
@@ -223,6 +225,7 @@ impl Admission {
             let state = Arc::new(PlaceState {
                 busy: AtomicU32::new(0),
                 idle_since_us: AtomicU64::new(places.now_us()),
+                has_run_exchange: AtomicBool::new(false),
                 evicted: Notify::new(),
             });
             table.total += 1;
@@ -421,8 +424,14 @@ impl Occupancy {
     where
         F: Future<Output = Result<Response<B>, E>>,
     {
+        self.0.state.has_run_exchange.store(true, Ordering::Relaxed);
         let busy = self.mark_busy();
         async move { Ok(answer.await?.map(|body| BusyBody { body, busy: Some(busy) })) }
+    }
+
+    /// Whether [`Occupancy::run_exchange`] was called for the connection.
+    pub(crate) fn has_run_exchange(&self) -> bool {
+        self.0.state.has_run_exchange.load(Ordering::Relaxed)
     }
 
     /// Resolves once, when the place was given to another connection.

@@ -1,17 +1,55 @@
 //! One HTTP connection, served until it ends or until the server stops.
 
-use std::{fmt::Display, future::Future, pin::pin, time::Duration};
+use std::{
+    fmt::Display,
+    future::{Future, pending},
+    pin::pin,
+    time::Duration,
+};
 
 use hyper_util::server::graceful::GracefulConnection;
 
-use crate::Closing;
+use crate::{Closing, Occupancy};
 
 /// A grace without a limit, for exchanges that deadlines of their own end.
 pub const UNBOUNDED: Duration = Duration::MAX;
 
-/// Serves `connection` until it ends. Once `stop` resolves, no further exchange begins on it, and
-/// the running one has `grace` to end before the connection is dropped.
-pub async fn serve_connection<C>(connection: C, stop: impl Future<Output = ()>, grace: Duration)
+/// The waits of one HTTP connection that no builder of hyper bounds in every version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionDeadlines {
+    /// From the start of HTTP on the connection to the end of its first request's head, however
+    /// many bytes come meanwhile. hyper's own timeout of heads does not run while the version of
+    /// HTTP is not known yet, nor in HTTP/2, and has to be as long as a connection may be idle.
+    pub first_request: Duration,
+    /// From the stop of the server to the end of the exchange that runs.
+    pub grace: Duration,
+}
+
+/// Serves `connection` until it ends. Its exchanges have to run by [`Occupancy::run_exchange`] of
+/// `place`: a connection on which none has begun in time is dropped. Once `stop` resolves, no
+/// further exchange begins, and the running one has its grace before the connection is dropped.
+pub async fn serve_connection<C>(
+    connection: C,
+    place: &Occupancy,
+    deadlines: ConnectionDeadlines,
+    stop: impl Future<Output = ()>,
+) where
+    C: GracefulConnection,
+    C::Error: Display,
+{
+    let silent = async {
+        tokio::time::sleep(deadlines.first_request).await;
+        if place.has_run_exchange() {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = serve_until(connection, stop, deadlines.grace) => {}
+        () = silent => tracing::debug!(peer = %place.peer(), "no request came"),
+    }
+}
+
+async fn serve_until<C>(connection: C, stop: impl Future<Output = ()>, grace: Duration)
 where
     C: GracefulConnection,
     C::Error: Display,
@@ -36,10 +74,16 @@ pub async fn wait_until_closing(mut closing: Closing) {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{
+        convert::Infallible,
+        net::{IpAddr, Ipv4Addr},
+    };
 
-    use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-    use hyper_util::rt::TokioIo;
+    use hyper::{Request, Response, body::Incoming, service::service_fn};
+    use hyper_util::{
+        rt::{TokioExecutor, TokioIo},
+        server::conn::auto,
+    };
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
         sync::watch,
@@ -48,8 +92,10 @@ mod tests {
     };
 
     use super::*;
+    use crate::{Admission, AdmissionLimits};
 
     const GENEROUS: Duration = Duration::from_secs(20);
+    const FIRST_REQUEST: Duration = Duration::from_secs(5);
 
     /// A connection whose answers take `answer_time`, its client's end, and what tells it to stop.
     fn start(
@@ -58,13 +104,21 @@ mod tests {
     ) -> (DuplexStream, watch::Sender<bool>, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(4096);
         let (closing, closed) = watch::channel(false);
-        let service = service_fn(move |_: Request<Incoming>| async move {
-            tokio::time::sleep(answer_time).await;
-            Ok::<_, Infallible>(Response::new(String::from("ok")))
-        });
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(server), service);
-        let stop = wait_until_closing(closed);
-        (client, closing, tokio::spawn(serve_connection(connection, stop, grace)))
+        let admission = Admission::new(AdmissionLimits::default());
+        let place = admission.admit(IpAddr::from(Ipv4Addr::LOCALHOST).into()).expect("a place");
+        let serve = async move {
+            let service = service_fn(|_: Request<Incoming>| {
+                place.run_exchange(async move {
+                    tokio::time::sleep(answer_time).await;
+                    Ok::<_, Infallible>(Response::new(String::from("ok")))
+                })
+            });
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let connection = builder.serve_connection(TokioIo::new(server), service);
+            let deadlines = ConnectionDeadlines { first_request: FIRST_REQUEST, grace };
+            serve_connection(connection, &place, deadlines, wait_until_closing(closed)).await;
+        };
+        (client, closing, tokio::spawn(serve))
     }
 
     async fn ask(client: &mut DuplexStream) {
@@ -112,5 +166,35 @@ mod tests {
             assert_eq!(read_rest(&mut client).await, "");
             timeout(GENEROUS, ended).await.unwrap().unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_whole_request_is_dropped_in_time_however_it_drips() {
+        let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        for sent in ["", "GET / HTTP/1.1\r\nhost: hhhhhhhhhh", preface] {
+            let (mut client, _closing, ended) = start(Duration::ZERO, UNBOUNDED);
+            let began = tokio::time::Instant::now();
+            for byte in sent.bytes() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                client.write_all(&[byte]).await.unwrap();
+            }
+            timeout(GENEROUS, ended).await.unwrap().unwrap();
+            let lasted = began.elapsed();
+            assert!(lasted >= FIRST_REQUEST && lasted < FIRST_REQUEST * 2, "{sent}: {lasted:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_had_a_request_is_kept_and_a_slow_answer_ends() {
+        let (mut client, _closing, ended) = start(FIRST_REQUEST * 2, UNBOUNDED);
+        for _ in 0..2 {
+            ask(&mut client).await;
+            let mut answer = [0; 12];
+            timeout(GENEROUS, client.read_exact(&mut answer)).await.unwrap().unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            while timeout(GENEROUS, client.read_u8()).await.unwrap().unwrap() != b'k' {}
+            tokio::time::sleep(FIRST_REQUEST * 2).await;
+        }
+        assert!(!ended.is_finished());
     }
 }

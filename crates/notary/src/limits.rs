@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// A URL, as browsers and servers of today take it.
-pub const URL_BYTES_MAX: usize = 8 * 1024;
+pub const URL_BYTES_MAX: usize = confide_http::URL_BYTES_MAX;
 
 /// Fields in a request: a browser sends about twenty.
 pub const REQUEST_FIELDS_MAX: usize = 64;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use confide_channel::{ChannelError, Server};
 use confide_evidence::Appraise;
 use confide_http::{
-    Admission, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED, accept_until,
-    serve_connection, wait_until_closing,
+    Admission, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
+    accept_until, serve_connection, wait_until_closing,
 };
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -91,7 +91,8 @@ async fn connection(
         .header_read_timeout(limits.idle)
         .max_header_size(HTTP_HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    serve_connection(http, wait_until_closing(closing), UNBOUNDED).await;
+    let deadlines = ConnectionDeadlines { first_request: limits.idle, grace: UNBOUNDED };
+    serve_connection(http, &place, deadlines, wait_until_closing(closing)).await;
 }
 
 type Channel = TlsStream<PeerStream>;

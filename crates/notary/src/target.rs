@@ -2,12 +2,11 @@
 
 use std::{fmt, net::IpAddr};
 
-use http::Uri;
+use confide_http::{HttpUrl, Scheme, uri_host};
 
-use crate::{RequestError, limits::URL_BYTES_MAX};
+use crate::RequestError;
 
-/// RFC 9110 section 4.2.2.
-const HTTPS_PORT: u16 = 443;
+const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
 /// RFC 1035 section 2.3.4, without the root's dot.
 const HOST_BYTES_MAX: usize = 253;
@@ -22,40 +21,17 @@ pub struct Target {
 
 impl Target {
     /// Reads `https://HOST[:PORT][/PATH][?QUERY]`. No user, no fragment.
-    pub fn parse(url: &str) -> Result<Self, RequestError> {
+    ///
+    /// # Errors
+    /// [`RequestError::Url`].
+    pub fn parse(text: &str) -> Result<Self, RequestError> {
         let bad = |got: &str| RequestError::Url { got: got.into() };
-        if url.len() > URL_BYTES_MAX {
-            return Err(bad("more than 8192 bytes"));
-        }
-        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(bad("a character that is not written in a URL"));
-        }
-        if url.contains('#') {
-            return Err(bad("a fragment"));
-        }
-        let uri: Uri = url.parse().map_err(|_| bad("no URL"))?;
-        if uri.scheme_str() != Some("https") {
+        let url = HttpUrl::parse(text).map_err(|error| bad(&error.to_string()))?;
+        if url.scheme() != Scheme::Https {
             return Err(bad("another scheme"));
         }
-        let authority = uri.authority().ok_or_else(|| bad("no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(bad("a user name"));
-        }
-        let written = authority.host();
-        // `http` reads a port that is no port as none, which would lead to another server.
-        let port = match &authority.as_str()[written.len()..] {
-            "" => HTTPS_PORT,
-            port => port
-                .strip_prefix(':')
-                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-                .and_then(|digits| digits.parse().ok())
-                .filter(|port| *port != 0)
-                .ok_or_else(|| bad("no port"))?,
-        };
-        let host = host(written).ok_or_else(|| bad("no host name or address"))?;
-        // Its own spelling of an empty path is a slash.
-        let path = uri.path_and_query().map_or_else(|| "/".into(), ToString::to_string);
-        Ok(Self { host, port, path })
+        let host = host(url.host()).ok_or_else(|| bad("no host name or address"))?;
+        Ok(Self { host, port: url.port(), path: url.path_and_query().to_string() })
     }
 
     /// Lower case; an IPv6 address stands in its shortest form, without brackets.
@@ -75,12 +51,9 @@ impl Target {
 
     /// What the `host` field holds: the port stands only where it is not 443.
     pub fn authority(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
-        };
+        let host = uri_host(&self.host);
         match self.port {
-            HTTPS_PORT => host,
+            HTTPS_PORT => host.into_owned(),
             port => format!("{host}:{port}"),
         }
     }

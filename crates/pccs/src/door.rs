@@ -3,8 +3,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use confide_http::{
-    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, accept_until,
-    serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
+    StallGuard, accept_until, serve_connection, wait_until_closing,
 };
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
@@ -56,18 +56,9 @@ pub async fn serve(
 
 async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy, closing: Closing) {
     let limits = Arc::clone(service.limits());
-    // Which protocol it is shows in the first bytes; hyper waits for them without a limit.
-    let mut first = [0];
-    let spoken = tokio::select! {
-        spoken = tokio::time::timeout(limits.head_wait, stream.tcp().peek(&mut first)) => spoken,
-        () = wait_until_closing(closing.clone()) => return,
-    };
-    if !matches!(spoken, Ok(Ok(1))) {
-        return;
-    }
     let builder = builder(&limits);
     let ending = closing.clone();
-    let answering = service_fn(move |request: Request<Incoming>| {
+    let answering = service_fn(|request: Request<Incoming>| {
         place.run_exchange(answer(Arc::clone(&service), request, ending.clone()))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
@@ -78,7 +69,11 @@ async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy,
             () = tokio::time::sleep(limits.connection_age) => {}
         }
     };
-    serve_connection(connection, stop, limits.answer_wait + limits.write_wait).await;
+    let deadlines = ConnectionDeadlines {
+        first_request: limits.head_wait,
+        grace: limits.answer_wait + limits.write_wait,
+    };
+    serve_connection(connection, &place, deadlines, stop).await;
 }
 
 fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {

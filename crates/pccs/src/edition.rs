@@ -1,11 +1,40 @@
-//! When a document holds, read from the document itself.
+//! Editions of documents: their numbers and dates, read from the document itself.
 
-use confide_evidence::{
-    ParseError, UnixSeconds, crl::CrlDates, qe_identity::QeIdentity, tcb_info::TcbInfo,
-};
+use confide_evidence::{ParseError, crl::CrlDates, qe_identity::QeIdentity, tcb_info::TcbInfo};
 use serde_json::Value;
 
-use crate::{Dates, Document, Kind, Set, Wanted};
+use crate::Kind;
+
+/// When a document holds and where it stands among its editions; all zero where it says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dates {
+    /// CRL number, or TCB evaluation data number: never less in a later edition.
+    pub number: u64,
+    /// Unix seconds of the issue: never less in a later edition.
+    pub issued: u64,
+    /// Unix seconds at which the next edition is due; 0 where it says nothing.
+    pub until: u64,
+}
+
+impl Dates {
+    /// Whether this edition of a document comes before `other`: serving it after that would be a
+    /// rollback.
+    ///
+    /// A revocation list may fall back in neither number nor date (RFC 5280 section 5.2.3; Intel's
+    /// number stays at 1). A TCB recovery may have been signed on an earlier day than the last
+    /// edition of the one before it: the number decides, and the date within it.
+    pub fn is_before(&self, other: &Dates, kind: Kind) -> bool {
+        if kind.is_revocation_list() {
+            return self.number < other.number || self.issued < other.issued;
+        }
+        (self.number, self.issued) < (other.number, other.issued)
+    }
+
+    /// Whether the next edition is overdue at `now`.
+    pub fn is_over(&self, now: u64) -> bool {
+        self.until != 0 && now >= self.until
+    }
+}
 
 /// Reads number and dates of a body as it is kept (lists in DER).
 ///
@@ -28,51 +57,8 @@ pub fn dates(kind: Kind, body: &[u8]) -> Result<Dates, ParseError> {
     }
 }
 
-/// Why a vendor's answer is not taken in.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfit {
-    #[error("{0}")]
-    Parse(#[from] ParseError),
-    #[error("document: wanted {wanted}, got {got}")]
-    Other { wanted: String, got: String },
-    #[error("document is issued at {}, now is {}", UnixSeconds(*issued), UnixSeconds(*now))]
-    Future { issued: u64, now: u64 },
-}
-
-/// Refuses what would poison the cache: another document than the one asked for, and one from the
-/// future, which would make every honest edition after it a rollback.
-pub(crate) fn check(
-    wanted: &Wanted,
-    document: &Document,
-    now: u64,
-    skew_s: u64,
-) -> Result<(), Unfit> {
-    let found = dates(document.kind, &document.body)?;
-    if document.kind != wanted.kind() || document.key != wanted.key() || found != document.dates {
-        let got = format!("{} {}", document.kind.name(), document.key);
-        let wanted = format!("{} {}", wanted.kind().name(), wanted.key());
-        return Err(Unfit::Other { wanted, got });
-    }
-    if let Wanted::Tcb { fmspc, .. } = wanted {
-        let (_, got) = tcb_info(&document.body)?;
-        if got != *fmspc {
-            let [wanted, got] = [*fmspc, got].map(hex::encode_upper);
-            return Err(Unfit::Other { wanted, got });
-        }
-    }
-    if let Some(Set::Number(number)) = wanted.set()
-        && found.number != u64::from(number)
-    {
-        let (wanted, got) = (number.to_string(), found.number.to_string());
-        return Err(Unfit::Other { wanted, got });
-    }
-    if found.issued > now.saturating_add(skew_s) {
-        return Err(Unfit::Future { issued: found.issued, now });
-    }
-    Ok(())
-}
-
-fn tcb_info(body: &[u8]) -> Result<(Dates, [u8; 6]), ParseError> {
+/// Dates and platform family of PCS's TCB info.
+pub(crate) fn tcb_info(body: &[u8]) -> Result<(Dates, [u8; 6]), ParseError> {
     let info = TcbInfo::parse(&member(body, "TCB info", "tcbInfo")?)?;
     let number = info.tcb_evaluation_data_number.into();
     let dates = Dates { number, issued: info.issue_date, until: info.next_update };

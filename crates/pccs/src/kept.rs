@@ -6,24 +6,25 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::{OnceCell, Semaphore};
+use confide_http::SingleFlight;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     Database, DatabaseError, Document, Kind, Limits, Set, Upstream, UpstreamError, Wanted, Written,
-    edition,
-    metrics::{Metrics, count},
+    intake, metrics::Metrics,
 };
 
 /// The kept documents of a fleet.
 pub struct Kept {
     database: Arc<dyn Database>,
     upstream: Option<Arc<dyn Upstream>>,
-    flights: Mutex<HashMap<(Kind, String), Flight>>,
+    flights: Arc<SingleFlight<(Kind, String), Fetched>>,
     resting: Mutex<HashMap<(Kind, String), Resting>>,
     fetches: Semaphore,
 }
 
-type Flight = Arc<OnceCell<Result<Option<Document>, UpstreamError>>>;
+/// The outcome of a fetch: a document, or none where the vendor has none.
+type Fetched = Result<Option<Document>, UpstreamError>;
 
 /// What is not asked for again for a moment.
 #[derive(Clone, Copy)]
@@ -66,7 +67,7 @@ impl Kept {
         Self {
             database,
             upstream,
-            flights: Mutex::default(),
+            flights: SingleFlight::new(),
             resting: Mutex::default(),
             fetches: Semaphore::new(limits.fetches),
         }
@@ -131,7 +132,7 @@ impl Way {
         let due = match self.kept.database.due(before, self.limits.refresh_batch).await {
             Ok(due) => due,
             Err(error) => {
-                count(&self.metrics.database_errors);
+                self.metrics.database_errors.inc();
                 tracing::warn!(%error, "cannot look for documents to fetch anew");
                 return;
             }
@@ -173,42 +174,43 @@ impl Way {
     async fn read_one(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
         let read = self.kept.database.read(wanted.kind(), &wanted.key()).await;
         read.map_err(|error| {
-            count(&self.metrics.database_errors);
+            self.metrics.database_errors.inc();
             Missing::Database(error)
         })
     }
 
     /// Fetches and keeps; of many who want the same document one fetches. The fetch goes on when
     /// who asked for it leaves.
-    async fn fetch(&self, wanted: &Wanted) -> Result<Option<Document>, UpstreamError> {
+    async fn fetch(&self, wanted: &Wanted) -> Fetched {
         let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
         let place = (wanted.kind(), wanted.key());
-        let rest = self.limits.retry_after;
-        let flight = {
-            let mut flights = locked(&self.kept.flights);
-            if let Some(resting) = self.resting(&place) {
-                return match resting.unknown {
-                    true => Ok(None),
-                    false => Err(UpstreamError::Resting { retry_after_s: rest.as_secs().max(1) }),
-                };
-            }
-            if flights.len() >= self.limits.fetches_waiting && !flights.contains_key(&place) {
-                return Err(UpstreamError::Busy);
-            }
-            Arc::clone(flights.entry(place.clone()).or_default())
+        let (way, wanted, key) = (self.clone(), wanted.clone(), place.clone());
+        let work = move || async move {
+            let fetched = way.fly(&*upstream, &wanted).await;
+            way.note_rest(key, &fetched);
+            fetched
         };
-        let (way, wanted) = (self.clone(), wanted.clone());
-        let flying = tokio::spawn(async move {
-            let flown = flight.get_or_init(|| async {
-                let landed = way.fly(&*upstream, &wanted).await;
-                // Once, and before anybody knows: who waited for this flight and wakes late must
-                // not end the next one, or say of it what was true of this one.
-                way.landed(place, &landed);
-                landed
-            });
-            flown.await.clone()
-        });
-        flying.await.unwrap_or_else(|error| Err(UpstreamError::Failed(error.to_string())))
+        let admit = |running| self.admit_fetch(&place, running);
+        match self.kept.flights.start_if(&Handle::current(), &place, admit, work) {
+            Ok(flight) => {
+                let lost = || UpstreamError::Failed("the fetch was broken off".into());
+                flight.outcome().await.unwrap_or_else(|| Err(lost()))
+            }
+            Err(instead) => instead,
+        }
+    }
+
+    /// Whether a fetch begins while `running` others go on; the error is its outcome instead.
+    fn admit_fetch(&self, place: &(Kind, String), running: usize) -> Result<(), Fetched> {
+        match self.resting(place) {
+            Some(Resting { unknown: true, .. }) => Err(Ok(None)),
+            Some(_) => {
+                let retry_after_s = self.limits.retry_after.as_secs().max(1);
+                Err(Err(UpstreamError::Resting { retry_after_s }))
+            }
+            None if running >= self.limits.fetches_waiting => Err(Err(UpstreamError::Busy)),
+            None => Ok(()),
+        }
     }
 
     fn resting(&self, place: &(Kind, String)) -> Option<Resting> {
@@ -218,18 +220,16 @@ impl Way {
 
     fn is_on_its_way(&self, wanted: &Wanted) -> bool {
         let place = (wanted.kind(), wanted.key());
-        self.resting(&place).is_some() || locked(&self.kept.flights).contains_key(&place)
+        self.resting(&place).is_some() || self.kept.flights.is_running(&place)
     }
 
     /// What failed, what the vendor does not have and what it still gives though it is overdue is
-    /// not asked for again at once.
-    fn landed(&self, place: (Kind, String), landed: &Result<Option<Document>, UpstreamError>) {
-        // Held to the end: nobody takes off between a failure and its rest.
-        let mut flights = locked(&self.kept.flights);
-        flights.remove(&place);
+    /// not asked for again at once. Called before the flight ends: nobody takes off between a failure
+    /// and its rest.
+    fn note_rest(&self, place: (Kind, String), fetched: &Fetched) {
         let mut resting = locked(&self.kept.resting);
         resting.retain(|_, it| it.since.elapsed() < self.limits.retry_after);
-        let unknown = match landed {
+        let unknown = match fetched {
             Ok(Some(document)) if !document.dates.is_over((self.clock)()) => {
                 resting.remove(&place);
                 return;
@@ -241,11 +241,7 @@ impl Way {
         }
     }
 
-    async fn fly(
-        &self,
-        upstream: &dyn Upstream,
-        wanted: &Wanted,
-    ) -> Result<Option<Document>, UpstreamError> {
+    async fn fly(&self, upstream: &dyn Upstream, wanted: &Wanted) -> Fetched {
         let Ok(_place) = self.kept.fetches.acquire().await else { return Err(UpstreamError::Busy) };
         let now = (self.clock)();
         // Who asks may have looked just before the last flight landed.
@@ -260,18 +256,18 @@ impl Way {
         };
         let checked = fetched.and_then(|fetched| {
             let Some(document) = fetched else { return Ok(None) };
-            edition::check(wanted, &document, now, self.limits.clock_skew_s)
+            intake::check(wanted, &document, now, self.limits.clock_skew_s)
                 .map_err(|error| UpstreamError::Unfit(error.to_string()))?;
             Ok(Some(document))
         });
         match checked {
             Ok(Some(document)) => {
-                count(&self.metrics.fetched);
+                self.metrics.fetched.inc();
                 self.keep(document).await
             }
             Ok(None) => Ok(None),
             Err(error) => {
-                count(&self.metrics.fetches_failed);
+                self.metrics.fetches_failed.inc();
                 Err(error)
             }
         }
@@ -283,7 +279,7 @@ impl Way {
         (!kept.dates.is_over(now) && !self.is_aged(&kept, now)).then_some(kept)
     }
 
-    async fn keep(&self, document: Document) -> Result<Option<Document>, UpstreamError> {
+    async fn keep(&self, document: Document) -> Fetched {
         let (kind, key, got) = (document.kind.name(), document.key.clone(), document.dates);
         if self.is_full_for(&document).await {
             tracing::warn!(kind, key, "the database is full: a fetched document is not kept");
@@ -292,14 +288,14 @@ impl Way {
         match self.kept.database.write(document.clone()).await {
             Ok(Written::Kept) => Ok(Some(document)),
             Ok(Written::Older { kept }) => {
-                count(&self.metrics.rollbacks_refused);
+                self.metrics.rollbacks_refused.inc();
                 tracing::warn!(kind, key, ?kept, ?got, "rollback refused: the vendor went back");
                 let error = format!("rollback: kept is {kept:?}, got {got:?}");
                 Err(UpstreamError::Unfit(error))
             }
             Err(error) => {
                 // It can be served though it cannot be kept; `find` compares it with what is kept.
-                count(&self.metrics.database_errors);
+                self.metrics.database_errors.inc();
                 tracing::warn!(%error, kind, key, "cannot keep a fetched document");
                 Ok(Some(document))
             }

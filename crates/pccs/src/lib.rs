@@ -16,7 +16,9 @@ mod edition;
 #[cfg(feature = "simulate")]
 mod faults;
 mod import;
+mod intake;
 mod kept;
+mod kind;
 mod limits;
 mod metrics;
 mod request;
@@ -30,13 +32,14 @@ mod vendors;
 #[cfg(feature = "postgres")]
 pub use database::Postgres;
 pub use database::{Answering, Database, DatabaseError, Sqlite, Written, open};
-pub use document::{Dates, Document, Kind};
+pub use document::Document;
 pub use door::{ServeError, serve};
-pub use edition::dates;
+pub use edition::{Dates, dates};
 #[cfg(feature = "simulate")]
 pub use faults::{Edition, Faults, FaultsError, Latency, RequestLimit};
 pub use import::{ImportError, import};
 pub use kept::Kept;
+pub use kind::Kind;
 pub use limits::Limits;
 pub use request::{Ca, Encoding, EndorsementKey, Product, Refusal, Set, Tee, Wanted, parse};
 pub use service::{Options, Service, Source};

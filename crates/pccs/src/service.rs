@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_http::metrics::MEDIA_TYPE;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::IF_NONE_MATCH};
 use hyper::body::Incoming;
 
@@ -19,7 +20,7 @@ use crate::{
     Kept, Limits, UpstreamError, Wanted,
     answer::{Answer, Bytewise},
     kept::{Freshness, Missing, Way},
-    metrics::{Metrics, count},
+    metrics::Metrics,
     request,
 };
 
@@ -77,7 +78,7 @@ impl Service {
             source: options.source,
             limits: Arc::new(options.limits),
             clock: options.clock,
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::new()),
             ids: RandomState::new(),
             requests: AtomicU64::new(0),
         }
@@ -129,7 +130,7 @@ impl Service {
     }
 
     fn finished(&self, route: &'static str, mut answer: Answer, truncated: bool) -> Outcome {
-        self.metrics.answered(route, answer.status.as_u16());
+        self.metrics.count_answer(route, answer.status.as_u16());
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = [number, !number].map(|half| format!("{:016x}", self.ids.hash_one(half))).concat();
         if let Ok(id) = HeaderValue::from_str(&id) {
@@ -160,7 +161,7 @@ impl Service {
         match finding.await {
             Ok(Ok(found)) => {
                 if found.freshness != Freshness::Fresh {
-                    count(&self.metrics.stale);
+                    self.metrics.stale.inc();
                 }
                 Answer::document(&found.document, wanted.encoding(), found.freshness, held)
             }
@@ -189,8 +190,8 @@ impl Service {
             #[cfg(feature = "simulate")]
             Source::Simulated(_) => (true, None),
         };
-        let text = self.metrics.text(simulated, documents);
-        Answer::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        let text = self.metrics.encode(simulated, documents);
+        Answer::new(StatusCode::OK, MEDIA_TYPE, text)
     }
 
     fn way(&self) -> Option<Way> {

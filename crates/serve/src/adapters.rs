@@ -298,7 +298,7 @@ impl fmt::Debug for Adapters {
 fn check_name(name: &str) -> Result<(), LoadError> {
     let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-/".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(odd) {
-        let got = crate::fields::clipped(name);
+        let got = crate::clip::clip(name);
         return Err(LoadError::Name { limit: NAME_BYTES_MAX, got });
     }
     Ok(())

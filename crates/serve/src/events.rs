@@ -162,6 +162,7 @@ mod tests {
     use std::sync::Arc;
 
     use confide_engine::{AdapterReport, FinishReason, Token, Usage};
+    use confide_http::{AdmissionQueue, QueueLimits};
     use confide_lora::{AdaptError, Guarantee, Report};
     use futures_util::stream;
     use http_body_util::BodyExt;
@@ -169,11 +170,10 @@ mod tests {
     use super::*;
     use crate::chunk::{Heading, Route};
     use crate::counters::Counters;
-    use crate::gate::Gate;
 
     async fn events(list: Vec<Event>, limit: Duration) -> Events {
-        let gate = Gate::new(1, 0, Duration::ZERO);
-        let slot = gate.enter().await.expect("a slot");
+        let limits = QueueLimits { concurrent: 1, queued: 0, wait: Duration::ZERO };
+        let slot = AdmissionQueue::new(limits).enter().await.expect("a slot");
         let (id, model) = ("i".into(), "m".into());
         let heading = Heading { route: Route::Chat, id, created: 1, model, parent: None };
         let stalled = list.is_empty();

@@ -2,7 +2,7 @@ use std::{fmt::Display, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
-use crate::error::ApiError;
+use crate::{clip::clip, error::ApiError};
 
 /// The fields of a JSON object, taken one by one; what is left at the end is an error.
 ///
@@ -111,7 +111,7 @@ impl Fields {
         self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
         match self.map.keys().next() {
             None => Ok(()),
-            Some(name) => Err(ApiError::UnknownField { param: clipped(&self.path(name)) }),
+            Some(name) => Err(ApiError::UnknownField { param: clip(&self.path(name)) }),
         }
     }
 
@@ -122,16 +122,8 @@ impl Fields {
 
 /// An error about a field's value; long values are clipped, since the answer must stay small.
 pub(crate) fn wrong(param: &str, wanted: impl Display, got: &Value) -> ApiError {
-    let got = clipped(&got.to_string());
+    let got = clip(&got.to_string());
     ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
-}
-
-pub(crate) fn clipped(text: &str) -> String {
-    const CHARS_MAX: usize = 80;
-    match text.char_indices().nth(CHARS_MAX) {
-        None => text.into(),
-        Some((at, _)) => format!("{}…", &text[..at]),
-    }
 }
 
 /// Equality in which 0 and 0.0 are the same.

@@ -10,6 +10,7 @@ mod adapters;
 mod apart;
 mod body;
 mod chunk;
+mod clip;
 mod converse;
 mod counters;
 mod error;

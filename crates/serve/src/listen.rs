@@ -2,8 +2,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
 use confide_http::{
-    Admission, AdmissionLimits, Closing, Drained, Occupancy, PeerStream, StallGuard, UNBOUNDED,
-    accept_until, serve_connection, wait_until_closing,
+    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
+    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::{
     Request,
@@ -68,7 +68,7 @@ async fn connection(
 ) {
     let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         // A WebSocket outlives the connection that it was: it takes its place with it.
         let held = Held { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(held);
@@ -78,5 +78,6 @@ async fn connection(
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     let connection = builder.serve_connection_with_upgrades(io, service);
-    serve_connection(connection, wait_until_closing(closing), UNBOUNDED).await;
+    let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: UNBOUNDED };
+    serve_connection(connection, &place, deadlines, wait_until_closing(closing)).await;
 }

@@ -103,14 +103,14 @@ async fn complete(
     let answer = tokio::time::timeout(limit, whole(generation, meter)).await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
     let answer = json_response(&heading.whole(&text, &ending));
-    Ok(([(SERVER_TIMING, waited(&slot))], answer).into_response())
+    Ok(([(SERVER_TIMING, server_timing(&slot))], answer).into_response())
 }
 
 /// W3C Server-Timing: how long the request waited for a slot.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-fn waited(slot: &Slot) -> HeaderValue {
-    let text = format!("queue;dur={:.3}", slot.waited.as_secs_f64() * 1e3);
+fn server_timing(slot: &Slot) -> HeaderValue {
+    let text = format!("queue;dur={:.3}", slot.waited().as_secs_f64() * 1e3);
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("queue"))
 }
 
@@ -121,11 +121,11 @@ fn streamed(
     meter: Meter,
     slot: Slot,
 ) -> Response {
-    let waited = waited(&slot);
+    let timing = server_timing(&slot);
     let events = Events::new(generation, chunks, site.options.limits.generation, meter, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     let cache = HeaderValue::from_static("no-cache");
     let headers =
-        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, cache), (SERVER_TIMING, waited)];
+        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, cache), (SERVER_TIMING, timing)];
     (headers, Body::new(events)).into_response()
 }

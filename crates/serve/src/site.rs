@@ -1,4 +1,4 @@
-//! What the handlers share: the engine behind its gate, the models, the counters.
+//! What the handlers share: the engine behind its queue, the models, the counters.
 
 use std::sync::{
     Arc,
@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use confide_engine::{EngineError, Event, Generation, Model, Request};
+use confide_http::{AdmissionQueue, QueueLimits};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -13,15 +14,15 @@ use tokio::sync::Semaphore;
 use crate::{
     Options,
     chunk::{Ending, Heading, Route},
+    clip::clip,
     counters::{Counters, Meter},
     error::ApiError,
-    fields::clipped,
-    gate::Gate,
 };
 
 pub(crate) struct Site {
     pub(crate) options: Options,
-    pub(crate) gate: Gate,
+    /// The queue before the engine's slots.
+    pub(crate) gate: AdmissionQueue,
     pub(crate) counters: Arc<Counters>,
     /// Loads and unloads that run or wait.
     pub(crate) loads: Arc<Semaphore>,
@@ -36,9 +37,13 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new(options: Options) -> Self {
         let limits = &options.limits;
-        let slots = limits.concurrent.min(options.engine.slots());
+        let queue = QueueLimits {
+            concurrent: limits.concurrent.min(options.engine.slots()),
+            queued: limits.queued,
+            wait: limits.queue_wait,
+        };
         Self {
-            gate: Gate::new(slots, limits.queued, limits.queue_wait),
+            gate: AdmissionQueue::new(queue),
             counters: Arc::default(),
             loads: Arc::new(Semaphore::new(limits.loads)),
             sockets: Arc::new(Semaphore::new(limits.sockets)),
@@ -99,7 +104,7 @@ impl Site {
     fn no_model(&self, got: &str) -> ApiError {
         let models = self.models();
         let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
-        ApiError::NoModel { got: clipped(got), served: served.join(" or ") }
+        ApiError::NoModel { got: clip(got), served: served.join(" or ") }
     }
 
     pub(crate) fn heading(&self, route: Route, model: Model) -> Heading {

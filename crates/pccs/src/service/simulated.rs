@@ -11,7 +11,6 @@ use crate::{
     answer::Answer,
     faults::{Fate, Faults},
     kept::Freshness,
-    metrics::count,
     request::{Refusal, Wanted},
     simulation::Simulation,
 };
@@ -27,7 +26,7 @@ impl Service {
     ) -> Option<(Answer, bool)> {
         let (latency, fate) = simulation.next();
         if fate != Fate::Answer {
-            count(&self.metrics.faults);
+            self.metrics.faults.inc();
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;

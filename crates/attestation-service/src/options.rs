@@ -1,0 +1,25 @@
+//! The configuration of the service.
+
+use std::time::Duration;
+
+use crate::{Limits, OwnEvidence, Policies, SigningKey};
+
+/// Configuration of an attestation service.
+pub struct Options {
+    /// The server's policies.
+    pub policies: Policies,
+    /// Signs results.
+    pub key: SigningKey,
+    /// `iss` of every result.
+    pub issuer: String,
+    /// `aud` of every result.
+    pub audience: String,
+    /// From `iat` to `exp`; at most [`crate::RESULT_LIFETIME_MAX`].
+    pub lifetime: Duration,
+    /// Evidence over the key, where this machine attests.
+    pub own_evidence: Option<OwnEvidence>,
+    /// The limits of each queue, wait and length.
+    pub limits: Limits,
+    /// Gives Unix seconds.
+    pub clock: fn() -> u64,
+}

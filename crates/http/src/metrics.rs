@@ -1,0 +1,161 @@
+//! Counters, gauges and histograms of a service, shown in OpenMetrics' text format.
+//!
+//! Prometheus asks for that format first; its samples read like those of Prometheus' own format.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, text},
+    metrics::{MetricType, family::Family},
+    registry::{Metric, Registry},
+};
+
+/// The media type of [`MetricsRegistry::encode`]'s text.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// `N` labels, each a name and a value. Values have to come from closed sets: each new combination
+/// is kept for ever.
+pub type MetricLabels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+
+/// A counter for each combination of `N` labels.
+pub type LabelledCounter<const N: usize> = Family<MetricLabels<N>, Counter>;
+
+/// A gauge that can be absent: it is shown once [`OptionalGauge::set`] was called with a value.
+#[derive(Clone, Debug, Default)]
+pub struct OptionalGauge(Arc<Mutex<Option<u64>>>);
+
+/// The metrics of one service. What is registered is shown from then on.
+#[derive(Debug, Default)]
+pub struct MetricsRegistry(Registry);
+
+impl MetricsRegistry {
+    /// Registers a counter under its name as it is scraped, which ends with `_total`.
+    pub fn counter(&mut self, name: &str, help: &str) -> Counter {
+        self.register(name, help, Counter::default())
+    }
+
+    /// Registers a counter with labels; see [`MetricsRegistry::counter`].
+    pub fn labelled_counter<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+    ) -> LabelledCounter<N> {
+        self.register(name, help, Family::default())
+    }
+
+    /// Registers a gauge that is 0 at first.
+    pub fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        self.register(name, help, Gauge::default())
+    }
+
+    /// Registers a gauge that is absent at first.
+    pub fn optional_gauge(&mut self, name: &str, help: &str) -> OptionalGauge {
+        self.register(name, help, OptionalGauge::default())
+    }
+
+    /// Registers a histogram with the upper `bounds` of its buckets, in rising order.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds: impl IntoIterator<Item = f64>,
+    ) -> Histogram {
+        self.register(name, help, Histogram::new(bounds))
+    }
+
+    /// The text of all metrics.
+    pub fn encode(&self) -> String {
+        let mut encoded = String::new();
+        // A string takes what is written, and the metrics of this type can all be written.
+        if let Err(error) = text::encode(&mut encoded, &self.0) {
+            tracing::error!(%error, "metrics cannot be written");
+        }
+        encoded
+    }
+
+    /// The registry adds `_total` and the full stop by itself.
+    fn register<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        let name = name.strip_suffix("_total").unwrap_or(name);
+        let help = help.strip_suffix('.').unwrap_or(help);
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+}
+
+impl OptionalGauge {
+    /// Shows `value`, or nothing.
+    pub fn set(&self, value: Option<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+
+    fn value(&self) -> Option<u64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EncodeMetric for OptionalGauge {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        match self.value() {
+            Some(value) => encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX)),
+            None => Ok(()),
+        }
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+
+    fn is_empty(&self) -> bool {
+        self.value().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_shown_under_the_names_that_they_were_registered_with() {
+        let mut registry = MetricsRegistry::default();
+        let requests = registry.labelled_counter("requests_total", "Requests by outcome.");
+        let failed = registry.counter("failed_total", "Requests that failed.");
+        let waiting = registry.gauge("waiting", "Requests that wait.");
+        let documents = registry.optional_gauge("documents", "Documents kept.");
+        let seconds = registry.histogram("seconds", "Time.", [0.001, 1.0]);
+        requests.get_or_create(&[("outcome", "a \"b\"".into())]).inc();
+        failed.inc();
+        waiting.set(7);
+        for time_s in [0.0005, 0.25, 3.0] {
+            seconds.observe(time_s);
+        }
+        let text = registry.encode();
+        for line in [
+            "# HELP requests Requests by outcome.",
+            "# TYPE requests counter",
+            "requests_total{outcome=\"a \\\"b\\\"\"} 1",
+            "failed_total 1",
+            "# TYPE waiting gauge",
+            "waiting 7",
+            "# TYPE seconds histogram",
+            "seconds_sum 3.2505",
+            "seconds_count 3",
+            "seconds_bucket{le=\"0.001\"} 1",
+            "seconds_bucket{le=\"1.0\"} 2",
+            "seconds_bucket{le=\"+Inf\"} 3",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(!text.contains("documents"), "{text}");
+        documents.set(Some(4));
+        assert!(registry.encode().contains("\ndocuments 4\n"));
+        documents.set(None);
+        assert!(!registry.encode().contains("documents"));
+    }
+}

@@ -1,0 +1,178 @@
+//! One piece of work per key at a time, however many callers want its outcome.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::Future,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{runtime::Handle, sync::watch};
+
+/// Work under way, by key. The work is a task of its own: a caller that goes away does not end it.
+#[derive(Debug)]
+pub struct SingleFlight<K, V> {
+    running: Mutex<HashMap<K, Flight<V>>>,
+}
+
+/// The outcome of one piece of work, for one of the callers that share it.
+#[derive(Clone, Debug)]
+pub struct Flight<V>(watch::Receiver<Option<V>>);
+
+impl<K, V> SingleFlight<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Nothing is under way.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { running: Mutex::new(HashMap::new()) })
+    }
+
+    /// Joins the work for `key`, or starts `work` on `runtime` where none is under way.
+    pub fn start<F>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        key: &K,
+        work: impl FnOnce() -> F,
+    ) -> Flight<V>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let admit = |_running| Ok::<(), Infallible>(());
+        match self.start_if(runtime, key, admit, work) {
+            Ok(flight) => flight,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Joins the work for `key`. Where none is under way, `admit` is given the number of keys that
+    /// have work and decides whether `work` starts.
+    ///
+    /// A key is free after its work has ended and before anybody knows the outcome: what the work
+    /// noted, `admit` sees, and who knows an outcome is never given it again. No other work starts
+    /// or ends while `admit` runs, so it must not call this value.
+    ///
+    /// # Errors
+    /// The refusal of `admit`.
+    pub fn start_if<F, E>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        key: &K,
+        admit: impl FnOnce(usize) -> Result<(), E>,
+        work: impl FnOnce() -> F,
+    ) -> Result<Flight<V>, E>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut running = self.lock();
+        if let Some(flight) = running.get(key) {
+            return Ok(flight.clone());
+        }
+        admit(running.len())?;
+        let (outcome, receiver) = watch::channel(None);
+        running.insert(key.clone(), Flight(receiver.clone()));
+        drop(running);
+        let landing = Landing { flights: self.clone(), key: key.clone() };
+        let work = work();
+        runtime.spawn(async move {
+            let value = work.await;
+            // Also dropped where the work panics or the runtime ends.
+            drop(landing);
+            outcome.send_replace(Some(value));
+        });
+        Ok(Flight(receiver))
+    }
+
+    /// Whether work for `key` is under way.
+    pub fn is_running(&self, key: &K) -> bool {
+        self.lock().contains_key(key)
+    }
+}
+
+impl<K, V> SingleFlight<K, V> {
+    /// A map of receivers is whole at any time.
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<V>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V: Clone> Flight<V> {
+    /// Waits for the outcome; `None` where the work ended without one.
+    pub async fn outcome(mut self) -> Option<V> {
+        self.0.wait_for(Option::is_some).await.ok().and_then(|value| value.clone())
+    }
+}
+
+/// Frees a key when its work has ended.
+struct Landing<K: Eq + Hash, V> {
+    flights: Arc<SingleFlight<K, V>>,
+    key: K,
+}
+
+impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+    fn drop(&mut self) {
+        self.flights.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_share_one_piece_of_work() {
+        let (flights, runs) = (SingleFlight::<u8, u32>::new(), Arc::new(AtomicU32::new(0)));
+        let gate = Arc::new(Notify::new());
+        let ask = || {
+            let (runs, gate) = (runs.clone(), gate.clone());
+            flights.start(&Handle::current(), &1, || async move {
+                gate.notified().await;
+                runs.fetch_add(1, Ordering::SeqCst) + 1
+            })
+        };
+        let waiting: Vec<_> = (0..50).map(|_| ask()).collect();
+        gate.notify_one();
+        for flight in waiting {
+            assert_eq!(flight.outcome().await, Some(1));
+        }
+        gate.notify_one();
+        assert!(!flights.is_running(&1), "a key is free before its outcome is known");
+        assert_eq!(ask().outcome().await, Some(2), "the next one works anew");
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_gives_no_outcome_and_frees_its_key() {
+        let flights = SingleFlight::<u8, u32>::new();
+        let lost = flights.start(&Handle::current(), &1, || async { panic!("on purpose") });
+        assert_eq!(lost.outcome().await, None);
+        assert!(!flights.is_running(&1));
+    }
+
+    #[tokio::test]
+    async fn work_under_way_is_joined_unasked_and_other_work_needs_admission() {
+        let flights = SingleFlight::<u8, u32>::new();
+        let gate = Arc::new(Notify::new());
+        let held = {
+            let gate = gate.clone();
+            flights.start(&Handle::current(), &1, || async move {
+                gate.notified().await;
+                7
+            })
+        };
+        let refuse = |running: usize| Err::<(), usize>(running);
+        let refused = flights.start_if(&Handle::current(), &2, refuse, || async { 8 });
+        assert_eq!(refused.err(), Some(1), "one piece of work was under way");
+        let joined = flights.start_if(&Handle::current(), &1, refuse, || async { 9 });
+        gate.notify_one();
+        assert_eq!(joined.expect("it was under way").outcome().await, Some(7));
+        assert_eq!(held.outcome().await, Some(7));
+        let lone = flights.start_if(&Handle::current(), &2, |_| Ok::<_, ()>(()), || async { 8 });
+        assert_eq!(lone.expect("it is admitted").outcome().await, Some(8));
+    }
+}
