@@ -38,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier", "verifier-aws-lc"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
     ("crates/gateway", &["channel", "evidence", "http"]),
+    ("crates/report-003", &["lora", "rlwe"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),
     // top
@@ -65,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "notary",
             "pccs",
             "prover",
+            "report-003",
             "rlwe",
             "serve",
             "sigma",
@@ -100,6 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "notary",
             "pccs",
             "prover",
+            "report-003",
             "rlwe",
             "sigma",
             "statement",

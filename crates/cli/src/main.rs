@@ -27,6 +27,7 @@ mod notary;
 mod policy;
 mod process;
 mod prove;
+mod report_003;
 mod serve;
 #[cfg(feature = "native")]
 mod split;

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{Ckks, CkksError, Message};
-use crate::{NttPoly, Poly, Ring, Rng, Seed, simd};
+use confide_rlwe::{NttPoly, Poly, Ring, Rng, Seed};
 
 /// A factor in NTT form.
 #[derive(Clone)]
@@ -106,8 +106,8 @@ impl SecretKey {
     pub(super) fn subtract_product(&self, a: &NttPoly, x: &mut NttPoly) {
         let tables = self.ckks.key_ring.limbs().iter();
         let inputs = tables.zip(a.limbs()).zip(self.s.limbs());
-        for ((q, x), ((limb, (_, a)), (_, s))) in x.limbs_mut().zip(inputs) {
-            simd::sub_product(limb.table.path(), q, x, a, s);
+        for ((_, x), ((limb, (_, a)), (_, s))) in x.limbs_mut().zip(inputs) {
+            limb.sub_product(x, a, s);
         }
     }
 
@@ -162,7 +162,7 @@ impl SecretKey {
                 let phase = &mut decrypted.values[index * n..][..n];
                 phase.copy_from_slice(ciphertext.c0.limb(index));
                 let c1 = ciphertext.c1.limb(index);
-                simd::add_product(limb.table.path(), limb.modulus, phase, c1, s);
+                limb.add_product(phase, c1, s);
                 limb.table.inverse(phase);
             }
         }
@@ -227,10 +227,10 @@ impl Ciphertext {
         }
         for (part, product) in [(&self.c0, &mut into.c0), (&self.c1, &mut into.c1)] {
             let inputs = part.ring().limbs().iter().zip(part.limbs().zip(factor.poly.limbs()));
-            for ((q, product), (limb, ((_, part), (_, factor)))) in product.limbs_mut().zip(inputs)
+            for ((_, product), (limb, ((_, part), (_, factor)))) in product.limbs_mut().zip(inputs)
             {
                 product.copy_from_slice(part);
-                simd::multiply(limb.table.path(), q, product, factor);
+                limb.multiply(product, factor);
             }
         }
         (into.scale, into.seed) = (self.scale * factor.scale, None);

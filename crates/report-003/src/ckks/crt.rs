@@ -1,6 +1,6 @@
 //! Residues to real numbers, without big integers.
 
-use crate::{Modulus, Ring};
+use confide_rlwe::{Modulus, Ring};
 
 /// Centred values from residues modulo one to three primes, those after the first below 2^50.
 ///

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Rng;
+use confide_rlwe::Rng;
 
 struct Setup {
     ckks: Arc<Ckks>,

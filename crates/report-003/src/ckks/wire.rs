@@ -4,7 +4,7 @@
 //! little-endian, each residue in as many bytes as its prime has.
 
 use super::{Ciphertext, Ckks, CkksError, cipher::expanded};
-use crate::{Modulus, NttPoly, Seed};
+use confide_rlwe::{Modulus, NttPoly, Seed};
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 12;

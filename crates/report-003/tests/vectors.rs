@@ -1,16 +1,20 @@
-//! CKKS in the seed's layout: a vector several times in one ciphertext, as many rows of A in a
-//! plaintext, terms summed after decryption (`crates/lora/src/ckks_slots.rs`).
+//! CKKS in report 003's layout: a vector several times in one ciphertext, as many rows of A in a
+//! plaintext, terms summed after decryption (`src/ckks_slots.rs`); bound to `vectors/rlwe/ckks.json`.
+//!
+//! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-report-003 --test vectors` writes it again.
 
-use confide_rlwe::ckks::{Ckks, Message, Parameters, SecretKey};
+#[path = "../../rlwe/tests/vectors/digests.rs"]
+mod digests;
+
+use confide_report_003::ckks::{Ckks, Message, Parameters, SecretKey};
+use digests::{agrees, of_bytes, of_signed, of_words, seeded};
 use serde_json::{Value, json};
-
-use super::{agrees, of_bytes, of_signed, of_words, seeded};
 
 // Twiddles come from the machine's cosine, and which way a coefficient is rounded hangs on its last
 // bit: the file is glibc's.
 #[cfg(target_env = "gnu")]
 #[test]
-fn ckks_in_the_layout_of_the_seed_is_as_committed() {
+fn ckks_in_the_layout_of_report_003_is_as_committed() {
     let toy = walk(&Parameters::dangerous_of_degree(1024), 100, 8);
     let real = walk(&Parameters::named("ckks-16384-tensafe").unwrap(), 1536, 32);
     agrees("ckks", &json!({ "walks": [toy, real] }));

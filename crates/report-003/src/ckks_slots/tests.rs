@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Matrix, Pair, plain};
+use confide_lora::{Matrix, Pair, plain};
 
 const SLOTS: usize = 512;
 

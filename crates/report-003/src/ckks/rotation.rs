@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use zeroize::Zeroizing;
 
 use super::{Ciphertext, Ckks, CkksError, SecretKey, cipher::small, crt::nearest};
-use crate::{Modulus, NttPoly, Ring, Rng, simd};
+use confide_rlwe::{Modulus, NttPoly, Ring, Rng, vectorised};
 
 /// What a rotation by one count of slots needs: the rotated key under the key itself, times the
 /// special prime, once for each limb.
@@ -122,8 +122,8 @@ impl Switch {
                 let digit = if to == index { &self.turned } else { &self.lifted };
                 // The special prime is the last limb of the keys' ring too.
                 let of_key = if to == count { ckks.limbs_max() } else { to };
-                simd::add_product(limb.table.path(), q, b, digit, keys.0.limb(of_key));
-                simd::add_product(limb.table.path(), q, a, digit, keys.1.limb(of_key));
+                limb.add_product(b, digit, keys.0.limb(of_key));
+                limb.add_product(a, digit, keys.1.limb(of_key));
             }
         }
         let quotients = (b.drop_limb(), a.drop_limb());
@@ -145,7 +145,7 @@ impl Switch {
 fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
     let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
     if from.value() / 2 < q.value() {
-        simd::vectorised(|| {
+        vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
                 let centred = from.centred(y);
                 *x = (centred + ((centred >> 63) & width)) as u64;
@@ -153,7 +153,7 @@ fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
         });
     } else {
         // The quotient is far below 2^51 and so right to the nearest or the one beside it.
-        simd::vectorised(|| {
+        vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
                 let centred = from.centred(y);
                 let rest = centred - nearest(centred as f64 * inverse) * width;

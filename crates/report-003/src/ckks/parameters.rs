@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::CkksError;
-use crate::{ntt_primes_below, quantum_security_bits};
+use confide_rlwe::{ntt_primes_below, quantum_security_bits};
 
 /// Limbs of a fresh ciphertext.
 pub(super) const LIMBS: usize = 3;

@@ -7,7 +7,7 @@ use super::{
     layout::{Tile, Weights},
     refused,
 };
-use crate::AdaptError;
+use confide_lora::AdaptError;
 
 impl CkksDeltas {
     /// A vector encrypted, one ciphertext for each tile of its width.
@@ -128,7 +128,7 @@ impl CkksDeltas {
     fn product(
         &mut self,
         input: &Ciphertext,
-        factor: &confide_rlwe::ckks::Plaintext,
+        factor: &crate::ckks::Plaintext,
     ) -> Result<Ciphertext, CkksError> {
         let begin = Instant::now();
         let product = match self.memory.products.pop() {

@@ -1,7 +1,7 @@
-//! Ring arithmetic on request, so that another implementation can be asked the same
-//! (`tests/python/test_seal.py`).
+//! Arithmetic of `confide-rlwe` and of this crate's CKKS on request, so that another implementation can be
+//! asked the same (`tests/python/test_seal.py`).
 //!
-//! `cargo run -p confide-rlwe --example ring` reads one JSON object to a line, `{"do": …}`, and
+//! `cargo run -p confide-report-003 --example ring` reads one JSON object to a line, `{"do": …}`, and
 //! answers each with one. Polynomials are arrays of residues, limb after limb; "values" are in NTT
 //! form, "coefficients" are not.
 
@@ -11,10 +11,10 @@ use std::{
     process::ExitCode,
 };
 
+use confide_report_003::ckks::{self, Ckks, Parameters};
 use confide_rlwe::{
     Ciphertext, Context, Modulus, NttPoly, NttTable, ParameterSet, Plaintext, Poly, Ring, Rng,
     SecretKey,
-    ckks::{self, Ckks, Parameters},
 };
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Where rows, columns and copies stand, and the weights encoded so.
 
-use confide_rlwe::ckks::{Ckks, CkksError, Plaintext};
+use crate::ckks::{Ckks, CkksError, Plaintext};
 
 use super::{CkksSlotsError, Options, Packing};
-use crate::{AdaptError, Input, Matrix, Pair, Site, Width};
+use confide_lora::{AdaptError, Input, Matrix, Pair, Site, Width};
 
 /// A projection's weights, encoded for one packing.
 pub(super) struct Weights {

@@ -16,14 +16,12 @@ mod step;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use confide_rlwe::{
-    Rng,
-    ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, Parameters, SecretKey},
-};
-
-use crate::{
+use confide_lora::{
     Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
 };
+use confide_rlwe::Rng;
+
+use crate::ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, Parameters, SecretKey};
 use layout::Weights;
 
 /// Greatest count of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections of

@@ -7,7 +7,7 @@
 //!
 //! - **Decryptions must not be shared.** What [`SecretKey::decrypt`] gives holds the encryption's
 //!   noise, and noise of known messages gives the key (IND-CPA-D: Li and Micciancio, 2021). Shared
-//!   results need flooding, or the exact decoding of this crate's other schemes.
+//!   results need flooding, or the exact decoding of `confide-rlwe`.
 //! - **A product hides the message, not the weights.** An answer c·p divided by the c that was sent
 //!   gives p without any key; there is no re-randomisation here.
 //!
@@ -53,7 +53,7 @@ pub use cipher::{Ciphertext, Decrypted, Plaintext, SecretKey};
 pub use parameters::Parameters;
 pub use rotation::GaloisKey;
 
-use crate::{Poly, Ring, RlweError, simd};
+use confide_rlwe::{Poly, Ring, RlweError, vectorised};
 use crt::Recombination;
 use embedding::Embedding;
 use rotation::Switch;
@@ -192,7 +192,7 @@ impl Ckks {
         if slots.len() > self.slots() {
             return Err(CkksError::TooManySlots { limit: self.slots(), got: slots.len() });
         }
-        let mut scaled = simd::vectorised(|| self.embedding.coefficients(slots, scale));
+        let mut scaled = vectorised(|| self.embedding.coefficients(slots, scale));
         // One that is not finite makes a comparison false.
         let fits = scaled.iter().all(|x| x.abs() < COEFFICIENT_MAX);
         let coefficients = scaled.iter().map(|x| (x + 0.5f64.copysign(*x)) as i64).collect();
@@ -219,7 +219,7 @@ impl Ckks {
     pub fn decode(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
         let mut coefficients = self.recombined(decrypted)?;
         let factor = 1.0 / decrypted.scale;
-        let slots = simd::vectorised(|| self.embedding.values(&mut coefficients, factor));
+        let slots = vectorised(|| self.embedding.values(&mut coefficients, factor));
         coefficients.zeroize();
         Ok(slots)
     }
@@ -235,9 +235,8 @@ impl Ckks {
                 [first, second] if first.scale == second.scale => {
                     let (mut left, mut right) = (self.recombined(first)?, self.recombined(second)?);
                     let factor = 1.0 / first.scale;
-                    let slots = simd::vectorised(|| {
-                        self.embedding.value_pairs(&mut left, &mut right, factor)
-                    });
+                    let slots =
+                        vectorised(|| self.embedding.value_pairs(&mut left, &mut right, factor));
                     all.extend([slots.0, slots.1]);
                     left.zeroize();
                     right.zeroize();
@@ -262,7 +261,7 @@ impl Ckks {
             return Err(CkksError::OtherParameters { what: "decryption" });
         }
         let recombination = &self.recombinations[ring.limbs().len() - 1];
-        Ok(simd::vectorised(|| recombination.centred(&decrypted.values, ring.n())))
+        Ok(vectorised(|| recombination.centred(&decrypted.values, ring.n())))
     }
 
     fn data_ring(&self, limbs: usize) -> Result<&Arc<Ring>, CkksError> {
