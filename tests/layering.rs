@@ -38,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier", "verifier-aws-lc"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
     ("crates/gateway", &["channel", "evidence", "http"]),
-    ("crates/report-003", &["lora", "rlwe"]),
+    ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
     ("crates/serve", &["engine", "http", "lora"]),
     ("crates/notary", &["channel", "disclosure", "evidence", "http", "sigma"]),
     // top

@@ -16,8 +16,6 @@ mod documented_flags_tests;
 mod error;
 mod gateway;
 #[cfg(feature = "native")]
-mod head;
-#[cfg(feature = "native")]
 mod meter;
 #[cfg(feature = "native")]
 mod model;
@@ -29,8 +27,6 @@ mod process;
 mod prove;
 mod report_003;
 mod serve;
-#[cfg(feature = "native")]
-mod split;
 #[cfg(feature = "native")]
 mod threads;
 mod time;
@@ -87,8 +83,8 @@ enum Command {
     /// Serve a model over OpenAI's routes.
     Serve(serve::Args),
     /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
-    #[cfg(feature = "native")]
-    Split(split::Args),
+    #[cfg(all(feature = "native", feature = "report-003"))]
+    Split(report_003::split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
     Tunnel(tunnel::Args),
     /// Check a quote, other evidence, a proof or a disclosure.
@@ -118,8 +114,8 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Serve(args) => serve::run(args),
-        #[cfg(feature = "native")]
-        Command::Split(args) => split::run(args),
+        #[cfg(all(feature = "native", feature = "report-003"))]
+        Command::Split(args) => report_003::split::run(args),
         Command::Tunnel(args) => tunnel::run(args),
         Command::Verify(args) => verify::run(args),
     };

@@ -22,7 +22,7 @@ pub(crate) struct Gate {
 
 /// The right to one running generation, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     _permit: OwnedSemaphorePermit,
     /// How long it was waited for.
     pub(crate) waited: Duration,

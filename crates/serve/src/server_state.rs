@@ -5,35 +5,32 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use confide_engine::{EngineError, Event, Generation, Model, Request};
+use confide_engine::{Engine, EngineError, Event, Generation, Model, Request};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::{
-    Options,
+    Adapters, Limits, Options,
     chunk::{Ending, Heading, Route},
     counters::{Counters, Meter},
     error::ApiError,
     fields::clipped,
-    gate::Gate,
+    gate::{Gate, Slot},
 };
 
-pub(crate) struct Site {
+/// What all handlers of one server share.
+pub struct ServerState {
     pub(crate) options: Options,
     pub(crate) gate: Gate,
     pub(crate) counters: Arc<Counters>,
     /// Loads and unloads that run or wait.
     pub(crate) loads: Arc<Semaphore>,
-    /// WebSockets open at once.
-    pub(crate) sockets: Arc<Semaphore>,
-    /// One self-test at a time: it computes for seconds.
-    pub(crate) selftest: tokio::sync::Mutex<()>,
     started: u64,
     answers: AtomicU64,
 }
 
-impl Site {
+impl ServerState {
     pub(crate) fn new(options: Options) -> Self {
         let limits = &options.limits;
         let slots = limits.concurrent.min(options.engine.slots());
@@ -41,12 +38,39 @@ impl Site {
             gate: Gate::new(slots, limits.queued, limits.queue_wait),
             counters: Arc::default(),
             loads: Arc::new(Semaphore::new(limits.loads)),
-            sockets: Arc::new(Semaphore::new(limits.sockets)),
-            selftest: tokio::sync::Mutex::default(),
             started: (options.clock)(),
             answers: AtomicU64::new(0),
             options,
         }
+    }
+
+    /// What completes the prompts.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.options.engine
+    }
+
+    /// The adapters that requests may name.
+    pub fn adapters(&self) -> &Adapters {
+        &self.options.adapters
+    }
+
+    /// The bounds of the server.
+    pub fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    /// What the server has done since it started.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Waits for the right to one running generation.
+    ///
+    /// # Errors
+    /// [`EngineError::QueueFull`] where too many requests wait, [`ApiError::Busy`] where no slot
+    /// came free in time.
+    pub async fn enter(&self) -> Result<Slot, ApiError> {
+        self.gate.enter().await
     }
 
     /// The models as requests may name them: base models, and the adapters that are listed.
@@ -59,13 +83,20 @@ impl Site {
         models
     }
 
-    pub(crate) fn model(&self, name: &str) -> Result<Model, ApiError> {
+    /// The model with this name.
+    ///
+    /// # Errors
+    /// [`ApiError::NoModel`].
+    pub fn model(&self, name: &str) -> Result<Model, ApiError> {
         let found = self.models().into_iter().find(|model| model.name == name);
         found.ok_or_else(|| self.no_model(name))
     }
 
     /// The model that adapters change.
-    pub(crate) fn base(&self) -> Result<Model, ApiError> {
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] where the engine has no model any more.
+    pub fn base(&self) -> Result<Model, ApiError> {
         let base = self.models().into_iter().find(|model| model.parent.is_none());
         base.ok_or_else(|| EngineError::Stopped.into())
     }
@@ -114,12 +145,12 @@ impl Site {
     }
 
     /// Starts a generation, off the event loop where that may take long: a long prompt is
-    /// tokenised, an adapter's host is asked whether its budget has room.
-    pub(crate) async fn start(
-        &self,
-        request: Request,
-        body_bytes: usize,
-    ) -> Result<Generation, ApiError> {
+    /// tokenised, an adapter's host is asked whether its budget has room. `body_bytes` is the length
+    /// of the request's body.
+    ///
+    /// # Errors
+    /// Those of [`Engine::generate`].
+    pub async fn start(&self, request: Request, body_bytes: usize) -> Result<Generation, ApiError> {
         const INLINE_BYTES_MAX: usize = 16 << 10;
         let engine = Arc::clone(&self.options.engine);
         let adapted = self.options.adapters.find(&request.model).is_some();
@@ -131,8 +162,11 @@ impl Site {
     }
 }
 
-/// Reads a generation to its end.
-pub(crate) async fn whole(
+/// Reads a generation to its end; gives its text and how it ended.
+///
+/// # Errors
+/// [`ApiError::Engine`] where the generation failed or broke off.
+pub async fn read_answer(
     mut generation: Generation,
     mut meter: Meter,
 ) -> Result<(String, Ending), ApiError> {

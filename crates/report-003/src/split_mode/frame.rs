@@ -1,12 +1,10 @@
 //! Messages of `WS /api/v1/split/stream`: JSON text, or `[u32 LE length][JSON][f32 LE ...]`.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use confide_serve::{ApiError, Fields};
 use serde_json::{Value, json};
 
-use crate::{
-    error::ApiError,
-    fields::{Fields, wrong},
-};
+use crate::error::{message_too_large, unreadable_message};
 
 /// What a client of split mode asks.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +68,13 @@ pub fn parse_text(bytes: &[u8]) -> Result<Asked, ApiError> {
             Asked::Tokenize { text: text.ok_or(ApiError::Missing { param: "text".into() })? }
         }
         Some("forward") => return parse_forward(fields, None).map(Asked::Forward),
-        other => return Err(wrong("type", "ping, config, tokenize or forward", &json!(other))),
+        other => {
+            return Err(ApiError::field(
+                "type",
+                "ping, config, tokenize or forward",
+                &json!(other),
+            ));
+        }
     };
     fields.finish(&["session_id"])?;
     Ok(asked)
@@ -79,7 +83,7 @@ pub fn parse_text(bytes: &[u8]) -> Result<Asked, ApiError> {
 /// Reads a binary message, which is always a `forward`.
 ///
 /// # Errors
-/// As [`parse_text`], and [`ApiError::Message`] where the lengths do not agree.
+/// As [`parse_text`], and where the lengths do not agree.
 pub fn parse_binary(bytes: &[u8]) -> Result<Asked, ApiError> {
     let (head, tail) = cut(bytes)?;
     let mut fields = Fields::parse(head)?;
@@ -115,7 +119,7 @@ pub fn write_binary(head: &Value, values: &[f32]) -> Vec<u8> {
 /// Reads a binary answer: its JSON part and its numbers. For the client.
 ///
 /// # Errors
-/// [`ApiError::Message`], [`ApiError::NotJson`].
+/// Where the lengths do not agree, and [`ApiError::NotJson`].
 pub fn parse_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
     let (head, tail) = cut(bytes)?;
     let head = serde_json::from_slice(head)
@@ -130,16 +134,16 @@ pub(crate) fn to_base64(values: &[f32]) -> String {
 
 pub(crate) fn rows_of(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
     let bytes = BASE64_STANDARD.decode(text);
-    let bytes = bytes.map_err(|_| wrong(param, "base64 of f32 numbers", &json!(text)))?;
+    let bytes = bytes.map_err(|_| ApiError::field(param, "base64 of f32 numbers", &json!(text)))?;
     floats(&bytes)
 }
 
 fn cut(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
-    let bad = |reason: &str| ApiError::Message { reason: reason.into() };
+    let bad = unreadable_message;
     let (length, rest) = bytes.split_first_chunk().ok_or_else(|| bad("it has no length"))?;
     let length = u32::from_le_bytes(*length) as usize;
     if length > HEAD_BYTES_MAX {
-        return Err(ApiError::MessageTooLarge { limit: HEAD_BYTES_MAX, got: length });
+        return Err(message_too_large(HEAD_BYTES_MAX, length));
     }
     rest.split_at_checked(length).ok_or_else(|| bad("it is shorter than its JSON part"))
 }
@@ -148,8 +152,7 @@ fn floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
     let (whole, rest) = bytes.as_chunks();
     let numbers: Vec<f32> = whole.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect();
     if !rest.is_empty() || numbers.iter().any(|number| !number.is_finite()) {
-        let reason = "wanted finite f32 numbers of four bytes each".into();
-        return Err(ApiError::Message { reason });
+        return Err(unreadable_message("wanted finite f32 numbers of four bytes each"));
     }
     Ok(numbers)
 }
@@ -161,7 +164,11 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
         (None, None) => None,
         (Some(_), Some(_)) => {
             let got = json!("both");
-            return Err(wrong("hidden_states_b64", "nothing beside binary numbers", &got));
+            return Err(ApiError::field(
+                "hidden_states_b64",
+                "nothing beside binary numbers",
+                &got,
+            ));
         }
     };
     let input = match (rows, token_ids(&mut fields)?) {
@@ -172,7 +179,11 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
         (None, Some(ids)) => Input::Ids(ids),
         (None, None) => return Err(ApiError::Missing { param: "hidden_states_b64".into() }),
         (Some(_), Some(_)) => {
-            return Err(wrong("token_ids", "nothing beside hidden states", &json!("both")));
+            return Err(ApiError::field(
+                "token_ids",
+                "nothing beside hidden states",
+                &json!("both"),
+            ));
         }
     };
     let adapter = match fields.text("adapter")? {
@@ -191,11 +202,11 @@ fn token_ids(fields: &mut Fields) -> Result<Option<Vec<u32>>, ApiError> {
     let list = match fields.take("token_ids") {
         None => return Ok(None),
         Some(Value::Array(list)) if (1..=TOKENS_MAX).contains(&list.len()) => list,
-        Some(other) => return Err(wrong("token_ids", wanted, &other)),
+        Some(other) => return Err(ApiError::field("token_ids", wanted, &other)),
     };
     let ids = list.iter().map(|value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| wrong("token_ids", &wanted, value))
+        id.ok_or_else(|| ApiError::field("token_ids", &wanted, value))
     });
     ids.collect::<Result<_, _>>().map(Some)
 }
@@ -207,7 +218,7 @@ fn check_shape(fields: &mut Fields, numbers: usize) -> Result<(), ApiError> {
     let width = width.ok_or_else(|| ApiError::Missing { param: "hidden_dim".into() })?;
     if u64::try_from(numbers) != Ok(count.unsigned_abs() * width.unsigned_abs()) {
         let reason = format!("wanted {count} rows of {width} numbers, got {numbers} numbers");
-        return Err(ApiError::Message { reason });
+        return Err(unreadable_message(&reason));
     }
     Ok(())
 }

@@ -1,17 +1,20 @@
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+};
 
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use confide_http::Busy;
+use confide_serve::{ApiError, HeldConnection};
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -21,61 +24,55 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::{Limits, error::ApiError, site::Site};
-
-/// What a connection gives its requests, so that a WebSocket counts as the connection that it was.
-#[derive(Clone)]
-pub(crate) struct Held {
-    pub(crate) _busy: Arc<Busy>,
-    pub(crate) stopped: watch::Receiver<bool>,
-}
+use super::{Layer, SocketLimits};
+use crate::error::{no_upgrade, sockets_full, unreadable_message};
 
 /// A WebSocket whose client is there.
-pub(crate) struct Socket {
+pub(super) struct Socket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
-    limits: Limits,
-    held: Option<Held>,
+    limits: SocketLimits,
+    held: Option<HeldConnection>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// One message of a client.
-pub(crate) enum Received {
+pub(super) enum Received {
     Text(Bytes),
     Binary(Bytes),
 }
 
 /// The client has gone: there is nobody to tell.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(super) struct Disconnected;
 
 /// Answers a handshake, and then runs `work` on the socket until it returns.
-pub(crate) fn upgrade<F, W>(
-    site: &Arc<Site>,
+pub(super) fn upgrade<F, W>(
+    layer: &Arc<Layer>,
     mut request: Request<Body>,
     work: F,
 ) -> Result<Response, ApiError>
 where
-    F: FnOnce(Arc<Site>, Socket) -> W + Send + 'static,
+    F: FnOnce(Arc<Layer>, Socket) -> W + Send + 'static,
     W: Future<Output = ()> + Send,
 {
     let key = handshake_key(request.headers())?;
-    let refused = || ApiError::NoUpgrade { got: "a connection that cannot be upgraded".into() };
+    let refused = || no_upgrade("a connection that cannot be upgraded");
     let upgrading = request.extensions_mut().remove::<OnUpgrade>().ok_or_else(refused)?;
-    let held = request.extensions_mut().remove::<Held>();
-    let limits = site.options.limits.clone();
-    let permit = Arc::clone(&site.sockets).try_acquire_owned();
-    let permit = permit.map_err(|_| ApiError::SocketsFull { limit: limits.sockets })?;
-    let site = Arc::clone(site);
+    let held = request.extensions_mut().remove::<HeldConnection>();
+    let limits = layer.limits.clone();
+    let permit = Arc::clone(&layer.sockets).try_acquire_owned();
+    let permit = permit.map_err(|_| sockets_full(limits.open))?;
+    let layer = Arc::clone(layer);
     tokio::spawn(async move {
         let Ok(upgraded) = upgrading.await else { return };
         let config = Some(config(&limits));
         let io = TokioIo::new(upgraded);
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, config).await;
-        site.counters.sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        work(site, Socket { stream, limits, held, _permit: permit }).await;
+        layer.sockets_opened.fetch_add(1, Ordering::Relaxed);
+        work(layer, Socket { stream, limits, held, _permit: permit }).await;
     });
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
-    let accept = accept.map_err(|_| ApiError::NoUpgrade { got: "an odd key".into() })?;
+    let accept = accept.map_err(|_| no_upgrade("an odd key"))?;
     let headers = [
         (header::CONNECTION, HeaderValue::from_static("upgrade")),
         (header::UPGRADE, HeaderValue::from_static("websocket")),
@@ -87,8 +84,8 @@ where
 impl Socket {
     /// The next message; `None` once the client has gone, was silent for too long, said something
     /// that is none, or the server stops.
-    pub(crate) async fn receive(&mut self) -> Option<Received> {
-        let idle = self.limits.socket_idle;
+    pub(super) async fn receive(&mut self) -> Option<Received> {
+        let idle = self.limits.idle;
         loop {
             let stop = stopping(self.held.as_ref());
             let received = tokio::select! {
@@ -101,8 +98,8 @@ impl Socket {
                 // The library answers pings itself.
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
                 Ok(Some(Err(WsError::Capacity(error)))) => {
-                    let reason = error.to_string();
-                    let _ = self.fail(&ApiError::Message { reason }, None).await;
+                    let error = unreadable_message(&error.to_string());
+                    let _ = self.fail(&error, None).await;
                     break;
                 }
                 Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) => return None,
@@ -113,20 +110,20 @@ impl Socket {
         None
     }
 
-    pub(crate) async fn say(&mut self, value: &Value) -> Result<(), Gone> {
-        self.stream.send(Message::text(value.to_string())).await.map_err(|_| Gone)
+    pub(super) async fn say(&mut self, value: &Value) -> Result<(), Disconnected> {
+        self.stream.send(Message::text(value.to_string())).await.map_err(|_| Disconnected)
     }
 
-    pub(crate) async fn say_bytes(&mut self, bytes: Vec<u8>) -> Result<(), Gone> {
-        self.stream.send(Message::binary(bytes)).await.map_err(|_| Gone)
+    pub(super) async fn say_bytes(&mut self, bytes: Vec<u8>) -> Result<(), Disconnected> {
+        self.stream.send(Message::binary(bytes)).await.map_err(|_| Disconnected)
     }
 
-    /// Says an error: its text as the seed's clients read it, and the object that ours do.
-    pub(crate) async fn fail(
+    /// Says an error: its text as the report's clients read it, and the object that ours do.
+    pub(super) async fn fail(
         &mut self,
         error: &ApiError,
         session_id: Option<&str>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         let mut event = error.body();
         event["type"] = "error".into();
         event["message"] = error.to_string().into();
@@ -143,13 +140,10 @@ impl Socket {
 }
 
 /// Resolves when the server was asked to stop.
-async fn stopping(held: Option<&Held>) {
+async fn stopping(held: Option<&HeldConnection>) {
     match held {
         None => std::future::pending().await,
-        Some(held) => {
-            let mut stopped = held.stopped.clone();
-            let _ = stopped.wait_for(|stopped| *stopped).await;
-        }
+        Some(held) => held.wait_until_stopped().await,
     }
 }
 
@@ -161,19 +155,18 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
             value.split(',').any(|token| token.trim().eq_ignore_ascii_case(word))
         })
     };
-    let refused = |got: &str| ApiError::NoUpgrade { got: got.into() };
     if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
-        return Err(refused("a plain request"));
+        return Err(no_upgrade("a plain request"));
     }
     if field(header::SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err(refused("another version"));
+        return Err(no_upgrade("another version"));
     }
-    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| refused("no key"))?;
+    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| no_upgrade("no key"))?;
     Ok(key.into())
 }
 
 /// Tokens are small and must not wait for each other.
-fn config(limits: &Limits) -> WebSocketConfig {
+fn config(limits: &SocketLimits) -> WebSocketConfig {
     WebSocketConfig::default()
         .write_buffer_size(0)
         .max_write_buffer_size(limits.message_bytes)

@@ -1,18 +1,22 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use axum::{
     extract::{Path, State},
     response::Response,
 };
+use confide_serve::{ApiError, Loaded, json_response};
 use serde_json::{Value, json};
 
-use crate::{body::json_response, error::ApiError, site::Site};
+use super::Layer;
 
 /// `GET /api/v1/adapters`.
-pub(crate) async fn adapters(site: State<Arc<Site>>) -> Response {
-    let active = site.options.adapters.active().map(|adapter| adapter.name.clone());
-    let all = site.options.adapters.all();
-    let object = |adapter: &Arc<crate::Loaded>| {
+pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {
+    let active = layer.server.adapters().active().map(|adapter| adapter.name.clone());
+    let all = layer.server.adapters().all();
+    let object = |adapter: &Arc<Loaded>| {
         let layers = adapter.sites().keys().map(|site| site.layer).collect::<Vec<_>>();
         let projections: std::collections::BTreeSet<&str> =
             adapter.sites().keys().map(|site| site.projection.name()).collect();
@@ -31,15 +35,19 @@ pub(crate) async fn adapters(site: State<Arc<Site>>) -> Response {
 }
 
 /// `POST /api/v1/adapters/{name}/swap`: which adapter answers where none is named.
-pub(crate) async fn swap(
-    site: State<Arc<Site>>,
+pub(super) async fn swap(
+    layer: State<Arc<Layer>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    let previous = site.options.adapters.activate(&name)?;
+    let previous = layer.server.adapters().activate(&name)?;
     Ok(json_response(&json!({ "active": name, "previous": previous })))
 }
 
 /// `GET /api/v1/metrics`: counted since the start.
-pub(crate) async fn metrics(site: State<Arc<Site>>) -> Response {
-    json_response(&site.counters.object())
+pub(super) async fn metrics(layer: State<Arc<Layer>>) -> Response {
+    let of = |counter: &AtomicU64| Value::from(counter.load(Ordering::Relaxed));
+    let mut counted = layer.server.counters().to_json();
+    counted["sockets"] = of(&layer.sockets_opened);
+    counted["split_forwards"] = of(&layer.split_forwards);
+    json_response(&counted)
 }

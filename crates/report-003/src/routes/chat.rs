@@ -1,46 +1,41 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
+use confide_serve::{ApiError, Ending, json_response, label, read_answer, read_body};
 use serde_json::{Value, json};
 
-use super::query::Query;
-use crate::{
-    body::{json_response, read_body},
-    chunk::Ending,
-    converse::since_ms,
-    error::ApiError,
-    label::label,
-    site::{Site, whole},
-};
+use super::{Layer, query::Query};
+use crate::split_mode::since_ms;
 
 /// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, each alone.
-pub(crate) async fn compare(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(&site.options.limits, body).await?;
+pub(super) async fn compare(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
+    let body = read_body(layer.server.limits(), body).await?;
     let query = Query::parse(&body)?;
-    let (base, adapter) = (site.base()?.name, query.adapter_name(&site)?);
+    let (base, adapter) = (layer.server.base()?.name, query.adapter_name(&layer)?);
     let mut answer = json!({
         "query": query.text,
         "adapter": adapter,
         "ignored": query.ignored,
-        "base": one(&site, &query, &base, body.len()).await?,
+        "base": one(&layer, &query, &base, body.len()).await?,
     });
     answer["adapted"] = match query.adapted {
-        true => one(&site, &query, &adapter, body.len()).await?,
+        true => one(&layer, &query, &adapter, body.len()).await?,
         false => Value::Null,
     };
     Ok(json_response(&answer))
 }
 
 async fn one(
-    site: &Site,
+    layer: &Layer,
     query: &Query,
     model: &str,
     body_bytes: usize,
 ) -> Result<Value, ApiError> {
-    let _slot = site.gate.enter().await?;
-    let (limit, started) = (site.options.limits.generation, Instant::now());
-    let generation = site.start(query.request(model, site), body_bytes).await?;
-    let answer = tokio::time::timeout(limit, whole(generation, site.counters.meter())).await;
+    let _slot = layer.server.enter().await?;
+    let (limit, started) = (layer.server.limits().generation, Instant::now());
+    let generation = layer.server.start(query.request(model, layer), body_bytes).await?;
+    let answer =
+        tokio::time::timeout(limit, read_answer(generation, layer.server.counters().meter())).await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
     Ok(side(model, &text, &ending, since_ms(started)))
 }
@@ -70,6 +65,6 @@ fn side(model: &str, text: &str, ending: &Ending, time_ms: f64) -> Value {
 }
 
 /// Tokens per second; `None` where no time passed.
-pub(crate) fn rate(tokens: u32, time_ms: f64) -> Option<f64> {
+pub(super) fn rate(tokens: u32, time_ms: f64) -> Option<f64> {
     (time_ms > 0.0).then(|| f64::from(tokens) * 1000.0 / time_ms)
 }

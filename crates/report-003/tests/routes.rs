@@ -1,9 +1,16 @@
 //! The routes of report 003, over real sockets.
 
+#[path = "../../serve/tests/double/mod.rs"]
 mod double;
+mod plain_head;
+
+use std::sync::Arc;
 
 use confide_engine::OnLoss;
-use confide_serve::frame;
+use confide_report_003::{
+    routes::{RouteOptions, SocketLimits, routes},
+    split_mode::{LateHead, frame},
+};
 use double::{Server, word};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -18,7 +25,14 @@ type Client = WebSocketStream<TcpStream>;
 const ADAPTERS: [(&str, &str); 2] = [("banking", "3/5"), ("plain", "2")];
 
 async fn start() -> Server {
-    Server::start(&ADAPTERS, OnLoss::Fail, false).await
+    start_with(&ADAPTERS, OnLoss::Fail, SocketLimits::default()).await
+}
+
+async fn start_with(adapters: &[(&str, &str)], on_loss: OnLoss, sockets: SocketLimits) -> Server {
+    let head = Some(Arc::new(LateHead::new(|| Ok(Arc::new(plain_head::PlainHead)))));
+    let extra_routes = Some(routes(RouteOptions { head, sockets }));
+    let change = |options: &mut confide_serve::Options| options.extra_routes = extra_routes;
+    Server::with(adapters, on_loss, false, change).await
 }
 
 async fn connect(server: &Server, path: &str, origin: Option<&str>) -> Result<Client, WsError> {
@@ -110,7 +124,7 @@ async fn a_chat_socket_says_input_tokens_and_end() {
 
 #[tokio::test]
 async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
-    let server = Server::start(&[("flaky", "3/5/1")], OnLoss::Fail, false).await;
+    let server = start_with(&[("flaky", "3/5/1")], OnLoss::Fail, SocketLimits::default()).await;
     let mut client = open(&server, "/api/v1/chat/stream").await;
     client.send(Message::text("{")).await.expect("it is taken");
     assert_eq!(heard(&mut client).await["type"], "error");
@@ -123,7 +137,7 @@ async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
         (&json!("error"), &json!("adapter_lost"))
     );
     assert_eq!(error["session_id"], "s");
-    let server = Server::start(&[("flaky", "3/5/1")], OnLoss::Base, false).await;
+    let server = start_with(&[("flaky", "3/5/1")], OnLoss::Base, SocketLimits::default()).await;
     let mut client = open(&server, "/api/v1/chat/stream").await;
     ask(&mut client, json!({ "query": "x", "max_tokens": 2 })).await;
     let mut kinds = Vec::new();
@@ -233,11 +247,8 @@ async fn pages_of_other_origins_open_no_socket() {
 
 #[tokio::test]
 async fn sockets_are_counted_and_messages_bounded() {
-    let few = |options: &mut confide_serve::Options| {
-        options.limits.sockets = 1;
-        options.limits.message_bytes = 1000;
-    };
-    let server = Server::with(&ADAPTERS, OnLoss::Fail, false, few).await;
+    let few = SocketLimits { open: 1, message_bytes: 1000, ..SocketLimits::default() };
+    let server = start_with(&ADAPTERS, OnLoss::Fail, few).await;
     let mut only = open(&server, "/api/v1/split/stream").await;
     ask(&mut only, json!({ "type": "ping" })).await;
     assert_eq!(heard(&mut only).await["type"], "pong");

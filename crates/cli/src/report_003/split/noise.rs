@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use confide_engine::{EngineError, Request};
-use confide_serve::{
-    Head,
+use confide_report_003::{
     privacy::{Mechanism, Spent},
+    split_mode::Head,
 };
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use super::{
     print,
     remote::{Remote, Sent},
 };
-use crate::{error::CliError, head::ModelHead};
+use crate::{error::CliError, report_003::head::ModelHead};
 
 /// Noise on the embeddings that leave; off where no epsilon is given, because it costs the answer's
 /// quality.

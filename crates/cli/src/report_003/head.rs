@@ -4,7 +4,7 @@ use std::path::Path;
 
 use confide_engine::{EngineError, FinishReason, Prompt, Request, Token, Usage};
 use confide_native::{Choice, Completion, LmHead, NativeError};
-use confide_serve::{Complete, Head};
+use confide_report_003::split_mode::{Complete, Head};
 
 /// Tokenizer, embeddings, LM head and sampling of a model's folder.
 pub(crate) struct ModelHead(LmHead);

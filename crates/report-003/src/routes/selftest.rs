@@ -2,59 +2,61 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::Response};
 use confide_engine::{EngineError, Prompt, Request, SplitSession};
+use confide_serve::{ApiError, Loaded, json_response, label, refuse_pages};
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
+    Layer,
     chat::rate,
     split::{SPLIT_GUARANTEE, TOLERANCE, head_of, relative_difference, split_of},
 };
-use crate::{
-    Head, Loaded, Read,
-    body::json_response,
-    converse::{converse, since_ms},
-    error::ApiError,
-    label::label,
-    site::Site,
-};
+use crate::split_mode::{Head, Read, converse, since_ms};
 
-/// The seed's own: 64 tokens, and its query.
+/// The report's own: 64 tokens, and its query.
 const TOKENS: u32 = 64;
 const QUERY: &str = "What is a savings account?";
 
 /// `GET /api/v1/split/selftest`: split mode in one process. `he_match` compares the logits of every
 /// token with those of plain LoRA, where this process holds the adapter in the clear.
-pub(crate) async fn run(site: State<Arc<Site>>) -> Result<Response, ApiError> {
-    let _only = site.selftest.try_lock().map_err(|_| ApiError::LoadsQueued)?;
-    let head = head_of(&site).await?;
-    let _slot = site.gate.enter().await?;
-    let limit = site.options.limits.generation;
-    let own = Arc::clone(&site);
+///
+/// No web page may send it: it computes for seconds.
+pub(super) async fn run(
+    layer: State<Arc<Layer>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    refuse_pages(&headers)?;
+    let _only = layer.selftest.try_lock().map_err(|_| ApiError::LoadsQueued)?;
+    let head = head_of(&layer).await?;
+    let _slot = layer.server.enter().await?;
+    let limit = layer.server.limits().generation;
+    let own = Arc::clone(&layer);
     let work = tokio::task::spawn_blocking(move || test(&own, &*head));
     let done = tokio::time::timeout(limit, work).await;
     let done = done.map_err(|_| ApiError::Deadline { limit })?;
     Ok(json_response(&done.map_err(|_| EngineError::Stopped)??))
 }
 
-fn test(site: &Site, head: &dyn Head) -> Result<Value, ApiError> {
-    let adapters = &site.options.adapters;
-    let Some(adapter) = adapters.active() else { return generate(site, head, None, None) };
+fn test(layer: &Layer, head: &dyn Head) -> Result<Value, ApiError> {
+    let adapters = &layer.server.adapters();
+    let Some(adapter) = adapters.active() else { return generate(layer, head, None, None) };
     match adapter.reference() {
-        None => generate(site, head, Some(&adapter), None),
+        None => generate(layer, head, Some(&adapter), None),
         Some(reference) => adapters
             .with_reference(&adapter, reference, |name| {
-                generate(site, head, Some(&adapter), Some(name))
+                generate(layer, head, Some(&adapter), Some(name))
             })
             .map_err(ApiError::from)?,
     }
 }
 
 fn generate(
-    site: &Site,
+    layer: &Layer,
     head: &dyn Head,
     adapter: Option<&Arc<Loaded>>,
     reference: Option<&str>,
 ) -> Result<Value, ApiError> {
-    let (split, base) = (split_of(site)?, site.base()?.name);
+    let (split, base) = (split_of(layer)?, layer.server.base()?.name);
     let name = adapter.map(|adapter| adapter.name.as_str());
     let mut session = split.open(name)?;
     let mut plain = reference.map(|name| split.open(Some(name))).transpose()?;

@@ -5,27 +5,25 @@ use std::{
 
 use axum::{body::Body, extract::State, response::Response};
 use confide_engine::{AdapterReport, EngineError, Prompt, Split, SplitSession};
+use confide_serve::{ApiError, Counters, Fields, drop_apart, json_response, label, read_body};
 use serde_json::{Value, json};
 
-use super::frame::{self, Forward, Input};
+use super::Layer;
 use crate::{
-    Head,
-    apart::drop_apart,
-    body::{json_response, read_body},
-    converse::since_ms,
-    counters::Counters,
-    error::ApiError,
-    fields::Fields,
-    label::label,
-    site::Site,
+    error::no_hidden_states,
+    split_mode::{
+        Head,
+        frame::{self, Forward, Input},
+        since_ms,
+    },
 };
 
 /// What split mode hides from the server: nothing of the text.
-pub(crate) const SPLIT_GUARANTEE: &str =
+pub(super) const SPLIT_GUARANTEE: &str =
     "none: the server reads token numbers, or embeddings that determine them";
 
 /// A split session that stays open between messages.
-pub(crate) struct Reading {
+pub(super) struct Reading {
     /// `None` only while it is dropped.
     session: Option<Box<dyn SplitSession>>,
     adapter: Option<String>,
@@ -43,45 +41,45 @@ impl Drop for Reading {
 }
 
 /// A hidden state and what it took.
-pub(crate) struct Answer {
-    pub(crate) hidden: Vec<f32>,
-    pub(crate) head: Value,
+pub(super) struct Answer {
+    pub(super) hidden: Vec<f32>,
+    pub(super) head: Value,
 }
 
 /// `GET /api/v1/split/config`.
-pub(crate) async fn config(site: State<Arc<Site>>) -> Result<Response, ApiError> {
-    Ok(json_response(&config_object(&site)?))
+pub(super) async fn config(layer: State<Arc<Layer>>) -> Result<Response, ApiError> {
+    Ok(json_response(&config_object(&layer)?))
 }
 
 /// `POST /api/v1/split/tokenize`: `{text}`.
-pub(crate) async fn tokenize(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+pub(super) async fn tokenize(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(layer.server.limits(), body).await?)?;
     let text = fields.text("text")?.ok_or(ApiError::Missing { param: "text".into() })?;
     fields.finish(&["session_id"])?;
-    Ok(json_response(&token_ids(&site, text).await?))
+    Ok(json_response(&token_ids(&layer, text).await?))
 }
 
 /// `POST /api/v1/split/forward`: as on the socket, but every request begins anew.
-pub(crate) async fn forward(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let asked = frame::parse_body(&read_body(&site.options.limits, body).await?)?;
+pub(super) async fn forward(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
+    let asked = frame::parse_body(&read_body(layer.server.limits(), body).await?)?;
     if asked.incremental {
-        return Err(crate::fields::wrong(
+        return Err(ApiError::field(
             "incremental",
             "false: a request has no session, /api/v1/split/stream has",
             &Value::Bool(true),
         ));
     }
-    let answer = read(&site, &mut None, asked).await?;
+    let answer = read(&layer, &mut None, asked).await?;
     Ok(json_response(&in_text(answer)))
 }
 
 /// `POST /api/v1/split/verify`: a `forward` and the hidden state that it is said to give.
-pub(crate) async fn verify(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+pub(super) async fn verify(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(layer.server.limits(), body).await?)?;
     let claimed = fields.text("pre_activations_b64")?;
     let claimed = claimed.ok_or(ApiError::Missing { param: "pre_activations_b64".into() })?;
     let claimed = frame::rows_of(&claimed, "pre_activations_b64")?;
-    let answer = read(&site, &mut None, frame::parse_fields(fields)?).await?;
+    let answer = read(&layer, &mut None, frame::parse_fields(fields)?).await?;
     let difference = relative_difference(&claimed, &answer.hidden);
     Ok(json_response(&json!({
         "match": difference.is_some_and(|difference| difference < TOLERANCE),
@@ -92,10 +90,10 @@ pub(crate) async fn verify(site: State<Arc<Site>>, body: Body) -> Result<Respons
 }
 
 /// The bound on the error of adapted logits against plain LoRA.
-pub(crate) const TOLERANCE: f64 = 1e-3;
+pub(super) const TOLERANCE: f64 = 1e-3;
 
 /// Length of the difference over the length of the second; `None` where the widths differ.
-pub(crate) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
+pub(super) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
     if got.len() != wanted.len() {
         return None;
     }
@@ -105,10 +103,10 @@ pub(crate) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
     Some(far / squares(&mut wanted.iter().map(wide)).max(f64::MIN_POSITIVE))
 }
 
-pub(crate) fn config_object(site: &Site) -> Result<Value, ApiError> {
-    let (split, base) = (split_of(site)?, site.base()?);
-    let adapters = site.options.adapters.all();
-    let active = site.options.adapters.active();
+pub(super) fn config_object(layer: &Layer) -> Result<Value, ApiError> {
+    let (split, base) = (split_of(layer)?, layer.server.base()?);
+    let adapters = layer.server.adapters().all();
+    let active = layer.server.adapters().active();
     Ok(json!({
         "type": "config",
         "model": base.name,
@@ -117,30 +115,30 @@ pub(crate) fn config_object(site: &Site) -> Result<Value, ApiError> {
         "adapters": adapters.iter().map(|adapter| &adapter.name).collect::<Vec<_>>(),
         "active_adapter": active.map(|adapter| adapter.name.clone()),
         "split_guarantee": SPLIT_GUARANTEE,
-        "message_bytes_max": site.options.limits.message_bytes,
-        // The seed's server adds its own top 256; here the LM head is the client's.
+        "message_bytes_max": layer.limits.message_bytes,
+        // The report's server adds its own top 256; here the LM head is the client's.
         "top_logits": 0,
-        "tokenizer": site.options.head.is_some(),
+        "tokenizer": layer.head.is_some(),
     }))
 }
 
-pub(crate) async fn token_ids(site: &Arc<Site>, text: String) -> Result<Value, ApiError> {
-    let head = head_of(site).await?;
+pub(super) async fn token_ids(layer: &Arc<Layer>, text: String) -> Result<Value, ApiError> {
+    let head = head_of(layer).await?;
     let encoding = tokio::task::spawn_blocking(move || head.encode(&Prompt::Text(text)));
     let ids = encoding.await.map_err(|_| EngineError::Stopped)??;
     Ok(json!({ "type": "token_ids", "token_ids": ids, "split_guarantee": SPLIT_GUARANTEE }))
 }
 
 /// Reads tokens in the session that is open, or in a new one.
-pub(crate) async fn read(
-    site: &Arc<Site>,
+pub(super) async fn read(
+    layer: &Arc<Layer>,
     open: &mut Option<Reading>,
     asked: Forward,
 ) -> Result<Answer, ApiError> {
-    let split = split_of(site)?;
-    let adapter = adapter_of(site, &asked)?;
-    let _slot = site.gate.enter().await?;
-    let (limit, counters) = (site.options.limits.generation, Arc::clone(&site.counters));
+    let split = split_of(layer)?;
+    let adapter = adapter_of(layer, &asked)?;
+    let _slot = layer.server.enter().await?;
+    let (limit, counters) = (layer.server.limits().generation, Arc::clone(layer.server.counters()));
     let held = open.take();
     let started = Instant::now();
     let work = tokio::task::spawn_blocking(move || {
@@ -149,7 +147,7 @@ pub(crate) async fn read(
     let done = tokio::time::timeout(limit, work).await;
     let done = done.map_err(|_| ApiError::Deadline { limit })?.map_err(|_| EngineError::Stopped)?;
     let ((reading, hidden), session_id) = done?;
-    site.counters.split_forwards.fetch_add(1, Ordering::Relaxed);
+    layer.split_forwards.fetch_add(1, Ordering::Relaxed);
     let session = reading.session.as_ref();
     let report = session.and_then(|session| session.adapter());
     let head = json!({
@@ -171,19 +169,19 @@ pub(crate) async fn read(
 }
 
 /// The answer as one JSON object.
-pub(crate) fn in_text(answer: Answer) -> Value {
+pub(super) fn in_text(answer: Answer) -> Value {
     let Answer { hidden, mut head } = answer;
     head["pre_activations_b64"] = frame::to_base64(&hidden).into();
     head
 }
 
-pub(crate) fn split_of(site: &Site) -> Result<Arc<dyn Split>, ApiError> {
-    site.options.engine.split().ok_or(ApiError::NoSplit)
+pub(super) fn split_of(layer: &Layer) -> Result<Arc<dyn Split>, ApiError> {
+    layer.server.engine().split().ok_or_else(no_hidden_states)
 }
 
 /// The head, loaded now where it was not.
-pub(crate) async fn head_of(site: &Arc<Site>) -> Result<Arc<dyn Head>, ApiError> {
-    let late = site.options.head.clone().ok_or(ApiError::NoSplit)?;
+pub(super) async fn head_of(layer: &Arc<Layer>) -> Result<Arc<dyn Head>, ApiError> {
+    let late = layer.head.clone().ok_or_else(no_hidden_states)?;
     let loading = tokio::task::spawn_blocking(move || late.load());
     Ok(loading.await.map_err(|_| EngineError::Stopped)??)
 }
@@ -193,12 +191,12 @@ fn labelled(name: Option<&str>, report: Option<&AdapterReport>) -> Option<Value>
 }
 
 /// The adapter that is asked for: a name, the active one, or none where none is loaded.
-fn adapter_of(site: &Site, asked: &Forward) -> Result<Option<String>, ApiError> {
+fn adapter_of(layer: &Layer, asked: &Forward) -> Result<Option<String>, ApiError> {
     let name = match (&asked.adapter, asked.adapted) {
         (_, false) => return Ok(None),
-        (Some(name), true) => site.model(name)?,
+        (Some(name), true) => layer.server.model(name)?,
         (None, true) => {
-            return Ok(site.options.adapters.active().map(|adapter| adapter.name.clone()));
+            return Ok(layer.server.adapters().active().map(|adapter| adapter.name.clone()));
         }
     };
     Ok(name.parent.is_some().then_some(name.name))

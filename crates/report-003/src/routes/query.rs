@@ -1,29 +1,31 @@
 use confide_engine::{Message, Prompt, Request, Role, Sampling};
+use confide_serve::{ApiError, Fields};
 use serde_json::Value;
 
-use crate::{error::ApiError, fields::Fields, site::Site};
+use super::Layer;
+use crate::error::no_adapter;
 
 /// What `chat/compare` and `chat/stream` are asked.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Query {
-    pub(crate) text: String,
-    pub(crate) max_tokens: u32,
-    pub(crate) sampling: Sampling,
+pub(super) struct Query {
+    pub(super) text: String,
+    pub(super) max_tokens: u32,
+    pub(super) sampling: Sampling,
     /// The adapter that answers; the active one where none is named.
-    pub(crate) adapter: Option<String>,
+    pub(super) adapter: Option<String>,
     /// False asks for the base model.
-    pub(crate) adapted: bool,
-    pub(crate) session_id: Option<String>,
+    pub(super) adapted: bool,
+    pub(super) session_id: Option<String>,
     /// Fields that were given and cannot be honoured: said in the answer.
-    pub(crate) ignored: Vec<&'static str>,
+    pub(super) ignored: Vec<&'static str>,
 }
 
-/// The seed's measurement takes 16.
+/// The report's measurement takes 16.
 const MAX_TOKENS_DEFAULT: i64 = 64;
 const MAX_TOKENS_MAX: i64 = 8192;
 
 impl Query {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(bytes)?;
         let text = fields.text("query")?;
         let text = text.ok_or_else(|| ApiError::Missing { param: "query".into() })?;
@@ -53,12 +55,12 @@ impl Query {
     }
 
     /// The query as a request to `model`.
-    pub(crate) fn request(&self, model: &str, site: &Site) -> Request {
+    pub(super) fn request(&self, model: &str, layer: &Layer) -> Request {
         let said = Message { role: Role::User, content: self.text.clone() };
         Request {
             sampling: self.sampling,
             max_tokens: Some(self.max_tokens),
-            prompt_tokens_max: site.options.limits.prompt_tokens,
+            prompt_tokens_max: layer.server.limits().prompt_tokens,
             ..Request::new(model, Prompt::Chat(vec![said]))
         }
     }
@@ -66,12 +68,12 @@ impl Query {
     /// The adapter that answers, where one is asked for.
     ///
     /// # Errors
-    /// [`ApiError::NoAdapter`] where none is loaded, and where the one that is named is not.
-    pub(crate) fn adapter_name(&self, site: &Site) -> Result<String, ApiError> {
+    /// An error where none is loaded, and where the one that is named is not.
+    pub(super) fn adapter_name(&self, layer: &Layer) -> Result<String, ApiError> {
         match &self.adapter {
-            Some(name) => Ok(site.model(name)?.name),
+            Some(name) => Ok(layer.server.model(name)?.name),
             None => {
-                let active = site.options.adapters.active().ok_or(ApiError::NoAdapter)?;
+                let active = layer.server.adapters().active().ok_or_else(no_adapter)?;
                 Ok(active.name.clone())
             }
         }
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_of_the_seed_are_read_and_what_cannot_be_done_is_named() {
+    fn the_fields_of_report_003_are_read_and_what_cannot_be_done_is_named() {
         let query = Query::parse(
             br#"{"query":"a","max_tokens":16,"temperature":0.7,"top_p":0.9,"top_k":50,
                 "use_he":true,"session_id":"s","expert_name":"banking"}"#,

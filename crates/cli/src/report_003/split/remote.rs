@@ -1,7 +1,7 @@
 use std::{net::ToSocketAddrs, time::Duration};
 
 use confide_engine::EngineError;
-use confide_serve::frame;
+use confide_report_003::split_mode::frame;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, runtime::Runtime};

@@ -2,41 +2,35 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
 use confide_engine::{AdapterReport, EngineError, Event, Generation};
+use confide_serve::{ApiError, Ending, Meter, Slot, label, lost_label};
 use futures_util::StreamExt;
 use http::Request;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
+    Layer,
     chat::rate,
     query::Query,
-    socket::{Gone, Received, Socket, upgrade},
+    socket::{Disconnected, Received, Socket, upgrade},
     split::{head_of, split_of},
 };
-use crate::{
-    Read, Step,
-    chunk::Ending,
-    converse::{converse, since_ms},
-    counters::Meter,
-    error::ApiError,
-    label::{label, lost_label},
-    site::Site,
-};
+use crate::split_mode::{Ended, Read, Step, converse, since_ms};
 
 /// `WS /api/v1/chat/stream`: each text message is a query, answered by `input_info`, a `token` for
 /// each token, and `done` or `error`.
-pub(crate) async fn open(
-    site: State<Arc<Site>>,
+pub(super) async fn open(
+    layer: State<Arc<Layer>>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    upgrade(&site, request, run)
+    upgrade(&layer, request, run)
 }
 
-async fn run(site: Arc<Site>, mut socket: Socket) {
+async fn run(layer: Arc<Layer>, mut socket: Socket) {
     while let Some(received) = socket.receive().await {
         let (Received::Text(bytes) | Received::Binary(bytes)) = received;
         let answered = match Query::parse(&bytes) {
-            Ok(query) => answer(&site, &mut socket, &query, bytes.len()).await,
+            Ok(query) => answer(&layer, &mut socket, &query, bytes.len()).await,
             Err(error) => socket.fail(&error, None).await,
         };
         if answered.is_err() {
@@ -46,15 +40,15 @@ async fn run(site: Arc<Site>, mut socket: Socket) {
 }
 
 async fn answer(
-    site: &Arc<Site>,
+    layer: &Arc<Layer>,
     socket: &mut Socket,
     query: &Query,
     bytes: usize,
-) -> Result<(), Gone> {
+) -> Result<(), Disconnected> {
     let session = query.session_id.as_deref();
-    let limit = site.options.limits.generation;
+    let limit = layer.server.limits().generation;
     let telling = async {
-        match begin(site, query, bytes).await {
+        match begin(layer, query, bytes).await {
             Ok((info, running)) => {
                 socket.say(&info).await?;
                 tell(socket, running).await
@@ -64,7 +58,7 @@ async fn answer(
     };
     match tokio::time::timeout(limit, telling).await {
         Err(_) => socket.fail(&ApiError::Deadline { limit }, session).await,
-        Ok(Err(Gone)) => Err(Gone),
+        Ok(Err(Disconnected)) => Err(Disconnected),
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(error))) => socket.fail(&error, session).await,
     }
@@ -83,30 +77,30 @@ struct Running {
     model: String,
     session_id: Option<String>,
     meter: Meter,
-    _slot: crate::gate::Slot,
+    _slot: Slot,
 }
 
 /// Tokens that may wait for a slow client.
 const QUEUED_MAX: usize = 64;
 
 async fn begin(
-    site: &Arc<Site>,
+    layer: &Arc<Layer>,
     query: &Query,
     bytes: usize,
 ) -> Result<(Value, Running), ApiError> {
     let model = match query.adapted {
-        true => query.adapter_name(site)?,
-        false => site.base()?.name,
+        true => query.adapter_name(layer)?,
+        false => layer.server.base()?.name,
     };
-    let slot = site.gate.enter().await?;
+    let slot = layer.server.enter().await?;
     let (say, said) = mpsc::channel(QUEUED_MAX);
-    let request = query.request(&model, site);
-    let prompt_tokens = site.options.engine.count(&model, &request.prompt)?;
-    let adapter = site.options.adapters.find(&model);
-    if site.options.engine.split().is_some() && site.options.head.is_some() {
-        by_halves(site, request, adapter.is_some(), say).await?;
+    let request = query.request(&model, layer);
+    let prompt_tokens = layer.server.engine().count(&model, &request.prompt)?;
+    let adapter = layer.server.adapters().find(&model);
+    if layer.server.engine().split().is_some() && layer.head.is_some() {
+        by_halves(layer, request, adapter.is_some(), say).await?;
     } else {
-        tokio::spawn(by_events(site.start(request, bytes).await?, say));
+        tokio::spawn(by_events(layer.server.start(request, bytes).await?, say));
     }
     let guarantee = adapter.as_ref().map(|adapter| adapter.guarantee().to_string());
     let info = json!({
@@ -119,18 +113,18 @@ async fn begin(
         "session_id": query.session_id,
         "ignored": query.ignored,
     });
-    let (session_id, meter) = (query.session_id.clone(), site.counters.meter());
+    let (session_id, meter) = (query.session_id.clone(), layer.server.counters().meter());
     Ok((info, Running { said, model, session_id, meter, _slot: slot }))
 }
 
 /// Both halves of split mode in this process: so that each token's parts can be told.
 async fn by_halves(
-    site: &Arc<Site>,
+    layer: &Arc<Layer>,
     request: confide_engine::Request,
     adapted: bool,
     say: mpsc::Sender<Said>,
 ) -> Result<(), ApiError> {
-    let (split, head) = (split_of(site)?, head_of(site).await?);
+    let (split, head) = (split_of(layer)?, head_of(layer).await?);
     tokio::task::spawn_blocking(move || {
         let answer = || {
             let mut session = split.open(adapted.then_some(request.model.as_str()))?;
@@ -145,7 +139,7 @@ async fn by_halves(
             // The client has gone.
             Ok(None) => return,
             Ok(Some(ended)) => {
-                let crate::Ended { reason, tail, usage, adapter } = ended;
+                let Ended { reason, tail, usage, adapter } = ended;
                 Said::Ended(Ending { reason, usage, adapter }, tail)
             }
             Err(error) => Said::Failed(error.into()),
@@ -186,7 +180,10 @@ async fn by_events(mut generation: Generation, say: mpsc::Sender<Said>) {
 }
 
 /// Passes on what a running answer says. An error of the answer is the inner one.
-async fn tell(socket: &mut Socket, mut running: Running) -> Result<Result<(), ApiError>, Gone> {
+async fn tell(
+    socket: &mut Socket,
+    mut running: Running,
+) -> Result<Result<(), ApiError>, Disconnected> {
     let started = Instant::now();
     let (mut tokens, mut text, mut lost) = (0u32, String::new(), false);
     let mut before = Taken::default();

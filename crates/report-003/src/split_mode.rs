@@ -1,5 +1,8 @@
-//! A generation in two halves: hidden states come from a [`SplitSession`](confide_engine::SplitSession),
-//! here or far away; tokens are chosen by a [`Head`].
+//! Split mode, a generation in two halves: hidden states come from a
+//! [`SplitSession`](confide_engine::SplitSession), here or far away; tokens are chosen by a [`Head`].
+//! The server never computes a token, but it reads all of them.
+
+pub mod frame;
 
 use std::{
     fmt,

@@ -10,10 +10,11 @@ mod remote;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use confide_engine::{EngineError, Message, Prompt, Request, Role, Sampling};
-use confide_serve::{Ended, Head, Read, converse};
+use confide_report_003::split_mode::{Ended, Head, Read, Step, converse};
 use serde_json::{Value, json};
 
-use crate::{error::CliError, head::ModelHead};
+use super::head::ModelHead;
+use crate::error::CliError;
 use noise::{Noise, NoiseArgs};
 use remote::{Remote, Sent};
 
@@ -112,7 +113,7 @@ fn generate(
         label.replace(remote.label.clone());
         Ok(Read { hidden, adapter: None })
     };
-    let mut each = |step: confide_serve::Step| {
+    let mut each = |step: Step| {
         let lost = label.borrow().as_ref().is_some_and(|label| !label["adapter_lost"].is_null());
         if lost && !told_loss {
             told_loss = true;
