@@ -29,9 +29,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/prover", &["statement"]),
     // floor 2: engines
     ("crates/engine", &["lora"]),
-    ("crates/native", &["engine", "lora", "text"]),
-    ("crates/text", &["engine"]),
-    ("crates/worker", &["engine", "lora", "text"]),
+    ("crates/native", &["engine", "lora"]),
+    ("crates/worker", &["engine", "lora"]),
     // floor 3: programs as libraries
     ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),

@@ -10,9 +10,9 @@ use std::{
 
 #[cfg(feature = "report-003")]
 use confide_engine::Split;
+use confide_engine::text::{Text, manifest::Manifest, read_limited};
 use confide_engine::{Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request};
 use confide_lora::{Adapt, Reservation};
-use confide_text::{Text, manifest::Manifest, read_limited};
 
 use crate::{
     adapter::Adapters,

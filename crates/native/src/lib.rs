@@ -30,7 +30,7 @@ mod split;
 mod weights;
 
 pub use completion::{Choice, Completion};
-pub use confide_text::manifest;
+pub use confide_engine::text::manifest;
 pub use engine::{Native, Options};
 pub use error::NativeError;
 #[cfg(feature = "report-003")]

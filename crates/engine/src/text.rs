@@ -6,12 +6,12 @@ mod answer;
 mod chat_template;
 mod detokenise;
 mod error;
+mod folder;
 pub mod manifest;
-mod text;
 
 pub use answer::Answer;
 pub use chat_template::{CHATML, ChatTemplate};
 pub use detokenise::Detokeniser;
 pub use error::TextError;
+pub use folder::Text;
 pub use manifest::read_limited;
-pub use text::Text;

@@ -1,4 +1,4 @@
-use confide_engine::{EngineError, Message};
+use crate::{EngineError, Message};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
 /// Renders a conversation into the text that a model was trained on.
@@ -114,7 +114,7 @@ fn map_method(value: &Value, method: &str, args: &[Value]) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use confide_engine::Role;
+    use crate::Role;
 
     use super::*;
 

@@ -1,11 +1,11 @@
 use std::{collections::HashSet, path::Path};
 
-use confide_engine::{EngineError, Prompt};
+use crate::{EngineError, Prompt};
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-use crate::{
+use super::{
     chat_template::{CHATML, ChatTemplate},
     error::TextError,
     manifest::read_limited,

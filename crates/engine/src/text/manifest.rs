@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::error::TextError;
+use super::error::TextError;
 
 /// Name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";

@@ -1,8 +1,8 @@
 use std::{borrow::Cow, fmt::Display, ops::Deref};
 
-use confide_engine::{EngineError, FinishReason, StopFilter, Token, Usage};
+use crate::{EngineError, FinishReason, StopFilter, Token, Usage};
 
-use crate::{Text, detokenise::Detokeniser};
+use super::{Text, detokenise::Detokeniser};
 
 /// One answer on its way from token numbers to text: characters made whole, stop strings found,
 /// tokens counted.
