@@ -127,7 +127,12 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "crates/collateral/src/store.rs",
         "const MAGIC: &[u8; 8] = b\"CFDSTR01\";",
     ),
-    ("manifest of a model", "1", "crates/text/src/manifest.rs", "if manifest.version != 1 {"),
+    (
+        "manifest of a model",
+        "1",
+        "crates/engine/src/text/manifest.rs",
+        "if manifest.version != 1 {",
+    ),
 ];
 
 /// Formats without a number of their own, and those whose number is that of their migrations.

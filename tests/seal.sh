@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Asks SEAL, through the wheel of TenSEAL, and `confide-rlwe` for the same. Builds .venv-seal, which
-# the bench's peer arm uses too. Skipped where no wheel can be had for this Python.
+# Asks SEAL, through the wheel of TenSEAL, and `confide-rlwe` with `confide-report-003` for the same.
+# Builds .venv-seal, which the bench's peer arm uses too. Skipped where no wheel can be had for this Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,5 +24,5 @@ if [ ! -e "$venv/ready" ]; then
   echo "skipped: no tenseal"
   exit 0
 fi
-cargo build --locked --quiet -p confide-rlwe --example ring
+cargo build --locked --quiet -p confide-report-003 --example ring
 "$venv/bin/python" tests/python/test_seal.py "${CARGO_TARGET_DIR:-target}/debug/examples/ring"

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use confide_rlwe::ckks::{Ciphertext, Ckks, Parameters};
+use confide_report_003::ckks::{Ciphertext, Ckks, Parameters};
 use libfuzzer_sys::fuzz_target;
 
 static CKKS: LazyLock<Arc<Ckks>> = LazyLock::new(|| {

@@ -1,7 +1,7 @@
 //! Messages of split mode: what is accepted has tokens, in the shape that it claims.
 #![no_main]
 
-use confide_serve::frame::{Asked, Input, parse_answer, parse_binary, parse_text};
+use confide_report_003::split_mode::frame::{Asked, Input, parse_answer, parse_binary, parse_text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

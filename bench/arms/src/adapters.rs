@@ -42,7 +42,7 @@ pub(crate) enum Scheme {
     Direct,
     /// Encrypted, N = 2048, not flooded: the adapter is not protected.
     DangerousDirect2048,
-    /// CKKS in the seed's layout.
+    /// CKKS in report 003's layout.
     Ckks,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Ring degree, for ckks.
     #[arg(long, default_value_t = 16384)]
     n: usize,
-    /// What differs from the seed's best layout, for ckks.
+    /// What differs from the report's best layout, for ckks.
     #[arg(long, value_enum)]
     factor: Option<Factor>,
 }

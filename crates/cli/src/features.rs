@@ -8,8 +8,16 @@ macro_rules! features {
 }
 
 /// Every feature of this program, whose meaning `crates/cli/Cargo.toml` tells.
-const FEATURES: &[(&str, bool)] =
-    features!["bench", "circuits", "databases", "native", "prove", "serve", "simulate"];
+const FEATURES: &[(&str, bool)] = features![
+    "bench",
+    "circuits",
+    "databases",
+    "native",
+    "prove",
+    "report-003",
+    "serve",
+    "simulate"
+];
 
 /// Whether this is `confide-operator`, which can neither forge evidence nor measure.
 const IS_OPERATORS: bool = cfg!(feature = "operator");
@@ -92,7 +100,10 @@ pub(crate) use no_simulator::{SimulationArgs, load_simulated, no_simulator};
 /// Stands in for a command that this build leaves out: it takes whatever arguments and says so.
 macro_rules! absent_command {
     ($feature:literal, $module:ident, $command:literal) => {
-        #[cfg(not(feature = $feature))]
+        absent_command!($feature, $module, $command, not(feature = $feature));
+    };
+    ($feature:literal, $module:ident, $command:literal, $absent:meta) => {
+        #[cfg($absent)]
         pub(crate) mod $module {
             use std::{ffi::OsString, process::ExitCode};
 
@@ -122,7 +133,7 @@ macro_rules! absent_command {
 
 absent_command!("bench", bench, "bench");
 absent_command!("native", model, "model");
-absent_command!("native", split, "split");
+absent_command!("report-003", split, "split", not(all(feature = "native", feature = "report-003")));
 absent_command!("native", train, "adapter train");
 absent_command!("prove", proof, "verify proof");
 absent_command!("prove", prove, "prove");

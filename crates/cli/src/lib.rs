@@ -19,8 +19,6 @@ mod error;
 mod features;
 mod gateway;
 #[cfg(feature = "native")]
-mod head;
-#[cfg(feature = "native")]
 mod meter;
 #[cfg(feature = "native")]
 mod model;
@@ -33,9 +31,9 @@ mod process;
 #[cfg(feature = "prove")]
 mod prove;
 #[cfg(feature = "serve")]
+mod report_003;
+#[cfg(feature = "serve")]
 mod serve;
-#[cfg(feature = "native")]
-mod split;
 #[cfg(feature = "native")]
 mod threads;
 mod time;
@@ -48,12 +46,16 @@ use clap::{Parser, Subcommand};
 
 #[cfg(not(feature = "bench"))]
 use features::bench;
+#[cfg(not(feature = "native"))]
+use features::model;
 #[cfg(not(feature = "prove"))]
 use features::prove;
 #[cfg(not(feature = "serve"))]
 use features::serve;
-#[cfg(not(feature = "native"))]
-use features::{model, split};
+#[cfg(not(all(feature = "native", feature = "report-003")))]
+use features::split;
+#[cfg(all(feature = "native", feature = "report-003"))]
+use report_003::split;
 
 /// Private AI inference, with its price measured: attested channels, private adapters, claims that a
 /// third party can check, and what each of them costs on this machine.
@@ -105,7 +107,7 @@ enum Command {
     #[command(hide = cfg!(not(feature = "serve")))]
     Serve(serve::Args),
     /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
-    #[command(hide = cfg!(not(feature = "native")))]
+    #[command(hide = cfg!(not(all(feature = "native", feature = "report-003"))))]
     Split(split::Args),
     /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
     Tunnel(tunnel::Args),

@@ -15,12 +15,12 @@ use confide_engine::{
     Engine,
     sim::{self, Sim},
 };
-use confide_serve::{LateHead, Limits, Options};
+use confide_serve::{Limits, Options};
 use confide_worker::Worker;
 use http::HeaderValue;
 use serde_json::{Map, Value};
 
-use crate::{address::listen_address, error::CliError, model_folder, process};
+use crate::{address::listen_address, error::CliError, model_folder, process, report_003};
 
 /// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
 #[derive(clap::Args)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;
     let options = Options {
         adapters,
-        head: head(&args),
+        extra_routes: report_003::routes(args.model.as_deref()),
         limits: limits(&args),
         origins: origins(&args)?,
         ..Options::new(engine, process::unix_now)
@@ -243,24 +243,6 @@ fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     let engine = confide_native::Native::load(dir, options)
         .map_err(|error| model_folder::explain(dir, &error))?;
     Ok(Arc::new(engine))
-}
-
-/// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
-/// is first needed.
-#[cfg(feature = "native")]
-fn head(args: &ServerArgs) -> Option<Arc<LateHead>> {
-    use confide_engine::EngineError;
-    let dir = args.model.clone()?;
-    Some(Arc::new(LateHead::new(move || {
-        let head = crate::head::ModelHead::load(&dir);
-        let head = head.map_err(|error| EngineError::Failed { reason: error.to_string() })?;
-        Ok(Arc::new(head))
-    })))
-}
-
-#[cfg(not(feature = "native"))]
-fn head(_args: &ServerArgs) -> Option<Arc<LateHead>> {
-    None
 }
 
 #[cfg(not(feature = "native"))]

@@ -9,6 +9,8 @@
 //!
 //! [`sim`] is the engine without a model: its tokens and their instants are known beforehand, so
 //! that the instrument can be checked against it. All it says is *simulated*.
+//!
+//! With the feature `text` there is `text`: text to tokens and back, as the folder of a model has it.
 
 mod adapter;
 mod error;
@@ -17,6 +19,8 @@ mod request;
 pub mod sim;
 mod split;
 mod stop;
+#[cfg(feature = "text")]
+pub mod text;
 mod timer;
 
 use std::sync::Arc;

@@ -8,7 +8,6 @@
 
 mod adapter;
 mod budget;
-pub mod ckks_slots;
 mod deltas;
 pub mod direct;
 mod factor;

@@ -1,7 +1,7 @@
 use std::fmt::Display;
 
+use confide_engine::text::{Answer, Text};
 use confide_engine::{EngineError, FinishReason, Request, Token, Usage};
-use confide_text::{Answer, Text};
 
 use crate::sample::Sampler;
 

@@ -1,9 +1,9 @@
 use std::{result, sync::Arc};
 
 use candle_core::{Device, Result, Tensor};
+use confide_engine::text::Text;
 use confide_engine::{AdapterReport, EngineError, Event, FinishReason, Request, Sender};
 use confide_lora::{AdaptError, Projection};
-use confide_text::Text;
 
 use crate::{
     adapter::{Applied, Loaded, Reserved},
@@ -90,11 +90,13 @@ impl Reader {
     }
 
     /// Tokens that the cache holds.
+    #[cfg(feature = "report-003")]
     pub(crate) fn len(&self) -> usize {
         self.cache.as_ref().map_or(self.read.len(), Cache::len)
     }
 
     /// Forgets what was read.
+    #[cfg(feature = "report-003")]
     pub(crate) fn restart(&mut self) {
         self.read.clear();
         if self.cache.is_some() {

@@ -1,6 +1,6 @@
 //! The detokeniser on the tokenizer that is trained here: it has tokens of half a character.
 
-use confide_text::Detokeniser;
+use confide_engine::text::Detokeniser;
 
 use crate::make::train_tokenizer;
 

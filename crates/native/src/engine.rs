@@ -8,11 +8,11 @@ use std::{
     thread,
 };
 
-use confide_engine::{
-    Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request, Split,
-};
+#[cfg(feature = "report-003")]
+use confide_engine::Split;
+use confide_engine::text::{Text, manifest::Manifest, read_limited};
+use confide_engine::{Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request};
 use confide_lora::{Adapt, Reservation};
-use confide_text::{Text, manifest::Manifest, read_limited};
 
 use crate::{
     adapter::Adapters,
@@ -20,9 +20,11 @@ use crate::{
     decode::{self, Job, Reading},
     error::NativeError,
     model::{Model, Operations},
-    split::NativeSplit,
     weights,
 };
+
+#[cfg(feature = "report-003")]
+use crate::split::NativeSplit;
 
 /// How a model is served.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,7 @@ pub struct Native {
     jobs: SyncSender<Job>,
     served: Served,
     slots: usize,
+    #[cfg(feature = "report-003")]
     split: Arc<NativeSplit>,
     text: Arc<Text>,
 }
@@ -78,8 +81,11 @@ impl Native {
         }
         let name = options.model_name.unwrap_or_else(|| folder_name(dir));
         let adapters = Arc::new(Adapters::new(&config, &name));
-        let pools = (0..slots).map(|_| thread_pool(threads)).collect::<Result<_, _>>()?;
-        let split = NativeSplit::new(&config, context, &model, &adapters, pools);
+        #[cfg(feature = "report-003")]
+        let split = {
+            let pools = (0..slots).map(|_| thread_pool(threads)).collect::<Result<_, _>>()?;
+            Arc::new(NativeSplit::new(&config, context, &model, &adapters, pools))
+        };
         let served = Served {
             name,
             context_tokens: context as u32,
@@ -87,7 +93,15 @@ impl Native {
             weights: None,
             parent: None,
         };
-        Ok(Self { adapters, jobs, served, slots, split: Arc::new(split), text })
+        Ok(Self {
+            adapters,
+            jobs,
+            served,
+            slots,
+            #[cfg(feature = "report-003")]
+            split,
+            text,
+        })
     }
 }
 
@@ -150,6 +164,7 @@ impl Engine for Native {
         self.adapters.unload(name)
     }
 
+    #[cfg(feature = "report-003")]
     fn split(&self) -> Option<Arc<dyn Split>> {
         Some(Arc::clone(&self.split) as Arc<dyn Split>)
     }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use confide_text::TextError;
+use confide_engine::text::TextError;
 
 /// Why a model cannot be loaded or made.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 use std::{path::Path, thread};
 
 use candle_core::{Device, Tensor};
+use confide_engine::text::{Text, manifest::Manifest};
 use confide_engine::{EngineError, Prompt, Request};
-use confide_text::{Text, manifest::Manifest};
 use rayon::ThreadPool;
 
 use crate::{

@@ -5,8 +5,8 @@
 //! the cached path stands beside a reference that computes everything anew for each token.
 //!
 //! An adapter is met in the forward pass: after each of the base model's projections, its part is
-//! added. In split mode the transformer ends at the last hidden state, and [`LmHead`] goes on at
-//! the client.
+//! added. With the feature `report-003` the transformer may end at the last hidden state, and
+//! `LmHead` goes on at the client: split mode.
 
 mod adapter;
 mod completion;
@@ -16,6 +16,7 @@ mod decode;
 mod detokenise_tests;
 mod engine;
 mod error;
+#[cfg(feature = "report-003")]
 mod head;
 pub mod make;
 mod model;
@@ -24,11 +25,13 @@ mod rope;
 mod sample;
 #[cfg(test)]
 mod specimen;
+#[cfg(feature = "report-003")]
 mod split;
 mod weights;
 
 pub use completion::{Choice, Completion};
-pub use confide_text::manifest;
+pub use confide_engine::text::manifest;
 pub use engine::{Native, Options};
 pub use error::NativeError;
+#[cfg(feature = "report-003")]
 pub use head::LmHead;

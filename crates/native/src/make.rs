@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use confide_text::{
+use confide_engine::text::{
     CHATML,
     manifest::{self, Manifest},
 };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_text::read_limited;
+use confide_engine::text::read_limited;
 use serde::Deserialize;
 
 use crate::{config::Config, error::NativeError};

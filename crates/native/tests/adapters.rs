@@ -14,7 +14,7 @@ use confide_lora::{
     plain::Local,
 };
 use confide_native::{
-    Choice, LmHead, Native, NativeError, Options,
+    Native, NativeError, Options,
     make::{AdapterOrder, Corpus, Order, Progress, Shape, TRAINING_FILE, adapter, make},
 };
 use futures_executor::block_on;
@@ -315,100 +315,107 @@ fn where_the_base_may_go_on_its_tokens_come_after_a_label() {
     assert_eq!((&events[0], tokens(&events)), (&label, base));
 }
 
-/// The loop of a client that keeps the LM head.
-fn split_tokens(engine: &Native, head: &LmHead, adapter: &str, embed: bool) -> Vec<u32> {
-    let split = engine.split().expect("hidden states");
-    assert_eq!(split.width(), head.width());
-    let request = ask(adapter, "What is a loan?");
-    let mut next = head.encode(&request.prompt).expect("tokens");
-    let mut session = split.open(Some(adapter)).expect("a session");
-    let mut completion = head.completion(&request, next.len() as u32, split.context_tokens());
-    let mut said = Vec::new();
-    while completion.ended().is_none() {
-        let hidden = match embed {
-            true => session.forward_rows(&head.embed(&next).expect("embeddings")),
-            false => session.forward(&next),
-        };
-        let hidden = hidden.expect("a hidden state");
-        let logits = head.logits(&hidden).expect("logits");
-        for (fast, slow) in logits.iter().zip(head.logits_plainly(&hidden).expect("logits")) {
-            assert!((fast - slow).abs() <= 1e-4 * (1.0 + slow.abs()));
-        }
-        let Choice::Token(token) = completion.choose(&logits).expect("a choice") else { break };
-        said.push(token.id);
-        next = vec![token.id];
-    }
-    assert_eq!(session.adapter().is_some(), adapter != "base");
-    said
-}
+#[cfg(feature = "report-003")]
+mod split_mode {
+    use confide_native::{Choice, LmHead};
 
-#[test]
-fn a_client_with_the_head_says_what_the_engine_says() {
-    let engine = engine();
-    engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
-    let head = LmHead::load(tiny()).expect("a head");
-    for name in ["base", "money"] {
-        let whole = tokens(&events(&engine, name));
-        for embed in [false, true] {
-            assert_eq!(split_tokens(&engine, &head, name, embed), whole, "{name}, {embed}");
-        }
-    }
-}
+    use super::*;
 
-#[test]
-fn a_session_refuses_what_it_cannot_read_and_can_begin_anew() {
-    let engine = engine();
-    let split = engine.split().expect("hidden states");
-    let mut session = split.open(None).expect("a session");
-    for ids in [&[][..], &[1_000_000]] {
-        assert!(matches!(session.forward(ids), Err(EngineError::Prompt { .. })));
-    }
-    let odd = vec![0.0; split.width() + 1];
-    assert!(matches!(session.forward_rows(&odd), Err(EngineError::Prompt { .. })));
-    let long = vec![1; split.context_tokens() as usize + 1];
-    assert!(matches!(session.forward(&long), Err(EngineError::PromptTooLong { .. })));
-    let first = session.forward(&[5, 6]).expect("a hidden state");
-    let next = session.forward(&[5, 6]).expect("a hidden state");
-    assert_ne!(first, next);
-    assert_eq!(session.read_tokens(), 4);
-    session.restart();
-    assert_eq!((session.read_tokens(), session.forward(&[5, 6])), (0, Ok(first)));
-    let unknown = split.open(Some("nobody")).err();
-    assert!(matches!(unknown, Some(EngineError::UnknownModel { .. })));
-}
-
-#[test]
-fn no_more_sessions_are_open_than_may_be() {
-    let engine = engine();
-    let split = engine.split().expect("hidden states");
-    let mut open = Vec::new();
-    let error = loop {
-        match split.open(None) {
-            Ok(session) => open.push(session),
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error, EngineError::QueueFull { limit: open.len() });
-    open.pop();
-    assert!(split.open(None).is_ok());
-}
-
-#[test]
-fn a_session_whose_adapter_is_lost_fails_or_says_so() {
-    let engine = engine();
-    for on_loss in [OnLoss::Fail, OnLoss::Base] {
-        let name = format!("{on_loss:?}");
-        engine.load_adapter(&name, Leaving::after(1), on_loss).expect("it fits");
+    /// The loop of a client that keeps the LM head.
+    fn split_tokens(engine: &Native, head: &LmHead, adapter: &str, embed: bool) -> Vec<u32> {
         let split = engine.split().expect("hidden states");
-        let mut session = split.open(Some(&name)).expect("a session");
-        session.forward(&[1, 2]).expect("a hidden state");
-        assert_eq!(session.adapter().expect("a report").lost, None);
-        let lost = session.forward(&[3]);
-        match on_loss {
-            OnLoss::Fail => assert!(matches!(lost, Err(EngineError::Adapter { .. }))),
-            OnLoss::Base => assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width())),
+        assert_eq!(split.width(), head.width());
+        let request = ask(adapter, "What is a loan?");
+        let mut next = head.encode(&request.prompt).expect("tokens");
+        let mut session = split.open(Some(adapter)).expect("a session");
+        let mut completion = head.completion(&request, next.len() as u32, split.context_tokens());
+        let mut said = Vec::new();
+        while completion.ended().is_none() {
+            let hidden = match embed {
+                true => session.forward_rows(&head.embed(&next).expect("embeddings")),
+                false => session.forward(&next),
+            };
+            let hidden = hidden.expect("a hidden state");
+            let logits = head.logits(&hidden).expect("logits");
+            for (fast, slow) in logits.iter().zip(head.logits_plainly(&hidden).expect("logits")) {
+                assert!((fast - slow).abs() <= 1e-4 * (1.0 + slow.abs()));
+            }
+            let Choice::Token(token) = completion.choose(&logits).expect("a choice") else { break };
+            said.push(token.id);
+            next = vec![token.id];
         }
-        assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::lost()));
+        assert_eq!(session.adapter().is_some(), adapter != "base");
+        said
+    }
+
+    #[test]
+    fn a_client_with_the_head_says_what_the_engine_says() {
+        let engine = engine();
+        engine.load_adapter("money", local(0), OnLoss::Fail).expect("it fits");
+        let head = LmHead::load(tiny()).expect("a head");
+        for name in ["base", "money"] {
+            let whole = tokens(&events(&engine, name));
+            for embed in [false, true] {
+                assert_eq!(split_tokens(&engine, &head, name, embed), whole, "{name}, {embed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_refuses_what_it_cannot_read_and_can_begin_anew() {
+        let engine = engine();
+        let split = engine.split().expect("hidden states");
+        let mut session = split.open(None).expect("a session");
+        for ids in [&[][..], &[1_000_000]] {
+            assert!(matches!(session.forward(ids), Err(EngineError::Prompt { .. })));
+        }
+        let odd = vec![0.0; split.width() + 1];
+        assert!(matches!(session.forward_rows(&odd), Err(EngineError::Prompt { .. })));
+        let long = vec![1; split.context_tokens() as usize + 1];
+        assert!(matches!(session.forward(&long), Err(EngineError::PromptTooLong { .. })));
+        let first = session.forward(&[5, 6]).expect("a hidden state");
+        let next = session.forward(&[5, 6]).expect("a hidden state");
+        assert_ne!(first, next);
+        assert_eq!(session.read_tokens(), 4);
+        session.restart();
+        assert_eq!((session.read_tokens(), session.forward(&[5, 6])), (0, Ok(first)));
+        let unknown = split.open(Some("nobody")).err();
+        assert!(matches!(unknown, Some(EngineError::UnknownModel { .. })));
+    }
+
+    #[test]
+    fn no_more_sessions_are_open_than_may_be() {
+        let engine = engine();
+        let split = engine.split().expect("hidden states");
+        let mut open = Vec::new();
+        let error = loop {
+            match split.open(None) {
+                Ok(session) => open.push(session),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, EngineError::QueueFull { limit: open.len() });
+        open.pop();
+        assert!(split.open(None).is_ok());
+    }
+
+    #[test]
+    fn a_session_whose_adapter_is_lost_fails_or_says_so() {
+        let engine = engine();
+        for on_loss in [OnLoss::Fail, OnLoss::Base] {
+            let name = format!("{on_loss:?}");
+            engine.load_adapter(&name, Leaving::after(1), on_loss).expect("it fits");
+            let split = engine.split().expect("hidden states");
+            let mut session = split.open(Some(&name)).expect("a session");
+            session.forward(&[1, 2]).expect("a hidden state");
+            assert_eq!(session.adapter().expect("a report").lost, None);
+            let lost = session.forward(&[3]);
+            match on_loss {
+                OnLoss::Fail => assert!(matches!(lost, Err(EngineError::Adapter { .. }))),
+                OnLoss::Base => assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width())),
+            }
+            assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::lost()));
+        }
     }
 }
 

@@ -5,10 +5,11 @@
 //! From below: [`Modulus`] and [`NttTable`], [`Ring`] with its [`Poly`] and [`NttPoly`], the
 //! generator [`Rng`], the named [`ParameterSet`]s. On them exact encryption of integers mod 2^k
 //! (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over thousands
-//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]). Beside it [`ckks`], for
-//! comparison only.
+//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
+//!
+//! For other schemes over the same rings: the pointwise products of a [`Limb`] and [`vectorised`].
+//! Report 003's CKKS is one, in `confide-report-003`.
 
-pub mod ckks;
 mod context;
 mod encrypt;
 mod error;
@@ -37,4 +38,5 @@ pub use products::{ScalarMatrix, ScalarProducts};
 pub use ring::{Limb, Ring};
 pub use rng::{Rng, Seed};
 pub use sampler::ERROR_BOUND;
+pub use simd::vectorised;
 pub use switch::SmallCiphertext;

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use crate::{Modulus, NttTable, RlweError, Shoup};
+use crate::{Modulus, NttTable, RlweError, Shoup, simd};
 
 /// Greatest count of limbs: 16 words of 61 bits pass every modulus of the security tables.
 pub(crate) const LIMBS_MAX: usize = 16;
@@ -89,6 +89,40 @@ impl Ring {
     }
 }
 
+impl Limb {
+    /// x *= y, element by element. All are residues of this prime.
+    ///
+    /// # Panics
+    /// Where the slices are not N long.
+    pub fn multiply(&self, x: &mut [u64], y: &[u64]) {
+        self.expect_degree([x.len(), y.len(), y.len()]);
+        simd::multiply(self.table.path(), self.modulus, x, y);
+    }
+
+    /// x += a·b, element by element. All are residues of this prime.
+    ///
+    /// # Panics
+    /// Where the slices are not N long.
+    pub fn add_product(&self, x: &mut [u64], a: &[u64], b: &[u64]) {
+        self.expect_degree([x.len(), a.len(), b.len()]);
+        simd::add_product(self.table.path(), self.modulus, x, a, b);
+    }
+
+    /// x −= a·b, element by element. All are residues of this prime.
+    ///
+    /// # Panics
+    /// Where the slices are not N long.
+    pub fn sub_product(&self, x: &mut [u64], a: &[u64], b: &[u64]) {
+        self.expect_degree([x.len(), a.len(), b.len()]);
+        simd::sub_product(self.table.path(), self.modulus, x, a, b);
+    }
+
+    fn expect_degree(&self, lengths: [usize; 3]) {
+        let n = self.table.n();
+        assert!(lengths == [n; 3], "wanted slices of {n} elements, got {lengths:?}");
+    }
+}
+
 impl fmt::Debug for Ring {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let primes: Vec<_> = self.moduli().map(Modulus::value).collect();
@@ -111,5 +145,12 @@ mod tests {
         let ring = Ring::new(1024, &primes[..3]).unwrap();
         assert_eq!((ring.len(), ring.modulus_bits()), (3072, 150));
         assert!(ring.lower().unwrap().same(&Ring::new(1024, &primes[..2]).unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "wanted slices of 1024 elements")]
+    fn products_of_a_limb_need_whole_slices() {
+        let ring = Ring::new(1024, &ntt_primes_below(50, 1024, 1)).unwrap();
+        ring.limbs()[0].add_product(&mut [0; 1024], &[1; 1024], &[1; 1023]);
     }
 }

@@ -10,9 +10,9 @@ mod wide;
 use crate::{Modulus, Path, Shoup, modulus::once};
 
 /// Runs a loop that the compiler turns into vector code by itself, compiled for the widest vectors
-/// of this machine.
+/// of this machine. The closure, and what it calls, must be small enough to be inlined.
 #[inline(always)]
-pub(crate) fn vectorised<T>(body: impl FnOnce() -> T) -> T {
+pub fn vectorised<T>(body: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     return wide::run(body);
     #[cfg(not(target_arch = "x86_64"))]

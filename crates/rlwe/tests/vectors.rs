@@ -1,63 +1,16 @@
 //! The vectors that this crate and the kernels of `python/confide/cuda` are both bound to:
-//! `vectors/rlwe/*.json`, made from fixed seeds. Long arrays stand as SHA-256 of their little-endian
-//! bytes with the leading words beside it.
+//! `vectors/rlwe/*.json`, made from fixed seeds. `ckks.json` is compared with in `crates/report-003`.
 //!
 //! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-rlwe --test vectors` writes them again.
 
-#[path = "vectors/approximate.rs"]
-mod approximate;
+#[path = "vectors/digests.rs"]
+mod digests;
 #[path = "vectors/exact.rs"]
 mod exact;
 
-use std::{fmt::Write, fs, path::PathBuf};
-
-use confide_rlwe::{Modulus, NttTable, ParameterSet, Path, Rng};
+use confide_rlwe::{Modulus, NttTable, ParameterSet, Path, Rng, ntt_primes_below};
+use digests::{agrees, hex, of_signed, of_words, seeded};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-
-/// Words that stand beside a digest.
-const HEAD: usize = 4;
-
-/// Compares with the committed file, or writes it where that is asked for.
-fn agrees(name: &str, made: &Value) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rlwe");
-    let file = folder.join(format!("{name}.json"));
-    if std::env::var_os("CONFIDE_WRITE_VECTORS").is_some() {
-        let text = serde_json::to_string_pretty(made).unwrap() + "\n";
-        fs::write(&file, text).unwrap();
-    }
-    let committed: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    assert!(&committed == made, "{name}.json is not what this crate computes");
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
-
-fn of_bytes(bytes: &[u8]) -> Value {
-    let head = &bytes[..bytes.len().min(8 * HEAD)];
-    json!({ "bytes": bytes.len(), "sha256": hex(&Sha256::digest(bytes)), "head": hex(head) })
-}
-
-fn of_words(words: &[u64]) -> Value {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let head = &words[..words.len().min(HEAD)];
-    json!({ "words": words.len(), "sha256": hex(&Sha256::digest(&bytes)), "head": head })
-}
-
-fn of_signed(words: &[i64]) -> Value {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let head = &words[..words.len().min(HEAD)];
-    json!({ "words": words.len(), "sha256": hex(&Sha256::digest(&bytes)), "head": head })
-}
-
-/// A generator whose seed is one byte 32 times.
-fn seeded(byte: u8) -> Rng {
-    Rng::from_seed([byte; 32])
-}
 
 #[test]
 fn keystreams_are_those_of_rfc_8439() {
@@ -135,12 +88,17 @@ fn transforms_of_every_set_are_as_committed() {
             "plaintext_bits": set.plaintext_bits(), "flood_bits": set.flood_bits(),
             "row_l1_max": set.row_l1_max(), "limbs": limbs }));
     }
-    let (data, special) =
-        confide_rlwe::ckks::Parameters::named("ckks-16384-tensafe").unwrap().primes();
-    let limbs: Vec<Value> = data.iter().chain([&special]).map(|&q| transform(16384, q)).collect();
-    sets.push(json!({ "name": "ckks-16384-tensafe", "n": 16384, "primes": data,
-        "special": special, "limbs": limbs }));
+    sets.push(set_of_report_003());
     agrees("ntt", &json!({ "seed": 12, "sets": sets }));
+}
+
+/// The greatest moduli that anything here has: those of report 003's CKKS (`crates/report-003`).
+fn set_of_report_003() -> Value {
+    let (wide, narrow) = (ntt_primes_below(60, 16384, 2), ntt_primes_below(40, 16384, 2));
+    let (data, special) = ([wide[1], narrow[1], narrow[0]], wide[0]);
+    let limbs: Vec<Value> = data.iter().chain([&special]).map(|&q| transform(16384, q)).collect();
+    json!({ "name": "ckks-16384-tensafe", "n": 16384, "primes": data, "special": special,
+        "limbs": limbs })
 }
 
 fn transform(n: usize, q: u64) -> Value {

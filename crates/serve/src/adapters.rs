@@ -150,7 +150,8 @@ impl Loaded {
         self.adapter.sites()
     }
 
-    pub(crate) fn reference(&self) -> Option<&Arc<dyn Adapt>> {
+    /// The same adapter in the clear, where this process holds it.
+    pub fn reference(&self) -> Option<&Arc<dyn Adapt>> {
         self.reference.as_ref()
     }
 }
@@ -169,7 +170,7 @@ pub struct Adapters {
 #[derive(Default)]
 struct Table {
     loaded: BTreeMap<String, Arc<Loaded>>,
-    /// What the seed's routes answer with; the first one loaded, until another is chosen.
+    /// What answers where a request names none; the first one loaded, until another is chosen.
     active: Option<String>,
 }
 
@@ -244,14 +245,17 @@ impl Adapters {
         self.table().loaded.get(name).cloned()
     }
 
-    /// The one that the seed's routes answer with.
-    pub(crate) fn active(&self) -> Option<Arc<Loaded>> {
+    /// The one that answers where a request names none.
+    pub fn active(&self) -> Option<Arc<Loaded>> {
         let table = self.table();
         table.active.as_ref().and_then(|name| table.loaded.get(name)).cloned()
     }
 
     /// Makes another the active one, and gives the one before.
-    pub(crate) fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
+    ///
+    /// # Errors
+    /// [`LoadError::Unknown`].
+    pub fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut table = self.table();
         if !table.loaded.contains_key(name) {
             return Err(LoadError::Unknown { name: name.into() });
@@ -260,7 +264,10 @@ impl Adapters {
     }
 
     /// Runs `work` while `reference` is loaded under the name that it gets.
-    pub(crate) fn with_reference<T>(
+    ///
+    /// # Errors
+    /// Those of the engine's loading and unloading.
+    pub fn with_reference<T>(
         &self,
         loaded: &Loaded,
         reference: &Arc<dyn Adapt>,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
 
 /// Drops a value where it may block: here, or on a thread of its own where an event loop runs here.
-pub(crate) fn drop_apart<T: Send + 'static>(value: T) {
+pub fn drop_apart<T: Send + 'static>(value: T) {
     match tokio::runtime::Handle::try_current() {
         Err(_) => drop(value),
         Ok(_) => drop(std::thread::spawn(move || drop(value))),

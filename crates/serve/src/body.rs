@@ -12,14 +12,18 @@ use serde_json::Value;
 use crate::{Limits, error::ApiError};
 
 /// Reads a body within its limits of length and time.
-pub(crate) async fn read_body(limits: &Limits, body: Body) -> Result<Bytes, ApiError> {
+///
+/// # Errors
+/// [`ApiError::BodyLate`], [`ApiError::BodyTooLarge`], [`ApiError::BodyBroken`].
+pub async fn read_body(limits: &Limits, body: Body) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(limits.body_wait, read_bounded(body, limits)).await {
         Err(_) => Err(ApiError::BodyLate { limit: limits.body_wait }),
         Ok(body) => body,
     }
 }
 
-pub(crate) fn json_response(value: &Value) -> Response {
+/// An answer with status 200 and this JSON.
+pub fn json_response(value: &Value) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
 }

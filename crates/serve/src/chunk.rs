@@ -27,17 +27,19 @@ pub(crate) struct Heading {
 
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ending {
-    pub(crate) reason: FinishReason,
-    pub(crate) usage: Usage,
+pub struct Ending {
+    /// Why no further token came.
+    pub reason: FinishReason,
+    /// Its tokens.
+    pub usage: Usage,
     /// What the adapter took, where the answer went through one.
-    pub(crate) adapter: Option<AdapterReport>,
+    pub adapter: Option<AdapterReport>,
 }
 
 impl Ending {
     /// An answer of which the base model gave a part does not end as others do: a client that knows
     /// nothing of adapters still sees that this is not the completion it asked for.
-    pub(crate) fn finish_reason(&self) -> &'static str {
+    pub fn finish_reason(&self) -> &'static str {
         match &self.adapter {
             Some(adapter) if adapter.lost.is_some() => "adapter_lost",
             _ => reason_word(self.reason),

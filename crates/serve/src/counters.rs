@@ -13,12 +13,10 @@ use serde_json::{Value, json};
 
 /// Counters of the whole server.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     pub(crate) answers: AtomicU64,
     pub(crate) broken_answers: AtomicU64,
     pub(crate) tokens: AtomicU64,
-    pub(crate) sockets: AtomicU64,
-    pub(crate) split_forwards: AtomicU64,
     adapted: Mutex<Adapted>,
 }
 
@@ -37,12 +35,12 @@ struct Adapted {
 
 impl Counters {
     /// Counts one answer, until it is dropped.
-    pub(crate) fn meter(self: &Arc<Self>) -> Meter {
+    pub fn meter(self: &Arc<Self>) -> Meter {
         Meter { counters: Arc::clone(self), tokens: 0, ended: false }
     }
 
     /// Adds what an adapter took in one answer.
-    pub(crate) fn adapted(&self, adapter: &AdapterReport) {
+    pub fn adapted(&self, adapter: &AdapterReport) {
         let AdapterReport { report, lost, .. } = adapter;
         let mut sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
         sums.answers += 1;
@@ -57,15 +55,14 @@ impl Counters {
         }
     }
 
-    pub(crate) fn object(&self) -> Value {
+    /// The counters as one JSON object.
+    pub fn to_json(&self) -> Value {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
         json!({
             "answers": of(&self.answers),
             "broken_answers": of(&self.broken_answers),
             "tokens": of(&self.tokens),
-            "sockets": of(&self.sockets),
-            "split_forwards": of(&self.split_forwards),
             "adapted": {
                 "answers": sums.answers,
                 "lost": sums.lost,
@@ -82,19 +79,20 @@ impl Counters {
 
 /// Counts one answer. One that is dropped before its end counts as broken.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     counters: Arc<Counters>,
     tokens: u64,
     ended: bool,
 }
 
 impl Meter {
-    pub(crate) fn token(&mut self) {
+    /// Counts one token.
+    pub fn token(&mut self) {
         self.tokens += 1;
     }
 
-    /// The answer is whole.
-    pub(crate) fn ended(&mut self, adapter: Option<&AdapterReport>) {
+    /// The answer is whole; `adapter` is what it took, where it went through one.
+    pub fn ended(&mut self, adapter: Option<&AdapterReport>) {
         self.ended = true;
         if let Some(adapter) = adapter {
             self.counters.adapted(adapter);

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use confide_engine::EngineError;
@@ -6,7 +6,10 @@ use confide_lora::AdaptError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::adapters::{LoadError, SourceError};
+use crate::{
+    adapters::{LoadError, SourceError},
+    fields::wrong,
+};
 
 /// What a client is told when it gets no completion.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -40,18 +43,9 @@ pub enum ApiError {
     ForeignOrigin,
     #[error("as many adapters are being loaded as may be at once")]
     LoadsQueued,
-    #[error("upgrade: wanted a WebSocket handshake of version 13 (RFC 6455), got {got}")]
-    NoUpgrade { got: String },
-    #[error("as many WebSockets are open as may be: wanted at most {limit}")]
-    SocketsFull { limit: usize },
-    #[error("message is too large: wanted at most {limit} bytes, got {got}")]
-    MessageTooLarge { limit: usize, got: usize },
-    #[error("message cannot be read: {reason}")]
-    Message { reason: String },
-    #[error("no adapter is loaded")]
-    NoAdapter,
-    #[error("this engine gives no hidden states")]
-    NoSplit,
+    /// An error of a route that the caller added.
+    #[error("{reason}")]
+    ExtraRoute { status: StatusCode, reason: String },
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -59,26 +53,25 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    pub(crate) fn status(&self) -> StatusCode {
+    /// An error about a field's value; long values are clipped.
+    pub fn field(param: &str, wanted: impl Display, got: &Value) -> Self {
+        wrong(param, wanted, got)
+    }
+
+    /// The status of the answer that says it.
+    pub fn status(&self) -> StatusCode {
         match self {
             ApiError::NotJson { .. }
             | ApiError::BodyBroken { .. }
             | ApiError::Missing { .. }
             | ApiError::Field { .. }
-            | ApiError::Message { .. }
             | ApiError::UnknownField { .. } => StatusCode::BAD_REQUEST,
             ApiError::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
-            ApiError::BodyTooLarge { .. } | ApiError::MessageTooLarge { .. } => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            ApiError::NoRoute { .. } | ApiError::NoModel { .. } | ApiError::NoAdapter => {
-                StatusCode::NOT_FOUND
-            }
+            ApiError::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::NoRoute { .. } | ApiError::NoModel { .. } => StatusCode::NOT_FOUND,
             ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
             ApiError::LoadsQueued => StatusCode::TOO_MANY_REQUESTS,
-            ApiError::NoUpgrade { .. } => StatusCode::UPGRADE_REQUIRED,
-            ApiError::SocketsFull { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::NoSplit => StatusCode::NOT_IMPLEMENTED,
+            ApiError::ExtraRoute { status, .. } => *status,
             ApiError::Load(error) => load_status(error),
             ApiError::NotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::Busy { .. } | ApiError::Deadline { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -87,7 +80,7 @@ impl ApiError {
     }
 
     /// The object that OpenAI's clients read.
-    pub(crate) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         json!({ "error": {
             "message": self.to_string(),
             "type": self.kind(),

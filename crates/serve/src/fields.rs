@@ -7,13 +7,17 @@ use crate::{clip::clip, error::ApiError};
 /// The fields of a JSON object, taken one by one; what is left at the end is an error.
 ///
 /// `null` is the same as a field that is not there, as OpenAI's clients send it so.
-pub(crate) struct Fields {
+pub struct Fields {
     path: String,
     map: Map<String, Value>,
 }
 
 impl Fields {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+    /// The fields of a JSON object.
+    ///
+    /// # Errors
+    /// [`ApiError::NotJson`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let map = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
         Ok(Self { path: String::new(), map })
@@ -27,7 +31,8 @@ impl Fields {
         }
     }
 
-    pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
+    /// Takes a field; `None` where it is not there or null.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
@@ -48,7 +53,11 @@ impl Fields {
         }
     }
 
-    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+    /// Takes a string.
+    ///
+    /// # Errors
+    /// [`ApiError::Field`] where it is another value.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -56,7 +65,11 @@ impl Fields {
         }
     }
 
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
+    /// Takes a truth value; false where it is not there.
+    ///
+    /// # Errors
+    /// [`ApiError::Field`] where it is another value.
+    pub fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
@@ -64,7 +77,11 @@ impl Fields {
         }
     }
 
-    pub(crate) fn integer(
+    /// Takes an integer in a range.
+    ///
+    /// # Errors
+    /// [`ApiError::Field`] where it is another value.
+    pub fn integer(
         &mut self,
         name: &str,
         range: RangeInclusive<i64>,
@@ -79,7 +96,11 @@ impl Fields {
         }
     }
 
-    pub(crate) fn number(
+    /// Takes a number in a range.
+    ///
+    /// # Errors
+    /// [`ApiError::Field`] where it is another value.
+    pub fn number(
         &mut self,
         name: &str,
         range: RangeInclusive<f64>,
@@ -95,7 +116,10 @@ impl Fields {
     }
 
     /// Admits a field that this server cannot act on where its value asks for nothing.
-    pub(crate) fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// [`ApiError::Field`] where it asks for something.
+    pub fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
             Some(value) if !neutral.iter().any(|admitted| same(admitted, &value)) => {
                 let admitted: Vec<String> = neutral.iter().map(Value::to_string).collect();
@@ -107,7 +131,10 @@ impl Fields {
     }
 
     /// Ends the reading. `ignored` fields may be there; they do not change the completion.
-    pub(crate) fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// [`ApiError::UnknownField`] where another field is left.
+    pub fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
         self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
         match self.map.keys().next() {
             None => Ok(()),

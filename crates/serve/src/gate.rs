@@ -6,7 +6,7 @@ use confide_http::{AdmissionPermit, QueueError};
 use crate::error::ApiError;
 
 /// The right to one running generation, given back when it is dropped.
-pub(crate) type Slot = AdmissionPermit;
+pub type Slot = AdmissionPermit;
 
 impl From<QueueError> for ApiError {
     fn from(error: QueueError) -> Self {

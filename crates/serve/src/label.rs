@@ -5,7 +5,7 @@ use confide_lora::AdaptError;
 use serde_json::{Value, json};
 
 /// The `confide` object of an answer. Every field is computed from what ran.
-pub(crate) fn label(name: &str, adapter: &AdapterReport) -> Value {
+pub fn label(name: &str, adapter: &AdapterReport) -> Value {
     let AdapterReport { report, guarantee, lost } = adapter;
     json!({
         "adapter": name,
@@ -25,7 +25,7 @@ pub(crate) fn label(name: &str, adapter: &AdapterReport) -> Value {
 }
 
 /// What is said before the first token that is not the adapter's.
-pub(crate) fn lost_label(name: &str, reason: &AdaptError) -> Value {
+pub fn lost_label(name: &str, reason: &AdaptError) -> Value {
     json!({ "adapter": name, "adapter_lost": lost_object(reason) })
 }
 

@@ -32,12 +32,6 @@ pub struct Limits {
     pub load_wait: Duration,
     /// Loads and unloads that run or wait at once: each holds a thread.
     pub loads: usize,
-    /// WebSockets open at once.
-    pub sockets: usize,
-    /// Longest message on a WebSocket: 2,048 embeddings of 1,536 elements in base64 are 16 MiB.
-    pub message_bytes: usize,
-    /// Longest silence of a WebSocket's client.
-    pub socket_idle: Duration,
 }
 
 impl Default for Limits {
@@ -57,9 +51,6 @@ impl Default for Limits {
             prompt_tokens: 131_072,
             load_wait: Duration::from_secs(60),
             loads: 4,
-            sockets: 256,
-            message_bytes: 17 << 20,
-            socket_idle: Duration::from_secs(300),
         }
     }
 }

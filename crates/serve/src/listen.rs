@@ -2,7 +2,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::Router;
 use confide_http::{
-    Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
+    Admission, AdmissionLimits, Busy, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
     StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
 };
 use hyper::{
@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{Limits, Options, router, seed::Held};
+use crate::{Limits, Options, router};
 
 /// Why a server ends before it is asked to.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,21 @@ pub enum ServeError {
         /// How long they had.
         limit: Duration,
     },
+}
+
+/// What a connection gives its requests as an extension. Whoever upgrades a request keeps this, so
+/// that what becomes of the connection still counts as one.
+#[derive(Clone)]
+pub struct HeldConnection {
+    _busy: Arc<Busy>,
+    stopped: Closing,
+}
+
+impl HeldConnection {
+    /// Resolves when the server was asked to stop.
+    pub async fn wait_until_stopped(&self) {
+        wait_until_closing(self.stopped.clone()).await;
+    }
 }
 
 /// Serves on `listener` until `stop` resolves, then lets what runs end.
@@ -70,7 +85,7 @@ async fn connection(
     let routes = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         // A WebSocket outlives the connection that it was: it takes its place with it.
-        let held = Held { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
+        let held = HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(held);
         place.run_exchange(routes.call(request))
     });

@@ -9,31 +9,40 @@ use axum::{
 };
 use http::{HeaderValue, header};
 
-use crate::{adapters::AskedBy, body::read_body, error::ApiError, fields::Fields, site::Site};
+use crate::{
+    adapters::AskedBy, body::read_body, error::ApiError, fields::Fields, server_state::ServerState,
+};
 
 /// `POST /v1/load_lora_adapter`: `{lora_name, lora_path}`.
-pub(crate) async fn load(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+pub(crate) async fn load(
+    server: State<Arc<ServerState>>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(&server.options.limits, body).await?)?;
     let name = required(&mut fields, "lora_name")?;
     let path = required(&mut fields, "lora_path")?;
     // vLLM's: nothing is replaced here, so only its default can be honoured.
     fields.neutral("load_inplace", &[false.into()])?;
     fields.finish(&[])?;
     let wanted = name.clone();
-    change(&site, move |site| {
-        site.options.adapters.load(&wanted, &path, AskedBy::Request).map(drop)
+    change(&server, move |server| {
+        server.options.adapters.load(&wanted, &path, AskedBy::Request).map(drop)
     })
     .await?;
     Ok(said(format!("Success: LoRA adapter '{name}' added successfully.")))
 }
 
 /// `POST /v1/unload_lora_adapter`: `{lora_name}`.
-pub(crate) async fn unload(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let mut fields = Fields::parse(&read_body(&site.options.limits, body).await?)?;
+pub(crate) async fn unload(
+    server: State<Arc<ServerState>>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&read_body(&server.options.limits, body).await?)?;
     let name = required(&mut fields, "lora_name")?;
     fields.finish(&["lora_int_id"])?;
     let wanted = name.clone();
-    change(&site, move |site| site.options.adapters.unload(&wanted, AskedBy::Request)).await?;
+    change(&server, move |server| server.options.adapters.unload(&wanted, AskedBy::Request))
+        .await?;
     Ok(said(format!("Success: LoRA adapter '{name}' removed successfully.")))
 }
 
@@ -43,16 +52,16 @@ fn required(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
 
 /// Runs `work`, which waits for disks and hosts, off the event loop, for so long.
 async fn change(
-    site: &Arc<Site>,
-    work: impl FnOnce(&Site) -> Result<(), crate::LoadError> + Send + 'static,
+    server: &Arc<ServerState>,
+    work: impl FnOnce(&ServerState) -> Result<(), crate::LoadError> + Send + 'static,
 ) -> Result<(), ApiError> {
-    let limit = site.options.limits.load_wait;
-    let place = Arc::clone(&site.loads).try_acquire_owned().map_err(|_| ApiError::LoadsQueued)?;
-    let site = Arc::clone(site);
+    let limit = server.options.limits.load_wait;
+    let place = Arc::clone(&server.loads).try_acquire_owned().map_err(|_| ApiError::LoadsQueued)?;
+    let server = Arc::clone(server);
     let running = tokio::task::spawn_blocking(move || {
         // Held until the work ends, also where nobody waits for it any more.
         let _place = place;
-        work(&site)
+        work(&server)
     });
     let done = tokio::time::timeout(limit, running).await;
     let done = done.map_err(|_| ApiError::Deadline { limit })?;

@@ -11,7 +11,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use http::{HeaderValue, Method, header::ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, header::ORIGIN};
 
 use crate::error::ApiError;
 
@@ -24,21 +24,21 @@ pub(crate) async fn refuse_foreign(
     let foreign = |origin: &HeaderValue| !allowed.contains(origin);
     let reads_only = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let upgrades = request.headers().contains_key(http::header::UPGRADE);
-    if is_page(&request) && works_on_get(request.uri().path()) {
-        return Err(ApiError::ForeignOrigin);
-    }
     if (!reads_only || upgrades) && request.headers().get_all(ORIGIN).iter().any(foreign) {
         return Err(ApiError::ForeignOrigin);
     }
     Ok(next.run(request).await)
 }
 
-/// The self-tests compute for seconds, and a page may send any GET without naming its origin.
-fn works_on_get(path: &str) -> bool {
-    path.ends_with("/selftest")
-}
-
-/// Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
-fn is_page(request: &Request) -> bool {
-    request.headers().get_all("sec-fetch-site").iter().any(|site| site != "none")
+/// Refuses every page that sends this request: for a GET that computes for long, since a page may
+/// send any GET without naming its origin.
+///
+/// # Errors
+/// [`ApiError::ForeignOrigin`].
+pub fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+    // Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
+    match headers.get_all("sec-fetch-site").iter().any(|site| site != "none") {
+        true => Err(ApiError::ForeignOrigin),
+        false => Ok(()),
+    }
 }

@@ -22,14 +22,15 @@ use crate::{
     gate::Slot,
     loading, pages,
     parse::{self, Parsed},
-    seed,
-    site::{Site, whole},
+    server_state::{ServerState, read_answer},
 };
 
 /// The routes, to be served on any listener.
 pub fn router(options: Options) -> Router {
     let origins: Arc<[HeaderValue]> = options.origins.clone().into();
-    let site = Arc::new(Site::new(options));
+    let extra_routes = options.extra_routes.clone();
+    let server = Arc::new(ServerState::new(options));
+    let extra = extra_routes.map_or_else(Router::new, |routes| routes(Arc::clone(&server)));
     Router::new()
         .route("/health", get(health))
         .route("/v1/chat/completions", post(chat))
@@ -38,41 +39,41 @@ pub fn router(options: Options) -> Router {
         .route("/v1/models/{*name}", get(show_model))
         .route("/v1/load_lora_adapter", post(loading::load))
         .route("/v1/unload_lora_adapter", post(loading::unload))
-        .merge(seed::routes())
+        .with_state(server)
+        .merge(extra)
         .fallback(no_route)
         .method_not_allowed_fallback(not_allowed)
         // The handlers bound and time the body themselves.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(origins, pages::refuse_foreign))
-        .with_state(site)
 }
 
-async fn chat(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(&site.options.limits, body).await?;
-    let parsed = parse::chat(&body, site.options.limits.prompt_tokens)?;
-    complete(&site, Route::Chat, parsed, body.len()).await
+async fn chat(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
+    let body = read_body(&server.options.limits, body).await?;
+    let parsed = parse::chat(&body, server.options.limits.prompt_tokens)?;
+    complete(&server, Route::Chat, parsed, body.len()).await
 }
 
-async fn completion(site: State<Arc<Site>>, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(&site.options.limits, body).await?;
-    let parsed = parse::completion(&body, site.options.limits.prompt_tokens)?;
-    complete(&site, Route::Completion, parsed, body.len()).await
+async fn completion(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
+    let body = read_body(&server.options.limits, body).await?;
+    let parsed = parse::completion(&body, server.options.limits.prompt_tokens)?;
+    complete(&server, Route::Completion, parsed, body.len()).await
 }
 
 async fn health() -> Response {
     json_response(&json!({ "status": "ok" }))
 }
 
-async fn list_models(site: State<Arc<Site>>) -> Response {
-    let data: Vec<Value> = site.models().iter().map(|model| site.model_object(model)).collect();
+async fn list_models(server: State<Arc<ServerState>>) -> Response {
+    let data: Vec<Value> = server.models().iter().map(|model| server.model_object(model)).collect();
     json_response(&json!({ "object": "list", "data": data }))
 }
 
 async fn show_model(
-    site: State<Arc<Site>>,
+    server: State<Arc<ServerState>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    Ok(json_response(&site.model_object(&site.model(&name)?)))
+    Ok(json_response(&server.model_object(&server.model(&name)?)))
 }
 
 async fn no_route(method: Method, uri: Uri) -> ApiError {
@@ -84,23 +85,23 @@ async fn not_allowed(method: Method, uri: Uri) -> ApiError {
 }
 
 async fn complete(
-    site: &Site,
+    server: &ServerState,
     route: Route,
     parsed: Parsed,
     body_bytes: usize,
 ) -> Result<Response, ApiError> {
     let Parsed { request, stream, include_usage } = parsed;
-    let model = site.model(&request.model)?;
-    let slot = site.gate.enter().await?;
-    let heading = site.heading(route, model);
-    let generation = site.start(request, body_bytes).await?;
-    let meter = site.counters.meter();
+    let model = server.model(&request.model)?;
+    let slot = server.gate.enter().await?;
+    let heading = server.heading(route, model);
+    let generation = server.start(request, body_bytes).await?;
+    let meter = server.counters.meter();
     if stream {
         let chunks = Chunks::new(heading, include_usage);
-        return Ok(streamed(site, chunks, generation, meter, slot));
+        return Ok(streamed(server, chunks, generation, meter, slot));
     }
-    let limit = site.options.limits.generation;
-    let answer = tokio::time::timeout(limit, whole(generation, meter)).await;
+    let limit = server.options.limits.generation;
+    let answer = tokio::time::timeout(limit, read_answer(generation, meter)).await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
     let answer = json_response(&heading.whole(&text, &ending));
     Ok(([(SERVER_TIMING, server_timing(&slot))], answer).into_response())
@@ -115,14 +116,14 @@ fn server_timing(slot: &Slot) -> HeaderValue {
 }
 
 fn streamed(
-    site: &Site,
+    server: &ServerState,
     chunks: Chunks,
     generation: Generation,
     meter: Meter,
     slot: Slot,
 ) -> Response {
     let timing = server_timing(&slot);
-    let events = Events::new(generation, chunks, site.options.limits.generation, meter, slot);
+    let events = Events::new(generation, chunks, server.options.limits.generation, meter, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     let cache = HeaderValue::from_static("no-cache");
     let headers =

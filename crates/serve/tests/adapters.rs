@@ -6,6 +6,10 @@ use confide_engine::OnLoss;
 use double::{Server, word};
 use serde_json::{Value, json};
 
+async fn start(adapters: &[(&str, &str)], on_loss: OnLoss, runtime: bool) -> Server {
+    Server::with(adapters, on_loss, runtime, |_| {}).await
+}
+
 fn chat(model: &str, extra: Value) -> Value {
     let mut body =
         json!({ "model": model, "messages": [{ "role": "user", "content": "How are you?" }] });
@@ -20,7 +24,7 @@ const CHAT: &str = "/v1/chat/completions";
 #[tokio::test]
 async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
     let adapters = [("travel", "3/5"), ("plain", "2")];
-    let server = Server::start(&adapters, OnLoss::Fail, false).await;
+    let server = start(&adapters, OnLoss::Fail, false).await;
     let (status, travel) = server.post(CHAT, &chat("travel", json!({}))).await;
     assert_eq!(status, 200, "{travel}");
     assert_eq!(travel["choices"][0]["message"]["content"], word(3.0).repeat(4));
@@ -40,7 +44,7 @@ async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
 
 #[tokio::test]
 async fn a_stream_carries_the_same_label_at_its_end() {
-    let server = Server::start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
     let ask =
         chat("travel", json!({ "stream": true, "stream_options": { "include_usage": true } }));
     let (status, body) = server.send("POST", CHAT, "", &ask.to_string()).await;
@@ -53,7 +57,7 @@ async fn a_stream_carries_the_same_label_at_its_end() {
 
 #[tokio::test]
 async fn models_are_listed_with_parent_root_and_guarantee() {
-    let server = Server::start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
     let list = server.fetch("/v1/models").await;
     let data = list["data"].as_array().expect("a list");
     assert_eq!(data.len(), 2);
@@ -67,7 +71,7 @@ async fn models_are_listed_with_parent_root_and_guarantee() {
 
 #[tokio::test]
 async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
-    let server = Server::start(&[], OnLoss::Fail, true).await;
+    let server = start(&[], OnLoss::Fail, true).await;
     let load = json!({ "lora_name": "new", "lora_path": "4" });
     let (status, said) = server.post("/v1/load_lora_adapter", &load).await;
     assert_eq!((status, said), (200, json!("Success: LoRA adapter 'new' added successfully.")));
@@ -98,7 +102,7 @@ async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
 
 #[tokio::test]
 async fn nothing_is_loaded_at_run_time_unless_that_was_enabled() {
-    let server = Server::start(&[("travel", "3/5")], OnLoss::Fail, false).await;
+    let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
     let before = server.engine.loads.load(std::sync::atomic::Ordering::Relaxed);
     let load = json!({ "lora_name": "new", "lora_path": "4" });
     let (status, said) = server.post("/v1/load_lora_adapter", &load).await;
@@ -111,7 +115,7 @@ async fn nothing_is_loaded_at_run_time_unless_that_was_enabled() {
 
 #[tokio::test]
 async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
-    let server = Server::start(&[("flaky", "3/5/2")], OnLoss::Fail, false).await;
+    let server = start(&[("flaky", "3/5/2")], OnLoss::Fail, false).await;
     let (status, whole) = server.post(CHAT, &chat("flaky", json!({}))).await;
     assert_eq!((status, &whole["error"]["code"]), (502, &json!("adapter_lost")), "{whole}");
     let ask = chat("flaky", json!({ "stream": true })).to_string();
@@ -120,7 +124,7 @@ async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
     assert!(body.contains("\"error\"") && body.contains("adapter_lost"), "{body}");
     assert!(!body.contains("[DONE]") && !body.contains(&word(0.0)), "{body}");
     // A host that was never there is a status, not a stream.
-    let server = Server::start(&[("gone", "3/5/0")], OnLoss::Base, false).await;
+    let server = start(&[("gone", "3/5/0")], OnLoss::Base, false).await;
     let ask = chat("gone", json!({ "stream": true })).to_string();
     assert_eq!(server.send("POST", CHAT, "", &ask).await.0, 502);
 }
@@ -128,7 +132,7 @@ async fn an_adapter_that_is_lost_is_an_error_where_the_policy_says_so() {
 #[tokio::test]
 async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
     let spent = format!("3/5/{}", double::BUDGET_USED_UP);
-    let server = Server::start(&[("spent", &spent)], OnLoss::Fail, false).await;
+    let server = start(&[("spent", &spent)], OnLoss::Fail, false).await;
     for stream in [false, true] {
         let ask = chat("spent", json!({ "stream": stream }));
         let (status, said) = server.post(CHAT, &ask).await;
@@ -141,7 +145,7 @@ async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
 
 #[tokio::test]
 async fn an_answer_of_the_base_model_in_an_adapters_place_is_labelled() {
-    let server = Server::start(&[("flaky", "3/5/2")], OnLoss::Base, false).await;
+    let server = start(&[("flaky", "3/5/2")], OnLoss::Base, false).await;
     let (status, whole) = server.post(CHAT, &chat("flaky", json!({}))).await;
     assert_eq!(status, 200);
     let said = word(3.0).repeat(2) + &word(0.0).repeat(2);

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
+use confide_engine::text::{Answer, Text, manifest::Manifest};
 use confide_engine::{
     AdapterReport, Engine, EngineError, Event, FinishReason, Generation, Model, OnLoss, Prompt,
     Request, Usage,
 };
 use confide_lora::{Adapt, Site, Width};
-use confide_text::{Answer, Text, manifest::Manifest};
 use futures_util::stream;
 use serde_json::Value;
 

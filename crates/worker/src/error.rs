@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use confide_text::TextError;
+use confide_engine::text::TextError;
 
 use crate::FrameError;
 

@@ -7,9 +7,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use confide_engine::text::{Answer, Text};
 use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
 use confide_lora::AdaptError;
-use confide_text::{Answer, Text};
 use futures_util::Stream;
 
 /// How far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a

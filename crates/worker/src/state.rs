@@ -10,8 +10,8 @@ use std::{
     time::Instant,
 };
 
+use confide_engine::text::Text;
 use confide_engine::{EngineError, FinishReason};
-use confide_text::Text;
 use serde_json::Value;
 
 use crate::{

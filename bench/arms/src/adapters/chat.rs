@@ -1,4 +1,4 @@
-//! `confide-arm adapter-chat`: the seed's query to `confide serve`, run after run.
+//! `confide-arm adapter-chat`: report 003's query to `confide serve`, run after run.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The LM head, as the seed measures it: 151,936 rows of 1,536 floats, by wide registers on all
+//! The LM head, as report 003 measures it: 151,936 rows of 1,536 floats, by wide registers on all
 //! cores or by a loop over one float at a time.
 
 use std::{fs, path::Path, thread, time::Instant};

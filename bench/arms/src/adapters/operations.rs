@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
-use confide_rlwe::{
-    Rng,
-    ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey},
-};
+use confide_report_003::ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey};
+use confide_rlwe::Rng;
 use serde_json::json;
 
 use super::{problem::Random, spans::Spans};

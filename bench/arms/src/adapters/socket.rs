@@ -1,4 +1,4 @@
-//! `confide-arm adapter-socket`: the seed's query over its WebSocket routes.
+//! `confide-arm adapter-socket`: report 003's query over its WebSocket routes.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use confide_lora::{
-    Adapt, Adapter, Deltas, Guarantee, Input, Pair, Projection, Site,
-    ckks_slots::{CkksSlots, Decryption, Options, Packing},
-    plain::Local,
+    Adapt, Adapter, Deltas, Guarantee, Input, Pair, Projection, Site, plain::Local,
 };
-use confide_rlwe::ckks::Parameters;
+use confide_report_003::{
+    ckks::Parameters,
+    ckks_slots::{CkksSlots, Decryption, Options, Packing},
+};
 
 use super::{
     Args, Factor, Scheme, direct::Direct, dot::copy_ms, masked::Masked, problem::Problem,

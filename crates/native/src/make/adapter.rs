@@ -9,8 +9,8 @@ use std::{
 
 use candle_core::{Device, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
+use confide_engine::text::{Text, manifest::Manifest, read_limited};
 use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
-use confide_text::{Text, manifest::Manifest, read_limited};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use confide_text::manifest::Entry;
+use confide_engine::text::manifest::Entry;
 use half::bf16;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

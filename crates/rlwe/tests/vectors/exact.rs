@@ -8,7 +8,7 @@ use confide_rlwe::{
 };
 use serde_json::{Value, json};
 
-use super::{agrees, hex, of_bytes, of_signed, of_words, seeded};
+use super::digests::{agrees, hex, of_bytes, of_signed, of_words, seeded};
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 5;

@@ -15,8 +15,7 @@ use confide_engine::{
 };
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Input, Projection, Report, Site, Width};
 use confide_serve::{
-    AdapterSource, Adapters, AskedBy, BaseCheck, Complete, Head, LateHead, Opened, Options,
-    ServeError, SourceError, serve,
+    AdapterSource, Adapters, AskedBy, BaseCheck, Opened, Options, ServeError, SourceError, serve,
 };
 use serde_json::Value;
 use tokio::{
@@ -286,59 +285,6 @@ impl SplitSession for Session {
     }
 }
 
-/// Its one logit is the hidden state, and its text says the shift.
-pub(crate) struct PlainHead;
-
-impl Head for PlainHead {
-    fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
-        Ok(match prompt {
-            Prompt::Text(text) => text.bytes().map(u32::from).collect(),
-            Prompt::Chat(_) => vec![1],
-        })
-    }
-
-    fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
-        Ok(ids.iter().map(|id| *id as f32).collect())
-    }
-
-    fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
-        Ok(hidden.to_vec())
-    }
-
-    fn completion<'a>(
-        &'a self,
-        request: &Request,
-        prompt_tokens: u32,
-        _context_tokens: u32,
-    ) -> Box<dyn Complete + 'a> {
-        let usage = Usage { prompt_tokens, completion_tokens: 0 };
-        Box::new(Completing { usage, most: request.max_tokens.unwrap_or(4) })
-    }
-}
-
-struct Completing {
-    usage: Usage,
-    most: u32,
-}
-
-impl Complete for Completing {
-    fn ended(&self) -> Option<FinishReason> {
-        (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
-    }
-
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {
-        self.usage.completion_tokens += 1;
-        Ok(Some(Token { id: 7, text: word(logits[0]).into() }))
-    }
-
-    fn finish(
-        self: Box<Self>,
-        reason: FinishReason,
-    ) -> Result<(FinishReason, String, Usage), EngineError> {
-        Ok((reason, String::new(), self.usage))
-    }
-}
-
 /// Paths are `SHIFT`, `SHIFT/HE` or `SHIFT/HE/CALLS`; requests may not name those that begin with 9.
 pub(crate) struct Shifts;
 
@@ -371,11 +317,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server with these adapters, each `(name, path)`.
-    pub(crate) async fn start(adapters: &[(&str, &str)], on_loss: OnLoss, runtime: bool) -> Self {
-        Self::with(adapters, on_loss, runtime, |_| {}).await
-    }
-
+    /// A server with these adapters, each `(name, path)`, after `change` of its options.
     pub(crate) async fn with(
         adapters: &[(&str, &str)],
         on_loss: OnLoss,
@@ -390,7 +332,6 @@ impl Server {
             loaded.load(name, path, AskedBy::Operator).expect("an adapter");
         }
         options.adapters = Arc::new(loaded);
-        options.head = Some(Arc::new(LateHead::new(|| Ok(Arc::new(PlainHead)))));
         change(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -5,17 +5,15 @@ use std::{
 
 use confide_evidence::Attest;
 use confide_lora::{
-    Adapt, Adapter, PeftError,
-    ckks_slots::{self, CkksSlots},
+    Adapter, PeftError,
     peft::{BaseFolder, Config},
     plain,
 };
-use confide_rlwe::ckks::Parameters;
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
 use confide_worker::Worker;
 
 use super::{AdapterArgs, AtName, ModeName, SchemeName, base::BaseNames, in_worker, remote};
-use crate::error::CliError;
+use crate::{error::CliError, report_003::ckks_slots_adapter};
 
 /// Adapters as the command line wants them.
 pub(super) struct Source {
@@ -88,7 +86,7 @@ impl Source {
                 Ok(Opened { adapter: plain, root, reference: None, base })
             }
             SchemeName::CkksSlots => {
-                let adapter = ckks_slots_of(plain.adapter()).map_err(unusable)?;
+                let adapter = ckks_slots_adapter(plain.adapter()).map_err(unusable)?;
                 Ok(Opened { adapter, root, reference: Some(plain), base })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
@@ -162,13 +160,6 @@ fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
         Err(PeftError::BaseNeeded) => Adapter::load_with_base(dir, &BaseFolder::open(model)?),
         loaded => loaded,
     }
-}
-
-/// Report 003's scheme, with the key beside the adapter.
-fn ckks_slots_of(adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
-    let parameters = Parameters::named("ckks-16384-tensafe").map_err(|error| error.to_string())?;
-    let encoded = CkksSlots::new(adapter, ckks_slots::Options::of(parameters));
-    Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 
 #[cfg(test)]

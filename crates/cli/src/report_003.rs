@@ -1,0 +1,63 @@
+//! What links the compatibility layer for report 003 (`crates/report-003`): the feature `report-003`.
+//! Without it, what needs the layer says so.
+
+#[cfg(all(feature = "native", feature = "report-003"))]
+mod head;
+#[cfg(all(feature = "native", feature = "report-003"))]
+pub(crate) mod split;
+
+use std::{path::Path, sync::Arc};
+
+use confide_lora::{Adapt, Adapter};
+use confide_serve::ExtraRoutes;
+
+/// The report's routes, for a server of the model in this folder.
+#[cfg(feature = "report-003")]
+pub(crate) fn routes(model: Option<&Path>) -> Option<ExtraRoutes> {
+    use confide_report_003::routes::{RouteOptions, routes};
+    Some(routes(RouteOptions { head: model.and_then(late_head), ..RouteOptions::default() }))
+}
+
+/// None: this binary was built without them.
+#[cfg(not(feature = "report-003"))]
+pub(crate) fn routes(_model: Option<&Path>) -> Option<ExtraRoutes> {
+    None
+}
+
+/// The LM head of the model, for the self-test and for clients without a tokenizer: loaded when it
+/// is first needed.
+#[cfg(all(feature = "native", feature = "report-003"))]
+fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
+    use confide_engine::EngineError;
+    let dir = model.to_path_buf();
+    Some(Arc::new(confide_report_003::split_mode::LateHead::new(move || {
+        let head = head::ModelHead::load(&dir);
+        let head = head.map_err(|error| EngineError::Failed { reason: error.to_string() })?;
+        Ok(Arc::new(head))
+    })))
+}
+
+/// None: this binary has no native engine to compute it.
+#[cfg(all(not(feature = "native"), feature = "report-003"))]
+fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
+    None
+}
+
+/// The adapter under report 003's scheme, with the key next to it.
+#[cfg(feature = "report-003")]
+pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+    use confide_report_003::{
+        ckks::Parameters,
+        ckks_slots::{CkksSlots, Options},
+    };
+    let parameters = Parameters::named("ckks-16384-tensafe").map_err(|error| error.to_string())?;
+    let encoded = CkksSlots::new(adapter, Options::of(parameters));
+    Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
+}
+
+/// Refuses: this binary has no CKKS.
+#[cfg(not(feature = "report-003"))]
+pub(crate) fn ckks_slots_adapter(_adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
+    Err("--adapter-scheme ckks-slots: this binary was built without the feature `report-003`"
+        .into())
+}

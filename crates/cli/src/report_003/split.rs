@@ -1,0 +1,195 @@
+//! `confide split`: the transformer runs at a server, tokenizer, LM head and sampling run here.
+//!
+//! The server never computes a token, but it reads all of them: token numbers say what the text is,
+//! and embeddings are rows of a public table. Noise on the embeddings hides them as far as its
+//! epsilon says, at the cost of the answer's quality.
+
+mod noise;
+mod remote;
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use confide_engine::{EngineError, Message, Prompt, Request, Role, Sampling};
+use confide_report_003::split_mode::{Ended, Head, Read, Step, converse};
+use serde_json::{Value, json};
+
+use super::head::ModelHead;
+use crate::error::CliError;
+use noise::{Noise, NoiseArgs};
+use remote::{Remote, Sent};
+
+/// Generates with the transformer of a server (`WS /api/v1/split/stream`) and the LM head of a
+/// model's folder here.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The server, as `http://HOST:PORT`.
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Folder of the model: its tokenizer, embeddings and output matrix are read.
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// The adapter at the server; the base model answers where none is given.
+    #[arg(long, value_name = "NAME")]
+    adapter: Option<String>,
+    /// Longest answer, in tokens.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_tokens: u32,
+    /// 0 takes the likeliest token.
+    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    temperature: f32,
+    /// Choose among the likeliest tokens whose probabilities first reach this sum.
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    top_p: f32,
+    /// The same seed gives the same answer.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Send embeddings in place of token numbers. The server finds the tokens in either.
+    #[arg(long)]
+    embeddings: bool,
+    #[command(flatten)]
+    noise: NoiseArgs,
+    /// Print a JSON line for each token and one at the end, in place of the text.
+    #[arg(long)]
+    json: bool,
+    /// What is asked.
+    prompt: String,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::model_folder::check(&args.model)?;
+    let head = ModelHead::load(&args.model).map_err(|error| {
+        let dir = args.model.display();
+        CliError::new(format!("cannot load the LM head in {dir}: {error}"))
+    })?;
+    let mut remote = Remote::connect(&args.server, args.adapter.as_deref())?;
+    remote.check_width(head.width())?;
+    if !args.noise.table.is_empty() {
+        let asked = asked(&args);
+        return noise::table(&args.noise, &head, &mut remote, &asked);
+    }
+    let mut noise = args.noise.mechanism(&head)?;
+    eprintln!("guarantee: {}", guarantee(noise.as_ref()));
+    let ended = generate(&args, &head, &mut remote, &mut noise)?;
+    say_end(&args, &ended, &remote, noise.as_ref())?;
+    // A label that says that the base model answered is no success.
+    let lost = remote.label.as_ref().is_some_and(|label| !label["adapter_lost"].is_null());
+    Ok(if lost { ExitCode::from(LOST_STATUS) } else { ExitCode::SUCCESS })
+}
+
+/// The answer came, and a part of it is the base model's.
+const LOST_STATUS: u8 = 3;
+
+fn asked(args: &Args) -> Request {
+    let said = Message { role: Role::User, content: args.prompt.clone() };
+    Request {
+        max_tokens: Some(args.max_tokens),
+        sampling: Sampling { temperature: args.temperature, top_p: args.top_p, seed: args.seed },
+        ..Request::new("", Prompt::Chat(vec![said]))
+    }
+}
+
+fn generate(
+    args: &Args,
+    head: &ModelHead,
+    remote: &mut Remote,
+    noise: &mut Option<Noise>,
+) -> Result<Ended, CliError> {
+    let context_tokens = remote.context_tokens;
+    // Both closures tell and read how far the account is; they never run at the same time.
+    let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
+    let mut written = Ok(());
+    let mut told_loss = false;
+    let mut index = 0u64;
+    let label = std::cell::RefCell::new(None::<Value>);
+    let mut forward = |ids: &[u32]| {
+        let sent = match noise.as_mut() {
+            None if !args.embeddings => Sent::Ids(ids.to_vec()),
+            None => Sent::Rows(head.embed(ids)?),
+            Some(noise) => Sent::Rows(noise.hide(head.embed(ids)?)?),
+        };
+        account.set(noise.as_ref().map(Noise::spent));
+        let hidden = remote.forward(sent)?;
+        label.replace(remote.label.clone());
+        Ok(Read { hidden, adapter: None })
+    };
+    let mut each = |step: Step| {
+        let lost = label.borrow().as_ref().is_some_and(|label| !label["adapter_lost"].is_null());
+        if lost && !told_loss {
+            told_loss = true;
+            eprintln!("the adapter is lost: from here on the base model answers");
+        }
+        let spent = account.get();
+        let line = match args.json {
+            false => step.token.text.to_string(),
+            true => {
+                let token = json!({
+                    "index": index,
+                    "token": step.token.text,
+                    "token_id": step.token.id,
+                    "forward_ms": step.forward_ms,
+                    "lm_head_ms": step.head_ms,
+                    "sample_ms": step.choose_ms,
+                    "adapter_lost": lost,
+                    "epsilon": spent.map(|spent| spent.epsilon),
+                    "delta": spent.map(|spent| spent.delta),
+                });
+                format!("{token}\n")
+            }
+        };
+        index += 1;
+        if let (Some(spent), false) = (spent, args.json) {
+            eprintln!("epsilon {:.3} at delta {:e}", spent.epsilon, spent.delta);
+        }
+        written = print(&line);
+        written.is_ok()
+    };
+    let ended = converse(head, &asked(args), context_tokens, &mut forward, &mut each);
+    written?;
+    match ended.map_err(|error: EngineError| remote.explain(&error))? {
+        Some(ended) => Ok(ended),
+        None => Err(CliError::new("the answer was broken off")),
+    }
+}
+
+fn say_end(
+    args: &Args,
+    ended: &Ended,
+    remote: &Remote,
+    noise: Option<&Noise>,
+) -> Result<(), CliError> {
+    let spent = noise.map(Noise::spent);
+    let end = json!({
+        "done": true,
+        "tokens": ended.usage.completion_tokens,
+        "prompt_tokens": ended.usage.prompt_tokens,
+        "guarantee": guarantee(noise),
+        "epsilon": spent.map(|spent| spent.epsilon),
+        "delta": spent.map(|spent| spent.delta),
+        "vectors_sent": spent.map(|spent| spent.released),
+        "confide": remote.label,
+    });
+    match args.json {
+        true => print(&format!("{end}\n")),
+        false => {
+            print(&format!("{}\n", ended.tail))?;
+            eprintln!("{end}");
+            Ok(())
+        }
+    }
+}
+
+/// What the server learns of the text.
+fn guarantee(noise: Option<&Noise>) -> String {
+    match noise {
+        None => "none: the server reads token numbers, or embeddings that determine them".into(),
+        Some(noise) => noise.guarantee(),
+    }
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
+}

@@ -1,0 +1,195 @@
+use std::process::ExitCode;
+
+use confide_engine::{EngineError, Request};
+use confide_report_003::{
+    privacy::{Mechanism, Spent},
+    split_mode::Head,
+};
+use serde_json::json;
+
+use super::{
+    print,
+    remote::{Remote, Sent},
+};
+use crate::{error::CliError, report_003::head::ModelHead};
+
+/// Noise on the embeddings that leave; off where no epsilon is given, because it costs the answer's
+/// quality.
+#[derive(clap::Args)]
+pub(super) struct NoiseArgs {
+    /// Gaussian noise on each embedding that is sent, so that one alone is private with this
+    /// epsilon. Those of a text add up; the sum is shown after each token
+    #[arg(long, value_name = "E")]
+    dp_epsilon_per_token: Option<f64>,
+    /// The delta that goes with every epsilon
+    #[arg(long, value_name = "D", default_value_t = 1e-6)]
+    dp_delta: f64,
+    /// Embeddings are clipped to this length; the longest of the first 256 of the model's table,
+    /// which is public, where none is given
+    #[arg(long, value_name = "C")]
+    dp_clip: Option<f64>,
+    /// Answer nothing: show what noise of these epsilons per token costs, as JSON lines
+    #[arg(long = "dp-table", value_name = "E,E,...", value_delimiter = ',')]
+    pub(super) table: Vec<f64>,
+}
+
+/// Noise at work.
+pub(super) struct Noise {
+    mechanism: Mechanism,
+    width: usize,
+}
+
+/// Rows of the embedding table that the clip is taken from.
+const CLIP_ROWS: u32 = 256;
+
+impl NoiseArgs {
+    pub(super) fn mechanism(&self, head: &ModelHead) -> Result<Option<Noise>, CliError> {
+        self.dp_epsilon_per_token.map(|epsilon| self.noise(epsilon, head)).transpose()
+    }
+
+    fn noise(&self, epsilon: f64, head: &ModelHead) -> Result<Noise, CliError> {
+        let clip = match self.dp_clip {
+            Some(clip) => clip,
+            None => longest_row(head)?,
+        };
+        let mechanism = Mechanism::new(epsilon, self.dp_delta, clip)
+            .map_err(|error| CliError::new(format!("noise: {error}")))?;
+        Ok(Noise { mechanism, width: head.width() })
+    }
+}
+
+impl Noise {
+    /// Clips each row and adds the noise.
+    pub(super) fn hide(&mut self, mut rows: Vec<f32>) -> Result<Vec<f32>, EngineError> {
+        let mut failure = None;
+        let mut random = |bytes: &mut [u8]| {
+            if let Err(error) = getrandom::fill(bytes) {
+                failure = Some(error);
+            }
+        };
+        for row in rows.chunks_mut(self.width) {
+            self.mechanism.release(row, &mut random);
+        }
+        match failure {
+            // Without noise nothing may leave.
+            Some(error) => Err(EngineError::Failed { reason: format!("randomness: {error}") }),
+            None => Ok(rows),
+        }
+    }
+
+    pub(super) fn spent(&self) -> Spent {
+        self.mechanism.spent()
+    }
+
+    /// What the server learns, with the epsilon of all that was sent until now.
+    pub(super) fn guarantee(&self) -> String {
+        let (one, all) = (self.mechanism.cost_of(1), self.spent());
+        format!(
+            "differential privacy of what is sent: epsilon {:.3} for one token, {:.3} for all {} \
+             sent, at delta {:e}",
+            one.epsilon, all.epsilon, all.released, all.delta
+        )
+    }
+}
+
+/// What noise costs: the tokens of an answer without noise are read again with it, and the logits
+/// are compared at each.
+pub(super) fn table(
+    args: &NoiseArgs,
+    head: &ModelHead,
+    remote: &mut Remote,
+    asked: &Request,
+) -> Result<ExitCode, CliError> {
+    let explain = |error: EngineError| CliError::new(error).status(1);
+    let plain = undisturbed(head, remote, asked).map_err(explain)?;
+    for epsilon in &args.table {
+        let mut noise = args.noise(*epsilon, head)?;
+        let cost = disturbed(head, remote, &plain, &mut noise).map_err(explain)?;
+        let spent = noise.spent();
+        let line = json!({
+            "epsilon_per_token": epsilon,
+            "delta": spent.delta,
+            "sigma": noise.mechanism.sigma(noise.width),
+            "tokens": plain.logits.len(),
+            "top1_agreement": cost.agreement,
+            "logits_relative_error_mean": cost.error,
+            "epsilon_of_the_text": spent.epsilon,
+            "vectors_sent": spent.released,
+        });
+        print(&format!("{line}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Greedy tokens without noise, and the logits that led to each.
+struct Plain {
+    prompt: Vec<u32>,
+    chosen: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+}
+
+/// Share of the tokens that stay the likeliest, and mean relative error of the logits.
+struct Cost {
+    agreement: f64,
+    error: f64,
+}
+
+fn undisturbed(
+    head: &ModelHead,
+    remote: &mut Remote,
+    asked: &Request,
+) -> Result<Plain, EngineError> {
+    let prompt = head.encode(&asked.prompt)?;
+    let (mut chosen, mut logits) = (Vec::new(), Vec::new());
+    let mut next = prompt.clone();
+    remote.restart();
+    for _ in 0..asked.max_tokens.unwrap_or_default().max(1) {
+        let row = head.logits(&remote.forward(Sent::Ids(next))?)?;
+        let best = likeliest(&row);
+        logits.push(row);
+        chosen.push(best);
+        next = vec![best];
+    }
+    Ok(Plain { prompt, chosen, logits })
+}
+
+fn disturbed(
+    head: &ModelHead,
+    remote: &mut Remote,
+    plain: &Plain,
+    noise: &mut Noise,
+) -> Result<Cost, EngineError> {
+    let (mut same, mut error) = (0usize, 0.0);
+    remote.restart();
+    for (index, wanted) in plain.logits.iter().enumerate() {
+        let next = match index {
+            0 => &plain.prompt[..],
+            _ => &plain.chosen[index - 1..index],
+        };
+        let rows = noise.hide(head.embed(next)?)?;
+        let got = head.logits(&remote.forward(Sent::Rows(rows))?)?;
+        same += usize::from(likeliest(&got) == plain.chosen[index]);
+        error += relative_error(&got, wanted);
+    }
+    let count = plain.logits.len().max(1) as f64;
+    Ok(Cost { agreement: same as f64 / count, error: error / count })
+}
+
+fn likeliest(logits: &[f32]) -> u32 {
+    let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+    best.unwrap_or_default() as u32
+}
+
+fn relative_error(got: &[f32], wanted: &[f32]) -> f64 {
+    let square = |value: f64| value * value;
+    let far: f64 = got.iter().zip(wanted).map(|(g, w)| square(f64::from(*g) - f64::from(*w))).sum();
+    let long: f64 = wanted.iter().map(|w| square(f64::from(*w))).sum();
+    (far / long.max(f64::MIN_POSITIVE)).sqrt()
+}
+
+fn longest_row(head: &ModelHead) -> Result<f64, CliError> {
+    let ids: Vec<u32> = (0..CLIP_ROWS).collect();
+    let rows = head.embed(&ids).map_err(CliError::new)?;
+    let length = |row: &[f32]| row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
+    Ok(rows.chunks(head.width().max(1)).map(length).fold(0.0, f64::max))
+}

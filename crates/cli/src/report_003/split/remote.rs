@@ -1,0 +1,182 @@
+use std::{net::ToSocketAddrs, time::Duration};
+
+use confide_engine::EngineError;
+use confide_report_003::split_mode::frame;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, runtime::Runtime};
+use tokio_tungstenite::{
+    WebSocketStream, client_async_with_config,
+    tungstenite::{Error as WsError, Message, protocol::WebSocketConfig},
+};
+
+use crate::error::CliError;
+
+/// The transformer of a server, over its `WS /api/v1/split/stream`.
+pub(super) struct Remote {
+    stream: WebSocketStream<TcpStream>,
+    runtime: Runtime,
+    adapter: Option<String>,
+    width: usize,
+    begun: bool,
+    pub(super) context_tokens: u32,
+    /// What the last answer said of its adapter.
+    pub(super) label: Option<Value>,
+}
+
+/// Tokens as they leave.
+pub(super) enum Sent {
+    Ids(Vec<u32>),
+    Rows(Vec<f32>),
+}
+
+/// From the dial to the first answer.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
+/// A long prompt of a large model takes minutes on a CPU; the server gives up at ten of them.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(660);
+/// A hidden state and its JSON: wider than any model that is served here.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+impl Remote {
+    /// Connects, and asks what the server has.
+    pub(super) fn connect(url: &str, adapter: Option<&str>) -> Result<Self, CliError> {
+        let authority = authority(url)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+        let opening = async { tokio::time::timeout(CONNECT_DEADLINE, open(&authority)).await };
+        let late = || format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
+        let opened = runtime.block_on(opening).unwrap_or_else(|_| Err(late()));
+        let stream = opened.map_err(|reason| {
+            CliError::new(format!("{url}: {reason}")).hint(
+                "`confide serve --engine native --model DIR` serves hidden states; behind a \
+                 gateway they are not carried",
+            )
+        })?;
+        let adapter = adapter.map(Into::into);
+        let (width, begun, context_tokens, label) = (0, false, 0, None);
+        let mut remote = Self { stream, runtime, adapter, width, begun, context_tokens, label };
+        remote.configure().map_err(|error| remote.explain(&error))?;
+        Ok(remote)
+    }
+
+    /// The model here and the model there are the same, as far as this can be seen.
+    pub(super) fn check_width(&self, width: usize) -> Result<(), CliError> {
+        match self.width == width {
+            true => Ok(()),
+            false => Err(CliError::new(format!(
+                "the server's hidden states are {} wide, the model here is {width} wide",
+                self.width
+            ))
+            .hint("take the folder of the model that is served")),
+        }
+    }
+
+    /// Sends tokens that follow those already sent; gives the last one's hidden state.
+    pub(super) fn forward(&mut self, sent: Sent) -> Result<Vec<f32>, EngineError> {
+        let mut head = json!({
+            "type": "forward",
+            "use_he": self.adapter.is_some(),
+            "adapter": self.adapter,
+            "incremental": self.begun,
+        });
+        let rows = match sent {
+            Sent::Ids(ids) => {
+                head["token_ids"] = ids.into();
+                Vec::new()
+            }
+            Sent::Rows(rows) => {
+                head["seq_len"] = (rows.len() / self.width.max(1)).into();
+                head["hidden_dim"] = self.width.into();
+                rows
+            }
+        };
+        let message = Message::binary(frame::write_binary(&head, &rows));
+        let Message::Binary(bytes) = self.ask(message)? else {
+            return Err(failed(&"wanted a binary answer"));
+        };
+        let (mut head, hidden) = frame::parse_answer(&bytes).map_err(|error| failed(&error))?;
+        if hidden.len() != self.width {
+            let (wanted, got) = (self.width, hidden.len());
+            return Err(failed(&format!("hidden state: wanted {wanted} numbers, got {got}")));
+        }
+        self.begun = true;
+        self.label = Some(head["confide"].take()).filter(|label| !label.is_null());
+        Ok(hidden)
+    }
+
+    /// The next tokens begin a new text.
+    pub(super) fn restart(&mut self) {
+        self.begun = false;
+    }
+
+    /// An error of the conversation, for the person at the terminal.
+    pub(super) fn explain(&self, error: &EngineError) -> CliError {
+        CliError::new(error).status(1)
+    }
+
+    fn configure(&mut self) -> Result<(), EngineError> {
+        let asked = Message::text(json!({ "type": "config" }).to_string());
+        let Message::Text(text) = self.ask(asked)? else { return Err(failed(&"wanted text")) };
+        let config: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        let number = |name: &str| config[name].as_u64().and_then(|n| u32::try_from(n).ok());
+        let missing = || failed(&"the server's config has no hidden_dim or context_tokens");
+        self.width = number("hidden_dim").ok_or_else(missing)? as usize;
+        self.context_tokens = number("context_tokens").ok_or_else(missing)?;
+        Ok(())
+    }
+
+    /// One message, and the one that answers it; an `error` event is an error.
+    fn ask(&mut self, message: Message) -> Result<Message, EngineError> {
+        let stream = &mut self.stream;
+        let asking = async {
+            stream.send(message).await?;
+            loop {
+                match stream.next().await {
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(received) => return received,
+                    None => return Err(WsError::ConnectionClosed),
+                }
+            }
+        };
+        let answered =
+            self.runtime.block_on(async { tokio::time::timeout(ANSWER_DEADLINE, asking).await });
+        let message = answered
+            .map_err(|_| failed(&format!("no answer within {} s", ANSWER_DEADLINE.as_secs())))?
+            .map_err(|error| failed(&format!("the server broke off: {error}")))?;
+        if let Message::Text(text) = &message
+            && let Ok(event) = serde_json::from_str::<Value>(text)
+            && event["type"] == "error"
+        {
+            return Err(failed(&event["message"].as_str().unwrap_or("the server failed")));
+        }
+        Ok(message)
+    }
+}
+
+async fn open(authority: &str) -> Result<WebSocketStream<TcpStream>, String> {
+    let stream = TcpStream::connect(authority).await.map_err(|error| error.to_string())?;
+    let _ = stream.set_nodelay(true);
+    let config = WebSocketConfig::default()
+        .write_buffer_size(0)
+        .max_message_size(Some(ANSWER_BYTES_MAX))
+        .max_frame_size(Some(ANSWER_BYTES_MAX));
+    let url = format!("ws://{authority}/api/v1/split/stream");
+    let opened = client_async_with_config(url, stream, Some(config)).await;
+    opened.map(|(stream, _)| stream).map_err(|error| error.to_string())
+}
+
+/// `HOST:PORT` of an `http://` address without a path.
+fn authority(url: &str) -> Result<String, CliError> {
+    let bad = || CliError::new(format!("--server {url}: wanted http://HOST:PORT"));
+    let rest = url.strip_prefix("http://").ok_or_else(bad)?;
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    match !authority.contains('/') && authority.to_socket_addrs().is_ok() {
+        true => Ok(authority.into()),
+        false => Err(bad()),
+    }
+}
+
+fn failed(reason: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Failed { reason: reason.to_string() }
+}

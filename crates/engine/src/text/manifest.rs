@@ -1,0 +1,132 @@
+//! What a model folder holds, file by file, so that a digest can stand for the whole model.
+
+use std::{fs::File, io::Read, path::Path};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::error::TextError;
+
+/// Name of the manifest in a model's folder.
+pub const FILE_NAME: &str = "manifest.json";
+/// A manifest names some dozens of files.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// The manifest of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of this format: 1.
+    pub version: u32,
+    /// Name of the shape.
+    pub shape: String,
+    /// The seed of weights and training.
+    pub seed: u64,
+    /// `random(SEED)` or `trained`.
+    pub weights: String,
+    /// Number of weights.
+    pub parameters: u64,
+    /// Program and version that made it.
+    pub made_by: String,
+    /// Every other file of the folder, by name.
+    pub files: Vec<Entry>,
+}
+
+/// One file of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its SHA-256 in lower-case hex.
+    pub sha256: String,
+}
+
+impl Manifest {
+    /// Reads the folder's manifest and its SHA-256 in hex; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`TextError::File`], [`TextError::TooLong`], [`TextError::Malformed`].
+    pub fn read(dir: &Path) -> Result<Option<(Manifest, String)>, TextError> {
+        let path = dir.join(FILE_NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let bytes = read_limited(&path, MANIFEST_BYTES_MAX)?;
+        let manifest: Manifest =
+            serde_json::from_slice(&bytes).map_err(|error| TextError::malformed(&path, error))?;
+        if manifest.version != 1 {
+            let reason = format!("wanted version 1, got {}", manifest.version);
+            return Err(TextError::malformed(&path, reason));
+        }
+        Ok(Some((manifest, hex::encode(Sha256::digest(&bytes)))))
+    }
+
+    /// Checks that the folder holds exactly these files.
+    ///
+    /// # Errors
+    /// [`TextError::Manifest`] for the first difference, [`TextError::File`].
+    pub fn check(&self, dir: &Path) -> Result<(), TextError> {
+        for entry in &self.files {
+            if Path::new(&entry.name).file_name() != Some(entry.name.as_ref()) {
+                let wanted = "a plain file name".into();
+                let got = entry.name.clone();
+                return Err(TextError::Manifest { file: entry.name.clone(), wanted, got });
+            }
+            let (bytes, sha256) = digest_file(&dir.join(&entry.name))?;
+            let differs = |wanted: String, got: String| {
+                Err(TextError::Manifest { file: entry.name.clone(), wanted, got })
+            };
+            if bytes != entry.bytes {
+                return differs(format!("{} bytes", entry.bytes), format!("{bytes} bytes"));
+            }
+            if sha256 != entry.sha256 {
+                return differs(entry.sha256.clone(), sha256);
+            }
+        }
+        self.check_no_more(dir)
+    }
+
+    /// A file that the manifest does not name could change what is loaded.
+    fn check_no_more(&self, dir: &Path) -> Result<(), TextError> {
+        for found in dir.read_dir().map_err(TextError::file(dir))? {
+            let name = found.map_err(TextError::file(dir))?.file_name();
+            let name = name.to_string_lossy();
+            if name != FILE_NAME && !self.files.iter().any(|entry| entry.name == name) {
+                let (wanted, got) = ("no such file".into(), "a file".into());
+                return Err(TextError::Manifest { file: name.into_owned(), wanted, got });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a whole file of at most `limit` bytes.
+///
+/// # Errors
+/// [`TextError::File`], [`TextError::TooLong`].
+pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, TextError> {
+    let file = File::open(path).map_err(TextError::file(path))?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(TextError::file(path))?;
+    if bytes.len() as u64 > limit {
+        return Err(TextError::TooLong { path: path.into(), limit });
+    }
+    Ok(bytes)
+}
+
+fn digest_file(path: &Path) -> Result<(u64, String), TextError> {
+    let mut file = File::open(path).map_err(TextError::file(path))?;
+    let mut block = vec![0u8; 1 << 20];
+    let (mut bytes, mut hash) = (0u64, Sha256::new());
+    loop {
+        let count = file.read(&mut block).map_err(TextError::file(path))?;
+        if count == 0 {
+            return Ok((bytes, hex::encode(hash.finalize())));
+        }
+        hash.update(&block[..count]);
+        bytes += count as u64;
+    }
+}

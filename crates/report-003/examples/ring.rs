@@ -1,0 +1,148 @@
+//! Arithmetic of `confide-rlwe` and of this crate's CKKS on request, so that another implementation can be
+//! asked the same (`tests/python/test_seal.py`).
+//!
+//! `cargo run -p confide-report-003 --example ring` reads one JSON object to a line, `{"do": …}`, and
+//! answers each with one. Polynomials are arrays of residues, limb after limb; "values" are in NTT
+//! form, "coefficients" are not.
+
+use std::{
+    error::Error,
+    io::{BufRead, Write},
+    process::ExitCode,
+};
+
+use confide_report_003::ckks::{self, Ckks, Parameters};
+use confide_rlwe::{
+    Ciphertext, Context, Modulus, NttPoly, NttTable, ParameterSet, Plaintext, Poly, Ring, Rng,
+    SecretKey,
+};
+use serde_json::{Value, json};
+
+type Answer = Result<Value, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let answer = line.map_err(Into::into).and_then(|line| answer(&line));
+        let answer = answer.unwrap_or_else(|error| json!({ "error": error.to_string() }));
+        if writeln!(output, "{answer}").and_then(|()| output.flush()).is_err() {
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn answer(line: &str) -> Answer {
+    let asked: Value = serde_json::from_str(line)?;
+    match asked["do"].as_str() {
+        Some("primes") => primes(&asked),
+        Some("transform") => transform(&asked),
+        Some("multiply") => multiply(&asked),
+        Some("phase") => phase(&asked),
+        Some("drop_limb") => drop_limb(&asked),
+        Some("bfv_product") => bfv_product(&asked),
+        Some("ckks_encode") => ckks_encode(&asked),
+        Some("ckks_decode") => ckks_decode(&asked),
+        Some("ckks_product") => ckks_product(&asked),
+        _ => Err(format!("nothing is done for {}", asked["do"]).into()),
+    }
+}
+
+fn primes(asked: &Value) -> Answer {
+    let name: String = field(asked, "set")?;
+    if let Ok(parameters) = Parameters::named(&name) {
+        let (data, special) = parameters.primes();
+        return Ok(json!({ "n": parameters.n(), "primes": data, "special": special }));
+    }
+    let set = ParameterSet::dangerous_named(&name)?;
+    Ok(json!({ "n": set.n(), "primes": set.primes(), "plaintext_bits": set.plaintext_bits() }))
+}
+
+fn transform(asked: &Value) -> Answer {
+    let table = NttTable::new(field(asked, "n")?, Modulus::new(field(asked, "modulus")?)?)?;
+    let coefficients: Vec<u64> = field(asked, "coefficients")?;
+    let mut values = coefficients.clone();
+    table.forward(&mut values);
+    let mut back = values.clone();
+    table.inverse(&mut back);
+    Ok(json!({ "root": table.root(), "values": values, "inverse": back }))
+}
+
+fn multiply(asked: &Value) -> Answer {
+    let ring = Ring::new(field(asked, "n")?, &[field(asked, "modulus")?])?;
+    let poly = |name: &str| -> Result<NttPoly, Box<dyn Error>> {
+        Ok(Poly::from_values(&ring, field(asked, name)?)?.into_ntt())
+    };
+    let (mut product, right) = (poly("left")?, poly("right")?);
+    product.mul_assign(&right);
+    Ok(json!({ "coefficients": product.into_poly().values() }))
+}
+
+/// c0 + c1·s, in coefficient form; all are given in NTT form.
+fn phase(asked: &Value) -> Answer {
+    let ring = Ring::new(field(asked, "n")?, &field::<Vec<u64>>(asked, "primes")?)?;
+    let poly = |name: &str| -> Result<NttPoly, Box<dyn Error>> {
+        Ok(NttPoly::from_values(&ring, field(asked, name)?)?)
+    };
+    let mut sum = poly("c0")?;
+    sum.add_product(&poly("c1")?, &poly("s")?);
+    Ok(json!({ "coefficients": sum.into_poly().values() }))
+}
+
+fn drop_limb(asked: &Value) -> Answer {
+    let ring = Ring::new(field(asked, "n")?, &field::<Vec<u64>>(asked, "primes")?)?;
+    let poly = NttPoly::from_values(&ring, field(asked, "values")?)?;
+    Ok(json!({ "values": poly.drop_limb().values() }))
+}
+
+/// Messages mod 2^k, encrypted, multiplied by small weights, switched down, decrypted.
+fn bfv_product(asked: &Value) -> Answer {
+    let set = ParameterSet::dangerous_named(&field::<String>(asked, "set")?)?;
+    let context = Context::new(&set)?;
+    let mut rng = Rng::from_os()?;
+    let key = SecretKey::generate(&context, &mut rng);
+    let input = key.encrypt(&field::<Vec<u64>>(asked, "messages")?, &mut rng)?.expand();
+    let weights = Plaintext::new(&context, &field::<Vec<i64>>(asked, "weights")?)?;
+    let mut product = Ciphertext::nothing(&context);
+    product.add_product(&input, &weights);
+    Ok(json!({ "messages": key.decrypt(&product.switch_down())? }))
+}
+
+fn ckks_encode(asked: &Value) -> Answer {
+    let ckks = Ckks::new(&Parameters::named(&field::<String>(asked, "set")?)?)?;
+    let message = ckks.encode(&field::<Vec<f64>>(asked, "slots")?)?;
+    let plaintext = ckks.plaintext(&message, ckks.limbs_max())?;
+    let (coefficients, values) = (message.coefficients(), plaintext.poly().values());
+    Ok(json!({ "coefficients": coefficients, "values": values, "scale": message.scale() }))
+}
+
+/// A plaintext's slots: it is read as a ciphertext whose c1 is zero, which any key decrypts.
+fn ckks_decode(asked: &Value) -> Answer {
+    let parameters = Parameters::named(&field::<String>(asked, "set")?)?;
+    let ckks = Ckks::new(&parameters)?;
+    let ring = Ring::new(parameters.n(), &parameters.primes().0)?;
+    let values = NttPoly::from_values(&ring, field(asked, "values")?)?;
+    let scale = field(asked, "scale")?;
+    let trivial = ckks::Ciphertext::from_parts(&ckks, values, NttPoly::zero(&ring), scale)?;
+    let key = ckks::SecretKey::generate(&ckks, &mut Rng::from_os()?);
+    Ok(json!({ "slots": ckks.decode(&key.decrypt(&trivial)?)? }))
+}
+
+/// Slots, encrypted, multiplied, rescaled, rotated, decrypted.
+fn ckks_product(asked: &Value) -> Answer {
+    let ckks = Ckks::new(&Parameters::named(&field::<String>(asked, "set")?)?)?;
+    let mut rng = Rng::from_os()?;
+    let key = ckks::SecretKey::generate(&ckks, &mut rng);
+    let message = ckks.encode(&field::<Vec<f64>>(asked, "slots")?)?;
+    let factor = ckks.encode(&field::<Vec<f64>>(asked, "factor")?)?;
+    let factor = ckks.plaintext(&factor, ckks.limbs_max())?;
+    let product = key.encrypt(&message, ckks.limbs_max(), &mut rng)?.product(&factor)?.rescale()?;
+    let rotation = key.galois_key(field(asked, "steps")?, &mut rng)?;
+    let rotated = product.rotate(&ckks, &rotation)?;
+    let slots = ckks.decode(&key.decrypt(&rotated)?)?;
+    Ok(json!({ "slots": slots, "scale": rotated.scale() }))
+}
+
+fn field<T: serde::de::DeserializeOwned>(asked: &Value, name: &str) -> Result<T, Box<dyn Error>> {
+    serde_json::from_value(asked[name].clone()).map_err(|error| format!("{name}: {error}").into())
+}

@@ -1,0 +1,330 @@
+use std::{fmt, sync::Arc};
+
+use zeroize::{Zeroize, Zeroizing};
+
+use super::{Ckks, CkksError, Message};
+use confide_rlwe::{NttPoly, Poly, Ring, Rng, Seed};
+
+/// A factor in NTT form.
+#[derive(Clone)]
+pub struct Plaintext {
+    pub(super) poly: NttPoly,
+    pub(super) scale: f64,
+}
+
+/// An encryption: c0 + c1·s is the scaled message and noise.
+#[derive(Clone)]
+pub struct Ciphertext {
+    pub(super) c0: NttPoly,
+    pub(super) c1: NttPoly,
+    pub(super) scale: f64,
+    /// What `c1` was expanded from, where nothing has been computed on it.
+    pub(super) seed: Option<Seed>,
+}
+
+/// What a key makes of a ciphertext: the scaled message *with its noise*, in coefficient form.
+///
+/// Not to be given away, nor what is decoded from it: see the module's first words.
+pub struct Decrypted {
+    pub(super) ring: Arc<Ring>,
+    /// `[limb][n]`.
+    pub(super) values: Vec<u64>,
+    pub(super) scale: f64,
+}
+
+/// A ternary secret.
+pub struct SecretKey {
+    pub(super) ckks: Arc<Ckks>,
+    /// Over the data primes and the special one.
+    pub(super) s: Zeroizing<NttPoly>,
+}
+
+impl SecretKey {
+    /// A fresh key.
+    pub fn generate(ckks: &Arc<Ckks>, rng: &mut Rng) -> SecretKey {
+        let n = ckks.parameters.n();
+        let mut secret = Zeroizing::new(vec![0; n]);
+        rng.fill_ternary(&mut secret);
+        let s = Zeroizing::new(small(&ckks.key_ring, &secret));
+        SecretKey { ckks: ckks.clone(), s }
+    }
+
+    /// Encrypts modulo the first `limbs` primes; `c1` is expanded from a fresh public seed.
+    ///
+    /// The message and the error share one transform for each limb.
+    ///
+    /// # Errors
+    /// Where there are not so many limbs, or the message has another degree.
+    pub fn encrypt(
+        &self,
+        message: &Message,
+        limbs: usize,
+        rng: &mut Rng,
+    ) -> Result<Ciphertext, CkksError> {
+        let ring = self.ckks.data_ring(limbs)?;
+        let (c0, c1) = (NttPoly::zero(ring), NttPoly::zero(ring));
+        let mut fresh = Ciphertext { c0, c1, scale: message.scale, seed: None };
+        self.encrypt_into(message, rng, &mut fresh)?;
+        Ok(fresh)
+    }
+
+    /// As [`SecretKey::encrypt`], into a ciphertext that is no longer needed, with its limbs.
+    ///
+    /// # Errors
+    /// Where the ciphertext is of other parameters, or the message has another degree.
+    pub fn encrypt_into(
+        &self,
+        message: &Message,
+        rng: &mut Rng,
+        into: &mut Ciphertext,
+    ) -> Result<(), CkksError> {
+        let ring = self.ckks.data_ring(into.limbs())?;
+        if !ring.same(into.c0.ring()) {
+            return Err(CkksError::OtherParameters { what: "ciphertext" });
+        }
+        let mut noisy = Zeroizing::new(vec![0; ring.n()]);
+        rng.fill_errors(&mut noisy);
+        if message.coefficients.len() != noisy.len() {
+            return Err(CkksError::OtherParameters { what: "message" });
+        }
+        noisy.iter_mut().zip(&message.coefficients).for_each(|(e, m)| *e += m);
+        let seed = rng.seed();
+        let mut public = Rng::from_seed(seed);
+        for (q, limb) in into.c1.limbs_mut() {
+            public.fill_uniform(q, limb);
+        }
+        for ((q, limb), of_ring) in into.c0.limbs_mut().zip(ring.limbs()) {
+            limb.iter_mut().zip(&*noisy).for_each(|(x, &c)| *x = q.reduce_signed(c));
+            of_ring.table.forward(limb);
+        }
+        self.subtract_product(&into.c1, &mut into.c0);
+        (into.scale, into.seed) = (message.scale, Some(seed));
+        Ok(())
+    }
+
+    /// x −= a·s, in the limbs that x has.
+    pub(super) fn subtract_product(&self, a: &NttPoly, x: &mut NttPoly) {
+        let tables = self.ckks.key_ring.limbs().iter();
+        let inputs = tables.zip(a.limbs()).zip(self.s.limbs());
+        for ((_, x), ((limb, (_, a)), (_, s))) in x.limbs_mut().zip(inputs) {
+            limb.sub_product(x, a, s);
+        }
+    }
+
+    /// Decrypts one.
+    ///
+    /// # Errors
+    /// Where it was made for other parameters.
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Decrypted, CkksError> {
+        let mut all = self.decrypt_batch(std::slice::from_ref(ciphertext))?;
+        all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
+    }
+
+    /// Decrypts several: see [`SecretKey::decrypt_into`].
+    ///
+    /// # Errors
+    /// Where one was made for other parameters.
+    pub fn decrypt_batch(&self, ciphertexts: &[Ciphertext]) -> Result<Vec<Decrypted>, CkksError> {
+        let mut all = Vec::new();
+        self.decrypt_into(ciphertexts, &mut all)?;
+        Ok(all)
+    }
+
+    /// Decrypts several, limb by limb: the limb's key and twiddles stay in the cache for all. What
+    /// `into` holds is written over, its memory used again.
+    ///
+    /// # Errors
+    /// Where one was made for other parameters.
+    pub fn decrypt_into(
+        &self,
+        ciphertexts: &[Ciphertext],
+        into: &mut Vec<Decrypted>,
+    ) -> Result<(), CkksError> {
+        into.truncate(ciphertexts.len());
+        for (index, ciphertext) in ciphertexts.iter().enumerate() {
+            let ring = self.ckks.data_ring(ciphertext.limbs())?;
+            if !ring.same(ciphertext.c0.ring()) {
+                return Err(CkksError::OtherParameters { what: "ciphertext" });
+            }
+            if index == into.len() {
+                let values = Vec::with_capacity(ring.len());
+                into.push(Decrypted { ring: ring.clone(), values, scale: 0.0 });
+            }
+            let decrypted = &mut into[index];
+            (decrypted.ring, decrypted.scale) = (ring.clone(), ciphertext.scale);
+            decrypted.values.resize(ring.len(), 0);
+        }
+        let n = self.ckks.parameters.n();
+        for index in 0..self.ckks.limbs_max() {
+            let (limb, s) = (&self.ckks.key_ring.limbs()[index], self.s.limb(index));
+            let parts = into.iter_mut().zip(ciphertexts).filter(|(_, c)| index < c.limbs());
+            for (decrypted, ciphertext) in parts {
+                let phase = &mut decrypted.values[index * n..][..n];
+                phase.copy_from_slice(ciphertext.c0.limb(index));
+                let c1 = ciphertext.c1.limb(index);
+                limb.add_product(phase, c1, s);
+                limb.table.inverse(phase);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ciphertext {
+    /// From both parts in NTT form, modulo the same first primes.
+    ///
+    /// # Errors
+    /// Where a part is of another ring.
+    pub fn from_parts(
+        ckks: &Ckks,
+        c0: NttPoly,
+        c1: NttPoly,
+        scale: f64,
+    ) -> Result<Ciphertext, CkksError> {
+        let ring = ckks.data_ring(c0.ring().limbs().len())?;
+        if !ring.same(c0.ring()) || !ring.same(c1.ring()) {
+            return Err(CkksError::OtherParameters { what: "ciphertext" });
+        }
+        Ok(Ciphertext { c0, c1, scale, seed: None })
+    }
+
+    /// Limbs left.
+    pub fn limbs(&self) -> usize {
+        self.c0.ring().limbs().len()
+    }
+
+    /// What slots are multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Both parts, in NTT form.
+    pub fn parts(&self) -> (&NttPoly, &NttPoly) {
+        (&self.c0, &self.c1)
+    }
+
+    /// Slot by slot product with a factor; scales multiply.
+    ///
+    /// # Errors
+    /// Where the factor was made for other limbs.
+    pub fn product(&self, factor: &Plaintext) -> Result<Ciphertext, CkksError> {
+        let (c0, c1) = (NttPoly::zero(self.c0.ring()), NttPoly::zero(self.c0.ring()));
+        let mut product = Ciphertext { c0, c1, scale: self.scale, seed: None };
+        self.product_into(factor, &mut product)?;
+        Ok(product)
+    }
+
+    /// As [`Ciphertext::product`], into a ciphertext of the same limbs that is no longer needed.
+    ///
+    /// # Errors
+    /// Where the factor or the ciphertext was made for other limbs.
+    pub fn product_into(&self, factor: &Plaintext, into: &mut Ciphertext) -> Result<(), CkksError> {
+        for (what, ring) in [("factor", factor.poly.ring()), ("product", into.c0.ring())] {
+            if !self.c0.ring().same(ring) {
+                let (wanted, got) = (self.limbs(), ring.limbs().len());
+                return Err(CkksError::Limbs { what, wanted, got });
+            }
+        }
+        for (part, product) in [(&self.c0, &mut into.c0), (&self.c1, &mut into.c1)] {
+            let inputs = part.ring().limbs().iter().zip(part.limbs().zip(factor.poly.limbs()));
+            for ((_, product), (limb, ((_, part), (_, factor)))) in product.limbs_mut().zip(inputs)
+            {
+                product.copy_from_slice(part);
+                limb.multiply(product, factor);
+            }
+        }
+        (into.scale, into.seed) = (self.scale * factor.scale, None);
+        Ok(())
+    }
+
+    /// self += other, slot by slot.
+    ///
+    /// # Errors
+    /// Where limbs or scales differ.
+    pub fn add_assign(&mut self, other: &Ciphertext) -> Result<(), CkksError> {
+        if !self.c0.ring().same(other.c0.ring()) {
+            let (wanted, got) = (self.limbs(), other.limbs());
+            return Err(CkksError::Limbs { what: "sum", wanted, got });
+        }
+        // Scales that went the same way are equal to the last bit or nearly so.
+        if (self.scale / other.scale - 1.0).abs() > 1e-12 {
+            return Err(CkksError::Scales { left: self.scale, right: other.scale });
+        }
+        self.c0.add_assign(&other.c0);
+        self.c1.add_assign(&other.c1);
+        self.seed = None;
+        Ok(())
+    }
+
+    /// Divides by the last prime, which the scale loses, and drops it.
+    ///
+    /// # Errors
+    /// Where one limb is left.
+    pub fn rescale(&self) -> Result<Ciphertext, CkksError> {
+        let last = match self.c0.ring().limbs() {
+            [_, .., last] => last.modulus.value() as f64,
+            limbs => return Err(CkksError::Limbs { what: "rescale", wanted: 2, got: limbs.len() }),
+        };
+        let (c0, c1) = (self.c0.drop_limb(), self.c1.drop_limb());
+        Ok(Ciphertext { c0, c1, scale: self.scale / last, seed: None })
+    }
+}
+
+impl Plaintext {
+    /// In NTT form.
+    pub fn poly(&self) -> &NttPoly {
+        &self.poly
+    }
+}
+
+impl Decrypted {
+    /// Residues, `[limb][n]`.
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+}
+
+/// c1 of a seed.
+pub(super) fn expanded(ring: &Arc<Ring>, seed: Seed) -> NttPoly {
+    NttPoly::uniform(ring, &mut Rng::from_seed(seed))
+}
+
+/// Small integers, below 2^62, in NTT form.
+pub(super) fn small(ring: &Arc<Ring>, coefficients: &[i64]) -> NttPoly {
+    let mut poly = Poly::zero(ring);
+    for (q, limb) in poly.limbs_mut() {
+        limb.iter_mut().zip(coefficients).for_each(|(x, &c)| *x = q.reduce_signed(c));
+    }
+    poly.into_ntt()
+}
+
+impl Drop for Decrypted {
+    fn drop(&mut self) {
+        self.values.zeroize();
+    }
+}
+
+impl fmt::Debug for Ciphertext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limbs, bits) = (self.limbs(), self.scale.log2());
+        write!(out, "Ciphertext({limbs} limbs, scale 2^{bits:.3})")
+    }
+}
+
+impl fmt::Debug for Plaintext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Plaintext(scale 2^{:.3})", self.scale.log2())
+    }
+}
+
+impl fmt::Debug for Decrypted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Decrypted(scale 2^{:.3})", self.scale.log2())
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("SecretKey")
+    }
+}

@@ -1,0 +1,193 @@
+use std::{fmt, sync::Arc};
+
+use zeroize::Zeroizing;
+
+use super::{Ciphertext, Ckks, CkksError, SecretKey, cipher::small, crt::nearest};
+use confide_rlwe::{Modulus, NttPoly, Ring, Rng, vectorised};
+
+/// What a rotation by one count of slots needs: the rotated key under the key itself, times the
+/// special prime, once for each limb.
+///
+/// Digit i is (b, a) with b + a·s = e + P·s(X^g) modulo the prime of limb i and e modulo all
+/// others, so that Σ digits·keys is P·c1·s(X^g) and the small noise Σ digits·e, which the division
+/// by P makes smaller still (Gentry, Halevi and Smart, 2012).
+pub struct GaloisKey {
+    steps: usize,
+    /// Where each element of the rotated NTT form comes from.
+    sources: Vec<u32>,
+    digits: Vec<(NttPoly, NttPoly)>,
+}
+
+impl SecretKey {
+    /// The key of a rotation by `steps` slots to the left.
+    ///
+    /// # Errors
+    /// Where there are not so many slots.
+    pub fn galois_key(&self, steps: usize, rng: &mut Rng) -> Result<GaloisKey, CkksError> {
+        let (n, limit) = (self.ckks.parameters.n(), self.ckks.slots());
+        if steps >= limit {
+            return Err(CkksError::TooManySlots { limit: limit - 1, got: steps });
+        }
+        let sources = sources(n, steps);
+        let ring = &self.ckks.key_ring;
+        let rotated = Zeroizing::new(permuted(&self.s, &sources));
+        let special = ring.limbs()[self.ckks.limbs_max()].modulus.value();
+        let digits = (0..self.ckks.limbs_max()).map(|index| {
+            let mut errors = Zeroizing::new(vec![0; n]);
+            rng.fill_errors(&mut errors);
+            let mut b = small(ring, &errors);
+            let a = NttPoly::uniform(ring, &mut rng.fork());
+            self.subtract_product(&a, &mut b);
+            if let Some((q, b)) = b.limbs_mut().nth(index) {
+                let factor = q.shoup(q.reduce(special));
+                for (x, &s) in b.iter_mut().zip(rotated.limb(index)) {
+                    *x = q.add(*x, q.mul_shoup(s, factor));
+                }
+            }
+            (b, a)
+        });
+        let digits = digits.collect();
+        Ok(GaloisKey { steps, sources, digits })
+    }
+}
+
+impl GaloisKey {
+    /// Slots that it rotates by.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+}
+
+impl Ciphertext {
+    /// The slots, rotated to the left by the key's steps: one key switch.
+    ///
+    /// # Errors
+    /// Where the key was made for other parameters.
+    pub fn rotate(&self, ckks: &Ckks, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
+        let ring = ckks.data_ring(self.limbs())?;
+        if !ring.same(self.c0.ring()) || key.sources.len() != ring.n() {
+            return Err(CkksError::OtherParameters { what: "rotation key" });
+        }
+        let kept = ckks.switches.lock().ok().and_then(|mut kept| kept.pop());
+        let mut switch = kept.unwrap_or_else(|| Switch::new(ring.n()));
+        let (b, a) = switch.run(ckks, &self.c1, key);
+        if let Ok(mut kept) = ckks.switches.lock() {
+            kept.push(switch);
+        }
+        let (mut c0, c1) = (b, a);
+        for ((q, x), (_, values)) in c0.limbs_mut().zip(self.c0.limbs()) {
+            for (x, &from) in x.iter_mut().zip(&key.sources) {
+                *x = q.add(*x, values[from as usize]);
+            }
+        }
+        Ok(Ciphertext { c0, c1, scale: self.scale, seed: None })
+    }
+}
+
+/// Memory of one key switch, used again by the next: it is several times a cache's size, and fresh
+/// pages from the operating system would cost more than the arithmetic.
+#[derive(Default)]
+pub(super) struct Switch {
+    turned: Vec<u64>,
+    digit: Vec<u64>,
+    lifted: Vec<u64>,
+    sums: Vec<(NttPoly, NttPoly)>,
+}
+
+impl Switch {
+    fn new(n: usize) -> Switch {
+        let empty = || vec![0; n];
+        Switch { turned: empty(), digit: empty(), lifted: empty(), sums: Vec::new() }
+    }
+
+    /// The part, turned, times the rotated key, under the key: Σ digit·key modulo the part's primes
+    /// and the special one, divided by the special one.
+    fn run(&mut self, ckks: &Ckks, part: &NttPoly, key: &GaloisKey) -> (NttPoly, NttPoly) {
+        let count = part.ring().limbs().len();
+        let ring = &ckks.switching_rings[count - 1];
+        let (mut b, mut a) = self.sums_of(ring);
+        for (index, keys) in key.digits.iter().take(count).enumerate() {
+            let own = &ring.limbs()[index];
+            let values = part.limb(index);
+            let pairs = self.turned.iter_mut().zip(&key.sources);
+            pairs.for_each(|(x, &from)| *x = values[from as usize]);
+            self.digit.copy_from_slice(&self.turned);
+            own.table.inverse(&mut self.digit);
+            for (to, ((q, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
+                let limb = &ring.limbs()[to];
+                if to != index {
+                    lift(&mut self.lifted, &self.digit, own.modulus, q);
+                    limb.table.forward(&mut self.lifted);
+                }
+                let digit = if to == index { &self.turned } else { &self.lifted };
+                // The special prime is the last limb of the keys' ring too.
+                let of_key = if to == count { ckks.limbs_max() } else { to };
+                limb.add_product(b, digit, keys.0.limb(of_key));
+                limb.add_product(a, digit, keys.1.limb(of_key));
+            }
+        }
+        let quotients = (b.drop_limb(), a.drop_limb());
+        self.sums.push((b, a));
+        quotients
+    }
+
+    /// Two zeroes of a ring.
+    fn sums_of(&mut self, ring: &Arc<Ring>) -> (NttPoly, NttPoly) {
+        let known = self.sums.iter().position(|(b, _)| b.ring().same(ring));
+        let Some(known) = known else { return (NttPoly::zero(ring), NttPoly::zero(ring)) };
+        let (mut b, mut a) = self.sums.swap_remove(known);
+        b.limbs_mut().chain(a.limbs_mut()).for_each(|(_, limb)| limb.fill(0));
+        (b, a)
+    }
+}
+
+/// Residues modulo `from`, centred, modulo `q`.
+fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
+    let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
+    if from.value() / 2 < q.value() {
+        vectorised(|| {
+            for (x, &y) in lifted.iter_mut().zip(values) {
+                let centred = from.centred(y);
+                *x = (centred + ((centred >> 63) & width)) as u64;
+            }
+        });
+    } else {
+        // The quotient is far below 2^51 and so right to the nearest or the one beside it.
+        vectorised(|| {
+            for (x, &y) in lifted.iter_mut().zip(values) {
+                let centred = from.centred(y);
+                let rest = centred - nearest(centred as f64 * inverse) * width;
+                *x = (rest + ((rest >> 63) & width)) as u64;
+            }
+        });
+    }
+}
+
+/// X -> X^g, g = 3^steps, in NTT form: element i is the value at ψ^(2·rev(i) + 1), so it comes from
+/// where the value at the g-th power of that root stands.
+fn sources(n: usize, steps: usize) -> Vec<u32> {
+    let order = 2 * n;
+    let element = (0..steps).fold(1, |power, _| power * 3 % order);
+    let reversed = |i: usize| i.reverse_bits() >> (usize::BITS - n.trailing_zeros());
+    let source = |i: usize| {
+        let exponent = (2 * reversed(i) + 1) * element % order;
+        reversed((exponent - 1) / 2) as u32
+    };
+    (0..n).map(source).collect()
+}
+
+fn permuted(poly: &NttPoly, sources: &[u32]) -> NttPoly {
+    let mut turned = NttPoly::zero(poly.ring());
+    for ((_, turned), (_, values)) in turned.limbs_mut().zip(poly.limbs()) {
+        turned.iter_mut().zip(sources).for_each(|(x, &from)| *x = values[from as usize]);
+    }
+    turned
+}
+
+/// A ring's name for errors and logs alone: keys are not shown.
+impl fmt::Debug for GaloisKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ring: Option<&Ring> = self.digits.first().map(|digit| &**digit.0.ring());
+        write!(out, "GaloisKey({} steps, {ring:?})", self.steps)
+    }
+}

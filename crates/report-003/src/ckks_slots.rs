@@ -1,0 +1,262 @@
+//! Report 003's arrangement: A under CKKS with slots, B in the clear, **everything in one process**.
+//!
+//! The key, the activations and the adapter are held by the same struct, so nobody is protected
+//! from anybody: the guarantee is `none`. It is here to be measured beside the schemes that protect
+//! somebody, in the report's own layout and in the slower ones that the report compares itself
+//! with (its "five factors"): [`Packing`] is the first and the fifth of them, [`Decryption`] the
+//! third, [`Direction`] the fourth; the second is the hardware.
+//!
+//! The layout without rotations: the vector stands floor(slots / width) times in one ciphertext, a
+//! plaintext holds as many rows of A, one product gives all their terms, and the terms are summed
+//! after decryption. A vector wider than a ciphertext is cut into tiles. Projections that read one
+//! vector share its encryption.
+
+mod layout;
+mod step;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use confide_lora::{
+    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
+};
+use confide_rlwe::Rng;
+
+use crate::ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, Parameters, SecretKey};
+use layout::Weights;
+
+/// Greatest count of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections of
+/// 28 layers at width 1,536 and rank 32 are 2,632.
+const PLAINTEXTS_MAX: usize = 8192;
+
+/// What is asked of CKKS. The default is report 003's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Degree and moduli.
+    pub parameters: Parameters,
+    /// How dot products are made of products of slots.
+    pub packing: Packing,
+    /// Whether ciphertexts are decrypted and decoded together.
+    pub decryption: Decryption,
+    /// Who encrypts.
+    pub direction: Direction,
+    /// How many primes ciphertexts are made with.
+    pub limbs: Limbs,
+}
+
+/// How dot products are made of products of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Terms are summed after decryption: no rotation.
+    Segments,
+    /// Terms are summed under encryption, by log2(segment) rotations for each ciphertext.
+    Rotations,
+    /// One row to a ciphertext, summed by rotations into every slot, then a second product with
+    /// the columns of B.
+    TwoProducts,
+}
+
+/// Whether ciphertexts are decrypted and decoded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decryption {
+    /// All of a projection at once: keys and twiddles stay in the cache, two decodings share a
+    /// transform.
+    Batched,
+    /// One after the other.
+    Sequential,
+}
+
+/// Who encrypts. Both ends are in this process: only the work of a wire is there, no delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The place that computes.
+    Server,
+    /// A client: ciphertexts become bytes and ciphertexts again, on both ways.
+    Client,
+}
+
+/// How many primes ciphertexts are made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limbs {
+    /// 60/40/40 bits, as the report.
+    All,
+    /// 60/40: a product at scale 2^80 fits as long as it stays below 2^18, which is checked. With
+    /// [`Packing::TwoProducts`] all are needed.
+    Needed,
+}
+
+/// An adapter applied under CKKS, with the key beside it.
+#[derive(Clone)]
+pub struct CkksSlots {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    ckks: Arc<Ckks>,
+    key: SecretKey,
+    rotations: BTreeMap<usize, GaloisKey>,
+    sites: BTreeMap<Site, Width>,
+    weights: BTreeMap<Site, Weights>,
+}
+
+impl Options {
+    /// Report 003's fastest: no rotation, one product, batched decryption, the server encrypts.
+    pub fn of(parameters: Parameters) -> Options {
+        Options {
+            parameters,
+            packing: Packing::Segments,
+            decryption: Decryption::Batched,
+            direction: Direction::Server,
+            limbs: Limbs::All,
+        }
+    }
+
+    fn limbs(&self, ckks: &Ckks) -> usize {
+        match (self.packing, self.limbs) {
+            (Packing::TwoProducts, _) | (_, Limbs::All) => ckks.limbs_max(),
+            (_, Limbs::Needed) => 2,
+        }
+    }
+}
+
+impl CkksSlots {
+    /// Makes a key and encodes the adapter's weights, once for all steps.
+    ///
+    /// # Errors
+    /// Where there is no randomness, a weight is not finite or too large, or there are more
+    /// plaintexts than are allowed.
+    pub fn new(adapter: &Adapter, options: Options) -> Result<CkksSlots, CkksSlotsError> {
+        let ckks = Ckks::new(&options.parameters)?;
+        let mut rng = Rng::from_os().map_err(CkksError::from)?;
+        let key = SecretKey::generate(&ckks, &mut rng);
+        let (mut weights, mut plaintexts) = (BTreeMap::new(), 0);
+        let mut segment = 1;
+        for (site, pair) in &adapter.modules {
+            let encoded = Weights::encode(&ckks, &options, pair)?;
+            plaintexts += encoded.plaintexts();
+            if plaintexts > PLAINTEXTS_MAX {
+                return Err(CkksSlotsError::Plaintexts { limit: PLAINTEXTS_MAX });
+            }
+            segment = segment.max(encoded.segment());
+            weights.insert(*site, encoded);
+        }
+        let steps = std::iter::successors(Some(1), |steps| Some(2 * steps));
+        let steps = steps.take_while(|steps| *steps < segment);
+        let make = |steps| Ok((steps, key.galois_key(steps, &mut rng)?));
+        let rotations = steps.map(make).collect::<Result<_, CkksError>>()?;
+        let sites = adapter.sites();
+        Ok(CkksSlots { shared: Arc::new(Shared { options, ckks, key, rotations, sites, weights }) })
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+}
+
+impl Adapt for CkksSlots {
+    fn sites(&self) -> &BTreeMap<Site, Width> {
+        &self.shared.sites
+    }
+
+    /// None: `Shared` holds the key and both matrices, and reads the activations. That a client
+    /// "encrypts" changes nothing, as its key is here.
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::NONE
+    }
+
+    fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
+        let rng =
+            Rng::from_os().map_err(|error| AdaptError::Refused { reason: error.to_string() })?;
+        let shared = Arc::clone(&self.shared);
+        let (report, memory) = (Report::default(), Memory::default());
+        Ok(Box::new(CkksDeltas { shared, rng, report, memory }))
+    }
+}
+
+struct CkksDeltas {
+    shared: Arc<Shared>,
+    rng: Rng,
+    report: Report,
+    memory: Memory,
+}
+
+/// What steps that are over left behind, to be written over: a step needs several megabytes, and
+/// fresh pages from the operating system would cost more than its arithmetic.
+#[derive(Default)]
+struct Memory {
+    inputs: Vec<Ciphertext>,
+    products: Vec<Ciphertext>,
+    decrypted: Vec<Decrypted>,
+}
+
+impl Deltas for CkksDeltas {
+    fn add(
+        &mut self,
+        layer: u32,
+        input: Input,
+        rows: &[f32],
+        outputs: &mut [(Projection, &mut [f32])],
+    ) -> Result<(), AdaptError> {
+        let shared = Arc::clone(&self.shared);
+        let mut wanted = Vec::new();
+        for (index, (projection, output)) in outputs.iter().enumerate() {
+            let site = Site { layer, projection: *projection };
+            let Some(weights) = shared.weights.get(&site) else { continue };
+            weights.check(site, input, rows, output.len())?;
+            wanted.push((index, weights));
+        }
+        let Some((_, first)) = wanted.first() else { return Ok(()) };
+        let mut deltas: Vec<Vec<f64>> = vec![Vec::new(); wanted.len()];
+        for row in rows.chunks_exact(first.width().input) {
+            let ciphertexts = self.encrypted(first, row)?;
+            for ((_, weights), delta) in wanted.iter().zip(&mut deltas) {
+                delta.extend(self.delta(weights, &ciphertexts)?);
+            }
+            self.memory.inputs.extend(ciphertexts);
+            self.report.answered_vectors += wanted.len() as u64;
+        }
+        for ((index, _), delta) in wanted.iter().zip(deltas) {
+            let output = outputs[*index].1.iter_mut();
+            output.zip(delta).for_each(|(out, delta)| *out += delta as f32);
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        self.report.clone()
+    }
+}
+
+/// Why an adapter cannot be put under CKKS.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CkksSlotsError {
+    /// Memory for the weights.
+    #[error("ckks-slots: wanted at most {limit} encoded plaintexts, the adapter needs more")]
+    Plaintexts {
+        /// Greatest count.
+        limit: usize,
+    },
+    /// A matrix without rows or columns.
+    #[error("ckks-slots: a matrix of the adapter is empty")]
+    Empty,
+    /// The scheme refused.
+    #[error(transparent)]
+    Ckks(#[from] CkksError),
+}
+
+fn refused(error: &CkksError) -> AdaptError {
+    AdaptError::Activation { reason: error.to_string() }
+}
+
+// Weights, key and activations are never printed.
+impl fmt::Debug for CkksSlots {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        write!(out, "CkksSlots({:?}, {} sites)", shared.options, shared.sites.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! The compatibility layer for report 003: what its server did, rebuilt so that it can be measured
+//! and compared with (`docs/seeds.md`). Nothing else in the workspace depends on this package,
+//! except for the benchmark's arms and, by a feature, the command line.
+//!
+//! **For comparison, not for protection.** [`ckks`] is the report's encryption scheme with its
+//! parameters, [`ckks_slots`] its arrangement of an adapter under that scheme: everything in one
+//! process, key included. [`routes`] are the report's HTTP and WebSocket routes on a server of
+//! `confide-serve`; [`split_mode`] is what both ends of its split
+//! mode share, [`privacy`] the noise that its client may add.
+
+pub mod ckks;
+pub mod ckks_slots;
+mod error;
+pub mod privacy;
+pub mod routes;
+pub mod split_mode;

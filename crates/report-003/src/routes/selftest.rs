@@ -1,0 +1,147 @@
+use std::{sync::Arc, time::Instant};
+
+use axum::{extract::State, response::Response};
+use confide_engine::{EngineError, Prompt, Request, SplitSession};
+use confide_serve::{ApiError, Loaded, json_response, label, refuse_pages};
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::{
+    Layer,
+    chat::rate,
+    split::{SPLIT_GUARANTEE, TOLERANCE, head_of, relative_difference, split_of},
+};
+use crate::split_mode::{Head, Read, converse, since_ms};
+
+/// The report's own: 64 tokens, and its query.
+const TOKENS: u32 = 64;
+const QUERY: &str = "What is a savings account?";
+
+/// `GET /api/v1/split/selftest`: split mode in one process. `he_match` compares the logits of every
+/// token with those of plain LoRA, where this process holds the adapter in the clear.
+///
+/// No web page may send it: it computes for seconds.
+pub(super) async fn run(
+    layer: State<Arc<Layer>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    refuse_pages(&headers)?;
+    let _only = layer.selftest.try_lock().map_err(|_| ApiError::LoadsQueued)?;
+    let head = head_of(&layer).await?;
+    let _slot = layer.server.enter().await?;
+    let limit = layer.server.limits().generation;
+    let own = Arc::clone(&layer);
+    let work = tokio::task::spawn_blocking(move || test(&own, &*head));
+    let done = tokio::time::timeout(limit, work).await;
+    let done = done.map_err(|_| ApiError::Deadline { limit })?;
+    Ok(json_response(&done.map_err(|_| EngineError::Stopped)??))
+}
+
+fn test(layer: &Layer, head: &dyn Head) -> Result<Value, ApiError> {
+    let adapters = &layer.server.adapters();
+    let Some(adapter) = adapters.active() else { return generate(layer, head, None, None) };
+    match adapter.reference() {
+        None => generate(layer, head, Some(&adapter), None),
+        Some(reference) => adapters
+            .with_reference(&adapter, reference, |name| {
+                generate(layer, head, Some(&adapter), Some(name))
+            })
+            .map_err(ApiError::from)?,
+    }
+}
+
+fn generate(
+    layer: &Layer,
+    head: &dyn Head,
+    adapter: Option<&Arc<Loaded>>,
+    reference: Option<&str>,
+) -> Result<Value, ApiError> {
+    let (split, base) = (split_of(layer)?, layer.server.base()?.name);
+    let name = adapter.map(|adapter| adapter.name.as_str());
+    let mut session = split.open(name)?;
+    let mut plain = reference.map(|name| split.open(Some(name))).transpose()?;
+    let request = Request {
+        max_tokens: Some(TOKENS),
+        ignore_eos: true,
+        ..Request::new(base, Prompt::Text(QUERY.into()))
+    };
+    let (mut worst, mut compare_ms, mut text) = (None, 0.0, String::new());
+    let started = Instant::now();
+    let ended = converse(
+        head,
+        &request,
+        split.context_tokens(),
+        &mut |ids| {
+            let hidden = session.forward(ids)?;
+            if let Some(plain) = &mut plain {
+                let comparing = Instant::now();
+                let difference = compare(head, &mut **plain, ids, &hidden)?;
+                worst = Some(difference.max(worst.unwrap_or_default()));
+                compare_ms += since_ms(comparing);
+            }
+            Ok(Read { hidden, adapter: session.adapter() })
+        },
+        &mut |step| {
+            text.push_str(&step.token.text);
+            true
+        },
+    )?;
+    let total_ms = since_ms(started) - compare_ms;
+    let ended = ended.ok_or(EngineError::Stopped)?;
+    let he_operations = ended.adapter.as_ref().map_or(0, |adapter| adapter.report.he_operations);
+    let (he_match, reason) = judge(worst, he_operations, name.is_some());
+    Ok(json!({
+        "query": QUERY,
+        "response": text + &ended.tail,
+        "tokens": ended.usage.completion_tokens,
+        "total_ms": total_ms,
+        "tok_s": rate(ended.usage.completion_tokens, total_ms),
+        "adapter": name,
+        "encrypted": he_operations > 0,
+        "he_operations": he_operations,
+        "he_match": he_match,
+        "he_match_reason": reason,
+        "logits_relative_error_max": worst,
+        "tolerance": TOLERANCE,
+        "guarantee": ended.adapter.as_ref()
+            .map_or_else(|| "none".into(), |adapter| adapter.guarantee.to_string()),
+        "split_guarantee": SPLIT_GUARANTEE,
+        "confide": name.zip(ended.adapter.as_ref()).map(|(name, adapter)| label(name, adapter)),
+    }))
+}
+
+/// How far the logits of the same tokens lie apart.
+fn compare(
+    head: &dyn Head,
+    plain: &mut dyn SplitSession,
+    ids: &[u32],
+    hidden: &[f32],
+) -> Result<f64, EngineError> {
+    let wanted = head.logits(&plain.forward(ids)?)?;
+    Ok(relative_difference(&head.logits(hidden)?, &wanted).unwrap_or(f64::INFINITY))
+}
+
+/// A match is only claimed where homomorphic operations ran and were compared with something.
+fn judge(worst: Option<f64>, he_operations: u64, adapted: bool) -> (Option<bool>, &'static str) {
+    match (worst, he_operations) {
+        _ if !adapted => (None, "no adapter is loaded"),
+        (None, _) => (None, "the adapter is not in this process, so there is no plain one"),
+        (Some(_), 0) => (None, "no homomorphic operation ran"),
+        (Some(worst), _) => (Some(worst < TOLERANCE), "logits were compared with plain LoRA's"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_needs_operations_and_something_to_match() {
+        assert_eq!(judge(Some(1e-6), 9, true).0, Some(true));
+        assert_eq!(judge(Some(0.1), 9, true).0, Some(false));
+        assert_eq!(judge(Some(f64::INFINITY), 9, true).0, Some(false));
+        assert_eq!(judge(Some(0.0), 0, true).0, None);
+        assert_eq!(judge(None, 9, true).0, None);
+        assert_eq!(judge(None, 0, false).0, None);
+    }
+}

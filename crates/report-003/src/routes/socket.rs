@@ -1,0 +1,175 @@
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use confide_serve::{ApiError, HeldConnection};
+use futures_util::{SinkExt, StreamExt};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error as WsError, Message,
+        handshake::derive_accept_key,
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use super::{Layer, SocketLimits};
+use crate::error::{no_upgrade, sockets_full, unreadable_message};
+
+/// A WebSocket whose client is there.
+pub(super) struct Socket {
+    stream: WebSocketStream<TokioIo<Upgraded>>,
+    limits: SocketLimits,
+    held: Option<HeldConnection>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// One message of a client.
+pub(super) enum Received {
+    Text(Bytes),
+    Binary(Bytes),
+}
+
+/// The client has gone: there is nobody to tell.
+#[derive(Debug)]
+pub(super) struct Disconnected;
+
+/// Answers a handshake, and then runs `work` on the socket until it returns.
+pub(super) fn upgrade<F, W>(
+    layer: &Arc<Layer>,
+    mut request: Request<Body>,
+    work: F,
+) -> Result<Response, ApiError>
+where
+    F: FnOnce(Arc<Layer>, Socket) -> W + Send + 'static,
+    W: Future<Output = ()> + Send,
+{
+    let key = handshake_key(request.headers())?;
+    let refused = || no_upgrade("a connection that cannot be upgraded");
+    let upgrading = request.extensions_mut().remove::<OnUpgrade>().ok_or_else(refused)?;
+    let held = request.extensions_mut().remove::<HeldConnection>();
+    let limits = layer.limits.clone();
+    let permit = Arc::clone(&layer.sockets).try_acquire_owned();
+    let permit = permit.map_err(|_| sockets_full(limits.open))?;
+    let layer = Arc::clone(layer);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrading.await else { return };
+        let config = Some(config(&limits));
+        let io = TokioIo::new(upgraded);
+        let stream = WebSocketStream::from_raw_socket(io, Role::Server, config).await;
+        layer.sockets_opened.fetch_add(1, Ordering::Relaxed);
+        work(layer, Socket { stream, limits, held, _permit: permit }).await;
+    });
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
+    let accept = accept.map_err(|_| no_upgrade("an odd key"))?;
+    let headers = [
+        (header::CONNECTION, HeaderValue::from_static("upgrade")),
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+}
+
+impl Socket {
+    /// The next message; `None` once the client has gone, was silent for too long, said something
+    /// that is none, or the server stops.
+    pub(super) async fn receive(&mut self) -> Option<Received> {
+        let idle = self.limits.idle;
+        loop {
+            let stop = stopping(self.held.as_ref());
+            let received = tokio::select! {
+                received = tokio::time::timeout(idle, self.stream.next()) => received,
+                () = stop => break,
+            };
+            match received {
+                Ok(Some(Ok(Message::Text(text)))) => return Some(Received::Text(text.into())),
+                Ok(Some(Ok(Message::Binary(bytes)))) => return Some(Received::Binary(bytes)),
+                // The library answers pings itself.
+                Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
+                Ok(Some(Err(WsError::Capacity(error)))) => {
+                    let error = unreadable_message(&error.to_string());
+                    let _ = self.fail(&error, None).await;
+                    break;
+                }
+                Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) => return None,
+                Err(_silent) => break,
+            }
+        }
+        self.close().await;
+        None
+    }
+
+    pub(super) async fn say(&mut self, value: &Value) -> Result<(), Disconnected> {
+        self.stream.send(Message::text(value.to_string())).await.map_err(|_| Disconnected)
+    }
+
+    pub(super) async fn say_bytes(&mut self, bytes: Vec<u8>) -> Result<(), Disconnected> {
+        self.stream.send(Message::binary(bytes)).await.map_err(|_| Disconnected)
+    }
+
+    /// Says an error: its text as the report's clients read it, and the object that ours do.
+    pub(super) async fn fail(
+        &mut self,
+        error: &ApiError,
+        session_id: Option<&str>,
+    ) -> Result<(), Disconnected> {
+        let mut event = error.body();
+        event["type"] = "error".into();
+        event["message"] = error.to_string().into();
+        if let Some(id) = session_id {
+            event["session_id"] = id.into();
+        }
+        self.say(&event).await
+    }
+
+    async fn close(&mut self) {
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+        let _ = tokio::time::timeout(PATIENCE, self.stream.close(None)).await;
+    }
+}
+
+/// Resolves when the server was asked to stop.
+async fn stopping(held: Option<&HeldConnection>) {
+    match held {
+        None => std::future::pending().await,
+        Some(held) => held.wait_until_stopped().await,
+    }
+}
+
+/// RFC 6455 section 4.2.1.
+fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
+    let field = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let has = |name, word: &str| {
+        field(name).is_some_and(|value: &str| {
+            value.split(',').any(|token| token.trim().eq_ignore_ascii_case(word))
+        })
+    };
+    if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
+        return Err(no_upgrade("a plain request"));
+    }
+    if field(header::SEC_WEBSOCKET_VERSION) != Some("13") {
+        return Err(no_upgrade("another version"));
+    }
+    let key = field(header::SEC_WEBSOCKET_KEY).ok_or_else(|| no_upgrade("no key"))?;
+    Ok(key.into())
+}
+
+/// Tokens are small and must not wait for each other.
+fn config(limits: &SocketLimits) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .write_buffer_size(0)
+        .max_write_buffer_size(limits.message_bytes)
+        .max_message_size(Some(limits.message_bytes))
+        .max_frame_size(Some(limits.message_bytes))
+}

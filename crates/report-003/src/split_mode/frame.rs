@@ -1,0 +1,284 @@
+//! Messages of `WS /api/v1/split/stream`: JSON text, or `[u32 LE length][JSON][f32 LE ...]`.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use confide_serve::{ApiError, Fields};
+use serde_json::{Value, json};
+
+use crate::error::{message_too_large, unreadable_message};
+
+/// What a client of split mode asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// Whether anybody is there.
+    Ping,
+    /// The shape of the model.
+    Config,
+    /// The tokens of a text. A client that keeps its tokenizer has no need of it.
+    Tokenize {
+        /// The text.
+        text: String,
+    },
+    /// A hidden state.
+    Forward(Forward),
+}
+
+/// Tokens to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forward {
+    /// The tokens, by number or by embedding.
+    pub input: Input,
+    /// The adapter; the active one where none is named.
+    pub adapter: Option<String>,
+    /// False asks for the base model.
+    pub adapted: bool,
+    /// Whether they follow those already read; otherwise the session begins anew.
+    pub incremental: bool,
+    /// Given back as it came.
+    pub session_id: Option<String>,
+}
+
+/// Tokens, as a client of split mode sends them. Either form tells the server the text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// By number.
+    Ids(Vec<u32>),
+    /// By embedding, one after the other.
+    Rows(Vec<f32>),
+}
+
+/// Longest JSON part of a binary message: token numbers of a long context.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+/// Most tokens in one message.
+const TOKENS_MAX: usize = 16_384;
+/// Widest hidden state: wider than any model that this server loads.
+const WIDTH_MAX: i64 = 65_536;
+
+/// Reads a text message.
+///
+/// # Errors
+/// [`ApiError`] of a kind that names the field.
+pub fn parse_text(bytes: &[u8]) -> Result<Asked, ApiError> {
+    let mut fields = Fields::parse(bytes)?;
+    let kind = fields.text("type")?;
+    let asked = match kind.as_deref() {
+        Some("ping") => Asked::Ping,
+        Some("config") => Asked::Config,
+        Some("tokenize") => {
+            let text = fields.text("text")?;
+            Asked::Tokenize { text: text.ok_or(ApiError::Missing { param: "text".into() })? }
+        }
+        Some("forward") => return parse_forward(fields, None).map(Asked::Forward),
+        other => {
+            return Err(ApiError::field(
+                "type",
+                "ping, config, tokenize or forward",
+                &json!(other),
+            ));
+        }
+    };
+    fields.finish(&["session_id"])?;
+    Ok(asked)
+}
+
+/// Reads a binary message, which is always a `forward`.
+///
+/// # Errors
+/// As [`parse_text`], and where the lengths do not agree.
+pub fn parse_binary(bytes: &[u8]) -> Result<Asked, ApiError> {
+    let (head, tail) = cut(bytes)?;
+    let mut fields = Fields::parse(head)?;
+    fields.neutral("type", &["forward".into()])?;
+    let rows = (!tail.is_empty()).then(|| floats(tail)).transpose()?;
+    parse_forward(fields, rows).map(Asked::Forward)
+}
+
+/// Reads the JSON body of `POST /api/v1/split/forward`.
+///
+/// # Errors
+/// As [`parse_text`].
+pub fn parse_body(bytes: &[u8]) -> Result<Forward, ApiError> {
+    parse_forward(Fields::parse(bytes)?, None)
+}
+
+/// As [`parse_body`], after other fields were taken.
+pub(crate) fn parse_fields(fields: Fields) -> Result<Forward, ApiError> {
+    parse_forward(fields, None)
+}
+
+/// Writes a binary message.
+pub fn write_binary(head: &Value, values: &[f32]) -> Vec<u8> {
+    let head = head.to_string();
+    let length = u32::try_from(head.len()).unwrap_or(u32::MAX);
+    let mut bytes = Vec::with_capacity(4 + head.len() + 4 * values.len());
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(head.as_bytes());
+    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    bytes
+}
+
+/// Reads a binary answer: its JSON part and its numbers. For the client.
+///
+/// # Errors
+/// Where the lengths do not agree, and [`ApiError::NotJson`].
+pub fn parse_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
+    let (head, tail) = cut(bytes)?;
+    let head = serde_json::from_slice(head)
+        .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
+    Ok((head, floats(tail)?))
+}
+
+pub(crate) fn to_base64(values: &[f32]) -> String {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    BASE64_STANDARD.encode(bytes)
+}
+
+pub(crate) fn rows_of(text: &str, param: &str) -> Result<Vec<f32>, ApiError> {
+    let bytes = BASE64_STANDARD.decode(text);
+    let bytes = bytes.map_err(|_| ApiError::field(param, "base64 of f32 numbers", &json!(text)))?;
+    floats(&bytes)
+}
+
+fn cut(bytes: &[u8]) -> Result<(&[u8], &[u8]), ApiError> {
+    let bad = unreadable_message;
+    let (length, rest) = bytes.split_first_chunk().ok_or_else(|| bad("it has no length"))?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > HEAD_BYTES_MAX {
+        return Err(message_too_large(HEAD_BYTES_MAX, length));
+    }
+    rest.split_at_checked(length).ok_or_else(|| bad("it is shorter than its JSON part"))
+}
+
+fn floats(bytes: &[u8]) -> Result<Vec<f32>, ApiError> {
+    let (whole, rest) = bytes.as_chunks();
+    let numbers: Vec<f32> = whole.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect();
+    if !rest.is_empty() || numbers.iter().any(|number| !number.is_finite()) {
+        return Err(unreadable_message("wanted finite f32 numbers of four bytes each"));
+    }
+    Ok(numbers)
+}
+
+fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, ApiError> {
+    let rows = match (rows, fields.text("hidden_states_b64")?) {
+        (Some(rows), None) => Some(rows),
+        (None, Some(text)) => Some(rows_of(&text, "hidden_states_b64")?),
+        (None, None) => None,
+        (Some(_), Some(_)) => {
+            let got = json!("both");
+            return Err(ApiError::field(
+                "hidden_states_b64",
+                "nothing beside binary numbers",
+                &got,
+            ));
+        }
+    };
+    let input = match (rows, token_ids(&mut fields)?) {
+        (Some(rows), None) => {
+            check_shape(&mut fields, rows.len())?;
+            Input::Rows(rows)
+        }
+        (None, Some(ids)) => Input::Ids(ids),
+        (None, None) => return Err(ApiError::Missing { param: "hidden_states_b64".into() }),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::field(
+                "token_ids",
+                "nothing beside hidden states",
+                &json!("both"),
+            ));
+        }
+    };
+    let adapter = match fields.text("adapter")? {
+        Some(name) => Some(name),
+        None => fields.text("expert_name")?,
+    };
+    let adapted = fields.take("use_he").is_none_or(|value| value != Value::Bool(false));
+    let incremental = fields.flag("incremental")?;
+    let session_id = fields.text("session_id")?;
+    fields.finish(&["type"])?;
+    Ok(Forward { input, adapter, adapted, incremental, session_id })
+}
+
+fn token_ids(fields: &mut Fields) -> Result<Option<Vec<u32>>, ApiError> {
+    let wanted = format!("1 to {TOKENS_MAX} token numbers");
+    let list = match fields.take("token_ids") {
+        None => return Ok(None),
+        Some(Value::Array(list)) if (1..=TOKENS_MAX).contains(&list.len()) => list,
+        Some(other) => return Err(ApiError::field("token_ids", wanted, &other)),
+    };
+    let ids = list.iter().map(|value| {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| ApiError::field("token_ids", &wanted, value))
+    });
+    ids.collect::<Result<_, _>>().map(Some)
+}
+
+/// The shape that is claimed is the shape that is there.
+fn check_shape(fields: &mut Fields, numbers: usize) -> Result<(), ApiError> {
+    let count = fields.integer("seq_len", 1..=TOKENS_MAX as i64)?.unwrap_or(1);
+    let width = fields.integer("hidden_dim", 1..=WIDTH_MAX)?;
+    let width = width.ok_or_else(|| ApiError::Missing { param: "hidden_dim".into() })?;
+    if u64::try_from(numbers) != Ok(count.unsigned_abs() * width.unsigned_abs()) {
+        let reason = format!("wanted {count} rows of {width} numbers, got {numbers} numbers");
+        return Err(unreadable_message(&reason));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_message_is_read_as_it_was_written() {
+        let head = json!({ "type": "forward", "seq_len": 2, "hidden_dim": 3, "incremental": true,
+            "expert_name": "banking", "session_id": "s" });
+        let rows = [1.0, -2.5, 3.0, 0.0, 1e-9, 4.0];
+        let asked = parse_binary(&write_binary(&head, &rows)).expect("a message");
+        let Asked::Forward(forward) = asked else { panic!("wanted a forward") };
+        assert_eq!(forward.input, Input::Rows(rows.into()));
+        assert!(forward.incremental && forward.adapted);
+        assert_eq!(forward.adapter.as_deref(), Some("banking"));
+        let head = json!({ "token_ids": [1, 2], "use_he": false });
+        let asked = parse_binary(&write_binary(&head, &[])).expect("a message");
+        let Asked::Forward(forward) = asked else { panic!("wanted a forward") };
+        assert_eq!((forward.input, forward.adapted), (Input::Ids(vec![1, 2]), false));
+    }
+
+    #[test]
+    fn text_and_binary_say_the_same() {
+        let rows = [0.5, 0.25];
+        let text = json!({ "type": "forward", "hidden_states_b64": to_base64(&rows),
+            "seq_len": 1, "hidden_dim": 2 });
+        let head = json!({ "type": "forward", "seq_len": 1, "hidden_dim": 2 });
+        assert_eq!(
+            parse_text(text.to_string().as_bytes()),
+            parse_binary(&write_binary(&head, &rows))
+        );
+    }
+
+    #[test]
+    fn messages_whose_lengths_do_not_agree_are_refused() {
+        let head = json!({ "seq_len": 1, "hidden_dim": 2 });
+        let good = write_binary(&head, &[1.0, 2.0]);
+        assert!(parse_binary(&good).is_ok());
+        for cut in 0..good.len() {
+            assert!(parse_binary(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        for bad in [
+            write_binary(&head, &[1.0]),
+            write_binary(&head, &[1.0, f32::NAN]),
+            write_binary(&json!({ "hidden_dim": 2, "token_ids": [1] }), &[1.0, 2.0]),
+            write_binary(&json!({ "token_ids": [] }), &[]),
+            write_binary(&json!({ "token_ids": [-1] }), &[]),
+            write_binary(&json!({}), &[]),
+            u32::MAX.to_le_bytes().to_vec(),
+        ] {
+            assert!(parse_binary(&bad).is_err());
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let bytes = write_binary(&json!({ "type": "result" }), &[1.5]);
+        assert_eq!(parse_answer(&bytes), Ok((json!({ "type": "result" }), vec![1.5])));
+    }
+}

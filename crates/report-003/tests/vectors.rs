@@ -1,0 +1,71 @@
+//! CKKS in report 003's layout: a vector several times in one ciphertext, as many rows of A in a
+//! plaintext, terms summed after decryption (`src/ckks_slots.rs`); bound to `vectors/rlwe/ckks.json`.
+//!
+//! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-report-003 --test vectors` writes it again.
+
+#[path = "../../rlwe/tests/vectors/digests.rs"]
+mod digests;
+
+use confide_report_003::ckks::{Ckks, Message, Parameters, SecretKey};
+use digests::{agrees, of_bytes, of_signed, of_words, seeded};
+use serde_json::{Value, json};
+
+// Twiddles come from the machine's cosine, and which way a coefficient is rounded hangs on its last
+// bit: the file is glibc's.
+#[cfg(target_env = "gnu")]
+#[test]
+fn ckks_in_the_layout_of_report_003_is_as_committed() {
+    let toy = walk(&Parameters::dangerous_of_degree(1024), 100, 8);
+    let real = walk(&Parameters::named("ckks-16384-tensafe").unwrap(), 1536, 32);
+    agrees("ckks", &json!({ "walks": [toy, real] }));
+}
+
+fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
+    let ckks = Ckks::new(parameters).unwrap();
+    let copies = ckks.slots() / width;
+    let vector: Vec<f64> = (0..width).map(|column| entry(0, column) * 8.0).collect();
+    let rows: Vec<Vec<f64>> =
+        (1..=rank).map(|row| (0..width).map(|column| entry(row, column)).collect()).collect();
+    let message = ckks.encode(&vector.repeat(copies)).unwrap();
+    let key = SecretKey::generate(&ckks, &mut seeded(21));
+    let input = key.encrypt(&message, ckks.limbs_max(), &mut seeded(22)).unwrap();
+    let mut packs = Vec::new();
+    let mut dots = Vec::new();
+    for rows in rows.chunks(copies) {
+        let weights = ckks.encode(&rows.concat()).unwrap();
+        let factor = ckks.plaintext(&weights, ckks.limbs_max()).unwrap();
+        let product = input.product(&factor).unwrap();
+        let decrypted = key.decrypt(&product).unwrap();
+        let slots = ckks.decode(&decrypted).unwrap();
+        let (c0, c1) = product.parts();
+        packs.push(json!({ "weights": of_message(&weights),
+            "factor": of_words(factor.poly().values()), "c0": of_words(c0.values()),
+            "c1": of_words(c1.values()), "decrypted": of_words(decrypted.values()) }));
+        let sums = slots.chunks_exact(width).take(rows.len());
+        dots.extend(sums.map(|segment| segment.iter().sum::<f64>()));
+    }
+    for (row, dot) in rows.iter().zip(&dots) {
+        let wanted: f64 = row.iter().zip(&vector).map(|(a, x)| a * x).sum();
+        assert!((wanted - dot).abs() < 1e-4, "{wanted} {dot}");
+    }
+    let (c0, c1) = input.parts();
+    json!({ "set": parameters.name(), "n": parameters.n(), "primes": parameters.primes().0,
+        "width": width, "rank": rank, "seeds": { "key": 21, "encrypt": 22 },
+        "message": of_message(&message), "c0": of_words(c0.values()), "c1": of_words(c1.values()),
+        "wire": of_bytes(&input.to_bytes(&ckks)), "packs": packs, "dots": rounded(&dots) })
+}
+
+fn of_message(message: &Message) -> Value {
+    of_signed(message.coefficients())
+}
+
+/// Entries in (−1, 1) that any language computes alike: multiples of 2^−10.
+fn entry(row: usize, column: usize) -> f64 {
+    let mixed = (row * 7919 + column * 104_729 + 12_345) % 2047;
+    (mixed as f64 - 1023.0) / 1024.0
+}
+
+/// Noise differs where a coefficient was rounded otherwise; six digits are the same.
+fn rounded(dots: &[f64]) -> Vec<f64> {
+    dots.iter().map(|dot| (dot * 1e3).round() / 1e3).collect()
+}

@@ -1,0 +1,196 @@
+//! What the handlers share: the engine behind its queue, the models, the counters.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use confide_engine::{Engine, EngineError, Event, Generation, Model, Request};
+use confide_http::{AdmissionQueue, QueueLimits};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::{
+    Adapters, Limits, Options,
+    chunk::{Ending, Heading, Route},
+    clip::clip,
+    counters::{Counters, Meter},
+    error::ApiError,
+    gate::Slot,
+};
+
+/// What all handlers of one server share.
+pub struct ServerState {
+    pub(crate) options: Options,
+    /// The queue before the engine's slots.
+    pub(crate) gate: AdmissionQueue,
+    pub(crate) counters: Arc<Counters>,
+    /// Loads and unloads that run or wait.
+    pub(crate) loads: Arc<Semaphore>,
+    started: u64,
+    answers: AtomicU64,
+}
+
+impl ServerState {
+    pub(crate) fn new(options: Options) -> Self {
+        let limits = &options.limits;
+        let queue = QueueLimits {
+            concurrent: limits.concurrent.min(options.engine.slots()),
+            queued: limits.queued,
+            wait: limits.queue_wait,
+        };
+        Self {
+            gate: AdmissionQueue::new(queue),
+            counters: Arc::default(),
+            loads: Arc::new(Semaphore::new(limits.loads)),
+            started: (options.clock)(),
+            answers: AtomicU64::new(0),
+            options,
+        }
+    }
+
+    /// What completes the prompts.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.options.engine
+    }
+
+    /// The adapters that requests may name.
+    pub fn adapters(&self) -> &Adapters {
+        &self.options.adapters
+    }
+
+    /// The bounds of the server.
+    pub fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    /// What the server has done since it started.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Waits for the right to one running generation.
+    ///
+    /// # Errors
+    /// [`EngineError::QueueFull`] where too many requests wait, [`ApiError::Busy`] where no slot
+    /// came free in time.
+    pub async fn enter(&self) -> Result<Slot, ApiError> {
+        Ok(self.gate.enter().await?)
+    }
+
+    /// The models as requests may name them: base models, and the adapters that are listed.
+    pub(crate) fn models(&self) -> Vec<Model> {
+        let mut models = self.options.engine.models();
+        let listed = |model: &Model| {
+            model.parent.is_none() || self.options.adapters.find(&model.name).is_some()
+        };
+        models.retain(listed);
+        models
+    }
+
+    /// The model with this name.
+    ///
+    /// # Errors
+    /// [`ApiError::NoModel`].
+    pub fn model(&self, name: &str) -> Result<Model, ApiError> {
+        let found = self.models().into_iter().find(|model| model.name == name);
+        found.ok_or_else(|| self.no_model(name))
+    }
+
+    /// The model that adapters change.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] where the engine has no model any more.
+    pub fn base(&self) -> Result<Model, ApiError> {
+        let base = self.models().into_iter().find(|model| model.parent.is_none());
+        base.ok_or_else(|| EngineError::Stopped.into())
+    }
+
+    /// As OpenAI has it, with vLLM's `parent` and `root`.
+    pub(crate) fn model_object(&self, model: &Model) -> Value {
+        let mut object = json!({
+            "id": model.name,
+            "object": "model",
+            "created": self.started,
+            "owned_by": "confide",
+            "context_tokens": model.context_tokens,
+            "parent": model.parent,
+            "root": model.name,
+        });
+        if let Some(digest) = &model.manifest_sha256 {
+            object["confide_manifest_sha256"] = Value::from(digest.as_str());
+        }
+        if let Some(weights) = &model.weights {
+            object["confide_weights"] = Value::from(weights.as_str());
+        }
+        if let Some(adapter) = self.options.adapters.find(&model.name) {
+            object["root"] = Value::from(adapter.root.as_str());
+            object["guarantee"] = adapter.guarantee().to_string().into();
+            object["base_model"] = adapter.base.name().into();
+        }
+        object
+    }
+
+    /// Names what is served: a name is easily mistaken, and the list is no secret.
+    fn no_model(&self, got: &str) -> ApiError {
+        let models = self.models();
+        let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
+        ApiError::NoModel { got: clip(got), served: served.join(" or ") }
+    }
+
+    pub(crate) fn heading(&self, route: Route, model: Model) -> Heading {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let created = (self.options.clock)();
+        let kind = match route {
+            Route::Chat => "chatcmpl",
+            Route::Completion => "cmpl",
+        };
+        let id = format!("{kind}-{:x}-{number:x}", self.started);
+        Heading { route, id, created, model: model.name, parent: model.parent }
+    }
+
+    /// Starts a generation, off the event loop where that may take long: a long prompt is
+    /// tokenised, an adapter's host is asked whether its budget has room. `body_bytes` is the length
+    /// of the request's body.
+    ///
+    /// # Errors
+    /// Those of [`Engine::generate`].
+    pub async fn start(&self, request: Request, body_bytes: usize) -> Result<Generation, ApiError> {
+        const INLINE_BYTES_MAX: usize = 16 << 10;
+        let engine = Arc::clone(&self.options.engine);
+        let adapted = self.options.adapters.find(&request.model).is_some();
+        if body_bytes <= INLINE_BYTES_MAX && !adapted {
+            return Ok(engine.generate(request)?);
+        }
+        let started = tokio::task::spawn_blocking(move || engine.generate(request)).await;
+        Ok(started.map_err(|_| EngineError::Stopped)??)
+    }
+}
+
+/// Reads a generation to its end; gives its text and how it ended.
+///
+/// # Errors
+/// [`ApiError::Engine`] where the generation failed or broke off.
+pub async fn read_answer(
+    mut generation: Generation,
+    mut meter: Meter,
+) -> Result<(String, Ending), ApiError> {
+    let mut text = String::new();
+    while let Some(event) = generation.next().await {
+        match event {
+            Event::Token(token) => {
+                meter.token();
+                text.push_str(&token.text);
+            }
+            // The ending says it, too.
+            Event::AdapterLost { reason } => tracing::warn!(%reason, "an adapter was lost"),
+            Event::Finished { reason, tail, usage, adapter } => {
+                meter.ended(adapter.as_ref());
+                return Ok((text + &tail, Ending { reason, usage, adapter }));
+            }
+            Event::Failed(error) => return Err(error.into()),
+        }
+    }
+    Err(EngineError::Stopped.into())
+}
