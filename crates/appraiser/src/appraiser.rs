@@ -9,8 +9,7 @@ use std::{
 use arc_swap::ArcSwap;
 use confide_collateral::{Platform, Source};
 use confide_evidence::{Appraise, Kind, Presented, detect};
-use confide_verifier::{DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
     Accepted, AppraisalError, Appraised, FETCH_DEADLINE, Platforms,

@@ -12,6 +12,8 @@ extern crate alloc;
 mod admission;
 mod appraise;
 mod attributes;
+#[cfg(feature = "aws-lc")]
+mod aws_lc;
 mod binding;
 mod chain;
 mod checks;
@@ -35,6 +37,8 @@ mod tcb;
 
 pub use admission::{BindingLevel, DangerousScope, Formats};
 pub use appraise::{Evidence, appraise};
+#[cfg(feature = "aws-lc")]
+pub use aws_lc::AwsLc;
 pub use checks::{Check, Outcome};
 pub use crypto::{Crypto, P256Key, P384Key};
 pub use detail::Detail;
