@@ -210,13 +210,6 @@ impl Appraise for PolicyAppraiser {
     type Rejection = AppraisalError;
 
     fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
-        let evidence = Evidence {
-            quote: presented.quote,
-            claims: Some(presented.claims),
-            report_data: Some(presented.expected_report_data),
-            gpu: presented.gpu,
-            binding: Some(presented.binding),
-        };
-        self.judge(&evidence, presented.collateral)
+        self.judge(&Evidence::from(presented), presented.collateral)
     }
 }

@@ -3,7 +3,7 @@
 use alloc::{string::String, sync::Arc};
 
 use confide_evidence::{
-    BindingKind, GpuPresented, ReportData,
+    BindingKind, GpuPresented, Presented, ReportData,
     claims::Claims,
     qe_identity::QeIdentity,
     quote::{Body, Quote},
@@ -37,12 +37,29 @@ pub struct Evidence<'a> {
     pub binding: Option<BindingKind>,
 }
 
+impl<'a> From<&Presented<'a>> for Evidence<'a> {
+    /// The evidence that a channel received, with the report data that this connection demands.
+    fn from(presented: &Presented<'a>) -> Self {
+        Self {
+            quote: presented.quote,
+            claims: Some(presented.claims),
+            report_data: Some(presented.expected_report_data),
+            gpu: presented.gpu,
+            binding: Some(presented.binding),
+        }
+    }
+}
+
 /// Decides whether a quote is believed, under one policy and at one time.
 ///
 /// Reads nothing but its arguments. The first check that fails ends it.
 ///
 /// All nine signatures are verified each time: this is the reference that the prepared path
 /// ([`crate::Prepared`]) is held against.
+///
+/// # Errors
+/// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
+/// check up to it.
 pub fn appraise(
     evidence: &Evidence<'_>,
     endorsements: &Endorsements,

@@ -33,11 +33,17 @@ pub struct Endorsements {
 
 impl Endorsements {
     /// Reads `QuoteCollateralV3` JSON.
+    ///
+    /// # Errors
+    /// [`ParseError`] of the collateral or of the first document in it that cannot be read.
     pub fn parse(collateral_json: &[u8]) -> Result<Self, ParseError> {
         Self::from_collateral(Collateral::parse(collateral_json)?)
     }
 
     /// Reads the documents of a collateral that came without JSON around it.
+    ///
+    /// # Errors
+    /// [`ParseError`] of the first document that cannot be read.
     pub fn from_collateral(collateral: Collateral) -> Result<Self, ParseError> {
         let decode = |subject, text: &str| pem::decode_chain(subject, text.as_bytes());
         let same = collateral.qe_identity_issuer_chain == collateral.tcb_info_issuer_chain;

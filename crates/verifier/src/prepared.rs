@@ -55,6 +55,9 @@ impl Endorsements {
     ///
     /// A fault of the endorsements is found here and not when a quote comes; the rejection then
     /// has not looked at any quote (`quote_format` is not evaluated).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check of the endorsements that failed.
     pub fn prepare(
         self,
         roots: &Roots,
@@ -109,6 +112,10 @@ impl Prepared {
     ///
     /// `Learned` holds what was found anew; keep it if you like. A rejection teaches nothing, so
     /// that false evidence cannot fill a memory.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
     pub fn appraise(
         &self,
         evidence: &Evidence<'_>,

@@ -109,6 +109,10 @@ impl Roots {
     }
 
     /// Names such as `intel-production`, or `sha256:` and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// A sentence that says what was wanted and what came: none or too many names, or one that is
+    /// neither a vendor nor `sha256:` with 64 hexadecimal digits.
     pub fn from_names(names: &[String]) -> Result<Self, String> {
         if names.is_empty() || names.len() > ROOTS_MAX {
             return Err(format!("roots: wanted 1 to {ROOTS_MAX}, got {}", names.len()));

@@ -15,6 +15,9 @@ pub struct AllowList(BTreeSet<String>);
 
 impl AllowList {
     /// A list of `HOST:PORT`, IPv6 addresses in brackets.
+    ///
+    /// # Errors
+    /// [`TunnelError::Target`] for the first target that is not a host and a port.
     pub fn new<T: AsRef<str>>(targets: impl IntoIterator<Item = T>) -> Result<Self, ChannelError> {
         let targets = targets.into_iter().map(|target| normal(target.as_ref()));
         Ok(Self(targets.collect::<Result<_, _>>()?))

@@ -28,6 +28,12 @@ const BODY_BYTES_MAX: usize = 1024;
 
 /// Opens a tunnel through the proxy at `via_url` (`ws://HOST:PORT[/PATH]`) to `target`
 /// (`HOST:PORT`). One deadline for the dial and the upgrade together.
+///
+/// # Errors
+/// [`TunnelError::Url`] or [`TunnelError::Target`] for an address that cannot be used,
+/// [`TunnelError::ProxyRefused`] where the proxy answers with another status,
+/// [`TunnelError::WebSocket`], [`ChannelError::Timeout`] or [`ChannelError::Io`] where the
+/// connection fails.
 pub async fn dial(
     via_url: &str,
     target: &str,

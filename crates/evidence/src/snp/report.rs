@@ -25,6 +25,11 @@ impl<'a> Report<'a> {
     ///
     /// Bytes that the specification reserves have to be zero: a version that gave them a meaning
     /// would have another number.
+    ///
+    /// # Errors
+    /// [`ParseError::Length`] for any length but [`REPORT_LENGTH`], [`ParseError::Unsupported`] for
+    /// another version or signature algorithm, or where a reserved byte is not zero,
+    /// [`ParseError::TrailingBytes`] where bytes follow the signature.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let Ok(array) = bytes.try_into() else {
             let got = bytes.len();

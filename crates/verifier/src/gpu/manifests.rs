@@ -153,6 +153,11 @@ impl Manifests {
 /// Verifies a reference manifest by itself: its signature, and that a trusted root vouches for it.
 ///
 /// Whether it is for a given GPU, [`super::GpuCase::appraise`] finds out.
+///
+/// # Errors
+/// [`Reason::Malformed`] where the file is not a manifest, [`Reason::UntrustedRoot`] where no
+/// trusted root vouches for it, and the reason for which its chain or its signature does not
+/// verify.
 pub fn verify_rim(
     file: &[u8],
     roots: &Roots,

@@ -68,11 +68,17 @@ pub struct Endorsements {
 
 impl Endorsements {
     /// Reads the JSON object of [`SnpEndorsements`].
+    ///
+    /// # Errors
+    /// [`ParseError`] of the object or of the first part that cannot be read.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         Self::from_parts(SnpEndorsements::parse(document)?)
     }
 
     /// Takes endorsements that came as files.
+    ///
+    /// # Errors
+    /// [`ParseError`] where the chain is not PEM certificates.
     pub fn from_parts(parts: SnpEndorsements) -> Result<Self, ParseError> {
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
         Ok(Self { parts, chain })
@@ -80,6 +86,9 @@ impl Endorsements {
 
     /// Verifies root, intermediate, chip key and revocation list: all that does not depend on a
     /// report. Without a revocation list, only a policy that skips revocation accepts anything.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check of the endorsements that failed.
     pub fn prepare(
         &self,
         roots: &Roots,
@@ -99,6 +108,10 @@ impl Endorsements {
 ///
 /// Reads nothing but its arguments. The first check that fails ends it. This is the reference that
 /// [`Prepared`] is held against.
+///
+/// # Errors
+/// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
+/// check up to it.
 pub fn appraise(
     evidence: &Evidence<'_>,
     endorsements: &Endorsements,
@@ -133,6 +146,10 @@ pub struct Prepared {
 impl Prepared {
     /// Decides as [`appraise`] does. All that is left out are the signatures of certificates and
     /// revocation list; whether the policy trusts the root, and every date, are looked at again.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
     pub fn appraise(
         &self,
         evidence: &Evidence<'_>,
