@@ -24,7 +24,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::{ChannelError, own_evidence};
+use crate::{error::ChannelError, own_evidence};
 
 /// Bounds of a [`Batcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

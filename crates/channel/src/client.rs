@@ -10,11 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    Attested, Batcher, Binding, ChannelError, ClientEvidence, ClientOptions, Phase, Timings,
-    Tuning,
+    attested::Attested,
+    batch::Batcher,
     deadline::Deadline,
+    error::{ChannelError, Phase},
     handshake,
     identity::{Identity, IdentityOptions},
+    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
     renewal::Identities,
     session::{self, Attesting, Outcome},
 };

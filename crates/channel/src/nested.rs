@@ -7,7 +7,14 @@ use confide_evidence::Appraise;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::{client, server};
 
-use crate::{Accepted, Attested, ChannelError, Client, PlainClient, Server, Tuning};
+use crate::{
+    attested::Attested,
+    client::Client,
+    error::ChannelError,
+    options::Tuning,
+    plain::PlainClient,
+    server::{Accepted, Server},
+};
 
 /// What carries the inner session at the connecting end. The buffer lets the inner session read
 /// whole outer records at once.

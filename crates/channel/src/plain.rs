@@ -12,10 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    Binding, ChannelError, ClientEvidence, ClientOptions, Timings, Tuning,
     client::{OwnEvidence, present, shake},
     deadline::Deadline,
+    error::ChannelError,
     handshake,
+    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
     session::{self, Nobody, Outcome},
 };
 

@@ -12,10 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    AttestedClient, Batcher, Binding, ChannelError, Phase, ServerOptions, Timings, Tuning,
+    attested::AttestedClient,
+    batch::Batcher,
     deadline::Deadline,
+    error::{ChannelError, Phase},
     handshake::{self, KeyHolder},
     identity::{Identity, IdentityOptions},
+    options::{Binding, ServerOptions, Timings, Tuning},
     renewal::Identities,
     session::{self, Attesting, Nobody, Outcome},
 };
@@ -269,7 +272,7 @@ fn identity_options(options: &ServerOptions, attester: Option<Arc<dyn Attest>>) 
         guarantee: options.guarantee.clone(),
         names: options.names.clone(),
         validity: match options.binding {
-            Binding::None => crate::PLAIN_VALIDITY,
+            Binding::None => crate::identity::PLAIN_VALIDITY,
             _ => options.key_validity,
         },
     }

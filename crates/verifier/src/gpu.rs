@@ -26,9 +26,12 @@ pub use result::{GpuAppraised, GpuClaims};
 
 use self::{chain::ChainRole, manifests::Manifests};
 use crate::{
-    Crypto, Policy, Reason, Rejection, Root,
     checks::{Checks, steps},
-    result::Refused,
+    crypto::Crypto,
+    policy::Policy,
+    reason::Reason,
+    result::{Refused, Rejection},
+    roots::Root,
 };
 
 steps! {

@@ -10,7 +10,9 @@ use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    BindingLevel, DangerousScope, Expect, Formats, GpuPolicy,
+    admission::{BindingLevel, DangerousScope, Formats},
+    expect::Expect,
+    gpu::GpuPolicy,
     roots::Roots,
     snp::{SnpPlatform, SnpWorkload},
 };

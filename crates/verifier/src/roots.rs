@@ -9,7 +9,7 @@ use alloc::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{Detail, detail};
+use crate::detail::{self, Detail};
 
 /// Intel's production root (`data/README.md` says where it is from).
 pub const INTEL_ROOT_DER: &[u8] = include_bytes!("../data/intel-sgx-root-ca.der");
@@ -193,7 +193,7 @@ impl RootKind {
 /// The root that evidence was accepted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Whose it is.
+    /// Whether it is a vendor's root or another.
     pub kind: RootKind,
     /// SHA-256 of its DER.
     pub sha256: [u8; 32],

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 
-use crate::{ChannelError, TunnelError};
+use crate::error::{ChannelError, TunnelError};
 
 /// The longest DNS name, with brackets and a port.
 const TARGET_BYTES_MAX: usize = 255 + 8;

@@ -21,7 +21,10 @@ use tokio_tungstenite::{
 };
 
 use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, PATH, allow, websocket_config, websocket_error};
-use crate::{ChannelError, Phase, TunnelError, deadline::Deadline};
+use crate::{
+    deadline::Deadline,
+    error::{ChannelError, Phase, TunnelError},
+};
 
 /// How much of a refusal's body is kept for the error.
 const BODY_BYTES_MAX: usize = 1024;

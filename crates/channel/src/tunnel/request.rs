@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::{PATH, allow};
-use crate::TunnelError;
+use crate::error::TunnelError;
 
 /// The longest request head. Ours take under 300 bytes; browsers add some.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;

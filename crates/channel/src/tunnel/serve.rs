@@ -21,7 +21,10 @@ use super::{
     AllowList, END_OF_STREAM, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, TunnelRequest, websocket_config,
     websocket_error,
 };
-use crate::{ChannelError, Phase, TunnelError, deadline::Deadline};
+use crate::{
+    deadline::Deadline,
+    error::{ChannelError, Phase, TunnelError},
+};
 
 /// How long a proxy waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

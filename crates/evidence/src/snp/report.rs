@@ -299,11 +299,11 @@ pub struct Cpuid {
 /// Version of the SNP firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FirmwareVersion {
-    /// Of the interface.
+    /// The major version of the interface.
     pub major: u8,
-    /// Of the interface.
+    /// The minor version of the interface.
     pub minor: u8,
-    /// Of the build.
+    /// The number of the build.
     pub build: u8,
 }
 

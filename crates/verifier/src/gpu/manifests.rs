@@ -10,7 +10,13 @@ use super::{
 };
 use rustls_pki_types::UnixTime;
 
-use crate::{Crypto, Expect, Reason, Root, Roots, checks::Checks};
+use crate::{
+    checks::Checks,
+    crypto::Crypto,
+    expect::Expect,
+    reason::Reason,
+    roots::{Root, Roots},
+};
 
 /// Manifests whose signatures were verified: at most one for each component.
 pub(super) struct Manifests {

@@ -16,13 +16,17 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 pub use self::policy::{PlatformBits, SnpPlatform, SnpWorkload, TcbMinimum};
-use self::{chain::ChipKey, judge::Case};
+use self::{chain::ChipKey, judge::Appraisal};
 use crate::{
-    Anchor, Appraised, Crypto, Evidence, Policy, Reason, Rejection, Root, Roots,
+    appraise::Evidence,
     binding::BindingSteps,
     chain::inside,
     checks::{Checks, steps},
-    result::{Accepted, Refused},
+    crypto::Crypto,
+    policy::Policy,
+    reason::Reason,
+    result::{Accepted, Appraised, Refused, Rejection},
+    roots::{Anchor, Root, Roots},
 };
 
 steps! {
@@ -124,7 +128,7 @@ pub fn appraise(
     let outcome = read(&mut checks, evidence, policy).and_then(|report| {
         let roots = &policy.roots;
         let key = chain::verify(endorsements, &mut checks, &mut root, roots, now, crypto)?;
-        Case { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
+        Appraisal { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
     });
     close(outcome, root, checks)
 }
@@ -164,7 +168,7 @@ impl Prepared {
             .and_then(|report| {
                 self.still_holds(&mut checks, &mut root, policy, now)?;
                 let key = &self.key;
-                Case { evidence, report, key, policy, now, crypto }.judge(&mut checks)
+                Appraisal { evidence, report, key, policy, now, crypto }.judge(&mut checks)
             });
         close(outcome, root, checks)
     }
@@ -213,7 +217,7 @@ fn read<'a>(
         let report = Report::parse(evidence.quote)?;
         policy.formats.admit(Tee::Snp)?;
         let version = u64::from(report.version());
-        let detail = crate::Detail::numbers([version], |[version, ..], f| {
+        let detail = crate::detail::Detail::numbers([version], |[version, ..], f| {
             write!(f, "snp, version {version}")
         });
         Ok((report, detail))
@@ -221,7 +225,7 @@ fn read<'a>(
 }
 
 fn close(
-    outcome: Result<judge::Judged, Reason>,
+    outcome: Result<judge::AcceptedParts, Reason>,
     root: Option<Root>,
     checks: Checks,
 ) -> Result<Appraised, Rejection> {
