@@ -19,7 +19,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/collateral", &["evidence", "http"]),
     ("crates/fake-attester", &["evidence"]),
     ("crates/verifier", &["evidence"]),
-    ("crates/verifier-aws-lc", &["verifier"]),
     // wing B: encryption
     ("crates/lora", &["rlwe"]),
     // wing C: proof
@@ -32,9 +31,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/native", &["engine", "lora"]),
     ("crates/worker", &["engine", "lora"]),
     // floor 3: programs as libraries
-    ("crates/appraiser", &["collateral", "evidence", "verifier", "verifier-aws-lc"]),
+    ("crates/appraiser", &["collateral", "evidence", "verifier"]),
     ("crates/attestation-service", &["appraiser", "evidence", "http", "verifier"]),
-    ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier", "verifier-aws-lc"]),
+    ("crates/client", &["appraiser", "channel", "evidence", "http", "verifier"]),
     ("crates/pccs", &["collateral", "evidence", "http"]),
     ("crates/gateway", &["channel", "evidence", "http"]),
     ("crates/report-003", &["engine", "lora", "rlwe", "serve"]),
@@ -72,7 +71,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "statement",
             "store",
             "verifier",
-            "verifier-aws-lc",
             "worker",
         ],
     ),
@@ -106,7 +104,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sigma",
             "statement",
             "verifier",
-            "verifier-aws-lc",
         ],
     ),
     ("bench/peers/dcap-qvl", &["arm-line"]),

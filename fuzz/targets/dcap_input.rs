@@ -2,7 +2,7 @@
 #![no_main]
 
 use confide_guest_dcap::{DcapInput, run};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::AwsLc;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

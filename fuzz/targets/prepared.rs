@@ -7,10 +7,9 @@ use std::{sync::OnceLock, time::Duration};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Known, Nothing, Policy, Prepared, Recall, Rejection,
+    Appraised, AwsLc, Endorsements, Evidence, Known, Nothing, Policy, Prepared, Recall, Rejection,
     Secret, UnixTime, appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use libfuzzer_sys::fuzz_target;
 
 /// 2026-06-01.

@@ -70,7 +70,7 @@ fn program(name: &str, input: &[u8]) -> Result<Statement, Refused> {
 }
 
 fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
-    confide_guest_dcap::run(input, &confide_verifier_aws_lc::AwsLc)
+    confide_guest_dcap::run(input, &confide_verifier::AwsLc)
         .map_err(|error| Refused::new(Why::ClaimRefused, error))
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 
 use confide_guest_dcap::{DcapInput, run as appraise};
 use confide_prover::DcapParts;
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::AwsLc;
 use prover::{Folder, repository, run};
 
 /// A real quote of each kind, its collateral, and an instant at which they hold.

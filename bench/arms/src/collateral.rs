@@ -22,8 +22,7 @@ use confide_collateral::{
 };
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
 use confide_fake_attester::FakeAttester;
-use confide_verifier::{Endorsements, Policy, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 use serde_json::{Map, Value, json};
 use tokio::runtime;
 

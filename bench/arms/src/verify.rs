@@ -19,10 +19,9 @@ use aws_lc_rs::{
 use confide_appraiser::Platforms;
 use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use confide_verifier::{
-    Appraised, Crypto, Endorsements, Evidence, Nothing, P256Key, Policy, Recall, Rejection,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, Nothing, P256Key, Policy, Recall, Rejection,
     RootKind, UnixTime, appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use serde_json::json;
 
 use crate::{Outcome, read};

@@ -16,9 +16,8 @@ use aws_lc_rs::{
 use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use confide_evidence::snp::SIGNED_LENGTH;
 use confide_verifier::{
-    Appraised, Crypto, Evidence, P384Key, Policy, Rejection, RootKind, UnixTime, snp,
+    Appraised, AwsLc, Crypto, Evidence, P384Key, Policy, Rejection, RootKind, UnixTime, snp,
 };
-use confide_verifier_aws_lc::AwsLc;
 use serde_json::json;
 
 use crate::{Outcome, read};

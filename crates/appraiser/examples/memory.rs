@@ -9,8 +9,7 @@ use std::{env, error::Error, fs, time::Duration};
 use confide_appraiser::{PLATFORMS_MAX, Platforms};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
-use confide_verifier::{Endorsements, Evidence, Known, Policy, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Evidence, Known, Policy, UnixTime};
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;

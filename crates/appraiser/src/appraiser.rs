@@ -9,8 +9,7 @@ use std::{
 use arc_swap::ArcSwap;
 use confide_collateral::{Platform, Source};
 use confide_evidence::{Appraise, Kind, Presented, detect};
-use confide_verifier::{DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
     Accepted, AppraisalError, Appraised, FETCH_DEADLINE, Platforms,
@@ -211,13 +210,6 @@ impl Appraise for PolicyAppraiser {
     type Rejection = AppraisalError;
 
     fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
-        let evidence = Evidence {
-            quote: presented.quote,
-            claims: Some(presented.claims),
-            report_data: Some(presented.expected_report_data),
-            gpu: presented.gpu,
-            binding: Some(presented.binding),
-        };
-        self.judge(&evidence, presented.collateral)
+        self.judge(&Evidence::from(presented), presented.collateral)
     }
 }

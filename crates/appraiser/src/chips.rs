@@ -8,10 +8,9 @@ use std::{
 
 use confide_evidence::{pem, snp_endorsements::SnpEndorsements};
 use confide_verifier::{
-    CrlMinimum, Evidence, Policy, RootKind, UnixTime,
+    AwsLc, CrlMinimum, Evidence, Policy, RootKind, UnixTime,
     snp::{self, Endorsements},
 };
-use confide_verifier_aws_lc::AwsLc;
 
 use crate::{
     AppraisalError, CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX, newest::later, sets::says_simulated,

@@ -9,8 +9,7 @@ use std::{
     },
 };
 
-use confide_verifier::{Generation, KnownEnclave, KnownPck, Learned, Recall, Secret, Tag};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Generation, KnownEnclave, KnownPck, Learned, Recall, Secret, Tag};
 
 use crate::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 

@@ -7,8 +7,7 @@ use std::sync::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
-use confide_verifier::{Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
 
 use crate::{
     AppraisalError, FLIGHTS_MAX, SETS_MAX,

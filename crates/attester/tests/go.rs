@@ -15,8 +15,7 @@ use std::{
 use confide_attester::{CertTable, TSM_ROOT, Tsm, TsmOptions};
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee, TsmFault, TsmTree};
-use confide_verifier::{Endorsements, Evidence, Policy, UnixTime, appraise};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
 
 /// 2026-06-01.

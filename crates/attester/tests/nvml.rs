@@ -9,8 +9,7 @@ use std::{
 
 use confide_attester::{AttesterError, Nvml};
 use confide_fake_attester::{FakeGpu, GpuOptions};
-use confide_verifier::{GpuCase, Policy, Roots, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, GpuCase, Policy, Roots, UnixTime};
 
 const NOW_S: u64 = 1_780_272_000;
 const NONCE: [u8; 32] = [0x5a; 32];

@@ -10,8 +10,7 @@ use confide_fake_attester::{
     FakeAttester, Mode, MountedTsm, Options, SnpSigner, Tee, TsmFault, TsmProvider, TsmTree,
     Variant,
 };
-use confide_verifier::{Endorsements, Evidence, Policy, UnixTime, appraise};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
 
 /// 2026-06-01.

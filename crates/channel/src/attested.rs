@@ -2,7 +2,7 @@
 
 use tokio_rustls::{client, server};
 
-use crate::Timings;
+use crate::options::Timings;
 
 /// A stream to a server whose evidence was accepted.
 ///

@@ -24,7 +24,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::{ChannelError, own_evidence};
+use crate::{error::ChannelError, own_evidence};
 
 /// Bounds of a [`Batcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,9 @@ impl Batcher {
     }
 
     /// The same with other limits.
+    ///
+    /// # Errors
+    /// [`ChannelError::Option`] where a limit is out of bounds.
     pub fn with_limits(
         attester: Arc<dyn Attest>,
         limits: BatchLimits,
@@ -176,6 +179,12 @@ impl Batcher {
     /// A quote that covers `report_data`, alone or through the path that comes with it.
     ///
     /// Needs a tokio runtime. Dropping the future gives the place in the queue back.
+    ///
+    /// # Errors
+    /// [`BatchError::Full`] or [`BatchError::Late`] where too many sessions wait,
+    /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] where the attester gives nothing
+    /// that a peer would read, [`BatchError::Ended`] outside a runtime and where the attester
+    /// panicked.
     pub fn attest(
         &self,
         report_data: ReportData,
@@ -187,6 +196,9 @@ impl Batcher {
     ///
     /// These sessions have a queue of their own, and the device turns to both in turn: they wait
     /// for each other, and nobody else for them longer than for one quote.
+    ///
+    /// # Errors
+    /// As [`Batcher::attest`].
     pub fn attest_alone(
         &self,
         report_data: ReportData,

@@ -9,7 +9,7 @@ use der::{Decode, Encode, asn1::ObjectIdentifier};
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use x509_cert::{Certificate, ext::Extension};
 
-use crate::ChannelError;
+use crate::error::ChannelError;
 
 /// TCG DICE tagged evidence.
 pub(crate) const EVIDENCE_OID: &str = "2.23.133.5.4.9";

@@ -10,11 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    Attested, Batcher, Binding, ChannelError, ClientEvidence, ClientOptions, Phase, Timings,
-    Tuning,
+    attested::Attested,
+    batch::Batcher,
     deadline::Deadline,
+    error::{ChannelError, Phase},
     handshake,
     identity::{Identity, IdentityOptions},
+    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
     renewal::Identities,
     session::{self, Attesting, Outcome},
 };
@@ -33,6 +35,9 @@ pub struct Client<A: Appraise> {
 
 impl<A: Appraise> Client<A> {
     /// A client for servers with key or session binding.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] for [`Binding::None`], which has no evidence to appraise.
     pub fn new(options: ClientOptions, appraiser: Arc<A>) -> Result<Self, ChannelError> {
         if options.binding == Binding::None {
             return Err(ChannelError::Binding { call: "Client", wanted: "key or session" });
@@ -43,6 +48,10 @@ impl<A: Appraise> Client<A> {
     }
 
     /// The same client, able to attest where the server demands it (session binding only).
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding, [`ChannelError::Identity`] or
+    /// [`ChannelError::OwnClaims`] where no key or claims can be made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
@@ -61,6 +70,13 @@ impl<A: Appraise> Client<A> {
     /// server name; it is not what the server is believed by.
     ///
     /// The appraiser runs on the calling task: appraisal is computation of under a millisecond.
+    ///
+    /// # Errors
+    /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails,
+    /// [`ChannelError::NoEvidence`], [`ChannelError::Rejected`] and the like where the server's
+    /// evidence is missing, unreadable, of another connection or not accepted.
+    /// [`ChannelError::fault`] says through whom.
     pub async fn connect<S>(
         &self,
         name: &str,

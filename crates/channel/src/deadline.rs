@@ -4,7 +4,7 @@ use std::{future::Future, io, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::{ChannelError, Phase};
+use crate::error::{ChannelError, Phase};
 
 /// When a call has to be over, and how long it was given (for the error).
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use confide_evidence::{
     tagged_evidence::TaggedError,
 };
 
-use crate::BatchError;
+use crate::batch::BatchError;
 
 /// A step on the way to an attested stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use confide_evidence::session_message::{Refusal, SessionMessage, SessionMessageError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{ChannelError, Phase, deadline::Deadline};
+use crate::{
+    deadline::Deadline,
+    error::{ChannelError, Phase},
+};
 
 /// The longest frame: quote, claims, collateral, batch path and GPU evidence fit, each as long as
 /// it may be.

@@ -18,7 +18,11 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::{Binding, ChannelError, Phase, certificate::PeerCertificate};
+use crate::{
+    certificate::PeerCertificate,
+    error::{ChannelError, Phase},
+    options::Binding,
+};
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())

@@ -24,7 +24,7 @@ use rustls::{
 };
 use time::OffsetDateTime;
 
-use crate::{Binding, ChannelError, certificate::sha256, own_evidence};
+use crate::{certificate::sha256, error::ChannelError, options::Binding, own_evidence};
 
 /// A certificate has to stay under this: peers refuse handshake messages from 64 KiB on.
 pub const CERTIFICATE_BYTES_MAX: usize = 60_000;

@@ -1,29 +1,6 @@
-//! Attested TLS: a byte stream comes only together with an attestation result.
+#![doc = include_str!("../README.md")]
 //!
-//! - [`Server`] and [`Client`]: TLS 1.3 without tickets and without early data. *Key binding*
-//!   carries evidence in the certificate, *session binding* exchanges it after the handshake over
-//!   the TLS exporter. Wire formats: `docs/channel.md`.
-//! - [`PlainClient`] (and [`Server`] with [`Binding::None`]): ordinary TLS 1.3 under the same
-//!   connection policy, for comparison and as the outer layer of [`nested_connect`].
-//! - [`tunnel`]: a WebSocket proxy that carries the TLS bytes and can read none of them.
-//!
-//! Everything is generic over the byte stream and over [`confide_evidence::Appraise`]. Every call
-//! has one deadline for all of its waits, and every length a limit.
-//!
-//! ```no_run
-//! # async fn example<A: confide_evidence::Appraise>(
-//! #     appraiser: std::sync::Arc<A>,
-//! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! use confide_channel::{Binding, Client, ClientOptions};
-//!
-//! let deadline = std::time::Duration::from_secs(10);
-//! let client = Client::new(ClientOptions { binding: Binding::Session, deadline }, appraiser)?;
-//! let socket = tokio::net::TcpStream::connect("model.example:443").await?;
-//! let (stream, appraised, timings) = client.connect("model.example", socket).await?.into_parts();
-//! # let _ = (stream, appraised, timings);
-//! # Ok(())
-//! # }
-//! ```
+//! # The result comes with the stream
 //!
 //! There is no way to the stream that leaves the attestation result behind:
 //!
@@ -41,6 +18,7 @@
 //!     (stream, appraised)
 //! }
 //! ```
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 mod attested;
 mod batch;

@@ -7,7 +7,14 @@ use confide_evidence::Appraise;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::{client, server};
 
-use crate::{Accepted, Attested, ChannelError, Client, PlainClient, Server, Tuning};
+use crate::{
+    attested::Attested,
+    client::Client,
+    error::ChannelError,
+    options::Tuning,
+    plain::PlainClient,
+    server::{Accepted, Server},
+};
 
 /// What carries the inner session at the connecting end. The buffer lets the inner session read
 /// whole outer records at once.
@@ -18,6 +25,10 @@ pub type NestedServer<S> = BufReader<server::TlsStream<S>>;
 
 /// Opens the outer session to `outer_name`, then the attested one inside it. Each has its own
 /// deadline. `tuning` is for the inner session: see [`Tuning::inside_tls`].
+///
+/// # Errors
+/// [`ChannelError`] of the outer session as [`PlainClient::connect`], or of the inner one as
+/// [`Client::connect`].
 pub async fn nested_connect<S, A>(
     outer: &PlainClient,
     outer_name: &str,
@@ -39,6 +50,9 @@ where
 }
 
 /// The accepting end of [`nested_connect`].
+///
+/// # Errors
+/// [`ChannelError`] of either session, as [`Server::accept`].
 pub async fn nested_accept<S>(
     outer: &Server,
     inner: &Server,

@@ -8,7 +8,7 @@ use confide_evidence::{
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
-use crate::BatchError;
+use crate::batch::BatchError;
 
 /// Asks the attester: blocks for as long as that takes.
 pub(crate) fn quote(

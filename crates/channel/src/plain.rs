@@ -12,10 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    Binding, ChannelError, ClientEvidence, ClientOptions, Timings, Tuning,
     client::{OwnEvidence, present, shake},
     deadline::Deadline,
+    error::ChannelError,
     handshake,
+    options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
     session::{self, Nobody, Outcome},
 };
 
@@ -39,6 +40,10 @@ pub struct Connected<S> {
 impl PlainClient {
     /// Trusts one root certificate (DER), or one server certificate pinned as its own root.
     /// `options.binding` has to be [`Binding::None`]; `clock` gives Unix seconds.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] where `options.binding` is not [`Binding::None`],
+    /// [`ChannelError::Tls`] where the root cannot be read.
     pub fn new(
         options: ClientOptions,
         root_der: &[u8],
@@ -48,6 +53,9 @@ impl PlainClient {
     }
 
     /// The same with any number of roots.
+    ///
+    /// # Errors
+    /// As [`PlainClient::new`].
     pub fn with_roots(
         options: ClientOptions,
         roots: Vec<CertificateDer<'static>>,
@@ -72,6 +80,10 @@ impl PlainClient {
 
     /// The same client for servers that appraise it and show no evidence themselves
     /// ([`crate::Server::without_evidence`]): the server is believed by its certificate.
+    ///
+    /// # Errors
+    /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] where no key or claims can be
+    /// made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         self.evidence = Some(OwnEvidence::new(evidence)?);
         handshake::client_policy(&mut self.config, Binding::Session);
@@ -85,6 +97,11 @@ impl PlainClient {
     }
 
     /// Takes an open byte stream through the handshake; `name` has to be in the certificate.
+    ///
+    /// # Errors
+    /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails,
+    /// [`ChannelError::Refused`] where the server does not accept this end's evidence.
     pub async fn connect<S>(&self, name: &str, io: S) -> Result<Connected<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,

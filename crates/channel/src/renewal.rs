@@ -15,9 +15,10 @@ use tokio::{
 };
 
 use crate::{
-    Binding, ChannelError, Phase,
     deadline::Deadline,
+    error::{ChannelError, Phase},
     identity::{Identity, IdentityOptions},
+    options::Binding,
 };
 
 /// After a failed renewal the next try waits this long, so that a broken device is not asked

@@ -12,10 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    AttestedClient, Batcher, Binding, ChannelError, Phase, ServerOptions, Timings, Tuning,
+    attested::AttestedClient,
+    batch::Batcher,
     deadline::Deadline,
+    error::{ChannelError, Phase},
     handshake::{self, KeyHolder},
     identity::{Identity, IdentityOptions},
+    options::{Binding, ServerOptions, Timings, Tuning},
     renewal::Identities,
     session::{self, Attesting, Nobody, Outcome},
 };
@@ -44,6 +47,11 @@ pub struct Accepted<S> {
 impl Server {
     /// Makes the key and the certificate; with key binding the attester is asked here, on the
     /// calling thread. `clock` gives Unix seconds. Without binding no attester is needed.
+    ///
+    /// # Errors
+    /// [`ChannelError::Option`] for a validity below one second, [`ChannelError::NoAttester`] where
+    /// the binding needs evidence and there is no attester, and what else can go wrong in making
+    /// the first key ([`Fault::Local`](crate::Fault::Local)).
     pub fn new(
         options: ServerOptions,
         attester: Option<Arc<dyn Attest>>,
@@ -59,6 +67,10 @@ impl Server {
 
     /// Session binding the other way round: this end shows no evidence and demands the client's
     /// in [`Server::accept_attested`]. A client that asks for evidence is refused.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding, [`ChannelError::Option`] and
+    /// [`ChannelError::Identity`] as [`Server::new`].
     pub fn without_evidence(
         options: ServerOptions,
         clock: fn() -> u64,
@@ -75,6 +87,10 @@ impl Server {
     }
 
     /// Ordinary TLS with a certificate from elsewhere ([`Binding::None`] only).
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] where the binding is not [`Binding::None`], [`ChannelError::Tls`]
+    /// where certificate and key cannot be used.
     pub fn with_certificate(
         options: ServerOptions,
         chain: Vec<CertificateDer<'static>>,
@@ -98,6 +114,9 @@ impl Server {
 
     /// The same server with a batcher that it shares with other servers of the same device, or
     /// whose limits are others. Session binding only; the batcher's attester makes its evidence.
+    ///
+    /// # Errors
+    /// [`ChannelError::Binding`] without session binding or without evidence of its own.
     pub fn batched_by(mut self, batcher: Batcher) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session || self.batcher.is_none() {
             let call = "a batcher";
@@ -126,6 +145,12 @@ impl Server {
 
     /// Takes an open byte stream through the handshake and, with session binding, through the
     /// exchange. One deadline for all of it.
+    ///
+    /// # Errors
+    /// [`ChannelError::NoAttester`] with session binding and no attester,
+    /// [`ChannelError::KeyEnded`] where the key could not be renewed, [`ChannelError::Timeout`],
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails, and what the
+    /// client breaks of the protocol.
     pub async fn accept<S>(&self, io: S) -> Result<Accepted<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -135,6 +160,11 @@ impl Server {
 
     /// The same, and appraises the client's evidence before the stream is handed out (session
     /// binding only).
+    ///
+    /// # Errors
+    /// As [`Server::accept`]; besides, [`ChannelError::Binding`] without session binding,
+    /// [`ChannelError::NoEvidence`], [`ChannelError::Rejected`] and the like where the client's
+    /// evidence is missing, unreadable, of another connection or not accepted.
     pub async fn accept_attested<S, A>(
         &self,
         appraiser: &A,
@@ -242,7 +272,7 @@ fn identity_options(options: &ServerOptions, attester: Option<Arc<dyn Attest>>) 
         guarantee: options.guarantee.clone(),
         names: options.names.clone(),
         validity: match options.binding {
-            Binding::None => crate::PLAIN_VALIDITY,
+            Binding::None => crate::identity::PLAIN_VALIDITY,
             _ => options.key_validity,
         },
     }

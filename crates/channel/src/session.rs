@@ -30,8 +30,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
 
 use crate::{
-    Batched, Batcher, ChannelError, Phase, certificate::PeerCertificate, deadline::Deadline, frame,
-    identity::Identity, options::SESSION_2,
+    batch::{Batched, Batcher},
+    certificate::PeerCertificate,
+    deadline::Deadline,
+    error::{ChannelError, Phase},
+    frame,
+    identity::Identity,
+    options::SESSION_2,
 };
 
 /// What an end needs to attest.

@@ -23,10 +23,9 @@ use confide_evidence::{
     snp::AmdCertificate,
 };
 use confide_verifier::{
-    Appraised, Check, Endorsements, Evidence, Expect, Outcome, POLICY_LENGTH_MAX, Policy, Reason,
-    Rejection, RootKind, Roots, Scope, UnixTime, appraise,
+    Appraised, AwsLc, Check, Endorsements, Evidence, Expect, Outcome, POLICY_LENGTH_MAX, Policy,
+    Reason, Rejection, RootKind, Roots, Scope, UnixTime, appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use serde_json::{Value, json};
 
 #[cfg(not(feature = "prove"))]

@@ -10,8 +10,7 @@ use confide_evidence::{
     claims::Claims,
     session_message::{Refusal, SessionEvidence, SessionMessage},
 };
-use confide_verifier::{Crypto, Policy};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Crypto, Policy};
 use rcgen::{CertificateParams, KeyPair, PublicKeyData};
 use site::{NOW, attester, now};
 use tokio::{

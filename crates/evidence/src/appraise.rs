@@ -52,5 +52,8 @@ pub trait Appraise: Send + Sync {
     type Rejection: core::error::Error + Send + Sync + 'static;
 
     /// Appraises one peer's evidence.
+    ///
+    /// # Errors
+    /// `Self::Rejection` where the evidence is not accepted.
     fn appraise(&self, presented: &Presented<'_>) -> Result<Self::Appraised, Self::Rejection>;
 }

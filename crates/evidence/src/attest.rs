@@ -10,6 +10,9 @@ use crate::ReportData;
 /// device is serial), so asynchronous callers run them on a blocking thread.
 pub trait Attest: Send + Sync {
     /// A quote whose report data is `report_data`.
+    ///
+    /// # Errors
+    /// [`AttestError::Device`] where the device refuses, fails or answers too late.
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError>;
 
     /// Endorsements for the quotes this attester makes, where it has them (stapled for the peer).
@@ -18,6 +21,9 @@ pub trait Attest: Send + Sync {
     fn collateral(&self) -> Option<Vec<u8>>;
 
     /// Evidence of this machine's GPU over `nonce`, where it has one that attests.
+    ///
+    /// # Errors
+    /// [`AttestError::Device`] where there is a GPU that attests and it gives no evidence.
     fn gpu(&self, _nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(None)
     }

@@ -78,6 +78,10 @@ pub struct BatchTree {
 
 impl BatchTree {
     /// The tree over `leaves`, [`BATCH_MIN`] to [`BATCH_MAX`] of them.
+    ///
+    /// # Errors
+    /// [`BatchPathError::Size`] where there are fewer leaves than [`BATCH_MIN`] or more than
+    /// [`BATCH_MAX`].
     pub fn new(leaves: &[Leaf]) -> Result<Self, BatchPathError> {
         check_size(leaves.len())?;
         let mut level: Vec<Node> = leaves.iter().map(leaf_hash).collect();
@@ -170,6 +174,11 @@ impl BatchPath {
     }
 
     /// Reads a path. Version, size and index settle its length, so there is one encoding only.
+    ///
+    /// # Errors
+    /// [`BatchPathError::Length`] where the bytes are not as long as size and index demand,
+    /// [`BatchPathError::Version`], [`BatchPathError::Size`] and [`BatchPathError::Index`] where
+    /// that field is out of range.
     pub fn decode(bytes: &[u8]) -> Result<Self, BatchPathError> {
         let got = bytes.len();
         let head = bytes.split_first_chunk::<PATH_HEAD_BYTES>();

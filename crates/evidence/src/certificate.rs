@@ -69,6 +69,10 @@ pub struct KeyUsage {
 
 impl<'a> Certificate<'a> {
     /// Reads a certificate with a P-256 key.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it;
+    /// another key than P-256 is one of them.
     pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         read(bytes).map_err(|field| ParseError::Der { subject, field })
     }
@@ -88,6 +92,9 @@ pub struct SignedParts<'a> {
 impl<'a> SignedParts<'a> {
     /// Splits DER into its parts. That the inner AlgorithmIdentifier is the same is a chain
     /// verifier's work.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it.
     pub fn of(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         split(bytes).map_err(|field| ParseError::Der { subject, field })
     }

@@ -69,6 +69,11 @@ impl Claims {
     }
 
     /// Reads claims, and accepts only the bytes that [`Claims::encode`] would write.
+    ///
+    /// # Errors
+    /// [`ClaimsError::TooLong`] over [`CLAIMS_BYTES_MAX`], [`ClaimsError::NotCanonical`] where the
+    /// claims have another encoding than this one, and the variant of the first entry that is
+    /// unknown, repeated, missing or out of bounds.
     pub fn decode(bytes: &[u8]) -> Result<Self, ClaimsError> {
         if bytes.len() > CLAIMS_BYTES_MAX {
             return Err(ClaimsError::TooLong { wanted: CLAIMS_BYTES_MAX, got: bytes.len() });
@@ -84,6 +89,11 @@ impl Claims {
     /// Whether the values are ones that [`Claims::decode`] accepts.
     ///
     /// For a program that is about to encode claims of its own.
+    ///
+    /// # Errors
+    /// [`ClaimsError::GuaranteeLength`], [`ClaimsError::GuaranteeControlCharacter`],
+    /// [`ClaimsError::NonceLength`] or [`ClaimsError::ValidityReversed`], whichever rule is broken
+    /// first.
     pub fn check(&self) -> Result<(), ClaimsError> {
         if self.guarantee.is_empty() || self.guarantee.len() > GUARANTEE_BYTES_MAX {
             let got = self.guarantee.len();

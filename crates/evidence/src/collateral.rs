@@ -40,6 +40,11 @@ pub struct Collateral {
 
 impl Collateral {
     /// Reads the JSON object; an absent or empty endorsement is [`ParseError::Missing`].
+    ///
+    /// # Errors
+    /// [`ParseError::TooLong`] over [`COLLATERAL_LENGTH_MAX`], [`ParseError::Missing`] for an
+    /// endorsement that is absent or empty, [`ParseError::Json`] or [`ParseError::Text`] where the
+    /// document or a field is malformed.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         if document.len() > COLLATERAL_LENGTH_MAX {
             let (limit, got) = (COLLATERAL_LENGTH_MAX, document.len());

@@ -30,6 +30,10 @@ pub struct CrlDates<'a> {
 
 impl<'a> CrlDates<'a> {
     /// Reads the dates and the number; who is revoked is a chain verifier's work.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it; a
+    /// missing number and a critical extension are such fields.
     pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         let list = read(bytes).and_then(|(list, number)| match number {
             Some(number) => Ok(CrlDates { number, ..list }),
@@ -40,6 +44,9 @@ impl<'a> CrlDates<'a> {
 
     /// The same for a list of AMD's, which may lack a number: it counts as 0 then, and only the
     /// issue date tells an older list.
+    ///
+    /// # Errors
+    /// As [`CrlDates::parse`], but for the missing number.
     pub fn parse_amd(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (list, number) = read(bytes).map_err(|field| ParseError::Der { subject, field })?;
         Ok(Self { number: number.unwrap_or(0), ..list })

@@ -1,10 +1,6 @@
-//! The messages of RFC 9334: bytes to fields and back, for every quote, endorsement and claim.
-//!
-//! Nothing here is trusted and nothing here does I/O. A parsed [`quote::Quote`] is only a view of
-//! bytes; whether they are believed is decided by an [`Appraise`] implementation.
-//!
-//! Builds without std (alloc only): the same code runs in a server, a browser and a zkVM guest.
+#![doc = include_str!("../README.md")]
 #![no_std]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 extern crate alloc;
 

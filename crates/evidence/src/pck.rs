@@ -39,6 +39,10 @@ pub struct PckExtension {
 
 impl PckExtension {
     /// Reads the content of the extension.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as Intel's PCK
+    /// certificate profile has it.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         read(bytes).map_err(|field| ParseError::Der { subject: SUBJECT, field })
     }

@@ -19,6 +19,10 @@ const END: &[u8] = b"-----END CERTIFICATE-----";
 ///
 /// Between the certificates only white space is accepted, and zero bytes at the very end, which
 /// Intel's quoting library leaves there.
+///
+/// # Errors
+/// [`ParseError::TooLong`] over [`CHAIN_LENGTH_MAX`], [`ParseError::TooMany`] over
+/// [`CHAIN_CERTIFICATES_MAX`], [`ParseError::Text`] where the text is not PEM certificates.
 pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
     decode_chain_of(subject, text, CHAIN_CERTIFICATES_MAX)
 }

@@ -157,6 +157,12 @@ impl<'a> SessionMessage<'a> {
     }
 
     /// Reads a frame's content; only the deterministic encoding is accepted.
+    ///
+    /// # Errors
+    /// [`SessionMessageError::Malformed`] where the bytes are not CBOR of the wanted types,
+    /// [`SessionMessageError::Kind`] and [`SessionMessageError::Members`] for an unknown or
+    /// misshapen message, [`SessionMessageError::NotCanonical`] for any other encoding, and the
+    /// variant of a part whose length is out of bounds.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionMessageError> {
         let mut decoder = Decoder::new(bytes);
         let members = decoder.array().ok().flatten().ok_or(malformed(&decoder, "an array"))?;

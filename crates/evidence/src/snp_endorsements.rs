@@ -33,6 +33,11 @@ impl SnpEndorsements {
     }
 
     /// Reads the JSON object.
+    ///
+    /// # Errors
+    /// [`ParseError::TooLong`] over a limit, [`ParseError::Missing`] for a key or chain that is
+    /// absent or empty, [`ParseError::Json`] or [`ParseError::Text`] where the document or a field
+    /// is malformed.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         const SUBJECT: &str = "SNP endorsements";
         if document.len() > SNP_ENDORSEMENTS_LENGTH_MAX {
@@ -53,6 +58,10 @@ impl SnpEndorsements {
     }
 
     /// Puts parts together that came as files.
+    ///
+    /// # Errors
+    /// [`ParseError::Missing`] where the key or the list is empty, [`ParseError::TooLong`] where it
+    /// is longer than [`ENDORSEMENT_KEY_LENGTH_MAX`] or [`SNP_CRL_LENGTH_MAX`].
     pub fn new(
         endorsement_key: Vec<u8>,
         chain: String,

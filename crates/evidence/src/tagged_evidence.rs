@@ -38,6 +38,11 @@ impl<'a> TaggedEvidence<'a> {
     }
 
     /// Reads the extension's content; only the deterministic encoding is accepted.
+    ///
+    /// # Errors
+    /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
+    /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
+    /// [`TaggedError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
         let mut decoder = tagged_array(bytes, 2)?;
         let quote = member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
@@ -66,6 +71,11 @@ impl<'a> TaggedCollateral<'a> {
     }
 
     /// Reads the extension's content; only the deterministic encoding is accepted.
+    ///
+    /// # Errors
+    /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
+    /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
+    /// [`TaggedError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
         let mut decoder = tagged_array(bytes, 1)?;
         let collateral = member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;

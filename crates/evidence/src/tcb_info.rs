@@ -143,6 +143,11 @@ pub struct TcbInfo {
 impl TcbInfo {
     /// Reads the JSON; the platform's levels come out in descending order whatever order they had,
     /// as Intel's library has it.
+    ///
+    /// # Errors
+    /// [`ParseError::Json`] or [`ParseError::Text`] where the document is malformed or contradicts
+    /// itself, [`ParseError::Unsupported`] for another version than 3, [`ParseError::TooMany`] over
+    /// [`TCB_LEVELS_MAX`] levels.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wire: Wire = json::document("TCB info", text.as_bytes())?;
         let tee = match (wire.id, wire.tdx_module.is_some()) {

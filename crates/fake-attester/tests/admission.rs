@@ -4,9 +4,9 @@ use confide_evidence::certificate::Certificate;
 use confide_evidence::{BindingKind, ReportData, pck::PckExtension, pem, quote::Quote};
 use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
 use confide_verifier::{
-    Appraised, BindingLevel, Endorsements, Evidence, Outcome, Policy, Reason, UnixTime, appraise,
+    Appraised, AwsLc, BindingLevel, Endorsements, Evidence, Outcome, Policy, Reason, UnixTime,
+    appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;

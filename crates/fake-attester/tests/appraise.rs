@@ -171,6 +171,6 @@ fn ask(attester: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, 
     };
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes())?;
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
-    appraise(&evidence, &endorsements, policy, now, &confide_verifier_aws_lc::AwsLc)
+    appraise(&evidence, &endorsements, policy, now, &confide_verifier::AwsLc)
         .map_err(|rejection| rejection.reason().clone())
 }

@@ -9,10 +9,9 @@ use confide_fake_attester::{
     Variant,
 };
 use confide_verifier::{
-    Appraised, Evidence, Expect, Outcome, Policy, Reason, Rejection, Roots, Scope, SnpWorkload,
-    UnixTime, snp,
+    Appraised, AwsLc, Evidence, Expect, Outcome, Policy, Reason, Rejection, Roots, Scope,
+    SnpWorkload, UnixTime, snp,
 };
-use confide_verifier_aws_lc::AwsLc;
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;

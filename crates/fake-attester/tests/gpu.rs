@@ -12,10 +12,9 @@ use confide_fake_attester::{
     FakeAttester, FakeGpu, GpuFault, GpuOptions, Mode, Options, Tee, WithFakeGpu,
 };
 use confide_verifier::{
-    Appraised, Check, Endorsements, Evidence, GpuAppraised, GpuCase, Outcome, Policy, Reason,
-    Roots, UnixTime, appraise,
+    Appraised, AwsLc, Check, Endorsements, Evidence, GpuAppraised, GpuCase, Outcome, Policy,
+    Reason, Roots, UnixTime, appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use sha2::{Digest, Sha256};
 
 const NOW_S: u64 = 1_780_272_000;

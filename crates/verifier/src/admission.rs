@@ -10,8 +10,12 @@ use confide_evidence::{BindingKind, quote::Tee};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    Detail, Evidence, Expect, Policy, Reason,
+    appraise::Evidence,
     checks::{Checks, Steps},
+    detail::Detail,
+    expect::Expect,
+    policy::Policy,
+    reason::Reason,
 };
 
 /// Kinds of evidence, by the TEE that makes them.

@@ -3,7 +3,7 @@
 use alloc::{string::String, sync::Arc};
 
 use confide_evidence::{
-    BindingKind, GpuPresented, ReportData,
+    BindingKind, GpuPresented, Presented, ReportData,
     claims::Claims,
     qe_identity::QeIdentity,
     quote::{Body, Quote},
@@ -12,12 +12,21 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Appraised, CrlSeen, Crypto, Detail, Endorsed, Endorsements, GpuAppraised, IntelClaims,
-    PlatformClaims, Policy, Reason, Rejection, Root, attributes,
+    attributes,
     checks::{Checks, Step},
-    gpu, measurements,
-    platform::{Platform, Walk},
-    result::{Accepted, Refused, ScopeGrounds},
+    crypto::Crypto,
+    detail::Detail,
+    endorsements::Endorsements,
+    gpu::{self, GpuAppraised},
+    measurements,
+    platform::{FullVerification, Platform},
+    policy::Policy,
+    reason::Reason,
+    result::{
+        Accepted, Appraised, CrlSeen, Endorsed, IntelClaims, PlatformClaims, Refused, Rejection,
+        ScopeConditions,
+    },
+    roots::Root,
 };
 
 /// What a peer presented.
@@ -37,12 +46,29 @@ pub struct Evidence<'a> {
     pub binding: Option<BindingKind>,
 }
 
+impl<'a> From<&Presented<'a>> for Evidence<'a> {
+    /// The evidence that a channel received, with the report data that this connection demands.
+    fn from(presented: &Presented<'a>) -> Self {
+        Self {
+            quote: presented.quote,
+            claims: Some(presented.claims),
+            report_data: Some(presented.expected_report_data),
+            gpu: presented.gpu,
+            binding: Some(presented.binding),
+        }
+    }
+}
+
 /// Decides whether a quote is believed, under one policy and at one time.
 ///
 /// Reads nothing but its arguments. The first check that fails ends it.
 ///
 /// All nine signatures are verified each time: this is the reference that the prepared path
 /// ([`crate::Prepared`]) is held against.
+///
+/// # Errors
+/// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
+/// check up to it.
 pub fn appraise(
     evidence: &Evidence<'_>,
     endorsements: &Endorsements,
@@ -50,30 +76,33 @@ pub fn appraise(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<Appraised, Rejection> {
-    let mut found = Found::new(Checks::new::<Step>());
+    let mut found = PartialResult::new(Checks::new::<Step>());
     let outcome = read_quote(&mut found, evidence, policy).and_then(|quote| {
         let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
-        let case = Case { evidence, quote, grounds: verified.grounds(), policy, now, crypto };
-        case.judge(&mut found, &mut Walk(&verified))
+        let case = Appraisal { evidence, quote, grounds: verified.grounds(), policy, now, crypto };
+        case.judge(&mut found, &mut FullVerification(&verified))
     });
     found.close(outcome)
 }
 
-/// What is known so far; all that a rejection may tell.
-pub(crate) struct Found {
+/// What an appraisal has found so far: all that a rejection may report.
+pub(crate) struct PartialResult {
     pub(crate) checks: Checks,
     pub(crate) root: Option<Root>,
     tcb_status: Option<TcbStatus>,
     advisories: Arc<[String]>,
 }
 
-impl Found {
+impl PartialResult {
     pub(crate) fn new(checks: Checks) -> Self {
         Self { checks, root: None, tcb_status: None, advisories: Arc::default() }
     }
 
-    pub(crate) fn close(self, outcome: Result<Judged, Reason>) -> Result<Appraised, Rejection> {
+    pub(crate) fn close(
+        self,
+        outcome: Result<AcceptedParts, Reason>,
+    ) -> Result<Appraised, Rejection> {
         let Self { checks, root, tcb_status, advisories } = self;
         match (outcome, root, tcb_status) {
             (Ok(judged), Some(root), Some(_)) => Ok(Accepted {
@@ -98,16 +127,16 @@ impl Found {
     }
 }
 
-pub(crate) struct Judged {
-    grounds: ScopeGrounds,
+pub(crate) struct AcceptedParts {
+    grounds: ScopeConditions,
     platform: PlatformClaims,
     claims: Option<Claims>,
     gpu: Option<GpuAppraised>,
 }
 
-/// What the endorsements say, however they were verified.
+/// The values of the verified endorsements, whether they were verified now or prepared before.
 #[derive(Clone, Copy)]
-pub(crate) struct Grounds<'a> {
+pub(crate) struct EndorsedValues<'a> {
     pub(crate) tcb_info: &'a TcbInfo,
     pub(crate) qe_identity: &'a QeIdentity,
     pub(crate) root_crl: CrlSeen,
@@ -118,36 +147,36 @@ pub(crate) struct Grounds<'a> {
 /// it each time, [`crate::Prepared`] leaves out what it knows.
 pub(crate) trait Signatures {
     /// The PCK chain: who the platform is.
-    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason>;
+    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason>;
 
     /// The quoting enclave's report by the PCK, and the attestation key in it.
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Case<'_>,
+        case: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason>;
 
     /// The quote by the attestation key.
-    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason>;
+    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason>;
 }
 
-/// One quote before its judge.
-pub(crate) struct Case<'a> {
+/// The appraisal of one quote: its inputs, and the endorsements that were verified for it.
+pub(crate) struct Appraisal<'a> {
     pub(crate) evidence: &'a Evidence<'a>,
     pub(crate) quote: Quote<'a>,
-    pub(crate) grounds: Grounds<'a>,
+    pub(crate) grounds: EndorsedValues<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) now: UnixTime,
     pub(crate) crypto: &'a dyn Crypto,
 }
 
-impl Case<'_> {
+impl Appraisal<'_> {
     pub(crate) fn judge(
         &self,
-        found: &mut Found,
+        found: &mut PartialResult,
         signatures: &mut impl Signatures,
-    ) -> Result<Judged, Reason> {
+    ) -> Result<AcceptedParts, Reason> {
         self.root_crl(&mut found.checks)?;
         let platform = signatures.pck(&mut found.checks, self)?;
         self.is_endorsed(&mut found.checks, &platform)?;
@@ -166,17 +195,17 @@ impl Case<'_> {
         let Self { evidence, policy, now, crypto, .. } = *self;
         let (checks, covered) = (&mut found.checks, claims.as_ref());
         let gpu = gpu::judge_attached(evidence, covered, policy, now, crypto, checks, Step::Gpu)?;
-        let grounds = ScopeGrounds {
+        let grounds = ScopeConditions {
             names_program,
             bound: found.checks.passed(Step::ReportData),
             configured: claims.is_none() || found.checks.passed(Step::ConfigDigest),
             closed: found.checks.passed(Step::Debug),
         };
-        Ok(Judged { grounds, platform: self.platform_claims(&platform), claims, gpu })
+        Ok(AcceptedParts { grounds, platform: self.platform_claims(&platform), claims, gpu })
     }
 
     pub(crate) fn evaluation_number(&self) -> u32 {
-        let Grounds { tcb_info, qe_identity, .. } = self.grounds;
+        let EndorsedValues { tcb_info, qe_identity, .. } = self.grounds;
         tcb_info.tcb_evaluation_data_number.min(qe_identity.tcb_evaluation_data_number)
     }
 
@@ -199,7 +228,7 @@ impl Case<'_> {
 }
 
 pub(crate) fn read_quote<'a>(
-    found: &mut Found,
+    found: &mut PartialResult,
     evidence: &Evidence<'a>,
     policy: &Policy,
 ) -> Result<Quote<'a>, Reason> {

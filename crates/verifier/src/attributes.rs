@@ -5,8 +5,11 @@ use alloc::string::{String, ToString};
 use confide_evidence::quote::{Body, Quote, TdReport};
 
 use crate::{
-    Detail, Expect, Policy, Reason,
     checks::{Checks, Step},
+    detail::Detail,
+    expect::Expect,
+    policy::Policy,
+    reason::Reason,
 };
 
 /// Intel TDX Module ABI Specification, `ATTRIBUTES`: bits that must be zero.

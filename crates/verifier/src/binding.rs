@@ -6,12 +6,15 @@ use confide_evidence::{ReportData, UnixSeconds, claims::Claims};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    Crypto, Detail, Evidence, Policy, Reason,
-    appraise::Case,
+    appraise::{Appraisal, Evidence},
     chain::inside,
     checks::{Checks, Step, Steps},
+    crypto::Crypto,
+    detail::Detail,
     expect::Expect,
     measurements,
+    policy::Policy,
+    reason::Reason,
 };
 
 /// The checks of report data and claims, which every kind of evidence with report data has.
@@ -31,7 +34,7 @@ impl BindingSteps for Step {
     const EVIDENCE_AGE: Self = Step::EvidenceAge;
 }
 
-impl Case<'_> {
+impl Appraisal<'_> {
     /// Report data and measurements; whether they name a program.
     pub(crate) fn workload(&self, checks: &mut Checks) -> Result<bool, Reason> {
         self.binding().report_data::<Step>(checks)?;

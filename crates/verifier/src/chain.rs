@@ -15,7 +15,7 @@ use webpki::{
     anchor_from_trusted_cert,
 };
 
-use crate::{Crypto, Reason};
+use crate::{crypto::Crypto, reason::Reason};
 
 /// What a certificate is for: name and key usage follow from it.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@
 
 use alloc::{string::ToString, vec::Vec};
 
-use crate::{Detail, Reason};
+use crate::{detail::Detail, reason::Reason};
 
 /// What came out of a check. The third is not a yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

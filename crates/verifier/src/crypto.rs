@@ -7,7 +7,8 @@ use rustls_pki_types::SignatureVerificationAlgorithm;
 
 /// Cryptography that appraisal needs; everything it is given is public.
 ///
-/// A server uses `confide-verifier-aws-lc`; a browser or a zkVM guest brings its own.
+/// The feature `aws-lc` brings an implementation for servers and clients (`AwsLc`); a browser or a
+/// zkVM guest brings its own.
 pub trait Crypto: Send + Sync {
     /// Whether `signature` (r, then s, 32 bytes each, big-endian) is an ECDSA P-256 signature with
     /// SHA-256 over `message` by `public_key` (0x04, x, y).

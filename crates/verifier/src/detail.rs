@@ -5,10 +5,10 @@ use core::fmt;
 
 /// What was compared, or why not. `Display` writes it; until then it is data.
 #[derive(Clone)]
-pub struct Detail(Said);
+pub struct Detail(Content);
 
 #[derive(Clone)]
-enum Said {
+enum Content {
     Text(&'static str),
     Written(Box<str>),
     Numbers { write: Write, numbers: [u64; 4] },
@@ -21,7 +21,7 @@ pub(crate) type Write = fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result;
 
 impl Detail {
     pub(crate) const fn text(text: &'static str) -> Self {
-        Self(Said::Text(text))
+        Self(Content::Text(text))
     }
 
     /// Up to four numbers, and the sentence that they go into.
@@ -29,7 +29,7 @@ impl Detail {
         const { assert!(N <= 4) };
         let mut all = [0; 4];
         all[..N].copy_from_slice(&numbers);
-        Self(Said::Numbers { write, numbers: all })
+        Self(Content::Numbers { write, numbers: all })
     }
 
     /// 32 bytes, and the sentence that they go into; [`bytes`] gives them back.
@@ -38,17 +38,17 @@ impl Detail {
         for (number, chunk) in numbers.iter_mut().zip(bytes.as_chunks().0) {
             *number = u64::from_be_bytes(*chunk);
         }
-        Self(Said::Numbers { write, numbers })
+        Self(Content::Numbers { write, numbers })
     }
 
     /// A list between commas, or `empty`; then `after`.
     pub(crate) fn listed(list: &Arc<[String]>, empty: &'static str, after: &'static str) -> Self {
-        Self(Said::Listed { list: list.clone(), empty, after })
+        Self(Content::Listed { list: list.clone(), empty, after })
     }
 
     /// Which of the named fields were compared, and which left; bit `n` stands for `names[n]`.
     pub(crate) fn fields(names: &'static [&'static str], compared: u32, left: u32) -> Self {
-        Self(Said::Fields { names, compared, left })
+        Self(Content::Fields { names, compared, left })
     }
 }
 
@@ -69,24 +69,24 @@ impl From<&'static str> for Detail {
 
 impl From<String> for Detail {
     fn from(text: String) -> Self {
-        Self(Said::Written(text.into()))
+        Self(Content::Written(text.into()))
     }
 }
 
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Said::Text(text) => f.write_str(text),
-            Said::Written(text) => f.write_str(text),
-            Said::Numbers { write, numbers } => write(numbers, f),
-            Said::Listed { list, empty, after } => {
+            Content::Text(text) => f.write_str(text),
+            Content::Written(text) => f.write_str(text),
+            Content::Numbers { write, numbers } => write(numbers, f),
+            Content::Listed { list, empty, after } => {
                 match list.is_empty() {
                     true => f.write_str(empty)?,
                     false => separated(f, list.iter().map(String::as_str))?,
                 }
                 f.write_str(after)
             }
-            Said::Fields { names, compared, left } => {
+            Content::Fields { names, compared, left } => {
                 let named = |bits: u32| {
                     let chosen = move |(at, _): &(usize, &&str)| bits >> at & 1 == 1;
                     names.iter().enumerate().filter(chosen).map(|(_, name)| *name)

@@ -9,11 +9,14 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
-    Anchor, Crypto, Detail, Reason, Root, Roots,
-    appraise::Grounds,
+    appraise::EndorsedValues,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
+    crypto::Crypto,
+    detail::Detail,
+    reason::Reason,
     result::CrlSeen,
+    roots::{Anchor, Root, Roots},
 };
 
 /// Endorsements as they came: read as a whole, believed in nothing.
@@ -33,11 +36,17 @@ pub struct Endorsements {
 
 impl Endorsements {
     /// Reads `QuoteCollateralV3` JSON.
+    ///
+    /// # Errors
+    /// [`ParseError`] of the collateral or of the first document in it that cannot be read.
     pub fn parse(collateral_json: &[u8]) -> Result<Self, ParseError> {
         Self::from_collateral(Collateral::parse(collateral_json)?)
     }
 
     /// Reads the documents of a collateral that came without JSON around it.
+    ///
+    /// # Errors
+    /// [`ParseError`] of the first document that cannot be read.
     pub fn from_collateral(collateral: Collateral) -> Result<Self, ParseError> {
         let decode = |subject, text: &str| pem::decode_chain(subject, text.as_bytes());
         let same = collateral.qe_identity_issuer_chain == collateral.tcb_info_issuer_chain;
@@ -74,7 +83,7 @@ impl Endorsements {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<VerifiedEndorsements<'_>, Reason> {
-        let RootFound { root, der: root_der, certificate: root_certificate } =
+        let TrustedRoot { root, der: root_der, certificate: root_certificate } =
             checks.run(Step::Root, || self.find_root(roots, now, crypto))?;
         let root_crl = checks.run(Step::RootCrl, || {
             let crl = Crl::read("root CRL", &self.collateral.root_ca_crl, now)?;
@@ -176,7 +185,7 @@ impl Endorsements {
         roots: &Roots,
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<(RootFound<'_>, Detail), Reason> {
+    ) -> Result<(TrustedRoot<'_>, Detail), Reason> {
         let (_, der) = pair("TCB info issuer chain", &self.tcb_chain)?;
         let sha256 = crypto.sha256(&[der]);
         let Some(kind) = roots.find(Anchor::Intel, &sha256) else {
@@ -184,11 +193,11 @@ impl Endorsements {
             return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
         };
         let certificate = chain::read(Role::Root, der, now)?;
-        Ok((RootFound { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
+        Ok((TrustedRoot { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
     }
 }
 
-struct RootFound<'e> {
+struct TrustedRoot<'e> {
     root: Root,
     der: &'e [u8],
     certificate: Certificate<'e>,
@@ -243,8 +252,8 @@ pub(crate) struct Window {
 }
 
 impl<'e> VerifiedEndorsements<'e> {
-    pub(crate) fn grounds(&self) -> Grounds<'_> {
-        Grounds {
+    pub(crate) fn grounds(&self) -> EndorsedValues<'_> {
+        EndorsedValues {
             tcb_info: &self.endorsements.tcb_info,
             qe_identity: &self.endorsements.qe_identity,
             root_crl: (&self.root_crl).into(),

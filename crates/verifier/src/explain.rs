@@ -5,8 +5,11 @@ use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use confide_evidence::{UnixSeconds, tcb_info::TcbStatus};
 
 use crate::{
-    BindingLevel, CrlMinimum, DangerousScope, Expect, GpuPolicy, Policy, ReferenceValue, Roots,
-    SgxWorkload, TdxWorkload, Workload,
+    admission::{BindingLevel, DangerousScope},
+    expect::{Expect, ReferenceValue},
+    gpu::GpuPolicy,
+    policy::{CrlMinimum, Policy, SgxWorkload, TdxWorkload, Workload},
+    roots::Roots,
 };
 
 /// What becomes of a field.

@@ -26,9 +26,12 @@ pub use result::{GpuAppraised, GpuClaims};
 
 use self::{chain::ChainRole, manifests::Manifests};
 use crate::{
-    Crypto, Policy, Reason, Rejection, Root,
     checks::{Checks, steps},
-    result::Refused,
+    crypto::Crypto,
+    policy::Policy,
+    reason::Reason,
+    result::{Refused, Rejection},
+    roots::Root,
 };
 
 steps! {
@@ -69,6 +72,9 @@ pub struct GpuCase<'a> {
 
 impl<'a> GpuCase<'a> {
     /// A container, as channels and files carry it.
+    ///
+    /// # Errors
+    /// [`Reason::GpuEvidence`] where the bytes are not a container.
     pub fn from_container(bytes: &'a [u8], nonce: [u8; 32]) -> Result<Self, Reason> {
         let GpuEvidence { report, chain, rims, ocsp } =
             GpuEvidence::decode(bytes).map_err(Reason::GpuEvidence)?;
@@ -76,6 +82,9 @@ impl<'a> GpuCase<'a> {
     }
 
     /// A bare report with its chain beside it.
+    ///
+    /// # Errors
+    /// [`Reason::Malformed`] where a report in text is too long or not hexadecimal.
     pub fn from_report(report: &'a [u8], chain: &'a [u8], nonce: [u8; 32]) -> Result<Self, Reason> {
         let report = report_bytes(report)?;
         Ok(Self { report, chain, rims: Vec::new(), ocsp: Vec::new(), nonce })
@@ -89,6 +98,10 @@ impl<'a> GpuCase<'a> {
     }
 
     /// Decides whether the GPU's evidence is believed, under one policy and at one time.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
     pub fn appraise(
         &self,
         policy: &Policy,

@@ -12,7 +12,10 @@ use confide_evidence::{pck::PckExtension, quote::Quote};
 use rustls_pki_types::UnixTime;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::{Crypto, P256Key, prepared::Generation};
+use crate::{
+    crypto::{Crypto, P256Key},
+    prepared::Generation,
+};
 
 /// The name of some certification bytes under one generation of endorsements.
 ///

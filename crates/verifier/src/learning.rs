@@ -5,15 +5,18 @@ use alloc::{sync::Arc, vec::Vec};
 use confide_evidence::{pem, quote::Quote};
 
 use crate::{
-    KnownEnclave, KnownPck, Learned, Prepared, Reason, Recall, Tag,
-    appraise::{Case, Signatures},
+    appraise::{Appraisal, Signatures},
     chain::{self, Role},
     checks::{Checks, Step},
-    known::{AttestationKey, Certification, Tags, is_fresh},
+    known::{
+        AttestationKey, Certification, KnownEnclave, KnownPck, Learned, Recall, Tag, Tags, is_fresh,
+    },
     platform::{
         PCK_CHAIN_PASSED, Platform, QE_REPORT_PASSED, QUOTE_CHAIN, QUOTE_SIGNATURE_PASSED,
         enclave_signed, same_chain, sgx_extension, three,
     },
+    prepared::Prepared,
+    reason::Reason,
 };
 
 /// One appraisal under prepared endorsements, asking a memory and noting what it lacked.
@@ -49,7 +52,7 @@ impl<'p> Learning<'p> {
 }
 
 impl Signatures for Learning<'_> {
-    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason> {
+    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason> {
         checks.run(Step::PckChain, || {
             let certification = self.prepared.certification(&case.quote);
             self.recall(case, certification);
@@ -83,7 +86,7 @@ impl Signatures for Learning<'_> {
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Case<'_>,
+        case: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason> {
         checks.run(Step::QeReport, || {
@@ -97,7 +100,7 @@ impl Signatures for Learning<'_> {
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason> {
+    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason> {
         checks.run(Step::QuoteSignature, || {
             let known = self.enclave.as_ref().map(|known| &known.attestation_key);
             let key = known.or(self.attestation_key.as_ref());
@@ -122,7 +125,7 @@ impl Signatures for Learning<'_> {
 impl Learning<'_> {
     /// Asks the memory, and believes it only where the tag is that of these bytes under this
     /// generation and the verdict is not too old for the policy.
-    fn recall(&mut self, case: &Case<'_>, certification: Certification<'_>) {
+    fn recall(&mut self, case: &Appraisal<'_>, certification: Certification<'_>) {
         let Some(secret) = self.memory.secret() else { return };
         let generation = &self.prepared.generation;
         let tags = Tags::of(secret, generation, certification, &case.quote);
@@ -158,14 +161,14 @@ impl Prepared {
 
     /// What can change about a known PCK certificate: the time, and (with the generation) whether
     /// it is revoked.
-    fn still_good(&self, known: &KnownPck, case: &Case<'_>) -> Result<(), Reason> {
+    fn still_good(&self, known: &KnownPck, case: &Appraisal<'_>) -> Result<(), Reason> {
         let subject = Role::Pck.subject();
         chain::inside(subject, known.not_before, known.not_after, case.now)?;
         self.ca_holds(case)?;
         self.is_not_revoked(&known.serial)
     }
 
-    fn ca_holds(&self, case: &Case<'_>) -> Result<(), Reason> {
+    fn ca_holds(&self, case: &Appraisal<'_>) -> Result<(), Reason> {
         let Self { ca_life, .. } = self;
         chain::inside(Role::PckCa.subject(), ca_life.from, ca_life.until, case.now)
     }
@@ -181,7 +184,7 @@ impl Prepared {
     /// One signature: the leaf by the CA that is held.
     fn verify_pck(
         &self,
-        case: &Case<'_>,
+        case: &Appraisal<'_>,
         certification: Certification<'_>,
         tag: Option<Tag>,
     ) -> Result<KnownPck, Reason> {

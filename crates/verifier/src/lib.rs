@@ -1,17 +1,14 @@
-//! `appraise(evidence, endorsements, policy, now)`: whether a quote is believed, and why.
-//!
-//! Pure: no clock, no network, no file. Nine signatures stand between the root and the quote; all
-//! are checked, each once. Whatever a chain verifier leaves to its caller is checked here: dates
-//! of revocation lists, shapes and names of chains, key usages, the root's own life.
-//!
-//! Builds without std (alloc only). Cryptography comes in through [`Crypto`].
+#![doc = include_str!("../README.md")]
 #![no_std]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 extern crate alloc;
 
 mod admission;
 mod appraise;
 mod attributes;
+#[cfg(feature = "aws-lc")]
+mod aws_lc;
 mod binding;
 mod chain;
 mod checks;
@@ -35,7 +32,13 @@ mod tcb;
 
 pub use admission::{BindingLevel, DangerousScope, Formats};
 pub use appraise::{Evidence, appraise};
+#[cfg(feature = "aws-lc")]
+pub use aws_lc::AwsLc;
 pub use checks::{Check, Outcome};
+pub use confide_evidence::{
+    BindingKind, GpuPresented, ParseError, ReportData, claims::Claims, quote::Tee,
+    tcb_info::TcbStatus,
+};
 pub use crypto::{Crypto, P256Key, P384Key};
 pub use detail::Detail;
 pub use endorsements::Endorsements;

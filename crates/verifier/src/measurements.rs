@@ -5,8 +5,11 @@ use alloc::{boxed::Box, format, string::ToString};
 use confide_evidence::quote::{Body, EnclaveReport, Quote, TdReport};
 
 use crate::{
-    Detail, EnclaveMeasurements, Expect, Measurements, Reason, ReferenceValue, SgxWorkload,
-    TdMeasurements, TdxWorkload, Workload,
+    detail::Detail,
+    expect::{Expect, ReferenceValue},
+    policy::{SgxWorkload, TdxWorkload, Workload},
+    reason::Reason,
+    result::{EnclaveMeasurements, Measurements, TdMeasurements},
 };
 
 /// What was compared, and whether that tells one program from another.

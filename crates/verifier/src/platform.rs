@@ -13,12 +13,15 @@ use confide_evidence::{
 use rustls_pki_types::CertificateDer;
 
 use crate::{
-    CrlMinimum, CrlSeen, Crypto, Detail, Policy, Reason,
-    appraise::{Case, Signatures},
+    appraise::{Appraisal, Signatures},
     chain::{self, Role},
     checks::{Checks, Step, Steps},
+    crypto::Crypto,
+    detail::Detail,
     endorsements::{Life, VerifiedEndorsements},
-    reason::ISSUE_DATE,
+    policy::{CrlMinimum, Policy},
+    reason::{ISSUE_DATE, Reason},
+    result::CrlSeen,
     tcb::{self, Verdict},
 };
 
@@ -31,10 +34,10 @@ pub(crate) struct Platform {
 
 /// The whole way, each time: PCK chain (three signatures: leaf, its CA, the CA's revocation list),
 /// quoting enclave, quote.
-pub(crate) struct Walk<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
+pub(crate) struct FullVerification<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
-impl Signatures for Walk<'_> {
-    fn pck(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<Platform, Reason> {
+impl Signatures for FullVerification<'_> {
+    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason> {
         let endorsements = self.0;
         checks.run(Step::PckChain, || {
             let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
@@ -63,7 +66,7 @@ impl Signatures for Walk<'_> {
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Case<'_>,
+        case: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason> {
         checks.run(Step::QeReport, || {
@@ -75,7 +78,7 @@ impl Signatures for Walk<'_> {
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, case: &Case<'_>) -> Result<(), Reason> {
+    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason> {
         checks.run(Step::QuoteSignature, || {
             let mut key = [4; 65];
             key[1..].copy_from_slice(case.quote.attestation_key);
@@ -151,7 +154,7 @@ pub(crate) fn enclave_signed(
     Ok(())
 }
 
-impl Case<'_> {
+impl Appraisal<'_> {
     /// The root's list against its minimum; its signature is verified with the endorsements.
     pub(crate) fn root_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
         let (seen, minimum) = (self.grounds.root_crl, self.policy.root_crl);

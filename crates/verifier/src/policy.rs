@@ -10,7 +10,9 @@ use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    BindingLevel, DangerousScope, Expect, Formats, GpuPolicy,
+    admission::{BindingLevel, DangerousScope, Formats},
+    expect::Expect,
+    gpu::GpuPolicy,
     roots::Roots,
     snp::{SnpPlatform, SnpWorkload},
 };
@@ -87,6 +89,11 @@ pub struct Policy {
 
 impl Policy {
     /// Reads a policy from TOML; unknown keys are errors.
+    ///
+    /// # Errors
+    /// [`PolicyError::TooLong`] over [`POLICY_LENGTH_MAX`], [`PolicyError::Toml`] where the text is
+    /// not TOML or has an unknown key or value, [`PolicyError::OperatorRoots`] as
+    /// [`Policy::checked`].
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         if text.len() > POLICY_LENGTH_MAX {
             return Err(PolicyError::TooLong { limit: POLICY_LENGTH_MAX, got: text.len() });

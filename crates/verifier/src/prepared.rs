@@ -7,14 +7,17 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::BorrowedCertRevocationList;
 
 use crate::{
-    Anchor, Appraised, CrlSeen, Crypto, Endorsements, Evidence, Learned, Policy, Reason, Recall,
-    Rejection, Root, Roots,
-    appraise::{Case, Found, Grounds, read_quote},
+    appraise::{Appraisal, EndorsedValues, Evidence, PartialResult, read_quote},
     chain::{self, Role},
     checks::{Checks, Step},
-    endorsements::{Life, VerifiedEndorsements, Window},
+    crypto::Crypto,
+    endorsements::{Endorsements, Life, VerifiedEndorsements, Window},
+    known::{Learned, Recall},
     learning::Learning,
-    result::Refused,
+    policy::Policy,
+    reason::Reason,
+    result::{Appraised, CrlSeen, Refused, Rejection},
+    roots::{Anchor, Root, Roots},
 };
 
 /// The endorsements of one platform family, verified down from a trusted root: seven signatures
@@ -55,6 +58,9 @@ impl Endorsements {
     ///
     /// A fault of the endorsements is found here and not when a quote comes; the rejection then
     /// has not looked at any quote (`quote_format` is not evaluated).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check of the endorsements that failed.
     pub fn prepare(
         self,
         roots: &Roots,
@@ -66,7 +72,7 @@ impl Endorsements {
         let held = self.verify_into(&mut checks, roots, now, crypto).and_then(|verified| {
             root = Some(verified.root);
             let ca = checks.run(Step::PckChain, || {
-                Ok((HeldCa::verify(&verified, &self.collateral, now, crypto)?, "".into()))
+                Ok((VerifiedCa::verify(&verified, &self.collateral, now, crypto)?, "".into()))
             })?;
             checks.skip(Step::PckChain, "not reached");
             let VerifiedEndorsements { root, root_der, life, ref windows, .. } = verified;
@@ -109,6 +115,10 @@ impl Prepared {
     ///
     /// `Learned` holds what was found anew; keep it if you like. A rejection teaches nothing, so
     /// that false evidence cannot fill a memory.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
     pub fn appraise(
         &self,
         evidence: &Evidence<'_>,
@@ -117,7 +127,7 @@ impl Prepared {
         crypto: &dyn Crypto,
         known: &dyn Recall,
     ) -> Result<(Appraised, Learned), Rejection> {
-        let mut found = Found::new(self.checks.clone());
+        let mut found = PartialResult::new(self.checks.clone());
         let mut learning = Learning::new(self, known);
         let outcome = self.judge(&mut found, &mut learning, (evidence, policy, now, crypto));
         found.close(outcome).map(|appraised| (appraised, learning.learned()))
@@ -151,23 +161,23 @@ impl Prepared {
 
     fn judge(
         &self,
-        found: &mut Found,
+        found: &mut PartialResult,
         learning: &mut Learning<'_>,
         (evidence, policy, now, crypto): (&Evidence<'_>, &Policy, UnixTime, &dyn Crypto),
-    ) -> Result<crate::appraise::Judged, Reason> {
+    ) -> Result<crate::appraise::AcceptedParts, Reason> {
         let quote: Quote<'_> = match read_quote(found, evidence, policy) {
             Ok(quote) => quote,
             Err(reason) => return Err(found.checks.fail(Step::QuoteFormat, reason)),
         };
         self.still_holds(&mut found.checks, policy, now)?;
         found.root = Some(self.root);
-        let grounds = Grounds {
+        let grounds = EndorsedValues {
             tcb_info: &self.endorsements.tcb_info,
             qe_identity: &self.endorsements.qe_identity,
             root_crl: self.root_crl.1,
             pck_crl: self.pck_crl.1,
         };
-        Case { evidence, quote, grounds, policy, now, crypto }.judge(found, learning)
+        Appraisal { evidence, quote, grounds, policy, now, crypto }.judge(found, learning)
     }
 
     /// That the policy trusts the root, and that every document holds now.
@@ -195,14 +205,14 @@ impl Prepared {
 }
 
 /// The PCK CA, verified once.
-struct HeldCa {
+struct VerifiedCa {
     der: Vec<u8>,
     life: Life,
     anchor: TrustAnchor<'static>,
     revoked: BTreeSet<Vec<u8>>,
 }
 
-impl HeldCa {
+impl VerifiedCa {
     fn verify(
         verified: &VerifiedEndorsements<'_>,
         collateral: &Collateral,

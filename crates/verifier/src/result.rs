@@ -18,8 +18,10 @@ use confide_evidence::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Check, GpuAppraised, Reason, Root,
-    checks::{Checks, Step},
+    checks::{Check, Checks, Step},
+    gpu::GpuAppraised,
+    reason::Reason,
+    roots::Root,
 };
 
 /// What a yes speaks of.
@@ -43,7 +45,7 @@ impl Scope {
 
 /// What evidence and policy have to say before a yes speaks of the program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ScopeGrounds {
+pub(crate) struct ScopeConditions {
     /// The policy tells this program from every other.
     pub(crate) names_program: bool,
     /// The report data was compared.
@@ -54,7 +56,7 @@ pub(crate) struct ScopeGrounds {
     pub(crate) closed: bool,
 }
 
-impl ScopeGrounds {
+impl ScopeConditions {
     fn scope(self) -> Scope {
         match self.gaps().next() {
             None => Scope::Workload,
@@ -82,7 +84,7 @@ pub struct Appraised(Box<Accepted>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
-    pub(crate) grounds: ScopeGrounds,
+    pub(crate) grounds: ScopeConditions,
     pub(crate) root: Root,
     pub(crate) tcb_status: Option<TcbStatus>,
     pub(crate) advisories: Arc<[String]>,

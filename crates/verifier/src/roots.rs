@@ -9,7 +9,7 @@ use alloc::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{Detail, detail};
+use crate::detail::{self, Detail};
 
 /// Intel's production root (`data/README.md` says where it is from).
 pub const INTEL_ROOT_DER: &[u8] = include_bytes!("../data/intel-sgx-root-ca.der");
@@ -109,6 +109,10 @@ impl Roots {
     }
 
     /// Names such as `intel-production`, or `sha256:` and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// A sentence that says what was wanted and what came: none or too many names, or one that is
+    /// neither a vendor nor `sha256:` with 64 hexadecimal digits.
     pub fn from_names(names: &[String]) -> Result<Self, String> {
         if names.is_empty() || names.len() > ROOTS_MAX {
             return Err(format!("roots: wanted 1 to {ROOTS_MAX}, got {}", names.len()));
@@ -189,7 +193,7 @@ impl RootKind {
 /// The root that evidence was accepted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Whose it is.
+    /// Whether it is a vendor's root or another.
     pub kind: RootKind,
     /// SHA-256 of its DER.
     pub sha256: [u8; 32],

@@ -12,7 +12,7 @@ use confide_evidence::{
     tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus, TdxModuleIdentity},
 };
 
-use crate::Reason;
+use crate::reason::Reason;
 
 /// A status with the advisories that go with it.
 #[derive(Clone, Debug)]

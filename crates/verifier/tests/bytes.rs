@@ -15,8 +15,7 @@ use confide_evidence::{
     quote::{PADDING_LENGTH_MAX, QUOTE_LENGTH_MAX, Quote},
     tcb_info::TcbInfo,
 };
-use confide_verifier::{Endorsements, Evidence, Policy, Reason, Roots, UnixTime, appraise};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, Reason, Roots, UnixTime, appraise};
 use own_pki::{Made, NOW, Recipe};
 use ways::Ways;
 

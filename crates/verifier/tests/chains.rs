@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use confide_evidence::tcb_info::TcbStatus;
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, Roots, UnixTime,
+    Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, Roots, UnixTime,
 };
-use confide_verifier_aws_lc::AwsLc;
 use own_pki::{Made, NOW, Recipe};
 use rcgen::KeyUsagePurpose;
 use ways::appraise;

@@ -4,10 +4,10 @@ use std::{fs, path::PathBuf};
 
 use confide_evidence::gpu::{decode_chain, report_bytes};
 use confide_verifier::{
-    GpuAppraised, GpuCase, NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_RIM_ROOT_DER,
-    NVIDIA_RIM_ROOT_SHA256, Outcome, Policy, Reason, RootKind, Roots, UnixTime, verify_rim,
+    AwsLc, GpuAppraised, GpuCase, NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256,
+    NVIDIA_RIM_ROOT_DER, NVIDIA_RIM_ROOT_SHA256, Outcome, Policy, Reason, RootKind, Roots,
+    UnixTime, verify_rim,
 };
-use confide_verifier_aws_lc::AwsLc;
 use sha2::{Digest, Sha256};
 
 /// 2026-01-01.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use confide_evidence::{ReportData, claims::Claims};
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Expect, Outcome, Policy, PolicyError, Reason, Roots, Scope,
-    TdxWorkload, UnixTime,
+    Appraised, AwsLc, Endorsements, Evidence, Expect, Outcome, Policy, PolicyError, Reason, Roots,
+    Scope, TdxWorkload, UnixTime,
 };
-use confide_verifier_aws_lc::AwsLc;
 use own_pki::{NOW, Recipe};
 use ways::appraise;
 

@@ -8,10 +8,9 @@ use std::{cell::Cell, time::Duration};
 
 use confide_evidence::quote::Quote;
 use confide_verifier::{
-    Appraised, Crypto, Endorsements, Evidence, Known, Learned, Nothing, P256Key, Policy, Prepared,
-    Reason, Recall, Roots, SignatureVerificationAlgorithm, UnixTime,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, Known, Learned, Nothing, P256Key, Policy,
+    Prepared, Reason, Recall, Roots, SignatureVerificationAlgorithm, UnixTime,
 };
-use confide_verifier_aws_lc::AwsLc;
 use own_pki::{Made, NOW, Recipe};
 use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature};
 use ways::{memory, shown};

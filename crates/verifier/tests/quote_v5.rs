@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use confide_evidence::{ParseError, quote::Quote, tcb_info::TcbStatus};
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Expect, Policy, Reason, Rejection, Roots, UnixTime, appraise,
+    Appraised, AwsLc, Endorsements, Evidence, Expect, Policy, Reason, Rejection, Roots, UnixTime,
+    appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use own_pki::{NOW, Recipe};
 
 #[test]

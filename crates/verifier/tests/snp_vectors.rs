@@ -4,10 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use confide_evidence::snp_endorsements::SnpEndorsements;
 use confide_verifier::{
-    AMD_ROOTS_SHA256, Appraised, Crypto, Evidence, Outcome, Policy, Reason, Rejection, RootKind,
-    Scope, TcbMinimum, UnixTime, snp,
+    AMD_ROOTS_SHA256, Appraised, AwsLc, Crypto, Evidence, Outcome, Policy, Reason, Rejection,
+    RootKind, Scope, TcbMinimum, UnixTime, snp,
 };
-use confide_verifier_aws_lc::AwsLc;
 use serde_json::Value;
 use sev::certs::snp::builtin;
 

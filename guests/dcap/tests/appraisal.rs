@@ -10,9 +10,9 @@ use confide_fake_attester::{FakeAttester, Fault, Options, Tee};
 use confide_guest_dcap::{DcapError, DcapInput, run};
 use confide_statement::{Dcap, Measurements, Statement, Verdict};
 use confide_verifier::{
-    Anchor, Appraised, Crypto, Endorsements, Expect, INTEL_ROOT_SHA256, Policy, Reason, Roots,
+    Anchor, Appraised, AwsLc, Crypto, Endorsements, Expect, INTEL_ROOT_SHA256, Policy, Reason,
+    Roots,
 };
-use confide_verifier_aws_lc::AwsLc;
 use foreign::{Case, all_cases, at};
 use host::CRYPTO;
 use inputs::{NOW, attester, changed, input, options, real, simulated};

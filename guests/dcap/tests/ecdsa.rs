@@ -8,8 +8,7 @@ use aws_lc_rs::{
         ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
     },
 };
-use confide_verifier::Crypto;
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Crypto};
 use host::CRYPTO;
 use serde::Deserialize;
 

@@ -6,7 +6,7 @@ mod inputs;
 use std::{env, fs, process::Command};
 
 use confide_guest_dcap::run;
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::AwsLc;
 use inputs::{changed, real, simulated};
 use serde_json::Value;
 

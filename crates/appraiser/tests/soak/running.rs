@@ -11,8 +11,7 @@ use std::{
 use confide_appraiser::PolicyAppraiser;
 use confide_collateral::{Base, DocumentKey, Options, Services, Source};
 use confide_evidence::{Appraise, BindingKind, Presented, claims::Claims};
-use confide_verifier::{Endorsements, Policy, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 
 use crate::{
     disk::Disk,

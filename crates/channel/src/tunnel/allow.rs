@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 
-use crate::{ChannelError, TunnelError};
+use crate::error::{ChannelError, TunnelError};
 
 /// The longest DNS name, with brackets and a port.
 const TARGET_BYTES_MAX: usize = 255 + 8;
@@ -15,6 +15,9 @@ pub struct AllowList(BTreeSet<String>);
 
 impl AllowList {
     /// A list of `HOST:PORT`, IPv6 addresses in brackets.
+    ///
+    /// # Errors
+    /// [`TunnelError::Target`] for the first target that is not a host and a port.
     pub fn new<T: AsRef<str>>(targets: impl IntoIterator<Item = T>) -> Result<Self, ChannelError> {
         let targets = targets.into_iter().map(|target| normal(target.as_ref()));
         Ok(Self(targets.collect::<Result<_, _>>()?))

@@ -21,13 +21,22 @@ use tokio_tungstenite::{
 };
 
 use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, PATH, allow, websocket_config, websocket_error};
-use crate::{ChannelError, Phase, TunnelError, deadline::Deadline};
+use crate::{
+    deadline::Deadline,
+    error::{ChannelError, Phase, TunnelError},
+};
 
 /// How much of a refusal's body is kept for the error.
 const BODY_BYTES_MAX: usize = 1024;
 
 /// Opens a tunnel through the proxy at `via_url` (`ws://HOST:PORT[/PATH]`) to `target`
 /// (`HOST:PORT`). One deadline for the dial and the upgrade together.
+///
+/// # Errors
+/// [`TunnelError::Url`] or [`TunnelError::Target`] for an address that cannot be used,
+/// [`TunnelError::ProxyRefused`] where the proxy answers with another status,
+/// [`TunnelError::WebSocket`], [`ChannelError::Timeout`] or [`ChannelError::Io`] where the
+/// connection fails.
 pub async fn dial(
     via_url: &str,
     target: &str,

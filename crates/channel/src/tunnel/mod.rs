@@ -15,7 +15,7 @@ pub use serve::{Carried, Deadlines, serve};
 
 use tokio_tungstenite::tungstenite::{Error as WsError, protocol::WebSocketConfig};
 
-use crate::{ChannelError, Phase, TunnelError};
+use crate::error::{ChannelError, Phase, TunnelError};
 
 /// Where the proxy answers.
 pub const PATH: &str = "/tunnel";

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::{PATH, allow};
-use crate::TunnelError;
+use crate::error::TunnelError;
 
 /// The longest request head. Ours take under 300 bytes; browsers add some.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -23,6 +23,10 @@ pub struct TunnelRequest {
 impl TunnelRequest {
     /// Reads a request head up to and including its empty line; `None` if it is not whole yet.
     /// Beside the request comes the head's length.
+    ///
+    /// # Errors
+    /// [`TunnelError::HeadLength`] over [`HEAD_BYTES_MAX`], [`TunnelError::Request`] with the HTTP
+    /// status that answers a request that is not one for a tunnel.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, TunnelError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);

@@ -21,7 +21,10 @@ use super::{
     AllowList, END_OF_STREAM, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, TunnelRequest, websocket_config,
     websocket_error,
 };
-use crate::{ChannelError, Phase, TunnelError, deadline::Deadline};
+use crate::{
+    deadline::Deadline,
+    error::{ChannelError, Phase, TunnelError},
+};
 
 /// How long a proxy waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,11 @@ pub struct Carried {
 /// Serves one connection: reads the request, dials the target if it is allowed, then relays until
 /// both directions have ended. Refusals are answered in HTTP before the upgrade: 403 for a target
 /// that is not on the list, 502 and 504 for one that cannot be reached.
+///
+/// # Errors
+/// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`] or [`TunnelError::Request`]
+/// where the tunnel is not opened, [`TunnelError::Truncated`] where the client ends without its
+/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,

@@ -8,8 +8,7 @@ use std::{
 
 use confide_collateral::{Base, Check, Options, Platform, Services, Source, Store, StoreLimits};
 use confide_evidence::ParseError;
-use confide_verifier::{Endorsements, Roots, UnixTime, snp};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, Endorsements, Roots, UnixTime, snp};
 
 use crate::{error::CliError, process};
 

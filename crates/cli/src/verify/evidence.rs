@@ -13,10 +13,9 @@ use confide_evidence::{
     snp_endorsements::{ENDORSEMENT_KEY_LENGTH_MAX, SNP_CRL_LENGTH_MAX, SnpEndorsements},
 };
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Expect, GpuAppraised, Policy, Reason, Rejection, Roots,
-    TcbMinimum, UnixTime, appraise, snp,
+    Appraised, AwsLc, Endorsements, Evidence, Expect, GpuAppraised, Policy, Reason, Rejection,
+    Roots, TcbMinimum, UnixTime, appraise, snp,
 };
-use confide_verifier_aws_lc::AwsLc;
 
 use super::{
     NOT_JUDGED, Unreadable,

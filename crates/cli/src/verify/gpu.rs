@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use confide_evidence::gpu::{
     CHAIN_BYTES_MAX, GpuEvidence, OCSP_BYTES_MAX, OCSP_MAX, RIM_BYTES_MAX, RIMS_MAX,
 };
-use confide_verifier::{GpuAppraised, GpuCase, Policy, Rejection, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{AwsLc, GpuAppraised, GpuCase, Policy, Rejection, UnixTime};
 
 use super::{Unreadable, read};
 

@@ -57,6 +57,10 @@ pub type DeviceKeyUsage = crate::certificate::KeyUsage;
 
 impl<'a> DeviceCertificate<'a> {
     /// Reads a certificate with a P-384 key.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it;
+    /// another key than P-384 is one of them.
     pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         read(bytes).map_err(|field| ParseError::Der { subject, field })
     }

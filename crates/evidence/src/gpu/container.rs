@@ -60,6 +60,13 @@ impl<'a> GpuEvidence<'a> {
     }
 
     /// Reads a container; only the deterministic encoding is accepted.
+    ///
+    /// # Errors
+    /// [`GpuEvidenceError::TooLong`] and [`GpuEvidenceError::TooMany`] over a limit,
+    /// [`GpuEvidenceError::Format`] where the bytes do not begin as a container,
+    /// [`GpuEvidenceError::Malformed`] or [`GpuEvidenceError::Empty`] for a member that is not a
+    /// whole byte string or holds nothing, and [`GpuEvidenceError::NotCanonical`] for any other
+    /// encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, GpuEvidenceError> {
         let too_long = |member, wanted, got| GpuEvidenceError::TooLong { member, wanted, got };
         if bytes.len() > GPU_EVIDENCE_BYTES_MAX {
@@ -84,6 +91,10 @@ impl<'a> GpuEvidence<'a> {
 }
 
 /// The DER of each certificate of a GPU's chain, in the order of the text.
+///
+/// # Errors
+/// [`ParseError::TooLong`] or [`ParseError::TooMany`] over a limit, [`ParseError::Text`] where the
+/// text is not PEM.
 pub fn decode_chain(text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
     const SUBJECT: &str = "GPU certificate chain";
     if text.len() > CHAIN_BYTES_MAX {

@@ -88,6 +88,10 @@ pub enum CertificateStatus {
 
 impl<'a> OcspResponse<'a> {
     /// Reads a response. One with a critical extension is refused.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with the first field that is not as RFC 6960 has it; a status other than
+    /// successful and a signature algorithm other than ECDSA with SHA-384 are such fields.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         read(bytes).map_err(|field| ParseError::Der { subject: "revocation answer", field })
     }

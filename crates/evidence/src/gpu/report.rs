@@ -65,6 +65,10 @@ pub fn is_report(bytes: &[u8]) -> bool {
 }
 
 /// The bytes of a report that may come as hexadecimal text, white space around it allowed.
+///
+/// # Errors
+/// [`ParseError::TooLong`] where the text stands for more than [`REPORT_BYTES_MAX`] bytes,
+/// [`ParseError::Text`] where it is not hexadecimal.
 pub fn report_bytes(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ParseError> {
     const SUBJECT: &str = "GPU report";
     if bytes.starts_with(&[SPDM_1_1, GET_MEASUREMENTS]) || !is_report(bytes) {
@@ -83,6 +87,12 @@ pub fn report_bytes(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ParseError> {
 
 impl<'a> GpuReport<'a> {
     /// Reads a report; every byte has to belong to it.
+    ///
+    /// # Errors
+    /// [`ParseError::TooLong`] over [`REPORT_BYTES_MAX`], [`ParseError::Truncated`] where a field
+    /// is cut, [`ParseError::Unsupported`] for another SPDM version, code or operation,
+    /// [`ParseError::TrailingBytes`] where bytes follow the signature, and what the measurements
+    /// and the opaque data lack.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() > REPORT_BYTES_MAX {
             let (limit, got) = (REPORT_BYTES_MAX, bytes.len());

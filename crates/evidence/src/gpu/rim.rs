@@ -90,6 +90,10 @@ impl RimComponent {
 
 impl Rim {
     /// Reads a manifest.
+    ///
+    /// # Errors
+    /// [`ParseError::TooLong`] over [`RIM_BYTES_MAX`](super::RIM_BYTES_MAX), [`ParseError::Text`]
+    /// with the first thing that a signed SWID tag must have and this one has not.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         const SUBJECT: &str = "reference manifest";
         if bytes.len() > RIM_BYTES_MAX {

@@ -105,6 +105,12 @@ pub struct Quote<'a> {
 
 impl<'a> Quote<'a> {
     /// Reads an SGX quote of version 3, a TDX quote of version 4, or either in version 5.
+    ///
+    /// # Errors
+    /// [`ParseError::TooLong`] over [`QUOTE_LENGTH_MAX`], [`ParseError::Truncated`] or
+    /// [`ParseError::Length`] where a field is cut or another length was announced,
+    /// [`ParseError::Unsupported`] for another version, key, TEE or certification data,
+    /// [`ParseError::TrailingBytes`] where more than padding follows.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() > QUOTE_LENGTH_MAX {
             let got = bytes.len();

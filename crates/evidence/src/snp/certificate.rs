@@ -77,6 +77,10 @@ pub struct ChipKeyExtensions<'a> {
 
 impl<'a> AmdCertificate<'a> {
     /// Reads a certificate with an RSA key of 4,096 bits or a P-384 key.
+    ///
+    /// # Errors
+    /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 or AMD's
+    /// profile has it.
     pub fn parse(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         read(bytes).map_err(|field| ParseError::Der { subject, field })
     }

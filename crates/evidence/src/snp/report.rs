@@ -25,6 +25,11 @@ impl<'a> Report<'a> {
     ///
     /// Bytes that the specification reserves have to be zero: a version that gave them a meaning
     /// would have another number.
+    ///
+    /// # Errors
+    /// [`ParseError::Length`] for any length but [`REPORT_LENGTH`], [`ParseError::Unsupported`] for
+    /// another version or signature algorithm, or where a reserved byte is not zero,
+    /// [`ParseError::TrailingBytes`] where bytes follow the signature.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let Ok(array) = bytes.try_into() else {
             let got = bytes.len();
@@ -294,11 +299,11 @@ pub struct Cpuid {
 /// Version of the SNP firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FirmwareVersion {
-    /// Of the interface.
+    /// The major version of the interface.
     pub major: u8,
-    /// Of the interface.
+    /// The minor version of the interface.
     pub minor: u8,
-    /// Of the build.
+    /// The number of the build.
     pub build: u8,
 }
 

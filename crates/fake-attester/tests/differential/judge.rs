@@ -6,10 +6,9 @@ use std::{
 };
 
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Expect, Known, Learned, Nothing, Outcome, Policy, Reason,
-    Recall, Rejection, Roots, Secret, UnixTime, appraise,
+    Appraised, AwsLc, Endorsements, Evidence, Expect, Known, Learned, Nothing, Outcome, Policy,
+    Reason, Recall, Rejection, Roots, Secret, UnixTime, appraise,
 };
-use confide_verifier_aws_lc::AwsLc;
 use dcap_qvl::verify::QuoteVerifier;
 
 use crate::{seeds::Subject, strict};

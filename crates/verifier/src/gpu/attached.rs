@@ -5,8 +5,11 @@ use rustls_pki_types::UnixTime;
 
 use super::{GpuAppraised, GpuCase};
 use crate::{
-    Crypto, Evidence, Policy, Reason,
+    appraise::Evidence,
     checks::{Checks, Steps},
+    crypto::Crypto,
+    policy::Policy,
+    reason::Reason,
 };
 
 /// Appraises the GPU that came with a CPU's evidence, as the check `step` of that.

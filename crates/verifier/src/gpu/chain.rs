@@ -10,7 +10,12 @@ use confide_evidence::{foreign_text, gpu::DeviceCertificate};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
-use crate::{Anchor, Crypto, Reason, Root, Roots, chain::inside};
+use crate::{
+    chain::inside,
+    crypto::Crypto,
+    reason::Reason,
+    roots::{Anchor, Root, Roots},
+};
 
 /// An extended key usage that nobody assigns: these certificates have none, and one that had would
 /// have to name this (it is TCG DICE's identifier of firmware).

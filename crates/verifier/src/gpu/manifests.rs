@@ -10,7 +10,13 @@ use super::{
 };
 use rustls_pki_types::UnixTime;
 
-use crate::{Crypto, Expect, Reason, Root, Roots, checks::Checks};
+use crate::{
+    checks::Checks,
+    crypto::Crypto,
+    expect::Expect,
+    reason::Reason,
+    roots::{Root, Roots},
+};
 
 /// Manifests whose signatures were verified: at most one for each component.
 pub(super) struct Manifests {
@@ -153,6 +159,11 @@ impl Manifests {
 /// Verifies a reference manifest by itself: its signature, and that a trusted root vouches for it.
 ///
 /// Whether it is for a given GPU, [`super::GpuCase::appraise`] finds out.
+///
+/// # Errors
+/// [`Reason::Malformed`] where the file is not a manifest, [`Reason::UntrustedRoot`] where no
+/// trusted root vouches for it, and the reason for which its chain or its signature does not
+/// verify.
 pub fn verify_rim(
     file: &[u8],
     roots: &Roots,

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use serde::Deserialize;
 
-use crate::{Expect, ReferenceValue};
+use crate::expect::{Expect, ReferenceValue};
 
 /// The table `[gpu]`. The default requires no GPU, and appraises one that is presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

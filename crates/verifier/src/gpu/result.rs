@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::chain::VerifiedChain;
 use crate::{
-    Check, Root, Scope,
-    result::{checks_json, root_json},
+    checks::Check,
+    result::{Scope, checks_json, root_json},
+    roots::Root,
 };
 
 /// A yes about a GPU. It is no [`crate::Appraised`]: it says nothing of a program or a channel.

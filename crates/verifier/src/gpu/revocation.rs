@@ -10,7 +10,7 @@ use confide_evidence::gpu::{
 use rustls_pki_types::UnixTime;
 
 use super::{GpuStep, Judge, chain::VerifiedChain, manifests::Manifests};
-use crate::{Reason, chain::inside, checks::Checks};
+use crate::{chain::inside, checks::Checks, reason::Reason};
 
 /// How long an answer without nextUpdate counts, in seconds: one day.
 const ANSWER_AGE_MAX_S: u64 = 24 * 60 * 60;

@@ -17,10 +17,13 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
 use super::{Endorsements, SnpStep};
 use crate::{
-    Anchor, CrlSeen, Crypto, P384Key, Reason, Root, Roots,
     chain::{inside, is_named, refused},
     checks::Checks,
+    crypto::{Crypto, P384Key},
     endorsements::Life,
+    reason::Reason,
+    result::CrlSeen,
+    roots::{Anchor, Root, Roots},
 };
 
 /// A chip key that was verified down from a trusted root. Owns all it needs.

@@ -15,25 +15,32 @@ use rustls_pki_types::UnixTime;
 
 use super::{SnpStep, TcbMinimum, chain::ChipKey};
 use crate::{
-    AmdClaims, Crypto, Detail, Endorsed, Evidence, Expect, GpuAppraised, GuestMeasurements,
-    Measurements, PlatformClaims, Policy, Reason, SnpWorkload,
+    appraise::Evidence,
     binding::Binding,
     checks::Checks,
-    gpu::judge_attached,
+    crypto::Crypto,
+    detail::Detail,
+    expect::Expect,
+    gpu::{GpuAppraised, judge_attached},
     measurements::{Compared, Fields},
     platform::revocation_list,
-    result::ScopeGrounds,
+    policy::Policy,
+    reason::Reason,
+    result::{
+        AmdClaims, Endorsed, GuestMeasurements, Measurements, PlatformClaims, ScopeConditions,
+    },
+    snp::SnpWorkload,
 };
 
 /// What a yes says.
-pub(super) struct Judged {
-    pub(super) grounds: ScopeGrounds,
+pub(super) struct AcceptedParts {
+    pub(super) grounds: ScopeConditions,
     pub(super) platform: PlatformClaims,
     pub(super) claims: Option<Claims>,
     pub(super) gpu: Option<GpuAppraised>,
 }
 
-pub(super) struct Case<'a> {
+pub(super) struct Appraisal<'a> {
     pub(super) evidence: &'a Evidence<'a>,
     pub(super) report: Report<'a>,
     pub(super) key: &'a ChipKey,
@@ -42,8 +49,8 @@ pub(super) struct Case<'a> {
     pub(super) crypto: &'a dyn Crypto,
 }
 
-impl Case<'_> {
-    pub(super) fn judge(&self, checks: &mut Checks) -> Result<Judged, Reason> {
+impl Appraisal<'_> {
+    pub(super) fn judge(&self, checks: &mut Checks) -> Result<AcceptedParts, Reason> {
         self.revocation(checks)?;
         self.product(checks)?;
         self.signing_key(checks)?;
@@ -63,13 +70,13 @@ impl Case<'_> {
         let claims = binding.claims::<SnpStep>(checks)?;
         let covered = claims.as_ref();
         let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, SnpStep::Gpu)?;
-        let grounds = ScopeGrounds {
+        let grounds = ScopeConditions {
             names_program,
             bound: checks.passed(SnpStep::ReportData),
             configured: claims.is_none() || checks.passed(SnpStep::ConfigDigest),
             closed: checks.passed(SnpStep::Debug),
         };
-        Ok(Judged { grounds, platform: self.claims(), claims, gpu })
+        Ok(AcceptedParts { grounds, platform: self.claims(), claims, gpu })
     }
 
     /// The list's signature and entries are verified with the chain. A policy can do without a

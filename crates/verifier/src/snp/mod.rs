@@ -16,13 +16,17 @@ use confide_evidence::{
 use rustls_pki_types::UnixTime;
 
 pub use self::policy::{PlatformBits, SnpPlatform, SnpWorkload, TcbMinimum};
-use self::{chain::ChipKey, judge::Case};
+use self::{chain::ChipKey, judge::Appraisal};
 use crate::{
-    Anchor, Appraised, Crypto, Evidence, Policy, Reason, Rejection, Root, Roots,
+    appraise::Evidence,
     binding::BindingSteps,
     chain::inside,
     checks::{Checks, steps},
-    result::{Accepted, Refused},
+    crypto::Crypto,
+    policy::Policy,
+    reason::Reason,
+    result::{Accepted, Appraised, Refused, Rejection},
+    roots::{Anchor, Root, Roots},
 };
 
 steps! {
@@ -68,11 +72,17 @@ pub struct Endorsements {
 
 impl Endorsements {
     /// Reads the JSON object of [`SnpEndorsements`].
+    ///
+    /// # Errors
+    /// [`ParseError`] of the object or of the first part that cannot be read.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         Self::from_parts(SnpEndorsements::parse(document)?)
     }
 
     /// Takes endorsements that came as files.
+    ///
+    /// # Errors
+    /// [`ParseError`] where the chain is not PEM certificates.
     pub fn from_parts(parts: SnpEndorsements) -> Result<Self, ParseError> {
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
         Ok(Self { parts, chain })
@@ -80,6 +90,9 @@ impl Endorsements {
 
     /// Verifies root, intermediate, chip key and revocation list: all that does not depend on a
     /// report. Without a revocation list, only a policy that skips revocation accepts anything.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check of the endorsements that failed.
     pub fn prepare(
         &self,
         roots: &Roots,
@@ -99,6 +112,10 @@ impl Endorsements {
 ///
 /// Reads nothing but its arguments. The first check that fails ends it. This is the reference that
 /// [`Prepared`] is held against.
+///
+/// # Errors
+/// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of each
+/// check up to it.
 pub fn appraise(
     evidence: &Evidence<'_>,
     endorsements: &Endorsements,
@@ -111,7 +128,7 @@ pub fn appraise(
     let outcome = read(&mut checks, evidence, policy).and_then(|report| {
         let roots = &policy.roots;
         let key = chain::verify(endorsements, &mut checks, &mut root, roots, now, crypto)?;
-        Case { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
+        Appraisal { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
     });
     close(outcome, root, checks)
 }
@@ -133,6 +150,10 @@ pub struct Prepared {
 impl Prepared {
     /// Decides as [`appraise`] does. All that is left out are the signatures of certificates and
     /// revocation list; whether the policy trusts the root, and every date, are looked at again.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
     pub fn appraise(
         &self,
         evidence: &Evidence<'_>,
@@ -147,7 +168,7 @@ impl Prepared {
             .and_then(|report| {
                 self.still_holds(&mut checks, &mut root, policy, now)?;
                 let key = &self.key;
-                Case { evidence, report, key, policy, now, crypto }.judge(&mut checks)
+                Appraisal { evidence, report, key, policy, now, crypto }.judge(&mut checks)
             });
         close(outcome, root, checks)
     }
@@ -196,7 +217,7 @@ fn read<'a>(
         let report = Report::parse(evidence.quote)?;
         policy.formats.admit(Tee::Snp)?;
         let version = u64::from(report.version());
-        let detail = crate::Detail::numbers([version], |[version, ..], f| {
+        let detail = crate::detail::Detail::numbers([version], |[version, ..], f| {
             write!(f, "snp, version {version}")
         });
         Ok((report, detail))
@@ -204,7 +225,7 @@ fn read<'a>(
 }
 
 fn close(
-    outcome: Result<judge::Judged, Reason>,
+    outcome: Result<judge::AcceptedParts, Reason>,
     root: Option<Root>,
     checks: Checks,
 ) -> Result<Appraised, Rejection> {

@@ -10,7 +10,11 @@ use core::fmt;
 use confide_evidence::snp::{PlatformInfo, Tcb};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{CrlMinimum, DANGEROUS_ANY, Expect, explain::Words, policy::zero};
+use crate::{
+    expect::{DANGEROUS_ANY, Expect},
+    explain::Words,
+    policy::{CrlMinimum, zero},
+};
 
 /// `[snp]`: the platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -3,8 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use confide_verifier::{Appraised, Endorsements, Evidence, Policy, Reason, Rejection, UnixTime};
-use confide_verifier_aws_lc::AwsLc;
+use confide_verifier::{
+    Appraised, AwsLc, Endorsements, Evidence, Policy, Reason, Rejection, UnixTime,
+};
 use serde_json::Value;
 
 pub(crate) struct Case {

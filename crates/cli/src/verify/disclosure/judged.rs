@@ -7,10 +7,9 @@ use confide_disclosure::{
 };
 use confide_evidence::{Kind, UnixSeconds, claims::Claims, detect, pem};
 use confide_verifier::{
-    Appraised, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots, Scope,
-    UnixTime, appraise, snp,
+    Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, RootKind, Roots,
+    Scope, UnixTime, appraise, snp,
 };
-use confide_verifier_aws_lc::AwsLc;
 use serde::Deserialize;
 use toml::{Table, Value};
 

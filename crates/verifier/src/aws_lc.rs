@@ -1,8 +1,9 @@
-//! Signature checks of `confide-verifier` through aws-lc-rs, for servers and clients with std.
+//! Signature checks through aws-lc-rs, for servers and clients (feature `aws-lc`).
 
 mod amd;
 
-use std::fmt;
+use alloc::boxed::Box;
+use core::fmt;
 
 use aws_lc_rs::{
     digest::{Context, SHA256, SHA384},
@@ -10,7 +11,12 @@ use aws_lc_rs::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, UnparsedPublicKey,
     },
 };
-use confide_verifier::{Crypto, P256Key, P384Key, Secret, SignatureVerificationAlgorithm};
+use rustls_pki_types::SignatureVerificationAlgorithm;
+
+use crate::{
+    crypto::{Crypto, P256Key, P384Key},
+    known::Secret,
+};
 
 /// The aws-lc-rs provider.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,11 +5,12 @@
 //! certificates leave it out). Stock identifiers match neither form, for AMD also writes the NULL
 //! parameters of the hashes. The parameters are checked by comparing them byte by byte.
 
-use std::fmt;
+use core::fmt;
 
 use aws_lc_rs::signature::{RSA_PSS_2048_8192_SHA384, UnparsedPublicKey};
-use confide_verifier::SignatureVerificationAlgorithm;
-use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature, alg_id};
+use rustls_pki_types::{
+    AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id,
+};
 
 /// With the trailer field: roots, intermediates, VCEK, revocation lists.
 pub(crate) static WITH_TRAILER: AmdPss = AmdPss(AlgorithmIdentifier::from_slice(&[

@@ -1,0 +1,38 @@
+//! Connects to an attested server: `attested_connect ADDRESS POLICY`, with a server such as `confide
+//! gateway --simulate FOLDER --binding session` and the `policy.toml` of that folder.
+
+use std::{env, error::Error, fs, sync::Arc, time::Duration, time::SystemTime};
+
+use confide_channel::{Binding, Client, ClientOptions};
+use confide_evidence::{Appraise, Presented};
+use confide_verifier::{Appraised, AwsLc, Endorsements, Policy, Rejection, UnixTime, appraise};
+
+struct Verifier(Policy);
+
+impl Appraise for Verifier {
+    type Appraised = Appraised;
+    type Rejection = Rejection;
+
+    fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, Rejection> {
+        let endorsements = Endorsements::parse(presented.collateral.unwrap_or_default())
+            .map_err(|error| Rejection::unchecked(error.into()))?;
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(now);
+        appraise(&presented.into(), &endorsements, &self.0, now, &AwsLc)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [address, policy] = arguments.as_slice() else {
+        return Err("usage: attested_connect ADDRESS POLICY".into());
+    };
+    let policy = Policy::from_toml(&fs::read_to_string(policy)?)?;
+    let options = ClientOptions { binding: Binding::Session, deadline: Duration::from_secs(10) };
+    let client = Client::new(options, Arc::new(Verifier(policy)))?;
+    let socket = tokio::net::TcpStream::connect(address).await?;
+    let (_stream, appraised, timings) = client.connect("localhost", socket).await?.into_parts();
+    println!("accepted under {:?} in {timings:?}", appraised.root());
+    Ok(())
+}
