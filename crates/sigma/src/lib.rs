@@ -38,3 +38,8 @@ pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, biased, unbiased};
 pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
 pub use security::Security;
 pub use signature::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC, Scheme, SignatureProof};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
