@@ -80,3 +80,8 @@ pub use transcript::{
     transcript_leaf,
 };
 pub use tree::{DEPTH_MAX, node};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
