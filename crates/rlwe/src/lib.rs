@@ -38,3 +38,8 @@ pub use ring::{Limb, Ring};
 pub use rng::{Rng, Seed};
 pub use sampler::ERROR_BOUND;
 pub use switch::SmallCiphertext;
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
