@@ -46,3 +46,8 @@ pub use quantise::{
 pub use reservation::Reservation;
 pub use site::{Input, Projection, Site, UnknownProjection, Width};
 pub use terms::{Effect, Part, Protect, RANK_MAX, Rounding, Terms, TermsError, WIDTH_MAX, Weights};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
