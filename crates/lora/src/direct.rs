@@ -57,9 +57,9 @@ pub enum DirectError {
     Count {
         /// What is counted.
         what: &'static str,
-        /// How many were wanted.
+        /// The count that was expected.
         wanted: usize,
-        /// How many there are.
+        /// The count that was given.
         got: usize,
     },
     /// An answer with other coefficients than those of its rows.

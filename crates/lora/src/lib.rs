@@ -6,6 +6,8 @@
 //! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
 //! I/O; [`Budgets`] count the answers of each client.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 mod adapter;
 mod budget;
 pub mod ckks_slots;

@@ -76,7 +76,7 @@ pub struct Rounding {
 /// One projection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Which.
+    /// The projection that does not fit.
     pub projection: Projection,
     /// Its rows in the product.
     pub rows: usize,
@@ -100,9 +100,9 @@ pub enum TermsError {
     /// No projection, too many, or one of another input or width.
     #[error("{projection} does not belong to this input: {reason}")]
     Part {
-        /// Which.
+        /// The projection that does not fit.
         projection: Projection,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// No projection was given.

@@ -56,11 +56,11 @@ impl<'a> Encryptor<'a> {
     /// Where there are not N messages, or after 2^32 − 1 vectors.
     pub fn encrypt(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         self.rng.fill_errors(&mut self.errors);
-        self.sealed(messages)
+        self.encrypt_with_errors(messages)
     }
 
     /// Encrypts under the errors that were drawn.
-    fn sealed(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
+    fn encrypt_with_errors(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         let index = self.next;
         let limit = u32::MAX as usize;
         let spent = RlweError::Limit { what: "ciphertexts of one seed", limit, got: limit };
@@ -90,8 +90,8 @@ impl SeededCiphertext {
 }
 
 impl Ciphertext {
-    /// 0 without noise: where a sum starts.
-    pub fn nothing(context: &Context) -> Ciphertext {
+    /// The ciphertext of zeros without noise: the start of a sum.
+    pub fn zero(context: &Context) -> Ciphertext {
         let zero = NttPoly::zero(context.ring());
         Ciphertext { c0: zero.clone(), c1: zero }
     }
@@ -258,7 +258,7 @@ pub(crate) mod tests {
             let mut messages = vec![0; n];
             rng.fill_bits(context.set().plaintext_bits(), &mut messages);
             let fresh = key.encrypt(&messages, &mut rng).unwrap().expand();
-            let mut product = Ciphertext::nothing(&context);
+            let mut product = Ciphertext::zero(&context);
             product.add_product(&fresh, &plaintext);
             if context.set().flood_bits() > 0 {
                 let public = key.public_key(&mut rng);

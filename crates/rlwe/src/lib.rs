@@ -8,6 +8,8 @@
 //! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]). Beside it [`ckks`], for
 //! comparison only.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 pub mod ckks;
 mod context;
 mod encrypt;

@@ -98,7 +98,7 @@ impl<'a> ScalarProducts<'a> {
         let matrix = matrix.into();
         let ring = context.ring();
         let block = vec![vec![0; ring.n() * BLOCK]; 2 * ring.limbs().len()];
-        let sums = vec![Ciphertext::nothing(context); matrix.rows];
+        let sums = vec![Ciphertext::zero(context); matrix.rows];
         ScalarProducts { context: context.clone(), matrix, block, pushed: 0, sums, path: None }
     }
 

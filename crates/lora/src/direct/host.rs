@@ -82,7 +82,7 @@ impl DirectHost {
         meter: &mut Meter,
     ) -> Result<Ciphertext, DirectError> {
         if self.context.set().flood_bits() == 0 {
-            return Ok(Ciphertext::nothing(&self.context));
+            return Ok(Ciphertext::zero(&self.context));
         }
         meter.he_operations += 1;
         Ok(meter.time(Step::Encrypt, || key.zero(&self.context, rng))?)

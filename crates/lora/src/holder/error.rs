@@ -97,7 +97,7 @@ impl HolderError {
         Self::Lost { host: connect.host(), reason: reason.to_string() }
     }
 
-    pub(crate) fn of(connect: &dyn Connect, error: ProtocolError) -> Self {
+    pub(crate) fn from_protocol(connect: &dyn Connect, error: ProtocolError) -> Self {
         match error {
             ProtocolError::Refused(Refusal::NoSession) => {
                 Self::StartedAnew { host: connect.host() }

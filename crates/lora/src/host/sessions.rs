@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::{
     accounts::Account,
-    adapter::Hosted,
+    adapter::HostedAdapter,
     peers::{HostLimits, PeerPrefix},
     tally::Tally,
 };
@@ -35,7 +35,7 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(600);
 pub(crate) struct Session {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
-    pub(crate) adapter: Arc<Hosted>,
+    pub(crate) adapter: Arc<HostedAdapter>,
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
@@ -54,7 +54,7 @@ pub(crate) struct Session {
 pub(crate) struct Opening {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
-    pub(crate) adapter: Arc<Hosted>,
+    pub(crate) adapter: Arc<HostedAdapter>,
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
