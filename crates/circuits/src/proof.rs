@@ -57,6 +57,11 @@ impl Header {
     }
 
     /// Reads a header, and returns the body after it.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Magic`] if the bytes do not begin as a proof does; [`CircuitError::Header`]
+    /// if a field names nothing known; [`CircuitError::Size`] if the bytes are too few or too many.
     pub fn read(proof: &[u8]) -> Result<(Self, &[u8]), CircuitError> {
         if proof.len() > PROOF_BYTES_MOST {
             let (subject, least, most) = ("proof", HEADER_BYTES, PROOF_BYTES_MOST);

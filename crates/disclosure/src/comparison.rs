@@ -4,7 +4,7 @@ use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify
 
 use crate::{
     codec::{FormatError, Reader, Writer},
-    field::Kind,
+    field::FieldKind,
     name::Amount,
 };
 
@@ -17,15 +17,15 @@ pub enum Comparison {
     AtLeast(u64),
     /// `==`
     Exactly(u64),
-    /// Both ends included.
+    /// From the first to the second, both included.
     Between(u64, u64),
 }
 
 impl Comparison {
-    /// In words, with the constants as numbers or as dates.
-    pub fn shown(&self, kind: Kind) -> String {
+    /// Describes the comparison: the operator and its constants, as numbers or as dates.
+    pub fn describe(&self, kind: FieldKind) -> String {
         let amount = |amount| match kind {
-            Kind::String => Amount::Date(amount),
+            FieldKind::String => Amount::Date(amount),
             _ => Amount::Number(amount),
         };
         match *self {
