@@ -5,11 +5,12 @@ use ff::PrimeField;
 use spartan2::traits::snark::R1CSSNARKTrait;
 
 use crate::{
-    Circuit, Scalar,
+    Scalar,
     circuit::InContext,
     claim::{AnyClaim, Public},
     error::CircuitError,
     keys::{BackEnd, Keys, SECURITY},
+    kind::Circuit,
     layout::Layout,
     proof::Header,
     witness::{Tree, check_needle},

@@ -3,12 +3,13 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 
 use crate::{
-    Circuit, Scalar,
+    Scalar,
     circuit::Claim,
     contains::{ContainsClaim, Leaves},
     error::CircuitError,
     field::{FieldClaim, FieldPredicate},
     hash::HashClaim,
+    kind::Circuit,
 };
 
 /// Any claim.

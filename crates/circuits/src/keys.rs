@@ -8,7 +8,7 @@ use spartan2::{
 };
 
 use crate::{
-    Circuit, Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, layout::Sizes,
+    Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, kind::Circuit, layout::Sizes,
     proof::Security,
 };
 

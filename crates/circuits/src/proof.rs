@@ -1,6 +1,6 @@
 //! The bytes of a proof: a header, which can be read alone, and a body of fixed length.
 
-use crate::{Circuit, error::CircuitError};
+use crate::{error::CircuitError, kind::Circuit};
 
 /// Begins every proof of this crate.
 const MAGIC: &[u8; 24] = b"confide circuit proof v1";

@@ -7,7 +7,7 @@ use spartan2::{spartan_zk::SpartanPrepZkSNARK, traits::snark::R1CSSNARKTrait};
 use zeroize::Zeroizing;
 
 use crate::{
-    Circuit, Curve,
+    Curve,
     check::{encoded, encoding},
     circuit::InContext,
     claim::AnyClaim,
@@ -16,6 +16,7 @@ use crate::{
     field::{FieldClaim, FieldPredicate, FieldSecret},
     hash::HashClaim,
     keys::{BackEnd, Keys, SECURITY, back_end},
+    kind::Circuit,
     layout::Layout,
     path::CHUNK_BYTES,
     proof::Header,

@@ -2,7 +2,14 @@ use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::{Context, NttPoly, Poly, Ring, RlweError, Rng, SecretKey, Seed};
+use crate::{
+    context::Context,
+    error::RlweError,
+    keys::SecretKey,
+    poly::{NttPoly, Poly},
+    ring::Ring,
+    rng::{Rng, Seed},
+};
 
 /// Nonce label of public polynomials.
 const PUBLIC: [u8; 4] = *b"a(X)";
@@ -338,7 +345,7 @@ pub(crate) mod tests {
                 rng.fill_bits(context.set().plaintext_bits(), &mut messages);
                 let sign = if (w < 0) == negative { 1 } else { -1 };
                 encryptor.errors.fill(sign * ERROR_BOUND as i64);
-                sums.push(&encryptor.sealed(&messages).unwrap()).unwrap();
+                sums.push(&encryptor.encrypt_with_errors(&messages).unwrap()).unwrap();
                 let term = |(x, m): (&mut u64, &u64)| {
                     *x = x.wrapping_add(m.wrapping_mul(i64::from(w) as u64));
                 };

@@ -6,8 +6,12 @@ mod ifma;
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Ciphertext, Context, Modulus, NttPoly, Path, RlweError, SeededCiphertext,
-    encrypt::public_polynomial,
+    context::Context,
+    encrypt::{Ciphertext, SeededCiphertext, public_polynomial},
+    error::RlweError,
+    modulus::Modulus,
+    ntt::Path,
+    poly::NttPoly,
 };
 
 /// Greatest count of rows, and of columns: the widest feed-forward parts stay below it.
