@@ -14,11 +14,11 @@ use crate::{
 const CONTEXT: &[u8] = b"confide/disclosure/v1/";
 
 /// The greatest length of one proof: 1 MiB.
-pub const PROOF_BYTES_MAX: usize = 1 << 20;
+pub(crate) const PROOF_BYTES_MAX: usize = 1 << 20;
 
 /// The greatest length of a disclosure of another session within one, 1 MiB: a statement, evidence,
 /// and some fields that show their path only.
-pub const OTHER_BYTES_MAX: usize = 1 << 20;
+pub(crate) const OTHER_BYTES_MAX: usize = 1 << 20;
 
 /// One thing that a disclosure proves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,13 @@ use super::{
     *,
 };
 use crate::{
-    Claim, DiscloseError, DiscloseOptions, Fact, NotarisedSession, OtherField, Security,
-    TextProofs, TextSecret, TextStatement, proving::Prover,
+    Security,
+    claim::{Claim, OtherField},
+    disclose::{DiscloseError, DiscloseOptions},
+    proven::Fact,
+    proving::Prover,
+    session::NotarisedSession,
+    text::{TextProofs, TextSecret, TextStatement},
 };
 
 /// Proves nothing: a hash of what a proof would be bound to.

@@ -3,9 +3,9 @@
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
 
 use crate::{
+    amount::Amount,
     codec::{FormatError, Reader, Writer},
     field::FieldKind,
-    name::Amount,
 };
 
 /// How a committed integer compares with constants, all of them as committed integers.

@@ -1,7 +1,14 @@
 use super::*;
 use crate::{
-    Comparison, DiscloseError, DiscloseOptions, HttpVersion, Message, NotarisedSession, NotaryKey,
-    Predicate, Seed, Selector, Session, SessionFacts, StartLine, TlsSession, View, notarise,
+    comparison::Comparison,
+    disclose::{DiscloseError, DiscloseOptions},
+    message::{Message, StartLine},
+    name::{Predicate, Selector},
+    seed::Seed,
+    session::{NotarisedSession, Session, SessionFacts, notarise},
+    signature::NotaryKey,
+    statement::{HttpVersion, View},
+    tls::TlsSession,
 };
 
 const BODY: &str = concat!(

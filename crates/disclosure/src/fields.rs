@@ -13,7 +13,7 @@ use crate::{
 
 /// Most numbers and dates of a direction that are committed to, in the order of the fields: one
 /// commitment takes some tens of microseconds.
-pub const AMOUNTS_MAX: usize = 256;
+pub(crate) const AMOUNTS_MAX: usize = 256;
 
 /// Most fields of a session.
 pub const FIELDS_MAX: usize = 1 << 16;

@@ -9,6 +9,7 @@
 
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod amount;
 mod claim;
 mod codec;
 mod comparison;
@@ -35,7 +36,8 @@ mod tls;
 mod transcript;
 mod tree;
 
-pub use claim::{Claim, OTHER_BYTES_MAX, OtherField, PROOF_BYTES_MAX};
+pub use amount::Amount;
+pub use claim::{Claim, OtherField};
 pub use codec::FormatError;
 pub use comparison::Comparison;
 /// What a proof's security rests on, as its back end says.
@@ -51,13 +53,12 @@ pub use evidence::{
 };
 pub use field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 pub use fields::{
-    AMOUNTS_MAX, CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal,
-    TooManyFields,
+    CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,
 };
 pub use json::{JSON_DEPTH_MAX, JSON_VALUES_MAX, Json, JsonError};
 pub use message::{HEADERS_MAX, Message, MessageError, StartLine};
 pub use moment::micros_of_rfc3339;
-pub use name::{Amount, NameError, Predicate, Selector};
+pub use name::{NameError, Predicate, Selector};
 pub use number::{Number, NumberError, amount_of_number};
 pub use proven::{Fact, ProvenClaim};
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
@@ -65,11 +66,10 @@ pub use session::{
     HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, NotarisedSession, Session,
     SessionFacts, notarise,
 };
-pub use signature::{
-    NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki,
-};
+pub use signature::{NotaryKey, SIGNATURE_BYTES, Signature, SignatureError, spki};
 pub use statement::{
-    FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, View, certificate_chain_hash,
+    FieldsRoot, HttpVersion, NotaryStatement, PUBLIC_KEY_BYTES, STATEMENT_BYTES_MAX, View,
+    certificate_chain_hash,
 };
 pub use text::{
     FIELD_TEXT_BYTES_MAX, LeafSecret, TEXT_BYTES_MAX, TextProofs, TextSecret, TextStatement,
@@ -77,7 +77,7 @@ pub use text::{
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{
-    CHUNK_BYTES, Commitment, CommittedDirection, Direction, LEAVES_MIN, LengthOpening, OpenedLeaf,
+    CHUNK_BYTES, Commitment, CommittedDirection, Direction, LengthOpening, OpenedLeaf,
     OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
     transcript_leaf,
 };

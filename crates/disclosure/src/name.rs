@@ -1,12 +1,12 @@
 //! How a person names what is to be shown or proven.
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 use crate::{
-    Direction,
     comparison::Comparison,
-    moment::{micros_of_rfc3339, rfc3339_of_micros},
-    number::{AMOUNT_ZERO, amount_of_micros, amount_of_number, number_of_amount},
+    moment::micros_of_rfc3339,
+    number::{amount_of_micros, amount_of_number},
+    transcript::Direction,
 };
 
 /// A part of a session that the holder shows, as `--show` names it.
@@ -218,26 +218,6 @@ fn digest(digits: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// A committed integer as a person writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// Millionths, written as a decimal number.
-    Number(u64),
-    /// Microseconds since 1970, written as an RFC 3339 date.
-    Date(u64),
-}
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Amount::Number(amount) => f.write_str(&number_of_amount(amount)),
-            Amount::Date(amount) => {
-                f.write_str(&rfc3339_of_micros(amount.wrapping_sub(AMOUNT_ZERO) as i64))
-            }
-        }
-    }
-}
-
 fn split(text: &str) -> Option<(Direction, &str)> {
     let (direction, part) = text.split_once('.')?;
     match direction {
@@ -277,6 +257,7 @@ fn quoted(text: &str) -> Result<String, NameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{amount::Amount, number::AMOUNT_ZERO};
 
     #[test]
     fn names_are_read_strictly() {

@@ -9,10 +9,7 @@ use p256::ecdsa::{
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::statement::NotaryStatement;
-
-/// A public key: 0x04 ‖ x ‖ y.
-pub const PUBLIC_KEY_BYTES: usize = 65;
+use crate::statement::{NotaryStatement, PUBLIC_KEY_BYTES};
 
 /// A signature: r ‖ s.
 pub const SIGNATURE_BYTES: usize = 64;

@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
-    signature::PUBLIC_KEY_BYTES,
     tls::TlsSession,
     transcript::Commitment,
     tree::DEPTH_MAX,
@@ -17,6 +16,9 @@ const FORMAT: &str = "a notary's statement, version 2";
 
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
+
+/// A public key: 0x04 ‖ x ‖ y.
+pub const PUBLIC_KEY_BYTES: usize = 65;
 
 /// The greatest length of an encoded statement in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 1024;

@@ -18,7 +18,7 @@ pub const CHUNK_BYTES: usize = 64;
 pub const TRANSCRIPT_BYTES_MAX: usize = CHUNK_BYTES << DEPTH_MAX;
 
 /// Fewest leaves of a direction: 1 KiB, so that short messages look alike.
-pub const LEAVES_MIN: u32 = 16;
+pub(crate) const LEAVES_MIN: u32 = 16;
 
 const LEAF_TAG: u8 = 0x00;
 const LENGTH_TAG: u8 = 0x04;
