@@ -1,6 +1,9 @@
 use std::{collections::BTreeMap, fmt};
 
-use crate::{PeftError, Projection, Site, Width};
+use crate::{
+    PeftError,
+    site::{Projection, Site, Width},
+};
 
 /// A LoRA adapter: for each projection that it changes, a pair of small matrices.
 #[derive(Clone, PartialEq)]

@@ -3,7 +3,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::Slot;
+use crate::mask::Slot;
 
 /// Most sequences that are counted at once. None is ever forgotten while the process lives, because a
 /// forgotten budget is a fresh one: beyond this, new clients are refused. 56 sequences for each client

@@ -19,12 +19,11 @@ mod tally;
 mod upload;
 
 pub use accounts::{CLIENTS_BYTES_MAX, Clients, ClientsError};
-pub use audit::{AuditLog, FILE_BYTES_MAX, LINES_KEPT, Subject};
-pub use connection::{HELLO_DEADLINE, IDLE_DEADLINE, WRITE_DEADLINE};
+pub use audit::{AuditLog, FILE_BYTES_MAX, Subject};
 pub use error::HostError;
 pub use peers::{HostLimits, PeerPrefix};
-pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX, SESSION_IDLE};
-pub use upload::{BLOCK_DEADLINE, WINDOW};
+pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX};
+pub use upload::WINDOW;
 
 use std::{
     collections::BTreeMap,
@@ -45,13 +44,17 @@ use tokio::{
 };
 
 use crate::{
-    Adapter, Allowance, BudgetError, BudgetState, Budgets, Guarantee, ProcessKey, Protect, Slot,
+    adapter::Adapter,
+    budget::{Allowance, BudgetError, BudgetState, Budgets},
     direct,
+    guarantee::Guarantee,
+    mask::{ProcessKey, Slot},
     masked::HostSequence,
     protocol::{
         Apply, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome, packed_bytes,
         unpack,
     },
+    terms::Protect,
 };
 use adapter::{Contexts, HostedAdapter};
 use budget_file::BudgetFile;

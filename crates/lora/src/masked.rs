@@ -28,7 +28,7 @@ use confide_rlwe::RlweError;
 pub use holder::{BatchState, HolderBatch, MaskRequest, MaskedVectors, PendingBatch};
 pub use host::{ApplyJob, HostAnswers, HostInput, HostPreparation, HostSequence};
 
-use crate::Epoch;
+use crate::mask::Epoch;
 
 /// Ciphertexts that are made or taken at a time: 32 columns or rows, 1.6 MB on the wire.
 pub const BLOCK: usize = crate::mask::TILE;

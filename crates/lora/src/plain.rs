@@ -4,8 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
-    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Matrix, Pair, Projection, Report, Site,
-    Width,
+    adapt_error::AdaptError,
+    adapter::{Adapter, Matrix, Pair},
+    deltas::{Adapt, Deltas, Report},
+    guarantee::Guarantee,
+    site::{Input, Projection, Site, Width},
 };
 
 /// What `pair` adds for `input`, in 64-bit floats: `scale · B · (A · input)`.

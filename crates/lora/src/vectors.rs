@@ -9,14 +9,16 @@ use confide_rlwe::{ParameterSet, Rng};
 use serde_json::{Value, json};
 
 use crate::{
-    Digits, Input, IntMatrix, Matrix, Pair, ProcessKey, Projection, Protect, QuantiseError, Slot,
-    Weights,
-    mask::MaskStream,
+    adapter::{Matrix, Pair},
+    int_matrix::{Digits, IntMatrix},
+    mask::{MaskStream, ProcessKey, Slot},
     protocol::{
         Apply, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, Prepare, Products, Refusal,
         Scheme, VERSION, Welcome, encode_terms, pack,
     },
-    quantise_vector,
+    quantise::{QuantiseError, quantise_vector},
+    site::{Input, Projection},
+    terms::{Protect, Weights},
 };
 
 fn check(name: &str, made: &Value) {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use confide_rlwe::{Rng, SeededCiphertext, SmallCiphertext};
 
-use super::{Connect, HolderError, connection::Connection, session::Session};
+use super::{connect::Connect, connection::Connection, error::HolderError, session::Session};
 use crate::{
-    Epoch, Meter,
+    mask::Epoch,
     masked::{BatchState, HolderBatch, MaskRequest, PendingBatch},
+    meter::Meter,
     protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError},
 };
 

@@ -7,7 +7,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Connect, HolderError, Stream};
+use super::{
+    connect::{Connect, Stream},
+    error::HolderError,
+};
 use crate::protocol::{
     Attach, Attached, Frame, FrameBuffer, FrameKind, FrameReader, Goodbye, ProtocolError, Refusal,
     Side, write_frame,

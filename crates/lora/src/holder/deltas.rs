@@ -6,19 +6,22 @@ use confide_rlwe::{Rng, SmallCiphertext};
 use zeroize::Zeroizing;
 
 use super::{
-    HolderError,
     connection::Connection,
+    error::HolderError,
     pool,
     session::{Session, Shared},
 };
 use crate::{
-    AdaptError, Deltas, Input, Meter, Projection, Report, Step,
+    adapt_error::AdaptError,
+    deltas::{Deltas, Report},
     direct::{self, DirectHolder},
+    meter::{Meter, Step},
     protocol::{
         Apply, Direct, DirectAnswer, FrameKind, Products, ProtocolError, Scheme, pack,
         packed_bytes, unpack,
     },
-    quantise_vector,
+    quantise::quantise_vector,
+    site::{Input, Projection},
 };
 
 /// A generation: a connection of its own, and counters taken from what all share.

@@ -1,11 +1,12 @@
 use confide_rlwe::RlweError;
 
-use super::{Connect, connect::NotAccepted};
+use super::connect::{Connect, NotAccepted};
 use crate::{
-    AdaptError, QuantiseError,
+    adapt_error::AdaptError,
     direct::DirectError,
     masked::MaskedError,
     protocol::{ProtocolError, Refusal},
+    quantise::QuantiseError,
 };
 
 /// Why a key holder did not get on with an adapter host.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Meter,
     masked::{HolderBatch, MaskedError, MaskedVectors},
+    meter::Meter,
 };
 
 /// The batches of one input.

@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{
-    HolderError, batch,
+    batch,
     connection::Connection,
+    error::HolderError,
     session::{Session, Shared},
 };
-use crate::{Meter, host::BATCHES_MAX, masked::HolderBatch};
+use crate::{host::BATCHES_MAX, masked::HolderBatch, meter::Meter};
 
 /// How long a preparer sleeps where nothing is wanted; a change wakes it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

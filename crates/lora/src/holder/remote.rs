@@ -10,17 +10,23 @@ use std::{
 use confide_rlwe::ParameterSet;
 
 use super::{
-    Connect, HolderError,
+    connect::Connect,
     connection::Connection,
     deltas::RemoteDeltas,
+    error::HolderError,
     preparer,
     session::{Session, Shared},
 };
 use crate::{
-    Adapt, AdaptError, Deltas, Guarantee, Link, OperationCosts, Protect, Reservation, Site, Width,
+    adapt_error::AdaptError,
+    deltas::{Adapt, Deltas},
+    guarantee::Guarantee,
     host::{BATCHES_MAX, SECURITY_BITS_MIN},
+    link::{Link, OperationCosts},
     protocol::Scheme,
-    reservation::Reservations,
+    reservation::{Reservation, Reservations},
+    site::{Site, Width},
+    terms::Protect,
 };
 
 /// What a key holder asks for.

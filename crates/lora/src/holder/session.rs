@@ -12,16 +12,21 @@ use std::{
 use confide_rlwe::{Context, Rng, SecretKey};
 
 use super::{
-    Connect, HolderError, HolderOptions,
+    connect::Connect,
     connection::{ANSWER_DEADLINE, Connection},
+    error::HolderError,
     pool::{Pool, ReservedVectors},
+    remote::HolderOptions,
 };
 use crate::{
-    Effect, Input, Meter, Projection, Site, Terms, Width, direct,
+    direct,
+    meter::Meter,
     protocol::{
-        Attach, FrameKind, GroupTerms, Hello, Protect, ProtocolError, Refusal, Scheme, VERSION,
-        Welcome, decode_terms,
+        Attach, FrameKind, GroupTerms, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome,
+        decode_terms,
     },
+    site::{Input, Projection, Site, Width},
+    terms::{Effect, Protect, Terms},
 };
 
 /// Everything that is worthless once the host is started anew.

@@ -8,12 +8,17 @@ use std::{
 use confide_rlwe::Context;
 use sha2::{Digest, Sha256};
 
-use super::{HostError, online::Online, queue::Queue};
+use super::{error::HostError, online::Online, queue::Queue};
 use crate::{
-    Adapter, ENTRY_MAX, Epoch, Input, Pair, Projection, Protect, Rounding, Tile, Weights,
+    adapter::{Adapter, Pair},
     direct::{self, DirectError, DirectHost},
+    int_matrix::ENTRY_MAX,
+    link::Tile,
+    mask::Epoch,
     masked::HostInput,
     protocol::{FrameKind, Hello, Scheme, encode_terms},
+    site::{Input, Projection},
+    terms::{Protect, Rounding, Weights},
 };
 
 /// Inputs of one adapter.

@@ -19,13 +19,13 @@ use crate::protocol::{
 };
 
 /// The first frame has to come within this.
-pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A connection on which nothing is asked is closed after this; its session lives on.
-pub const IDLE_DEADLINE: Duration = Duration::from_secs(600);
+pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A key holder that does not take its answers is cut off after this.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The writing end, shared by the task that reads and the one that prepares.
 pub(crate) struct Writer<S> {

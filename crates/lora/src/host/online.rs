@@ -14,8 +14,10 @@ use super::{
     sessions::{Session, masked_refusal},
 };
 use crate::{
-    Digits, Epoch, Meter,
+    int_matrix::Digits,
+    mask::Epoch,
     masked::{ApplyJob, HostInput, HostSequence},
+    meter::Meter,
     protocol::{Refusal, pack, packed_bytes},
 };
 

@@ -16,7 +16,8 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Allowance, Epoch,
+    budget::Allowance,
+    mask::Epoch,
     masked::{HostSequence, MaskedError},
     protocol::{Attach, Refusal, Scheme},
 };
@@ -29,7 +30,7 @@ pub const CONNECTIONS_MAX: u16 = 64;
 pub const BATCHES_MAX: usize = 4;
 
 /// A session without a connection is forgotten after this, its batches with it.
-pub const SESSION_IDLE: Duration = Duration::from_secs(600);
+pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(600);
 
 /// What a hello opened.
 pub(crate) struct Session {

@@ -17,8 +17,8 @@ use super::{
     sessions::{BATCHES_MAX, Session, masked_refusal},
 };
 use crate::{
-    Meter,
     masked::HostPreparation,
+    meter::Meter,
     protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError, Refusal},
 };
 
@@ -27,7 +27,7 @@ use crate::{
 pub const WINDOW: u16 = 4;
 
 /// The next block has to come within this: a batch that has begun holds memory for its sums.
-pub const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Bytes of one answer frame at most.
 const ANSWER_BYTES: usize = 512 * 1024;

@@ -4,7 +4,12 @@ use confide_rlwe::{Encryptor, Rng, SecretKey, SeededCiphertext, SmallCiphertext}
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{BLOCK, MaskedError, check_count, check_words};
-use crate::{Epoch, Meter, Step, Terms, int_matrix::low_mask, mask::MaskStream};
+use crate::{
+    int_matrix::low_mask,
+    mask::{Epoch, MaskStream},
+    meter::{Meter, Step},
+    terms::Terms,
+};
 
 /// Tokens whose masks are made ahead of use: 200 KB at a width of 1,536. The rest are a key.
 const WINDOW: u32 = 16;
@@ -255,7 +260,7 @@ impl HolderBatch {
     }
 
     /// Forgets masks and answers: nothing can be masked any more.
-    pub fn drop_all(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         self.dropped = true;
         self.window.zeroize();
         self.prepared.zeroize();

@@ -8,8 +8,10 @@ use zeroize::Zeroizing;
 
 use super::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words, noise};
 use crate::{
-    Digits, Epoch, IntMatrix, Meter, ProcessKey, Slot, Step, Terms, Weights, int_matrix::low_mask,
-    mask::MaskStream,
+    int_matrix::{Digits, IntMatrix, low_mask},
+    mask::{Epoch, MaskStream, ProcessKey, Slot},
+    meter::{Meter, Step},
+    terms::{Terms, Weights},
 };
 
 /// Batches of one sequence that are prepared and not used up. Each is a key and a bit for each token.

@@ -4,8 +4,12 @@ use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 
 use super::*;
 use crate::{
-    Digits, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Step, Terms,
-    Weights, int_matrix::low_mask, norm_limit,
+    int_matrix::{Digits, IntMatrix, low_mask},
+    mask::{ProcessKey, Slot},
+    meter::{Meter, Step},
+    quantise::norm_limit,
+    site::{Input, Projection},
+    terms::{Effect, Part, Terms, Weights},
 };
 
 /// Both ends in one place, on the toy ring of 256 tokens.

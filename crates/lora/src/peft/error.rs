@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::{Input, Site};
+use crate::site::{Input, Site};
 
 /// Why an adapter could not be read or written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

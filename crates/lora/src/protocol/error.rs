@@ -1,6 +1,6 @@
 use std::{io, time::Duration};
 
-use super::{FrameKind, Refusal};
+use super::{frame::FrameKind, refusal::Refusal};
 
 /// Why a frame could not be sent, received or read.
 #[derive(Debug, thiserror::Error)]

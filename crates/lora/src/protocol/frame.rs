@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{FRAME_DEADLINE, ProtocolError};
+use super::{FRAME_DEADLINE, error::ProtocolError};
 
 /// Length (u32), kind (u8) and request id (u32), little-endian.
 pub const HEADER_BYTES: usize = 9;
