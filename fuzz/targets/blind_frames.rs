@@ -4,7 +4,7 @@
 
 use confide_lora::protocol::{
     Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, FrameReader, Goodbye, GroupTerms,
-    Hello, Kind, Prepare, Prepared, Products, Refusal, Side, Welcome, decode_terms, encode_terms,
+    Hello, FrameKind, Prepare, Prepared, Products, Refusal, Side, Welcome, decode_terms, encode_terms,
     unpack,
 };
 use libfuzzer_sys::fuzz_target;
@@ -26,33 +26,33 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn message(kind: Kind, payload: &[u8]) {
+fn message(kind: FrameKind, payload: &[u8]) {
     match kind {
-        Kind::Hello => drop(Hello::decode(payload)),
-        Kind::Attach => drop(Attach::decode(payload)),
-        Kind::Prepare => drop(Prepare::decode(payload)),
-        Kind::Block => drop(Block::decode(payload)),
-        Kind::Apply => {
+        FrameKind::Hello => drop(Hello::decode(payload)),
+        FrameKind::Attach => drop(Attach::decode(payload)),
+        FrameKind::Prepare => drop(Prepare::decode(payload)),
+        FrameKind::Block => drop(Block::decode(payload)),
+        FrameKind::Apply => {
             if let Ok(apply) = Apply::decode(payload) {
                 let _ = unpack(apply.packed, 33, usize::from(apply.vectors) * 16);
             }
         }
-        Kind::Direct => drop(Direct::decode(payload)),
-        Kind::Goodbye => drop(Goodbye::decode(payload)),
-        Kind::Welcome => drop(Welcome::decode(payload)),
-        Kind::Terms => {
+        FrameKind::Direct => drop(Direct::decode(payload)),
+        FrameKind::Goodbye => drop(Goodbye::decode(payload)),
+        FrameKind::Welcome => drop(Welcome::decode(payload)),
+        FrameKind::Terms => {
             let read = GroupTerms::decode(payload).and_then(|message| decode_terms(message.terms));
             if let Ok(terms) = read {
                 let again = decode_terms(&encode_terms(&terms)).expect("what was read is written");
                 assert_eq!(again, terms);
             }
         }
-        Kind::Attached => drop(Attached::decode(payload)),
-        Kind::Credit => drop(Credit::decode(payload)),
-        Kind::Prepared => drop(Prepared::decode(payload)),
-        Kind::Products => drop(Products::decode(payload)),
-        Kind::DirectAnswer => drop(DirectAnswer::decode(payload).and_then(|answer| answer.split())),
-        Kind::Error => drop(Refusal::decode(payload)),
+        FrameKind::Attached => drop(Attached::decode(payload)),
+        FrameKind::Credit => drop(Credit::decode(payload)),
+        FrameKind::Prepared => drop(Prepared::decode(payload)),
+        FrameKind::Products => drop(Products::decode(payload)),
+        FrameKind::DirectAnswer => drop(DirectAnswer::decode(payload).and_then(|answer| answer.split())),
+        FrameKind::Error => drop(Refusal::decode(payload)),
         _ => {}
     }
 }

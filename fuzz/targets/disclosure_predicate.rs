@@ -1,38 +1,38 @@
 //! What a person names to be shown or proven: every name in a predicate is one that can be shown.
 #![no_main]
 
-use confide_disclosure::{Kind, Prove, Show};
+use confide_disclosure::{FieldKind, Predicate, Selector};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = Show::parse(text);
-        if let Ok(wish) = Prove::parse(text) {
+        let _ = Selector::parse(text);
+        if let Ok(wish) = Predicate::parse(text) {
             check(wish);
         }
     }
 });
 
-fn check(wish: Prove) {
+fn check(wish: Predicate) {
     match wish {
-        Prove::Compare { path, comparison } => {
+        Predicate::Compare { path, comparison } => {
             is_field(&path);
-            for kind in [Kind::Number, Kind::String] {
-                let _ = comparison.shown(kind);
+            for kind in [FieldKind::Number, FieldKind::String] {
+                let _ = comparison.describe(kind);
             }
         }
-        Prove::BytesContain { text, .. } => assert!(!text.is_empty()),
-        Prove::FieldContains { path, text } => {
+        Predicate::BytesContain { text, .. } => assert!(!text.is_empty()),
+        Predicate::FieldContains { path, text } => {
             is_field(&path);
             assert!(!text.is_empty());
         }
-        Prove::FieldSha256 { path, sha256 } => {
+        Predicate::FieldSha256 { path, sha256 } => {
             is_field(&path);
             let digits: String = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-            let again = Prove::parse(&format!("sha256({path}) == {digits}"));
-            assert_eq!(again, Ok(Prove::FieldSha256 { path, sha256 }));
+            let again = Predicate::parse(&format!("sha256({path}) == {digits}"));
+            assert_eq!(again, Ok(Predicate::FieldSha256 { path, sha256 }));
         }
-        Prove::Equal { path, other, .. } => {
+        Predicate::Equal { path, other, .. } => {
             is_field(&path);
             is_field(&other);
         }
@@ -40,5 +40,5 @@ fn check(wish: Prove) {
 }
 
 fn is_field(path: &str) {
-    assert_eq!(Show::parse(path), Ok(Show::Field(path.into())));
+    assert_eq!(Selector::parse(path), Ok(Selector::Field(path.into())));
 }

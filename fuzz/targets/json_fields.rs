@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use confide_disclosure::{Kind, Message, Number, Start, View};
+use confide_disclosure::{FieldKind, Message, Number, StartLine, View};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     for media in ["application/json", "text/event-stream"] {
         let message = Message {
-            start: Start::Response { status: 200 },
+            start: StartLine::Response { status: 200 },
             headers: vec![("content-type".into(), media.into())],
             body: bytes.to_vec(),
         };
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(paths.len(), fields.len());
         let is_read = matches!(view, View::Json | View::Events | View::EventsUnfinished);
         assert_eq!(is_read, paths.contains("response."));
-        for field in fields.iter().filter(|field| field.kind == Kind::Number) {
+        for field in fields.iter().filter(|field| field.kind == FieldKind::Number) {
             let number = Number::parse(&field.value).expect("canonical numbers are numbers");
             assert_eq!(number.canonical().as_bytes(), field.value);
         }
@@ -30,5 +30,5 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// serde_json refuses numbers beyond its floats; these are kept exactly here.
 fn has_wide(fields: &[confide_disclosure::Field]) -> bool {
-    fields.iter().any(|field| field.kind == Kind::Number && field.value.contains(&b'e'))
+    fields.iter().any(|field| field.kind == FieldKind::Number && field.value.contains(&b'e'))
 }

@@ -8,7 +8,7 @@ use confide_lora::{
     Digits, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms, Tile,
     Weights,
     direct::DirectHolder,
-    masked::{Accepted, ApplyJob, Awaiting, HolderBatch, HostInput, HostSequence, Requesting},
+    masked::{BatchState, ApplyJob, PendingBatch, HolderBatch, HostInput, HostSequence, MaskRequest},
     protocol::{Apply, DirectAnswer, Prepared, Products, packed_bytes, unpack},
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey, SmallCiphertext};
@@ -87,7 +87,7 @@ impl World {
         let index = self.sequence.next_batch();
         let (terms, epoch) = (self.input.terms(), self.process.epoch());
         let mut requesting =
-            Requesting::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
+            MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
         let preparing = self.input.prepare(&self.process, &mut self.sequence, epoch, index);
         let block = requesting.next_block(&mut self.meter).expect("columns");
         let preparing = preparing.expect("next").push(&block, &mut self.meter).expect("columns");
@@ -98,11 +98,11 @@ impl World {
         {
             answers.push(answer);
         }
-        answering.done(&mut self.sequence).expect("answered");
-        let awaiting: Awaiting = requesting.sent().expect("all sent");
+        answering.commit(&mut self.sequence).expect("answered");
+        let awaiting: PendingBatch = requesting.finish().expect("all sent");
         match awaiting.accept(&self.key, &answers, &mut self.meter).expect("whole") {
-            Accepted::Ready(batch) => (batch, index * self.context.n() as u64),
-            Accepted::More(_) => unreachable!("all rows were answered"),
+            BatchState::Ready(batch) => (batch, index * self.context.n() as u64),
+            BatchState::Pending(_) => unreachable!("all rows were answered"),
         }
     }
 
@@ -147,9 +147,9 @@ impl World {
         };
         let (terms, epoch) = (self.input.terms(), self.process.epoch());
         let mut requesting =
-            Requesting::new(&self.key, terms, epoch, 0, &mut self.rng).expect("fits");
+            MaskRequest::new(&self.key, terms, epoch, 0, &mut self.rng).expect("fits");
         requesting.next_block(&mut self.meter).expect("columns");
-        let awaiting = requesting.sent().expect("all sent");
+        let awaiting = requesting.finish().expect("all sent");
         let accepted = awaiting.accept(&self.key, &answers, &mut self.meter);
         assert!(accepted.is_err() || answers.len() <= ROWS);
     }

@@ -13,7 +13,7 @@ use std::{
 
 use confide_arm_line::{Hello, Report, Run, Sample, speak};
 use confide_prover::{
-    External, Plan, Prover, ProverError, Stop, Used,
+    External, Plan, Prover, ProverError, StageUsage, StopHandle,
     line::{Description, Done, Mode, Progress, Stage},
 };
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let program = found(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
-    let back = External::new(&program, &folder, Stop::default(), &quiet);
+    let back = External::new(&program, &folder, StopHandle::default(), &quiet);
     let described = match back.describe() {
         Err(ProverError::Missing { .. }) => {
             Err(format!("{name} is not built: {builder} builds it"))
@@ -197,7 +197,7 @@ impl Arm<'_> {
         Ok(known)
     }
 
-    fn proved(&self, work: &Work, plan: Plan) -> Outcome<(Done, Used, usize)> {
+    fn proved(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, usize)> {
         let ran =
             self.back.prove(work.guest, &work.input, plan).map_err(|error| error.to_string())?;
         self.kept.write(work, plan, &ran.output)?;
@@ -205,7 +205,7 @@ impl Arm<'_> {
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn once(&self, work: &Work, plan: Plan) -> Outcome<(Done, Used, Option<usize>)> {
+    fn once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
         let text = |error: confide_prover::ProverError| error.to_string();
         match self.stage {
             Stage::Native => {
@@ -233,7 +233,7 @@ impl Arm<'_> {
         known: &Known,
         plan: Plan,
         done: &Done,
-        used: Used,
+        used: StageUsage,
         proof: Option<usize>,
     ) -> Sample {
         // What a stage says itself counts; what it cannot say is the executor's.
@@ -262,7 +262,7 @@ impl Arm<'_> {
     }
 }
 
-fn metrics(done: &Done, used: Used, proof: Option<usize>) -> Map<String, Value> {
+fn metrics(done: &Done, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
     let mut metrics = Map::new();
     let mut tell = |name: &str, value: Value| metrics.insert(name.to_string(), value);
     tell("wall_s", used.wall.as_secs_f64().into());

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use confide_circuits::{
-    Circuit, CircuitError, FieldValue, Header, Keys, Leaf, Prepared, Tree, check_contains,
+    Circuit, CircuitError, FieldValue, Header, Keys, Leaf, PreparedProof, Tree, check_contains,
     check_contains_across, check_field_contains, check_field_sha256, check_sha256,
 };
 use sha2::{Digest, Sha256};
@@ -38,7 +38,7 @@ fn sha256(bytes: usize) -> Outcome {
     let digest = digest(&[&message]);
     keys(Circuit::for_message(bytes)?)?;
     runs(
-        || Prepared::sha256(&message, &digest),
+        || PreparedProof::sha256(&message, &digest),
         |proof, context| check_sha256(proof, &digest, context),
     )
 }
@@ -57,7 +57,7 @@ fn contains(depth: u8) -> Outcome {
     let needle = &chunk[20..37];
     keys(Circuit::for_tree(depth)?)?;
     runs(
-        || Prepared::contains(&leaf, &tree, needle),
+        || PreparedProof::contains(&leaf, &tree, needle),
         |proof, context| check_contains(proof, &tree, needle, context),
     )
 }
@@ -80,7 +80,7 @@ fn across(depth: u8) -> Outcome {
     let needle = &bytes[50..75];
     keys(Circuit::for_neighbours(depth)?)?;
     runs(
-        || Prepared::contains_across(&leaves, &tree, needle),
+        || PreparedProof::contains_across(&leaves, &tree, needle),
         |proof, context| check_contains_across(proof, &tree, needle, context),
     )
 }
@@ -92,7 +92,7 @@ fn field_contains(bytes: usize) -> Outcome {
     let needle = &value[bytes / 2..(bytes / 2 + 20).min(bytes)];
     keys(Circuit::for_field_text(bytes)?)?;
     runs(
-        || Prepared::field_contains(&field, &salted, needle),
+        || PreparedProof::field_contains(&field, &salted, needle),
         |proof, context| check_field_contains(proof, &salted, needle, context),
     )
 }
@@ -103,13 +103,13 @@ fn field_sha256(bytes: usize) -> Outcome {
     let (salted, plain) = (digest(&[&[3], &SALT, &value]), digest(&[&value]));
     keys(Circuit::for_field_digest(bytes)?)?;
     runs(
-        || Prepared::field_sha256(&field, &salted, &plain),
+        || PreparedProof::field_sha256(&field, &salted, &plain),
         |proof, context| check_field_sha256(proof, &salted, &plain, context),
     )
 }
 
 fn runs(
-    prepare: impl Fn() -> Result<Prepared, CircuitError>,
+    prepare: impl Fn() -> Result<PreparedProof, CircuitError>,
     check: impl Fn(&[u8], &[u8; 32]) -> Result<Header, CircuitError>,
 ) -> Outcome {
     for run in 0..RUNS {
@@ -132,7 +132,7 @@ fn runs(
 
 fn keys(circuit: Circuit) -> Outcome {
     let start = Instant::now();
-    let keys = Keys::of(circuit)?;
+    let keys = Keys::cached(circuit)?;
     println!("{circuit}: {} constraints, keys in {:.0} ms", keys.constraints(), ms(start));
     Ok(())
 }

@@ -5,17 +5,26 @@ use ff::PrimeField;
 use spartan2::traits::snark::R1CSSNARKTrait;
 
 use crate::{
-    Circuit, Scalar,
+    Scalar,
     circuit::InContext,
     claim::{AnyClaim, Public},
     error::CircuitError,
     keys::{BackEnd, Keys, SECURITY},
+    kind::Circuit,
     layout::Layout,
     proof::Header,
     witness::{Tree, check_needle},
 };
 
 /// Checks that somebody knows bytes whose SHA-256 is `digest`, in this context.
+///
+/// # Errors
+///
+/// [`CircuitError::Magic`], [`CircuitError::Header`] or [`CircuitError::Size`] if the bytes are not
+/// one proof; [`CircuitError::OtherCircuit`], [`CircuitError::OtherKey`] or
+/// [`CircuitError::OtherSecurity`] if it was made for another circuit, key or security;
+/// [`CircuitError::Encoding`] if a point or number is not in its one encoding;
+/// [`CircuitError::Refused`] if it does not show the statement in this context.
 pub fn check_sha256(
     proof: &[u8],
     digest: &[u8; 32],
@@ -27,6 +36,11 @@ pub fn check_sha256(
 }
 
 /// Checks that a leaf under the root of `tree` contains `needle`, in this context.
+///
+/// # Errors
+///
+/// [`CircuitError::Depth`] or [`CircuitError::Length`] if there is no circuit for the tree or the
+/// needle; otherwise as [`check_sha256`].
 pub fn check_contains(
     proof: &[u8],
     tree: &Tree<'_>,
@@ -37,6 +51,10 @@ pub fn check_contains(
 }
 
 /// Checks that two neighbouring leaves under the root of `tree` contain `needle`, in this context.
+///
+/// # Errors
+///
+/// As [`check_contains`].
 pub fn check_contains_across(
     proof: &[u8],
     tree: &Tree<'_>,
@@ -47,6 +65,10 @@ pub fn check_contains_across(
 }
 
 /// Checks that the value behind a salted digest contains `needle`, in this context.
+///
+/// # Errors
+///
+/// [`CircuitError::Length`] if the needle is empty or too long; otherwise as [`check_sha256`].
 pub fn check_field_contains(
     proof: &[u8],
     digest: &[u8; 32],
@@ -60,6 +82,10 @@ pub fn check_field_contains(
 }
 
 /// Checks that SHA-256 of the value behind a salted digest is `value_digest`, in this context.
+///
+/// # Errors
+///
+/// As [`check_sha256`].
 pub fn check_field_sha256(
     proof: &[u8],
     digest: &[u8; 32],
@@ -100,7 +126,7 @@ fn check(
         let (wanted, got) = (SECURITY.to_string(), header.security.to_string());
         return Err(CircuitError::OtherSecurity { wanted, got });
     }
-    let keys = Keys::of(header.circuit)?;
+    let keys = Keys::cached(header.circuit)?;
     if header.key != keys.digest {
         return Err(CircuitError::OtherKey { circuit: header.circuit.to_string() });
     }

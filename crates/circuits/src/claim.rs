@@ -3,12 +3,13 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 
 use crate::{
-    Circuit, Scalar,
+    Scalar,
     circuit::Claim,
     contains::{ContainsClaim, Leaves},
     error::CircuitError,
-    field::{FieldClaim, Said},
+    field::{FieldClaim, FieldPredicate},
     hash::HashClaim,
+    kind::Circuit,
 };
 
 /// Any claim.
@@ -44,7 +45,8 @@ impl AnyClaim {
             let (place, root) = (None, digest);
             Self::Contains(ContainsClaim { depth, leaves, place, direction, root, needle })
         };
-        let field = |room, said| Self::Field(FieldClaim { room, secret: None, digest, said });
+        let field =
+            |room, predicate| Self::Field(FieldClaim { room, secret: None, digest, predicate });
         // A circuit made by hand may have any size.
         Ok(match Circuit::from_code(circuit.code())? {
             Circuit::Sha256 { bytes_most: room } => {
@@ -52,8 +54,12 @@ impl AnyClaim {
             }
             Circuit::Contains { depth } => contains(depth, Leaves::One, needle),
             Circuit::ContainsAcross { depth } => contains(depth, Leaves::Neighbours, needle),
-            Circuit::FieldContains { bytes_most } => field(bytes_most, Said::Contains(needle)),
-            Circuit::FieldSha256 { bytes_most } => field(bytes_most, Said::Sha256(value_digest)),
+            Circuit::FieldContains { bytes_most } => {
+                field(bytes_most, FieldPredicate::Contains(needle))
+            }
+            Circuit::FieldSha256 { bytes_most } => {
+                field(bytes_most, FieldPredicate::Sha256(value_digest))
+            }
         })
     }
 }

@@ -36,9 +36,9 @@ impl Drop for FieldSecret {
     }
 }
 
-/// What is said of the value.
+/// The predicate that is proved of the value.
 #[derive(Clone)]
-pub(crate) enum Said {
+pub(crate) enum FieldPredicate {
     Contains(Vec<u8>),
     Sha256([u8; 32]),
 }
@@ -49,7 +49,7 @@ pub(crate) struct FieldClaim {
     pub(crate) room: usize,
     pub(crate) secret: Option<Arc<FieldSecret>>,
     pub(crate) digest: [u8; 32],
-    pub(crate) said: Said,
+    pub(crate) predicate: FieldPredicate,
 }
 
 impl Claim for FieldClaim {
@@ -65,12 +65,12 @@ impl Claim for FieldClaim {
         };
         let mut held = publish(cs, &salted)?;
         let value = secret.map(|secret| secret.value.as_slice());
-        match &self.said {
-            Said::Contains(_) => {
+        match &self.predicate {
+            FieldPredicate::Contains(_) => {
                 let part = Part { hashed: &salted, length: value.map(<[u8]>::len) };
                 held.extend(window(cs, &[part], self.room, secret.map(|secret| secret.at))?);
             }
-            Said::Sha256(_) => {
+            FieldPredicate::Sha256(_) => {
                 let plain = hash_hidden(cs, &[], self.room, value)?;
                 same_bytes(cs, &salted, &plain);
                 held.extend(publish(cs, &plain)?);
@@ -81,9 +81,9 @@ impl Claim for FieldClaim {
 
     fn public(&self) -> Vec<u64> {
         let mut public = words_of(&self.digest).to_vec();
-        match &self.said {
-            Said::Contains(needle) => public.extend(window::wanted(needle)),
-            Said::Sha256(digest) => public.extend(words_of(digest)),
+        match &self.predicate {
+            FieldPredicate::Contains(needle) => public.extend(window::wanted(needle)),
+            FieldPredicate::Sha256(digest) => public.extend(words_of(digest)),
         }
         public
     }
@@ -94,9 +94,9 @@ impl Claim for FieldClaim {
         held: &[AllocatedNum<Scalar>],
         public: &[Variable],
     ) -> Result<(), SynthesisError> {
-        let exact = match self.said {
-            Said::Contains(_) => 8,
-            Said::Sha256(_) => 16,
+        let exact = match self.predicate {
+            FieldPredicate::Contains(_) => 8,
+            FieldPredicate::Sha256(_) => 16,
         };
         for (held, public) in held.iter().zip(public).take(exact) {
             equal(cs, held, *public);

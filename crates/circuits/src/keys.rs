@@ -8,7 +8,7 @@ use spartan2::{
 };
 
 use crate::{
-    Circuit, Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, layout::Sizes,
+    Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, kind::Circuit, layout::Sizes,
     proof::Security,
 };
 
@@ -44,6 +44,10 @@ pub struct Keys {
 
 impl Keys {
     /// Derives the keys of `circuit`: its constraints, generators hashed from a label, a digest.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::BackEnd`] if the back end cannot set up the circuit.
     pub fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
         let claim = AnyClaim::shape(circuit)?;
         let empty = InContext { claim, context: [0; 32] };
@@ -55,8 +59,12 @@ impl Keys {
     }
 
     /// The keys of `circuit`, derived at most once while the process keeps them.
-    pub fn of(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
-        let mut kept = kept().lock().unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// # Errors
+    ///
+    /// As [`Keys::derive`].
+    pub fn cached(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
+        let mut kept = key_cache().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = kept.iter().position(|keys| keys.circuit == circuit) {
             let keys = kept.remove(place);
             kept.push(Arc::clone(&keys));
@@ -88,7 +96,7 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-fn kept() -> &'static Mutex<Vec<Arc<Keys>>> {
+fn key_cache() -> &'static Mutex<Vec<Arc<Keys>>> {
     static KEPT_KEYS: OnceLock<Mutex<Vec<Arc<Keys>>>> = OnceLock::new();
     KEPT_KEYS.get_or_init(Mutex::default)
 }

@@ -64,28 +64,48 @@ pub enum Circuit {
 
 impl Circuit {
     /// The least circuit for the digest of a message.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Length`] for a message longer than [`MESSAGE_BYTES_MOST`].
     pub fn for_message(bytes: usize) -> Result<Self, CircuitError> {
         let bytes_most = least_room("message", ROOMS, bytes)?;
         Ok(Self::Sha256 { bytes_most })
     }
 
     /// The circuit for one leaf of a tree.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Depth`] for a depth outside [`DEPTH_LEAST`] to [`DEPTH_MOST`].
     pub fn for_tree(depth: u8) -> Result<Self, CircuitError> {
         check_depth(depth).map(|depth| Self::Contains { depth })
     }
 
     /// The circuit for two neighbouring leaves of a tree.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Depth`] for a depth outside [`DEPTH_LEAST`] to [`DEPTH_MOST`].
     pub fn for_neighbours(depth: u8) -> Result<Self, CircuitError> {
         check_depth(depth).map(|depth| Self::ContainsAcross { depth })
     }
 
     /// The least circuit for bytes in a field's value.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Length`] for a value longer than [`FIELD_BYTES_MOST`].
     pub fn for_field_text(bytes: usize) -> Result<Self, CircuitError> {
         let bytes_most = least_room("value of a field", FIELD_ROOMS, bytes)?;
         Ok(Self::FieldContains { bytes_most })
     }
 
     /// The least circuit for the digest of a field's value.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Length`] for a value longer than [`FIELD_BYTES_MOST`].
     pub fn for_field_digest(bytes: usize) -> Result<Self, CircuitError> {
         let bytes_most = least_room("value of a field", FIELD_ROOMS, bytes)?;
         Ok(Self::FieldSha256 { bytes_most })

@@ -13,6 +13,8 @@
 //!
 //! `docs/circuits.md` has the constraints, the bytes of a proof and what it rests on.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 #[cfg(feature = "spartan")]
 mod check;
 #[cfg(feature = "spartan")]
@@ -62,7 +64,7 @@ pub use kind::{Circuit, DEPTH_LEAST, DEPTH_MOST, FIELD_BYTES_MOST, MESSAGE_BYTES
 pub use proof::{BACK_END, HEADER_BYTES, Header, PROOF_BYTES_MOST, Security};
 #[cfg(feature = "spartan")]
 pub use prove::{
-    Prepared, prove_contains, prove_contains_across, prove_field_contains, prove_field_sha256,
+    PreparedProof, prove_contains, prove_contains_across, prove_field_contains, prove_field_sha256,
     prove_sha256,
 };
 #[cfg(feature = "spartan")]

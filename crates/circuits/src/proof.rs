@@ -1,6 +1,6 @@
 //! The bytes of a proof: a header, which can be read alone, and a body of fixed length.
 
-use crate::{Circuit, error::CircuitError};
+use crate::{error::CircuitError, kind::Circuit};
 
 /// Begins every proof of this crate.
 const MAGIC: &[u8; 24] = b"confide circuit proof v1";
@@ -57,6 +57,11 @@ impl Header {
     }
 
     /// Reads a header, and returns the body after it.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Magic`] if the bytes do not begin as a proof does; [`CircuitError::Header`]
+    /// if a field names nothing known; [`CircuitError::Size`] if the bytes are too few or too many.
     pub fn read(proof: &[u8]) -> Result<(Self, &[u8]), CircuitError> {
         if proof.len() > PROOF_BYTES_MOST {
             let (subject, least, most) = ("proof", HEADER_BYTES, PROOF_BYTES_MOST);

@@ -7,15 +7,16 @@ use spartan2::{spartan_zk::SpartanPrepZkSNARK, traits::snark::R1CSSNARKTrait};
 use zeroize::Zeroizing;
 
 use crate::{
-    Circuit, Curve,
+    Curve,
     check::{encoded, encoding},
     circuit::InContext,
     claim::AnyClaim,
     contains::{ContainsClaim, Leaves, Place},
     error::CircuitError,
-    field::{FieldClaim, FieldSecret, Said},
+    field::{FieldClaim, FieldPredicate, FieldSecret},
     hash::HashClaim,
     keys::{BackEnd, Keys, SECURITY, back_end},
+    kind::Circuit,
     layout::Layout,
     path::CHUNK_BYTES,
     proof::Header,
@@ -27,69 +28,95 @@ const VALUES_ARE_SMALL: bool = true;
 
 /// Proves that SHA-256 of `message` is `digest`, and shows nothing else of it but a bound of its
 /// length, the circuit's.
+///
+/// # Errors
+///
+/// As [`PreparedProof::sha256`], and as [`PreparedProof::prove`].
 pub fn prove_sha256(
     message: &[u8],
     digest: &[u8; 32],
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
-    Prepared::sha256(message, digest)?.prove(context)
+    PreparedProof::sha256(message, digest)?.prove(context)
 }
 
 /// Proves that `leaf`, which is under the root of `tree`, contains `needle`, and shows neither
 /// which leaf it is nor anything of it but that.
+///
+/// # Errors
+///
+/// As [`PreparedProof::contains`], and as [`PreparedProof::prove`].
 pub fn prove_contains(
     leaf: &Leaf<'_>,
     tree: &Tree<'_>,
     needle: &[u8],
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
-    Prepared::contains(leaf, tree, needle)?.prove(context)
+    PreparedProof::contains(leaf, tree, needle)?.prove(context)
 }
 
 /// Proves that two neighbouring leaves contain `needle`, which begins in the first of them, and
 /// shows neither which leaves they are nor anything of them but that.
+///
+/// # Errors
+///
+/// As [`PreparedProof::contains_across`], and as [`PreparedProof::prove`].
 pub fn prove_contains_across(
     leaves: &[Leaf<'_>; 2],
     tree: &Tree<'_>,
     needle: &[u8],
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
-    Prepared::contains_across(leaves, tree, needle)?.prove(context)
+    PreparedProof::contains_across(leaves, tree, needle)?.prove(context)
 }
 
 /// Proves that the value behind `digest` contains `needle`, and shows nothing else of it but a
 /// bound of its length, the circuit's.
+///
+/// # Errors
+///
+/// As [`PreparedProof::field_contains`], and as [`PreparedProof::prove`].
 pub fn prove_field_contains(
     field: &FieldValue<'_>,
     digest: &[u8; 32],
     needle: &[u8],
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
-    Prepared::field_contains(field, digest, needle)?.prove(context)
+    PreparedProof::field_contains(field, digest, needle)?.prove(context)
 }
 
 /// Proves that SHA-256 of the value behind `digest` is `value_digest`, and shows nothing else of
 /// it but a bound of its length, the circuit's.
+///
+/// # Errors
+///
+/// As [`PreparedProof::field_sha256`], and as [`PreparedProof::prove`].
 pub fn prove_field_sha256(
     field: &FieldValue<'_>,
     digest: &[u8; 32],
     value_digest: &[u8; 32],
     context: &[u8; 32],
 ) -> Result<Vec<u8>, CircuitError> {
-    Prepared::field_sha256(field, digest, value_digest)?.prove(context)
+    PreparedProof::field_sha256(field, digest, value_digest)?.prove(context)
 }
 
 /// A statement whose hidden part is committed to. What is left to do depends on the context.
 ///
 /// It holds the hidden part, which the back end does not wipe.
-pub struct Prepared {
+pub struct PreparedProof {
     keys: Arc<Keys>,
     claim: AnyClaim,
     state: Option<SpartanPrepZkSNARK<Curve>>,
 }
 
-impl Prepared {
+impl PreparedProof {
     /// Of [`prove_sha256`].
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Untrue`] if the witness does not make the statement true;
+    /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
+    /// is no circuit for the length of the message.
     pub fn sha256(message: &[u8], digest: &[u8; 32]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_message(message.len())?;
         if sha256(&[message]) != *digest {
@@ -104,12 +131,24 @@ impl Prepared {
     }
 
     /// Of [`prove_contains`].
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Untrue`] if the witness does not make the statement true;
+    /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Depth`] or
+    /// [`CircuitError::Length`] if there is no circuit for the tree or the needle.
     pub fn contains(leaf: &Leaf<'_>, tree: &Tree<'_>, needle: &[u8]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_tree(tree.depth)?;
         Self::in_leaves(circuit, Leaves::One, &[*leaf], tree, needle)
     }
 
     /// Of [`prove_contains_across`].
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Untrue`] if the witness does not make the statement true;
+    /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Depth`] or
+    /// [`CircuitError::Length`] if there is no circuit for the tree or the needle.
     pub fn contains_across(
         leaves: &[Leaf<'_>; 2],
         tree: &Tree<'_>,
@@ -124,6 +163,12 @@ impl Prepared {
     }
 
     /// Of [`prove_field_contains`].
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Untrue`] if the witness does not make the statement true;
+    /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
+    /// is no circuit for the value or the needle.
     pub fn field_contains(
         field: &FieldValue<'_>,
         digest: &[u8; 32],
@@ -133,10 +178,16 @@ impl Prepared {
         check_needle(needle)?;
         let at = find(field.value, needle);
         let at = at.ok_or(CircuitError::Untrue { what: "value does not contain the bytes" })?;
-        Self::of_field(circuit, field, digest, Said::Contains(needle.to_vec()), at)
+        Self::of_field(circuit, field, digest, FieldPredicate::Contains(needle.to_vec()), at)
     }
 
     /// Of [`prove_field_sha256`].
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::Untrue`] if the witness does not make the statement true;
+    /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
+    /// is no circuit for the length of the value.
     pub fn field_sha256(
         field: &FieldValue<'_>,
         digest: &[u8; 32],
@@ -146,7 +197,7 @@ impl Prepared {
         if sha256(&[field.value]) != *value_digest {
             return Err(CircuitError::Untrue { what: "value has another digest" });
         }
-        Self::of_field(circuit, field, digest, Said::Sha256(*value_digest), 0)
+        Self::of_field(circuit, field, digest, FieldPredicate::Sha256(*value_digest), 0)
     }
 
     fn in_leaves(
@@ -184,29 +235,35 @@ impl Prepared {
         circuit: Circuit,
         field: &FieldValue<'_>,
         digest: &[u8; 32],
-        said: Said,
+        predicate: FieldPredicate,
         at: u32,
     ) -> Result<Self, CircuitError> {
         if field.digest() != *digest {
             return Err(CircuitError::Untrue { what: "salt and value have another digest" });
         }
         let mut claim = AnyClaim::shape(circuit)?;
-        if let AnyClaim::Field(FieldClaim { secret, digest: wanted, said: all, .. }) = &mut claim {
+        if let AnyClaim::Field(FieldClaim { secret, digest: wanted, predicate: all, .. }) =
+            &mut claim
+        {
             let (salt, value) = (*field.salt, field.value.to_vec());
             *secret = Some(Arc::new(FieldSecret { salt, value, at }));
-            (*wanted, *all) = (*digest, said);
+            (*wanted, *all) = (*digest, predicate);
         }
         Self::new(circuit, claim)
     }
 
     fn new(circuit: Circuit, claim: AnyClaim) -> Result<Self, CircuitError> {
-        let keys = Keys::of(circuit)?;
+        let keys = Keys::cached(circuit)?;
         let circuit = InContext { claim: claim.clone(), context: [0; 32] };
         let state = BackEnd::prep_prove(&keys.prover, circuit, VALUES_ARE_SMALL);
         Ok(Self { keys, claim, state: Some(state.map_err(back_end)?) })
     }
 
-    /// A proof in `context`. Proofs of one `Prepared` cannot be linked by their bytes.
+    /// A proof in `context`. Proofs of one `PreparedProof` cannot be linked by their bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitError::BackEnd`] if the back end makes no proof.
     pub fn prove(&mut self, context: &[u8; 32]) -> Result<Vec<u8>, CircuitError> {
         let lost = || CircuitError::BackEnd("prepared part lost in an earlier error".to_owned());
         let state = self.state.take().ok_or_else(lost)?;

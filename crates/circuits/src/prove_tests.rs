@@ -11,7 +11,7 @@ fn encoded_proof() -> (Layout, Vec<u8>, Arc<Keys>) {
     let (header, body) = Header::read(&proof).unwrap();
     let claim =
         AnyClaim::from_public(header.circuit, &Public { digest, ..Public::default() }).unwrap();
-    let keys = Keys::of(header.circuit).unwrap();
+    let keys = Keys::cached(header.circuit).unwrap();
     let layout = Layout::new(&keys.sizes, &encoded(&InContext { claim, context: CONTEXT }));
     let bytes = layout.filled(body).unwrap();
     assert_eq!(layout.stripped(&bytes).as_deref(), Some(body));

@@ -1,7 +1,7 @@
 //! Proofs from end to end: accepted for what was proved, refused for everything else.
 
 use confide_circuits::{
-    Circuit, CircuitError, FieldValue, Header, Leaf, Prepared, Security, Tree, check_contains,
+    Circuit, CircuitError, FieldValue, Header, Leaf, PreparedProof, Security, Tree, check_contains,
     check_contains_across, check_field_contains, check_field_sha256, check_sha256, prove_contains,
     prove_contains_across, prove_field_contains, prove_field_sha256, prove_sha256,
 };
@@ -28,7 +28,7 @@ fn root(index: u32, chunk: &[u8], siblings: &[[u8; 32]]) -> [u8; 32] {
 fn a_digest_is_proved_and_everything_else_refused() {
     let message = b"forty bytes that the checker never sees.";
     let hash = digest(message);
-    let mut prepared = Prepared::sha256(message, &hash).unwrap();
+    let mut prepared = PreparedProof::sha256(message, &hash).unwrap();
     let proof = prepared.prove(&CONTEXT).unwrap();
     let header = check_sha256(&proof, &hash, &CONTEXT).unwrap();
     assert_eq!(header.circuit, Circuit::Sha256 { bytes_most: 55 });

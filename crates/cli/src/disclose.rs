@@ -7,8 +7,9 @@ use std::{
 };
 
 use confide_disclosure::{
-    CommittedFields, DiscloseError, Disclosure, FIELD_TEXT_BYTES_MAX, FormatError,
-    HOLDER_BYTES_MAX, Kind, Means, NameError, Notarised, Prove, Show, Verified,
+    CommittedFields, DiscloseError, DiscloseOptions, Disclosure, FIELD_TEXT_BYTES_MAX, FieldKind,
+    FormatError, HOLDER_BYTES_MAX, NameError, NotarisedSession, Predicate, Selector,
+    VerifiedDisclosure,
 };
 use confide_evidence::UnixSeconds;
 use zeroize::Zeroizing;
@@ -28,13 +29,13 @@ pub(crate) struct Args {
     /// Show this: request or response, a dot, and /POINTER, header:NAME, status, method, target,
     /// bytes:FIRST-END (the end is not in it; whole chunks of 64 bytes are shown) or length
     #[arg(long, value_name = "NAME", value_parser = show)]
-    show: Vec<Show>,
+    show: Vec<Selector>,
     /// Prove this of a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
     /// numbers or RFC 3339 dates; 'NAME contains "TEXT"', 'response.bytes contains "TEXT"', of at
     /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', the second of them 'other.NAME' for a
     /// field of the session of --other
     #[arg(long, value_name = "PREDICATE", value_parser = prove)]
-    prove: Vec<Prove>,
+    prove: Vec<Predicate>,
     /// Another session of yours, with whose numbers some are equal. The disclosure then says its
     /// host and time as well, and that both sessions have one holder
     #[arg(long, value_name = "FILE")]
@@ -63,13 +64,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             .hint("give the disclosure a file of its own: what is hidden is in no other file"));
     }
     let other = args.other.as_deref().map(read_session).transpose()?;
-    let elsewhere = |wish: &Prove| matches!(wish, Prove::Equal { elsewhere: true, .. });
-    if other.is_some() && !args.prove.iter().any(elsewhere) {
+    let in_other_session =
+        |wish: &Predicate| matches!(wish, Predicate::Equal { in_other_session: true, .. });
+    if other.is_some() && !args.prove.iter().any(in_other_session) {
         return Err(CliError::new("no predicate names the other session")
             .hint("--prove 'response./a == other.response./b'"));
     }
     let out = NewFile::beside(out_path)?;
-    let means = Means { texts: super::verify::text_proofs(), other: other.as_ref() };
+    let means = DiscloseOptions { texts: super::verify::text_proofs(), other: other.as_ref() };
     let disclosure = session.disclose(&args.show, &args.prove, means).map_err(refused)?;
     let bytes = disclosure.encode();
     out.save(&bytes)?;
@@ -82,17 +84,17 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     whole(one).is_some_and(|one| whole(other) == Some(one))
 }
 
-fn show(text: &str) -> Result<Show, NameError> {
-    Show::parse(text)
+fn show(text: &str) -> Result<Selector, NameError> {
+    Selector::parse(text)
 }
 
-fn prove(text: &str) -> Result<Prove, NameError> {
-    Prove::parse(text)
+fn prove(text: &str) -> Result<Predicate, NameError> {
+    Predicate::parse(text)
 }
 
-fn read_session(path: &Path) -> Result<Notarised, CliError> {
+fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
     let bytes = Zeroizing::new(read_file(path, HOLDER_BYTES_MAX as u64)?);
-    Notarised::decode(&bytes).map_err(|error| {
+    NotarisedSession::decode(&bytes).map_err(|error| {
         let failure = CliError::new(format!("{}: {error}", path.display()));
         match error {
             FormatError::Magic { .. } => {
@@ -128,11 +130,11 @@ fn refused(error: DiscloseError) -> CliError {
 }
 
 /// A line for each field. Values stay out: a terminal is seen by others, and kept in logs.
-pub(crate) fn list(session: &Notarised) -> Result<String, CliError> {
+pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
     let committed = CommittedFields::new(&session.seed, &session.fields).map_err(CliError::new)?;
     let mut text = format!("{:<9}{:>8}  {:<20}name\n", "kind", "bytes", "provable");
     for (index, field) in session.fields.iter().enumerate() {
-        let is_text = field.kind == Kind::String && field.value.len() <= FIELD_TEXT_BYTES_MAX;
+        let is_text = field.kind == FieldKind::String && field.value.len() <= FIELD_TEXT_BYTES_MAX;
         let provable = match (committed.amount(index).is_some(), is_text) {
             (true, true) => "date, text",
             (true, false) => "number",
@@ -187,7 +189,7 @@ fn summary(
     Ok(text)
 }
 
-fn other_words(other: &Verified) -> String {
+fn other_words(other: &VerifiedDisclosure) -> String {
     let statement = other.statement();
     format!(
         "host {}:{}, time {}: shown with this one, so both are known to be yours",

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     codec::{FormatError, Reader, Writer},
     comparison::Comparison,
-    disclosure::{Disclosure, Nested},
+    disclosure::{Disclosure, Nesting},
     text::TEXT_BYTES_MAX,
     transcript::Direction,
 };
@@ -13,48 +13,48 @@ use crate::{
 /// Begins the context of every proof of a disclosure.
 const CONTEXT: &[u8] = b"confide/disclosure/v1/";
 
-/// Longest proof.
-pub const PROOF_BYTES_MAX: usize = 1 << 20;
+/// The greatest length of one proof: 1 MiB.
+pub(crate) const PROOF_BYTES_MAX: usize = 1 << 20;
 
-/// Longest disclosure of another session within one: a statement, evidence, and some fields that
-/// show their path only.
-pub const OTHER_BYTES_MAX: usize = 1 << 20;
+/// The greatest length of a disclosure of another session within one, 1 MiB: a statement, evidence,
+/// and some fields that show their path only.
+pub(crate) const OTHER_BYTES_MAX: usize = 1 << 20;
 
 /// One thing that a disclosure proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// A number or date of a field compares with constants.
     Compare {
-        /// Place of the field among the opened ones.
+        /// The index of the field among [`Disclosure::fields`], from 0.
         field: u32,
-        /// How.
+        /// The comparison operator and its constants, as committed integers.
         comparison: Comparison,
         /// A range proof of `confide-sigma`.
         proof: Vec<u8>,
     },
     /// Some chunk of a direction, or two neighbouring ones, contain a text.
     BytesContain {
-        /// Which way the bytes went.
+        /// The direction whose bytes contain the text.
         direction: Direction,
-        /// The text.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: String,
         /// A proof of `confide-circuits`.
         proof: Vec<u8>,
     },
     /// A field's text contains a text.
     FieldContains {
-        /// Place of the field among the opened ones.
+        /// The index of the field among [`Disclosure::fields`], from 0.
         field: u32,
-        /// The text.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: String,
         /// A proof of `confide-circuits`.
         proof: Vec<u8>,
     },
     /// SHA-256 of a field's text is a digest.
     FieldSha256 {
-        /// Place of the field among the opened ones.
+        /// The index of the field among [`Disclosure::fields`], from 0.
         field: u32,
-        /// The digest.
+        /// SHA-256 of the value of the field.
         sha256: [u8; 32],
         /// A proof of `confide-circuits`.
         proof: Vec<u8>,
@@ -63,22 +63,22 @@ pub enum Claim {
     Other(Box<Disclosure>),
     /// Two fields hold one number, or one date.
     Equal {
-        /// Place of the field among the opened ones.
+        /// The index of the field among [`Disclosure::fields`], from 0.
         field: u32,
-        /// The other field.
+        /// The field that holds the same number or date.
         other: OtherField,
         /// An equality proof of `confide-sigma`.
         proof: Vec<u8>,
     },
 }
 
-/// Where an equal number stands.
+/// The session and index of the field that an equality is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherField {
-    /// Place among the opened fields of this session.
-    Here(u32),
-    /// Place among those of the other session.
-    There(u32),
+    /// The index among the opened fields of this session, from 0.
+    ThisSession(u32),
+    /// The index among the opened fields of the other session, from 0.
+    OtherSession(u32),
 }
 
 impl Claim {
@@ -103,15 +103,15 @@ impl Claim {
             }
             Claim::Equal { field, other, proof } => {
                 let (session, other) = match other {
-                    OtherField::Here(other) => (0, other),
-                    OtherField::There(other) => (1, other),
+                    OtherField::ThisSession(other) => (0, other),
+                    OtherField::OtherSession(other) => (1, other),
                 };
                 writer.u8(6).u32(*field).u8(session).u32(*other).long(proof);
             }
         }
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>, nested: Nested) -> Result<Self, FormatError> {
+    pub(crate) fn read(reader: &mut Reader<'_>, nested: Nesting) -> Result<Self, FormatError> {
         match reader.u8("claim")? {
             1 => Ok(Claim::Compare {
                 field: read_field(reader)?,
@@ -133,15 +133,15 @@ impl Claim {
                 sha256: reader.array("digest of a claim")?,
                 proof: read_proof(reader)?,
             }),
-            5 if nested == Nested::No => {
+            5 if nested == Nesting::Outer => {
                 let file = reader.long(OTHER_BYTES_MAX, "other session")?;
                 Ok(Claim::Other(Box::new(Disclosure::decode_within(file)?)))
             }
             6 => Ok(Claim::Equal {
                 field: read_field(reader)?,
                 other: match reader.present("other session")? {
-                    false => OtherField::Here(read_field(reader)?),
-                    true => OtherField::There(read_field(reader)?),
+                    false => OtherField::ThisSession(read_field(reader)?),
+                    true => OtherField::OtherSession(read_field(reader)?),
                 },
                 proof: read_proof(reader)?,
             }),

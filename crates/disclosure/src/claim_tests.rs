@@ -8,8 +8,13 @@ use super::{
     *,
 };
 use crate::{
-    Claim, DiscloseError, Fact, Means, Notarised, OtherField, Security, TextProofs, TextSecret,
-    TextStatement, proving::Prover,
+    Security,
+    claim::{Claim, OtherField},
+    disclose::{DiscloseError, DiscloseOptions},
+    proven::Fact,
+    proving::Prover,
+    session::NotarisedSession,
+    text::{TextProofs, TextSecret, TextStatement},
 };
 
 /// Proves nothing: a hash of what a proof would be bound to.
@@ -60,16 +65,16 @@ impl TextProofs for StandIn {
     }
 }
 
-fn means(other: Option<&Notarised>) -> Means<'_> {
-    Means { texts: Some(&StandIn), other }
+fn means(other: Option<&NotarisedSession>) -> DiscloseOptions<'_> {
+    DiscloseOptions { texts: Some(&StandIn), other }
 }
 
-fn disclosed(session: &Notarised, wishes: &[&str]) -> Result<Disclosure, DiscloseError> {
+fn disclosed(session: &NotarisedSession, wishes: &[&str]) -> Result<Disclosure, DiscloseError> {
     session.disclose(&show(&[]), &prove(wishes), means(None))
 }
 
 /// Across bytes 64 of the response, which begins `HTTP/1.1 200 OK\r\n\r\n{"model":"m-1","created":…`.
-fn across(session: &Notarised) -> String {
+fn across(session: &NotarisedSession) -> String {
     String::from_utf8_lossy(&session.received[58..70]).into_owned()
 }
 
@@ -95,7 +100,7 @@ fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_o
         let wanted = if place == 4 { Range::SECURITY } else { STAND_IN };
         assert_eq!(proven.security, wanted, "{place}");
     }
-    assert!(matches!(read.verify(None), Err(Refused::NoCircuits { claim: 0 })));
+    assert!(matches!(read.verify(None), Err(VerifyError::NoCircuits { claim: 0 })));
     // Proofs of one claim under another.
     for one in 0..4 {
         for two in one + 1..4 {
@@ -117,7 +122,7 @@ fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_o
             put(&mut swapped.claims[one], second);
             put(&mut swapped.claims[two], first);
             let refused = swapped.verify(Some(&StandIn)).unwrap_err();
-            assert!(matches!(refused, Refused::Proof { .. }), "{one} and {two}: {refused}");
+            assert!(matches!(refused, VerifyError::Proof { .. }), "{one} and {two}: {refused}");
         }
     }
 }
@@ -159,7 +164,7 @@ fn a_text_claim_speaks_of_fields_that_hold_text_only() {
     let mut other = disclosed(&session, &wishes).unwrap();
     let Claim::FieldContains { field, .. } = &mut other.claims[0] else { panic!() };
     *field ^= 1;
-    assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), Refused::Subject { claim: 0 });
+    assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), VerifyError::Subject { claim: 0 });
     // More of them than are read.
     let mut many = disclosed(&session, &wishes[..1]).unwrap();
     many.claims = vec![many.claims[0].clone(); TEXT_CLAIMS_MAX + 1];
@@ -180,8 +185,8 @@ fn equal_numbers_of_one_session_and_of_two_are_proven() {
     assert_eq!(other.statement(), &two.statement);
     assert!(other.fields().is_empty() && other.claims().is_empty());
     let path = "response./balance".to_string();
-    let what = Fact::Equal { path: path.clone(), other: path, elsewhere: true };
-    assert_eq!(verified.claims()[0].what, what);
+    let fact = Fact::Equal { path: path.clone(), other: path, in_other_session: true };
+    assert_eq!(verified.claims()[0].fact, fact);
     assert_eq!(verified.claims()[0].security, Relation::SECURITY);
 
     let here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
@@ -203,7 +208,7 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     let (one, two, three) = (session(1), session(2), session(3));
     let wish =
         ["response./balance == other.response./balance", "response./at == other.response./at"];
-    let disclose = |session: &Notarised, other| {
+    let disclose = |session: &NotarisedSession, other| {
         session.disclose(&show(&[]), &prove(&wish), means(Some(other))).unwrap()
     };
     let good = disclose(&one, &two);
@@ -212,15 +217,20 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     let mut moved = good.clone();
     moved.claims[0] = disclose(&one, &three).claims[0].clone();
     // Its fields stand in another order, so that a number may meet a date.
-    assert!(matches!(refused(&moved), Refused::Proof { claim: 1, .. } | Refused::Subject { .. }));
+    assert!(matches!(
+        refused(&moved),
+        VerifyError::Proof { claim: 1, .. } | VerifyError::Subject { .. }
+    ));
     // None at all.
     let mut alone = good.clone();
     alone.claims.remove(0);
-    assert_eq!(refused(&alone), Refused::Subject { claim: 0 });
+    assert_eq!(refused(&alone), VerifyError::Subject { claim: 0 });
     // A number here instead of there, and a date in the place of a number.
-    for (place, other) in
-        [(1, OtherField::Here(0)), (1, OtherField::Here(1)), (2, OtherField::There(9))]
-    {
+    for (place, other) in [
+        (1, OtherField::ThisSession(0)),
+        (1, OtherField::ThisSession(1)),
+        (2, OtherField::OtherSession(9)),
+    ] {
         let mut changed = good.clone();
         let Claim::Equal { other: of, .. } = &mut changed.claims[place] else { panic!() };
         *of = other;
@@ -238,21 +248,21 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
         let mut changed = good.clone();
         let Claim::Equal { proof, .. } = &mut changed.claims[place] else { panic!() };
         *proof = new;
-        assert!(matches!(refused(&changed), Refused::Proof { .. }));
+        assert!(matches!(refused(&changed), VerifyError::Proof { .. }));
     }
     // The other session's statement or opening, edited.
     let mut edited = good.clone();
     let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
     other.statement.time += 1;
-    assert!(matches!(refused(&edited), Refused::Other(_)));
+    assert!(matches!(refused(&edited), VerifyError::Other(_)));
     let mut edited = good;
     let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
     other.fields.as_mut().unwrap().fields[0].path = "response./limit".into();
-    assert!(matches!(refused(&edited), Refused::Other(_)));
+    assert!(matches!(refused(&edited), VerifyError::Other(_)));
 }
 
 /// What a program of the holder's own can write, with proofs that hold: `disclose` refuses it.
-fn forged(session: &Notarised, other: Option<&Notarised>, wish: &str) -> Disclosure {
+fn forged(session: &NotarisedSession, other: Option<&NotarisedSession>, wish: &str) -> Disclosure {
     let paths = |session| {
         let mut paths = disclosed(session, &["response./balance <= 10"]).unwrap();
         paths.claims.clear();
@@ -273,11 +283,11 @@ fn one_session_does_not_pose_as_two_neither_at_its_holder_nor_at_its_reader() {
     let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&one))).unwrap_err();
     assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
     // The same statement, signed anew and read from another file, is the same session.
-    let again = Notarised::decode(&one.encode()).unwrap();
+    let again = NotarisedSession::decode(&one.encode()).unwrap();
     let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&again))).unwrap_err();
     assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
     let refused = forged(&one, Some(&one), wish).verify(None).unwrap_err();
-    assert!(matches!(refused, Refused::SameSession { .. }), "{refused}");
+    assert!(matches!(refused, VerifyError::SameSession { .. }), "{refused}");
     forged(&one, Some(&two), wish).verify(None).unwrap();
 }
 
@@ -288,23 +298,23 @@ fn a_field_that_equals_itself_is_refused_at_its_holder_and_at_its_reader() {
     let error = disclosed(&session, &[wish]).unwrap_err();
     assert!(matches!(error, DiscloseError::SameField { .. }), "{error}");
     let refused = forged(&session, None, wish).verify(None).unwrap_err();
-    assert_eq!(refused, Refused::SameField { claim: 0 });
+    assert_eq!(refused, VerifyError::SameField { claim: 0 });
 }
 
 #[test]
 fn a_nested_disclosure_without_an_equality_is_refused() {
     let (one, two) = (session(1), session(2));
-    let shown = |session: &Notarised| {
+    let shown = |session: &NotarisedSession| {
         session.disclose(&show(&["response./model"]), &prove(&[]), means(None)).unwrap()
     };
     let mut beside = shown(&one);
     beside.claims.push(Claim::Other(Box::new(shown(&two))));
     let read = Disclosure::decode(&beside.encode()).unwrap();
-    assert_eq!(read.verify(None).unwrap_err(), Refused::OtherUnused);
+    assert_eq!(read.verify(None).unwrap_err(), VerifyError::OtherUnused);
     // An equality within this session speaks of no other.
     let mut here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
     here.claims.push(Claim::Other(Box::new(shown(&two))));
-    assert_eq!(here.verify(None).unwrap_err(), Refused::OtherUnused);
+    assert_eq!(here.verify(None).unwrap_err(), VerifyError::OtherUnused);
 }
 
 #[test]

@@ -24,9 +24,9 @@ pub enum FormatError {
     TooLong {
         /// What was being read.
         subject: &'static str,
-        /// The limit.
+        /// The greatest value that is allowed.
         limit: usize,
-        /// What came.
+        /// The value that was read.
         got: usize,
     },
     /// A value that has no meaning here.
@@ -34,7 +34,7 @@ pub enum FormatError {
     Value {
         /// What was being read.
         subject: &'static str,
-        /// What came.
+        /// The value that was read.
         got: u64,
     },
     /// Text that is not UTF-8, or holds characters that it must not.

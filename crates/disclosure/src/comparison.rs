@@ -3,9 +3,9 @@
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
 
 use crate::{
+    amount::Amount,
     codec::{FormatError, Reader, Writer},
-    field::Kind,
-    name::Amount,
+    field::FieldKind,
 };
 
 /// How a committed integer compares with constants, all of them as committed integers.
@@ -17,15 +17,15 @@ pub enum Comparison {
     AtLeast(u64),
     /// `==`
     Exactly(u64),
-    /// Both ends included.
+    /// From the first to the second, both included.
     Between(u64, u64),
 }
 
 impl Comparison {
-    /// In words, with the constants as numbers or as dates.
-    pub fn shown(&self, kind: Kind) -> String {
+    /// Describes the comparison: the operator and its constants, as numbers or as dates.
+    pub fn describe(&self, kind: FieldKind) -> String {
         let amount = |amount| match kind {
-            Kind::String => Amount::Date(amount),
+            FieldKind::String => Amount::Date(amount),
             _ => Amount::Number(amount),
         };
         match *self {

@@ -6,75 +6,75 @@ use crate::{
     claim::Claim,
     codec::hexadecimal,
     disclosure::{CLAIMS_MAX, Disclosure, TEXT_CLAIMS_MAX},
-    field::Kind,
+    field::FieldKind,
     fields::{CommittedFields, Reveal, TooManyFields},
-    name::{Prove, Show},
+    name::{Predicate, Selector},
     proving::Prover,
     secrets::secrets,
-    session::{HolderError, Notarised},
+    session::{HolderError, NotarisedSession},
     text::{TEXT_BYTES_MAX, TextProofs},
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
 };
 
-/// Why a disclosure is not made.
+/// Why a disclosure was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscloseError {
     /// The session is not what its notary signed.
     #[error(transparent)]
     Holder(#[from] HolderError),
-    /// A range that the transcript has not.
+    /// A byte range is not within the transcript.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
     /// More fields than a session has.
     #[error(transparent)]
     Fields(#[from] TooManyFields),
-    /// No such field.
+    /// The session has no field of this path.
     #[error("session has no field {path}; the {} body: {view}", .direction.as_str())]
     NoField {
-        /// What was asked for.
+        /// The path that was named.
         path: String,
-        /// Which way its message went.
+        /// The direction of the message that the path names.
         direction: Direction,
-        /// What became of the message's body.
+        /// How the body of that message was read ([`crate::View::as_str`]).
         view: &'static str,
     },
     /// Whole chunks of the asked bytes would show a secret: a header field, or a parameter of the
     /// target.
     #[error("{} bytes {start}-{end} may hold {path}, which is not to be shown", .direction.as_str())]
     Secret {
-        /// Which way they went.
+        /// The direction of the bytes.
         direction: Direction,
         /// First byte of the chunks.
         start: u64,
         /// The byte after the last one.
         end: u64,
-        /// The field.
+        /// The path of the field.
         path: String,
     },
     /// A predicate over a value that is shown anyway.
     #[error("{path} is shown: a proof about it says nothing more")]
     Pointless {
-        /// The field.
+        /// The path of the field.
         path: String,
     },
     /// A predicate over a field without a committed number or date.
     #[error("{path} holds no number or date that was committed to")]
     NoAmount {
-        /// The field.
+        /// The path of the field.
         path: String,
     },
     /// A predicate about the text of a field that is none, or too long.
     #[error("{path} holds no text of at most {limit} bytes")]
     NoText {
-        /// The field.
+        /// The path of the field.
         path: String,
-        /// The limit.
+        /// The greatest value that is allowed.
         limit: usize,
     },
     /// A predicate that names another session, where there is none.
     #[error("{path} is of another session, and none is given")]
     NoOther {
-        /// The field.
+        /// The path of the field.
         path: String,
     },
     /// The other session is this very session.
@@ -86,7 +86,7 @@ pub enum DiscloseError {
     /// A predicate that compares a field with itself.
     #[error("{path} is compared with itself: that says nothing")]
     SameField {
-        /// The field.
+        /// The path of the field.
         path: String,
     },
     /// A predicate that does not hold.
@@ -98,11 +98,11 @@ pub enum DiscloseError {
     /// Too many claims, or too long a text.
     #[error("{what} is {got}, wanted at most {limit}")]
     Limit {
-        /// Of what there is too much.
+        /// The quantity that is limited.
         what: &'static str,
-        /// The limit.
+        /// The greatest value that is allowed.
         limit: usize,
-        /// What came.
+        /// The value that was given.
         got: usize,
     },
     /// A proof could not be made.
@@ -110,7 +110,7 @@ pub enum DiscloseError {
     Proof {
         /// What was to be proven.
         subject: String,
-        /// Why not.
+        /// The message of the back end.
         reason: String,
     },
     /// A predicate that needs circuits.
@@ -121,22 +121,34 @@ pub enum DiscloseError {
     },
 }
 
-/// What some proofs need beside the session.
+/// Back ends and sessions that some predicates need.
 #[derive(Clone, Copy, Default)]
-pub struct Means<'a> {
-    /// Circuits.
+pub struct DiscloseOptions<'a> {
+    /// The back end for predicates about texts; without it they are refused.
     pub texts: Option<&'a dyn TextProofs>,
-    /// Another session of the same holder, with whose numbers some are compared.
-    pub other: Option<&'a Notarised>,
+    /// Another session of the same holder, for predicates that compare numbers of both.
+    pub other: Option<&'a NotarisedSession>,
 }
 
-impl Notarised {
+impl NotarisedSession {
     /// Shows what `show` names, proves what `prove` names, and hides everything else.
+    ///
+    /// # Errors
+    ///
+    /// [`DiscloseError::Holder`] if the session is not what its notary signed;
+    /// [`DiscloseError::NoField`] and [`DiscloseError::Transcript`] if a name or a byte range does
+    /// not exist; [`DiscloseError::Secret`] if a byte range would show a secret;
+    /// [`DiscloseError::Untrue`], [`DiscloseError::NoAmount`] and [`DiscloseError::NoText`] if a
+    /// predicate is false or its field holds nothing to prove it of; [`DiscloseError::Pointless`],
+    /// [`DiscloseError::SameField`], [`DiscloseError::SameSession`] and [`DiscloseError::NoOther`]
+    /// if a predicate says nothing new or lacks its other session; [`DiscloseError::Limit`] beyond
+    /// the number of claims or the length of a text; [`DiscloseError::NoCircuits`] without
+    /// [`DiscloseOptions::texts`]; [`DiscloseError::Proof`] if a back end fails.
     pub fn disclose(
         &self,
-        show: &[Show],
-        prove: &[Prove],
-        means: Means<'_>,
+        show: &[Selector],
+        prove: &[Predicate],
+        means: DiscloseOptions<'_>,
     ) -> Result<Disclosure, DiscloseError> {
         self.check()?;
         check_limits(prove)?;
@@ -158,7 +170,7 @@ impl Notarised {
             if !ranges.is_empty() {
                 disclosure.bytes[place] = Some(committed_bytes.open(&ranges)?);
             }
-            if show.contains(&Show::Length(direction)) {
+            if show.contains(&Selector::Length(direction)) {
                 disclosure.lengths[place] = Some(committed_bytes.open_length());
             }
         }
@@ -174,15 +186,17 @@ impl Notarised {
     /// An equality is between two fields: of one session, or of two that are two.
     fn check_equalities(
         &self,
-        prove: &[Prove],
-        other: Option<&Notarised>,
+        prove: &[Predicate],
+        other: Option<&NotarisedSession>,
     ) -> Result<(), DiscloseError> {
         let digest = self.statement.digest();
         if other.is_some_and(|other| other.statement.digest() == digest) {
             return Err(DiscloseError::SameSession { digest: hexadecimal(&digest) });
         }
         let of_itself = prove.iter().find_map(|wish| match wish {
-            Prove::Equal { path, other, elsewhere: false } if path == other => Some(path),
+            Predicate::Equal { path, other, in_other_session: false } if path == other => {
+                Some(path)
+            }
             _ => None,
         });
         match of_itself {
@@ -211,13 +225,13 @@ impl Notarised {
     }
 
     /// The fields that `show` names, with everything below them.
-    fn wanted_values(&self, show: &[Show]) -> Result<BTreeMap<usize, Reveal>, DiscloseError> {
+    fn wanted_values(&self, show: &[Selector]) -> Result<BTreeMap<usize, Reveal>, DiscloseError> {
         let mut wanted = BTreeMap::new();
         for name in show {
-            let Show::Field(path) = name else { continue };
+            let Selector::Field(path) = name else { continue };
             let index = self.field(path)?;
             wanted.insert(index, Reveal::Value);
-            if matches!(self.fields[index].kind, Kind::Array | Kind::Object) {
+            if matches!(self.fields[index].kind, FieldKind::Array | FieldKind::Object) {
                 let below = format!("{path}/");
                 let inside = self.fields.iter().enumerate();
                 let inside = inside.filter(|(_, field)| field.path.starts_with(&below));
@@ -262,11 +276,11 @@ impl Notarised {
 
 /// The other session with the paths of those of its fields that numbers are equal to.
 fn disclosed_other(
-    prove: &[Prove],
-    other: Option<&Notarised>,
+    prove: &[Predicate],
+    other: Option<&NotarisedSession>,
 ) -> Result<Option<Disclosure>, DiscloseError> {
     let named = prove.iter().filter_map(|wish| match wish {
-        Prove::Equal { other, elsewhere: true, .. } => Some(other),
+        Predicate::Equal { other, in_other_session: true, .. } => Some(other),
         _ => None,
     });
     let mut wanted = BTreeMap::new();
@@ -283,38 +297,43 @@ fn disclosed_other(
     }
 }
 
-fn check_limits(prove: &[Prove]) -> Result<(), DiscloseError> {
+fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
     let check = |what, limit, got| match got > limit {
         true => Err(DiscloseError::Limit { what, limit, got }),
         false => Ok(()),
     };
     // One claim more brings the other session.
     check("number of predicates", CLAIMS_MAX - 1, prove.len())?;
-    let about_texts = |wish: &&Prove| !matches!(wish, Prove::Compare { .. } | Prove::Equal { .. });
+    let about_texts =
+        |wish: &&Predicate| !matches!(wish, Predicate::Compare { .. } | Predicate::Equal { .. });
     let texts = prove.iter().filter(about_texts).count();
     check("number of predicates about texts", TEXT_CLAIMS_MAX, texts)?;
     let lengths = prove.iter().filter_map(|wish| match wish {
-        Prove::BytesContain { text, .. } | Prove::FieldContains { text, .. } => Some(text.len()),
+        Predicate::BytesContain { text, .. } | Predicate::FieldContains { text, .. } => {
+            Some(text.len())
+        }
         _ => None,
     });
     check("length of a text", TEXT_BYTES_MAX, lengths.max().unwrap_or(0))
 }
 
 /// The fields of this session that a predicate is about.
-fn proven_paths(wish: &Prove) -> Vec<&str> {
+fn proven_paths(wish: &Predicate) -> Vec<&str> {
     match wish {
-        Prove::BytesContain { .. } => vec![],
-        Prove::Compare { path, .. }
-        | Prove::FieldContains { path, .. }
-        | Prove::FieldSha256 { path, .. }
-        | Prove::Equal { path, elsewhere: true, .. } => vec![path.as_str()],
-        Prove::Equal { path, other, elsewhere: false } => vec![path.as_str(), other.as_str()],
+        Predicate::BytesContain { .. } => vec![],
+        Predicate::Compare { path, .. }
+        | Predicate::FieldContains { path, .. }
+        | Predicate::FieldSha256 { path, .. }
+        | Predicate::Equal { path, in_other_session: true, .. } => vec![path.as_str()],
+        Predicate::Equal { path, other, in_other_session: false } => {
+            vec![path.as_str(), other.as_str()]
+        }
     }
 }
 
-fn ranges_of(show: &[Show], direction: Direction) -> Vec<Range<u64>> {
-    let of_direction = |name: &Show| match name {
-        Show::Bytes(way, range) if *way == direction => Some(range.clone()),
+fn ranges_of(show: &[Selector], direction: Direction) -> Vec<Range<u64>> {
+    let of_direction = |name: &Selector| match name {
+        Selector::Bytes(way, range) if *way == direction => Some(range.clone()),
         _ => None,
     };
     show.iter().filter_map(of_direction).collect()

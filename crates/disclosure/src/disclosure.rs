@@ -4,9 +4,9 @@ use crate::{
     claim::{Claim, OtherField},
     codec::{FormatError, Reader, Writer, hexadecimal},
     evidence::NotaryEvidence,
-    field::Kind,
+    field::FieldKind,
     fields::{FieldsOpening, OpenedField, OpenedValue},
-    proven::{Opened, Proven},
+    proven::{Opened, ProvenClaim},
     signature::{Signature, SignatureError},
     statement::{NotaryStatement, STATEMENT_BYTES_MAX},
     text::TextProofs,
@@ -30,9 +30,9 @@ pub const TEXT_CLAIMS_MAX: usize = 8;
 /// Openings and proofs beside the statement that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disclosure {
-    /// What the notary signed.
+    /// The statement that the notary signed.
     pub statement: NotaryStatement,
-    /// Its signature.
+    /// The notary's signature over the statement.
     pub signature: Signature,
     /// Evidence over the notary's key.
     pub evidence: NotaryEvidence,
@@ -40,17 +40,17 @@ pub struct Disclosure {
     pub bytes: [Option<TranscriptOpening>; 2],
     /// Opened lengths of request and response.
     pub lengths: [Option<LengthOpening>; 2],
-    /// Opened fields.
+    /// Opened fields with the siblings of their paths.
     pub fields: Option<FieldsOpening>,
-    /// What is proven.
+    /// Claims with their proofs, at most [`CLAIMS_MAX`].
     pub claims: Vec<Claim>,
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
 
-/// Why a disclosure is refused.
+/// Why a disclosure was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum VerifyError {
     /// The statement is not the notary's.
     #[error(transparent)]
     Signature(#[from] SignatureError),
@@ -60,26 +60,26 @@ pub enum Refused {
     /// A claim names a field that is not opened, or has no number or text to speak of.
     #[error("claim {claim} names no field that it can speak of")]
     Subject {
-        /// Its place, from 0.
+        /// The index of the claim, from 0.
         claim: usize,
     },
     /// A proof does not hold.
     #[error("proof of claim {claim} does not hold: {reason}")]
     Proof {
-        /// Its place, from 0.
+        /// The index of the claim, from 0.
         claim: usize,
-        /// Why.
+        /// The message of the back end.
         reason: String,
     },
     /// A proof cannot be checked by this program.
     #[error("proof of claim {claim} needs circuits, which this program was built without")]
     NoCircuits {
-        /// Its place, from 0.
+        /// The index of the claim, from 0.
         claim: usize,
     },
     /// The other session's disclosure does not hold.
     #[error("other session: {0}")]
-    Other(Box<Refused>),
+    Other(Box<VerifyError>),
     /// The other session is this very session: both have one statement.
     #[error("other session is this very session: wanted another statement, got {digest} twice")]
     SameSession {
@@ -92,7 +92,7 @@ pub enum Refused {
     /// A claim says that a field equals itself.
     #[error("claim {claim} compares a field with itself")]
     SameField {
-        /// Its place, from 0.
+        /// The index of the claim, from 0.
         claim: usize,
     },
     /// Nothing is shown and nothing proven.
@@ -103,16 +103,16 @@ pub enum Refused {
 /// What a third party may rely on, if it believes the notary. Only [`Disclosure::verify`] makes
 /// one.
 #[derive(Clone, Debug)]
-pub struct Verified(Known);
+pub struct VerifiedDisclosure(VerifiedContent);
 
 #[derive(Clone, Debug)]
-struct Known {
+struct VerifiedContent {
     statement: NotaryStatement,
     fields: Vec<ShownField>,
     bytes: Vec<(Direction, ShownBytes)>,
     lengths: Vec<(Direction, u64)>,
-    claims: Vec<Proven>,
-    other: Option<Box<Verified>>,
+    claims: Vec<ProvenClaim>,
+    other: Option<Box<VerifiedDisclosure>>,
 }
 
 /// A field that is shown.
@@ -121,45 +121,45 @@ pub struct ShownField {
     /// Its path.
     pub path: String,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Its canonical value.
     pub value: Vec<u8>,
 }
 
-impl Verified {
-    /// What the notary signed.
+impl VerifiedDisclosure {
+    /// The statement that the notary signed.
     pub fn statement(&self) -> &NotaryStatement {
         &self.0.statement
     }
 
-    /// Fields with their values.
+    /// The fields that are shown, with their values.
     pub fn fields(&self) -> &[ShownField] {
         &self.0.fields
     }
 
-    /// Bytes with their places.
+    /// The bytes that are shown, with their direction and offset.
     pub fn bytes(&self) -> &[(Direction, ShownBytes)] {
         &self.0.bytes
     }
 
-    /// True lengths.
+    /// The true lengths of the directions, in bytes, where they are shown.
     pub fn lengths(&self) -> &[(Direction, u64)] {
         &self.0.lengths
     }
 
-    /// What is proven of hidden values.
-    pub fn claims(&self) -> &[Proven] {
+    /// The facts that are proven of hidden values.
+    pub fn claims(&self) -> &[ProvenClaim] {
         &self.0.claims
     }
 
-    /// What is known of another session, with whose numbers some are compared.
-    pub fn other(&self) -> Option<&Verified> {
+    /// The verified disclosure of another session, if a claim compares with it.
+    pub fn other(&self) -> Option<&VerifiedDisclosure> {
         self.0.other.as_deref()
     }
 }
 
 impl Disclosure {
-    /// The one encoding.
+    /// Encodes the disclosure as `docs/disclosure.md` specifies.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(DISCLOSURE_MAGIC);
         writer.long(&self.statement.encode()).raw(&self.signature);
@@ -184,16 +184,22 @@ impl Disclosure {
     }
 
     /// Reads exactly what [`Disclosure::encode`] writes.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if the bytes are not exactly one disclosure of this version within its
+    /// limits: truncated, too long, out of order, with a value of no meaning, or with bytes after
+    /// its end.
     pub fn decode(file: &[u8]) -> Result<Self, FormatError> {
-        Self::read(file, Nested::No)
+        Self::read(file, Nesting::Outer)
     }
 
     /// Reads one that is within another, and has none in it.
     pub(crate) fn decode_within(file: &[u8]) -> Result<Self, FormatError> {
-        Self::read(file, Nested::Yes)
+        Self::read(file, Nesting::Inner)
     }
 
-    fn read(file: &[u8], nested: Nested) -> Result<Self, FormatError> {
+    fn read(file: &[u8], nested: Nesting) -> Result<Self, FormatError> {
         let mut reader = Reader::new(file, DISCLOSURE_MAGIC, FORMAT)?;
         let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
         let mut disclosure = Self {
@@ -246,17 +252,32 @@ impl Disclosure {
 
     /// Checks signature, openings and proofs. Whether the key that signed is a notary's, its
     /// evidence says, which is appraised elsewhere; so is the other session's, where there is one.
-    pub fn verify(&self, texts: Option<&dyn TextProofs>) -> Result<Verified, Refused> {
+    ///
+    /// # Errors
+    ///
+    /// [`VerifyError::Signature`] or [`VerifyError::Opening`] if the statement or an opening is not
+    /// what the notary signed; [`VerifyError::Subject`], [`VerifyError::Proof`] and
+    /// [`VerifyError::SameField`] if a claim does not hold; [`VerifyError::NoCircuits`] if a claim
+    /// is about a text and `texts` is `None`; [`VerifyError::Other`], [`VerifyError::SameSession`]
+    /// and [`VerifyError::OtherUnused`] for the other session; [`VerifyError::Empty`] if nothing is
+    /// shown or proven.
+    pub fn verify(
+        &self,
+        texts: Option<&dyn TextProofs>,
+    ) -> Result<VerifiedDisclosure, VerifyError> {
         let verified = self.verify_alone(texts)?;
         match verified.0.is_empty() {
-            true => Err(Refused::Empty),
+            true => Err(VerifyError::Empty),
             false => Ok(verified),
         }
     }
 
-    fn verify_alone(&self, texts: Option<&dyn TextProofs>) -> Result<Verified, Refused> {
+    fn verify_alone(
+        &self,
+        texts: Option<&dyn TextProofs>,
+    ) -> Result<VerifiedDisclosure, VerifyError> {
         self.statement.verify(&self.signature)?;
-        let mut known = Known {
+        let mut known = VerifiedContent {
             statement: self.statement.clone(),
             fields: Vec::new(),
             bytes: Vec::new(),
@@ -281,32 +302,34 @@ impl Disclosure {
         if let Some(other) = self.other() {
             self.check_other(other)?;
             let other = other.verify_alone(texts);
-            known.other = Some(Box::new(other.map_err(|refused| Refused::Other(refused.into()))?));
+            known.other =
+                Some(Box::new(other.map_err(|refused| VerifyError::Other(refused.into()))?));
         }
         let opened = Opened { disclosure: self, statement: self.statement.digest(), texts };
         for (place, claim) in self.claims.iter().enumerate() {
             known.claims.extend(opened.proven(place, claim)?);
         }
-        Ok(Verified(known))
+        Ok(VerifiedDisclosure(known))
     }
 
     /// A reader relies on two sessions being two, and on the second being there to be compared with:
     /// whatever it holds besides was never asked for.
-    fn check_other(&self, other: &Disclosure) -> Result<(), Refused> {
+    fn check_other(&self, other: &Disclosure) -> Result<(), VerifyError> {
         let digest = self.statement.digest();
         if digest == other.statement.digest() {
-            return Err(Refused::SameSession { digest: hexadecimal(&digest) });
+            return Err(VerifyError::SameSession { digest: hexadecimal(&digest) });
         }
-        let is_compared =
-            |claim: &Claim| matches!(claim, Claim::Equal { other: OtherField::There(_), .. });
+        let is_compared = |claim: &Claim| {
+            matches!(claim, Claim::Equal { other: OtherField::OtherSession(_), .. })
+        };
         match self.claims.iter().any(is_compared) {
             true => Ok(()),
-            false => Err(Refused::OtherUnused),
+            false => Err(VerifyError::OtherUnused),
         }
     }
 }
 
-impl Known {
+impl VerifiedContent {
     fn is_empty(&self) -> bool {
         self.fields.is_empty()
             && self.bytes.is_empty()
@@ -317,9 +340,9 @@ impl Known {
 
 /// Whether a disclosure stands within another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nested {
-    No,
-    Yes,
+pub(crate) enum Nesting {
+    Outer,
+    Inner,
 }
 
 fn shown(field: &OpenedField) -> Option<ShownField> {

@@ -1,7 +1,14 @@
 use super::*;
 use crate::{
-    Comparison, DiscloseError, HttpVersion, Means, Message, Notarised, NotaryKey, Prove, Seed,
-    Session, SessionFacts, Show, Start, TlsSession, View, notarise,
+    comparison::Comparison,
+    disclose::{DiscloseError, DiscloseOptions},
+    message::{Message, StartLine},
+    name::{Predicate, Selector},
+    seed::Seed,
+    session::{NotarisedSession, Session, SessionFacts, notarise},
+    signature::NotaryKey,
+    statement::{HttpVersion, View},
+    tls::TlsSession,
 };
 
 const BODY: &str = concat!(
@@ -9,13 +16,13 @@ const BODY: &str = concat!(
     r#""balance":5,"limit":5.0,"choices":[{"message":{"content":"four"}}],"usage":{"total_tokens":17}}"#
 );
 
-pub(super) fn session(seed: u8) -> Notarised {
+pub(super) fn session(seed: u8) -> NotarisedSession {
     session_at(seed, 1_795_341_600)
 }
 
-pub(super) fn session_at(seed: u8, time: u64) -> Notarised {
+pub(super) fn session_at(seed: u8, time: u64) -> NotarisedSession {
     let request = Message {
-        start: Start::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
+        start: StartLine::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
         headers: vec![
             ("host".into(), b"api.example.com".to_vec()),
             ("authorization".into(), b"Bearer sk-very-secret".to_vec()),
@@ -24,7 +31,7 @@ pub(super) fn session_at(seed: u8, time: u64) -> Notarised {
         body: br#"{"model":"m-1","messages":[{"role":"user","content":"2+2?"}]}"#.to_vec(),
     };
     let response = Message {
-        start: Start::Response { status: 200 },
+        start: StartLine::Response { status: 200 },
         headers: vec![("content-type".into(), b"application/json".to_vec())],
         body: BODY.into(),
     };
@@ -48,16 +55,16 @@ pub(super) fn session_at(seed: u8, time: u64) -> Notarised {
     notarise(&key, seed, facts, session, NotaryEvidence::default()).unwrap()
 }
 
-pub(super) fn show(names: &[&str]) -> Vec<Show> {
-    names.iter().map(|name| Show::parse(name).unwrap()).collect()
+pub(super) fn show(names: &[&str]) -> Vec<Selector> {
+    names.iter().map(|name| Selector::parse(name).unwrap()).collect()
 }
 
-pub(super) fn prove(predicates: &[&str]) -> Vec<Prove> {
-    predicates.iter().map(|text| Prove::parse(text).unwrap()).collect()
+pub(super) fn prove(predicates: &[&str]) -> Vec<Predicate> {
+    predicates.iter().map(|text| Predicate::parse(text).unwrap()).collect()
 }
 
 fn disclosed(names: &[&str], predicates: &[&str]) -> Disclosure {
-    session(1).disclose(&show(names), &prove(predicates), Means::default()).unwrap()
+    session(1).disclose(&show(names), &prove(predicates), DiscloseOptions::default()).unwrap()
 }
 
 #[test]
@@ -142,8 +149,8 @@ fn openings_and_proofs_of_one_session_are_worth_nothing_in_another() {
     let names = ["response./model", "response.bytes:0-10", "request.length"];
     let wish = ["response./balance <= 10"];
     let (one, two) = (session(1), session(2));
-    let one = one.disclose(&show(&names), &prove(&wish), Means::default()).unwrap();
-    let two = two.disclose(&show(&names), &prove(&wish), Means::default()).unwrap();
+    let one = one.disclose(&show(&names), &prove(&wish), DiscloseOptions::default()).unwrap();
+    let two = two.disclose(&show(&names), &prove(&wish), DiscloseOptions::default()).unwrap();
     two.verify(None).unwrap();
     let mixes: [fn(&mut Disclosure, &Disclosure); 5] = [
         |to, from| to.fields = from.fields.clone(),
@@ -173,27 +180,27 @@ fn a_proof_holds_for_its_field_and_constants_only() {
     let mut other = good.clone();
     let Claim::Compare { comparison, .. } = &mut other.claims[0] else { panic!() };
     *comparison = Comparison::AtMost((1 << 63) + 4_000_000);
-    assert!(matches!(other.verify(None), Err(Refused::Proof { claim: 0, .. })));
+    assert!(matches!(other.verify(None), Err(VerifyError::Proof { claim: 0, .. })));
     let mut moved = good.clone();
     for claim in &mut moved.claims {
         let Claim::Compare { field, .. } = claim else { panic!() };
         *field ^= 1;
     }
-    assert!(matches!(moved.verify(None), Err(Refused::Proof { claim: 0, .. })));
+    assert!(matches!(moved.verify(None), Err(VerifyError::Proof { claim: 0, .. })));
     let mut absent = good.clone();
     let Claim::Compare { field, .. } = &mut absent.claims[1] else { panic!() };
     *field = 9;
-    assert_eq!(absent.verify(None).unwrap_err(), Refused::Subject { claim: 1 });
+    assert_eq!(absent.verify(None).unwrap_err(), VerifyError::Subject { claim: 1 });
     let mut nothing = good;
     nothing.claims.clear();
-    assert_eq!(nothing.verify(None).unwrap_err(), Refused::Empty);
+    assert_eq!(nothing.verify(None).unwrap_err(), VerifyError::Empty);
 }
 
 #[test]
 fn what_cannot_be_shown_or_proven_is_said_by_name() {
     let session = session(1);
     let refuse = |names: &[&str], wishes: &[&str]| {
-        session.disclose(&show(names), &prove(wishes), Means::default()).unwrap_err()
+        session.disclose(&show(names), &prove(wishes), DiscloseOptions::default()).unwrap_err()
     };
     let error = refuse(&["response./answer"], &[]);
     assert!(matches!(error, DiscloseError::NoField { .. }), "{error}");
@@ -210,17 +217,17 @@ fn what_cannot_be_shown_or_proven_is_said_by_name() {
     let error = refuse(&["request.bytes:10-20", "request.bytes:64-65"], &[]);
     assert!(matches!(error, DiscloseError::Secret { start: 64, end: 128, .. }), "{error}");
     let named = ["request.bytes:64-65", "request.header:authorization"];
-    session.disclose(&show(&named), &[], Means::default()).unwrap();
+    session.disclose(&show(&named), &[], DiscloseOptions::default()).unwrap();
 }
 
 #[test]
 fn a_holders_file_is_what_the_notary_signed_or_is_refused() {
     let session = session(1);
     let file = session.encode();
-    let read = Notarised::decode(&file).unwrap();
+    let read = NotarisedSession::decode(&file).unwrap();
     read.check().unwrap();
     assert_eq!(read.encode(), file);
-    let changes: [fn(&mut Notarised); 6] = [
+    let changes: [fn(&mut NotarisedSession); 6] = [
         |it| it.seed = Seed::from_bytes([2; 32]),
         |it| it.sent[3] ^= 1,
         |it| it.received.push(0),
@@ -229,13 +236,15 @@ fn a_holders_file_is_what_the_notary_signed_or_is_refused() {
         |it| it.statement.time += 1,
     ];
     for (place, change) in changes.into_iter().enumerate() {
-        let mut changed = Notarised::decode(&file).unwrap();
+        let mut changed = NotarisedSession::decode(&file).unwrap();
         change(&mut changed);
         assert!(changed.check().is_err(), "change {place}");
-        assert!(changed.disclose(&show(&["response.status"]), &[], Means::default()).is_err());
+        assert!(
+            changed.disclose(&show(&["response.status"]), &[], DiscloseOptions::default()).is_err()
+        );
     }
     for length in (0..file.len()).step_by(7) {
-        assert!(Notarised::decode(&file[..length]).is_err());
+        assert!(NotarisedSession::decode(&file[..length]).is_err());
     }
 }
 

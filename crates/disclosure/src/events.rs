@@ -24,9 +24,9 @@ pub enum EventsError {
     /// An event is no JSON that is read here.
     #[error("event {event} is not readable: {source}")]
     Json {
-        /// Its place, from 0.
+        /// The index of the event, from 0.
         event: usize,
-        /// Why not.
+        /// The error of the JSON reader.
         source: JsonError,
     },
     /// The stream is not UTF-8.
@@ -35,7 +35,7 @@ pub enum EventsError {
     /// The events are not chunks of a chat or completion.
     #[error("event {event} is no chunk of a chat or completion: {what}")]
     Unknown {
-        /// Its place, from 0.
+        /// The index of the event, from 0.
         event: usize,
         /// What is not as it should be.
         what: &'static str,
@@ -43,16 +43,16 @@ pub enum EventsError {
     /// More events or choices than are read.
     #[error("stream of events is beyond the limits: more than {limit} {what}")]
     Limit {
-        /// What there are too many of.
+        /// The things that are counted.
         what: &'static str,
-        /// How many are read.
+        /// The greatest number that is read.
         limit: usize,
     },
 }
 
 /// A stream as one document.
 #[derive(Debug)]
-pub struct Assembled {
+pub struct AssembledStream {
     /// What a client without streaming would have got, as far as the definition goes.
     pub json: Json,
     /// Whether the stream ended with `[DONE]`.
@@ -60,7 +60,14 @@ pub struct Assembled {
 }
 
 /// Assembles a whole stream of events.
-pub fn assemble(stream: &[u8]) -> Result<Assembled, EventsError> {
+///
+/// # Errors
+///
+/// [`EventsError::Encoding`] if the stream is not UTF-8; [`EventsError::Json`] if the data of an
+/// event is not JSON within the limits; [`EventsError::Unknown`] if an event is not a chunk of a
+/// chat or completion, or follows `[DONE]`; [`EventsError::Limit`] beyond [`EVENTS_MAX`] events or
+/// the limits of choices and members.
+pub fn assemble(stream: &[u8]) -> Result<AssembledStream, EventsError> {
     let text = std::str::from_utf8(stream).map_err(|_| EventsError::Encoding)?;
     let mut answer = Answer::default();
     let mut finished = false;
@@ -78,7 +85,7 @@ pub fn assemble(stream: &[u8]) -> Result<Assembled, EventsError> {
             false => answer.add(event, &data)?,
         }
     }
-    Ok(Assembled { json: answer.finish(count)?, finished })
+    Ok(AssembledStream { json: answer.finish(count)?, finished })
 }
 
 /// The data of each event, by the rules of the WHATWG's HTML standard, section 9.2.6.

@@ -20,7 +20,7 @@ const VALUE_TAG: u8 = 0x03;
 
 /// What a field holds. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FieldKind {
     /// JSON's `null`; the value is empty.
     Null = 1,
     /// `true` or `false`.
@@ -38,22 +38,22 @@ pub enum Kind {
     Octets = 7,
 }
 
-impl Kind {
+impl FieldKind {
     /// The word that stands for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Null => "null",
-            Kind::Bool => "bool",
-            Kind::Number => "number",
-            Kind::String => "string",
-            Kind::Array => "array",
-            Kind::Object => "object",
-            Kind::Octets => "octets",
+            FieldKind::Null => "null",
+            FieldKind::Bool => "bool",
+            FieldKind::Number => "number",
+            FieldKind::String => "string",
+            FieldKind::Array => "array",
+            FieldKind::Object => "object",
+            FieldKind::Octets => "octets",
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::*;
+        use FieldKind::*;
         [Null, Bool, Number, String, Array, Object, Octets]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
@@ -66,9 +66,9 @@ pub struct Field {
     /// `response./usage/total_tokens`, `request.header:accept`, `response.status`: the direction,
     /// a dot, and a JSON Pointer (RFC 6901) or the name of a part of the head.
     pub path: String,
-    /// What it holds.
-    pub kind: Kind,
-    /// Its canonical value.
+    /// The kind of the value.
+    pub kind: FieldKind,
+    /// The canonical value; see the variants of [`FieldKind`].
     pub value: Vec<u8>,
 }
 
@@ -77,8 +77,8 @@ impl Field {
     /// 3339 string the millionths of a second since 1970, plus 2^63. `None` for everything else.
     pub fn amount(&self) -> Option<u64> {
         match self.kind {
-            Kind::Number => amount_of_number(&self.value),
-            Kind::String => micros_of_rfc3339(&self.value).and_then(amount_of_micros),
+            FieldKind::Number => amount_of_number(&self.value),
+            FieldKind::String => micros_of_rfc3339(&self.value).and_then(amount_of_micros),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn value_digest(salt: &[u8; SALT_BYTES], value: &[u8]) -> [u8; 32] {
 /// commitment).
 pub(crate) fn field_leaf(
     path: &str,
-    kind: Kind,
+    kind: FieldKind,
     value_digest: &[u8; 32],
     commitment: Option<&[u8; 32]>,
 ) -> [u8; 32] {

@@ -4,7 +4,7 @@ use confide_sigma::{Blinding, Commitment as AmountCommitment};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
-    field::{Field, Kind, PATH_BYTES_MAX, VALUE_BYTES_MAX, field_leaf, value_digest},
+    field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX, field_leaf, value_digest},
     seed::{Purpose, SALT_BYTES, Seed},
     statement::{FIELDS_DEPTH_MIN, FieldsRoot},
     transcript::{OpeningError, read_siblings, write_siblings},
@@ -13,7 +13,7 @@ use crate::{
 
 /// Most numbers and dates of a direction that are committed to, in the order of the fields: one
 /// commitment takes some tens of microseconds.
-pub const AMOUNTS_MAX: usize = 256;
+pub(crate) const AMOUNTS_MAX: usize = 256;
 
 /// Most fields of a session.
 pub const FIELDS_MAX: usize = 1 << 16;
@@ -41,12 +41,16 @@ pub struct CommittedFields<'a> {
 pub struct TooManyFields {
     /// [`FIELDS_MAX`].
     pub limit: usize,
-    /// How many there are.
+    /// The number of fields.
     pub got: usize,
 }
 
 impl<'a> CommittedFields<'a> {
     /// Commits to `fields`, in this order, under salts and blindings from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyFields`] for more than [`FIELDS_MAX`] fields.
     pub fn new(seed: &'a Seed, fields: &'a [Field]) -> Result<Self, TooManyFields> {
         if fields.len() > FIELDS_MAX {
             return Err(TooManyFields { limit: FIELDS_MAX, got: fields.len() });
@@ -74,7 +78,7 @@ impl<'a> CommittedFields<'a> {
         Ok(Self { seed, fields, commitments, places, tree })
     }
 
-    /// What is signed.
+    /// The root that the notary signs.
     pub fn root(&self) -> FieldsRoot {
         FieldsRoot { depth: self.tree.leaves().ilog2() as u8, root: self.tree.root() }
     }
@@ -148,10 +152,10 @@ pub enum Reveal {
 pub struct OpenedField {
     /// Its place in the tree, which is random.
     pub place: u32,
-    /// Its path.
+    /// The path of the field.
     pub path: String,
-    /// What it holds.
-    pub kind: Kind,
+    /// The kind of the value.
+    pub kind: FieldKind,
     /// Commitment to its number or date, where there is one.
     pub commitment: Option<[u8; 32]>,
     /// Its value, or what stands for it.
@@ -161,16 +165,16 @@ pub struct OpenedField {
 /// A value, or what stands for it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpenedValue {
-    /// Everybody may know it.
+    /// The value is shown.
     Shown {
-        /// Its salt.
+        /// The salt of the value, 16 bytes.
         salt: [u8; SALT_BYTES],
-        /// Its canonical value.
+        /// The canonical value.
         value: Vec<u8>,
     },
     /// SHA-256(0x03 ‖ salt ‖ value).
     Hidden {
-        /// That hash.
+        /// The salted digest of the value.
         digest: [u8; 32],
     },
 }
@@ -200,7 +204,7 @@ impl std::fmt::Debug for OpenedField {
 /// Fields, and the nodes that lead from them to the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldsOpening {
-    /// In ascending order of their places.
+    /// The opened fields, in ascending order of their places.
     pub fields: Vec<OpenedField>,
     /// As in [`crate::TranscriptOpening`].
     pub siblings: Vec<[u8; 32]>,
@@ -208,6 +212,10 @@ pub struct FieldsOpening {
 
 impl FieldsOpening {
     /// Whether these fields are under a signed root.
+    ///
+    /// # Errors
+    ///
+    /// [`OpeningError::Root`] if the fields and siblings do not lead to the signed root.
     pub fn check(&self, signed: &FieldsRoot) -> Result<(), OpeningError> {
         let opened: Vec<(u32, Hash)> =
             self.fields.iter().map(|field| (field.place, field.leaf())).collect();
@@ -264,17 +272,17 @@ fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
     Ok(OpenedField { place, path, kind, commitment, value })
 }
 
-/// Kind and path.
-pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, Kind), FormatError> {
+/// FieldKind and path.
+pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, FieldKind), FormatError> {
     let byte = reader.u8("kind of a field")?;
-    let kind = Kind::from_byte(byte)
+    let kind = FieldKind::from_byte(byte)
         .ok_or(FormatError::Value { subject: "kind of a field", got: byte.into() })?;
     Ok((reader.text(PATH_BYTES_MAX, "path of a field")?.into(), kind))
 }
 
 /// Text is UTF-8, so that whoever shows it need not guess.
-pub(crate) fn check_value(kind: Kind, value: &[u8]) -> Result<(), FormatError> {
-    let text = !matches!(kind, Kind::Octets | Kind::Object);
+pub(crate) fn check_value(kind: FieldKind, value: &[u8]) -> Result<(), FormatError> {
+    let text = !matches!(kind, FieldKind::Octets | FieldKind::Object);
     match text && std::str::from_utf8(value).is_err() {
         true => Err(FormatError::Text { subject: "value of a field" }),
         false => Ok(()),
@@ -285,16 +293,16 @@ pub(crate) fn check_value(kind: Kind, value: &[u8]) -> Result<(), FormatError> {
 mod tests {
     use super::*;
 
-    fn field(path: &str, kind: Kind, value: &str) -> Field {
+    fn field(path: &str, kind: FieldKind, value: &str) -> Field {
         Field { path: path.into(), kind, value: value.into() }
     }
 
     fn fields() -> Vec<Field> {
         vec![
-            field("request./model", Kind::String, "m"),
-            field("response./balance", Kind::Number, "5"),
-            field("response./note", Kind::String, "\"balance\":100"),
-            field("response./at", Kind::String, "2026-11-22T10:00:00Z"),
+            field("request./model", FieldKind::String, "m"),
+            field("response./balance", FieldKind::Number, "5"),
+            field("response./note", FieldKind::String, "\"balance\":100"),
+            field("response./at", FieldKind::String, "2026-11-22T10:00:00Z"),
         ]
     }
 
@@ -330,7 +338,7 @@ mod tests {
                 }
             },
             |f| f.path = "response./total".into(),
-            |f| f.kind = Kind::String,
+            |f| f.kind = FieldKind::String,
             |f| f.commitment = None,
             |f| f.place ^= 1,
         ];
@@ -357,8 +365,8 @@ mod tests {
             let commitment = committed.commitments[index].unwrap();
             assert_eq!(AmountCommitment::new(amount, &blinding).to_bytes(), commitment);
         }
-        let mut many = vec![field("request./n", Kind::Number, "1"); AMOUNTS_MAX + 1];
-        many.push(field("response./n", Kind::Number, "1"));
+        let mut many = vec![field("request./n", FieldKind::Number, "1"); AMOUNTS_MAX + 1];
+        many.push(field("response./n", FieldKind::Number, "1"));
         let committed = CommittedFields::new(&seed, &many).unwrap();
         assert!(committed.amount(AMOUNTS_MAX - 1).is_some());
         assert!(committed.amount(AMOUNTS_MAX).is_none());

@@ -56,7 +56,7 @@ pub enum JsonError {
     Depth {
         /// [`JSON_DEPTH_MAX`].
         limit: usize,
-        /// Where.
+        /// The byte at which reading stopped.
         place: usize,
     },
     /// Too many values.
@@ -68,13 +68,19 @@ pub enum JsonError {
     /// A number of too many characters or too large an exponent.
     #[error("JSON number at byte {place} is beyond the limits")]
     Number {
-        /// Where.
+        /// The byte at which reading stopped.
         place: usize,
     },
 }
 
 impl Json {
     /// Reads one whole text.
+    ///
+    /// # Errors
+    ///
+    /// [`JsonError::Grammar`] if the bytes are not one JSON text in UTF-8; [`JsonError::Duplicate`]
+    /// if an object names a member twice; [`JsonError::Depth`], [`JsonError::Values`] and
+    /// [`JsonError::Number`] beyond the limits.
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| JsonError::Grammar { place: error.valid_up_to() })?;

@@ -5,8 +5,11 @@
 //! does not; a third party checks both with nothing but the statement. `docs/disclosure.md` says
 //! every byte, so that another implementation can check.
 //!
-//! Pure: no clock, no network, no file. Time is a value in the statement.
+//! The crate reads no clock, network or file. Time is a value in the statement.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
+mod amount;
 mod claim;
 mod codec;
 mod comparison;
@@ -33,41 +36,40 @@ mod tls;
 mod transcript;
 mod tree;
 
-pub use claim::{Claim, OTHER_BYTES_MAX, OtherField, PROOF_BYTES_MAX};
+pub use amount::Amount;
+pub use claim::{Claim, OtherField};
 pub use codec::FormatError;
 pub use comparison::Comparison;
 /// What a proof's security rests on, as its back end says.
 pub use confide_sigma::Security;
-pub use disclose::{DiscloseError, Means};
+pub use disclose::{DiscloseError, DiscloseOptions};
 pub use disclosure::{
-    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, Refused, ShownField,
-    TEXT_CLAIMS_MAX, Verified,
+    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, ShownField, TEXT_CLAIMS_MAX,
+    VerifiedDisclosure, VerifyError,
 };
-pub use events::{Assembled, EVENTS_MAX, EventsError, assemble};
+pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
 };
-pub use field::{Field, Kind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
+pub use field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 pub use fields::{
-    AMOUNTS_MAX, CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal,
-    TooManyFields,
+    CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,
 };
 pub use json::{JSON_DEPTH_MAX, JSON_VALUES_MAX, Json, JsonError};
-pub use message::{HEADERS_MAX, Message, MessageError, Start};
+pub use message::{HEADERS_MAX, Message, MessageError, StartLine};
 pub use moment::micros_of_rfc3339;
-pub use name::{Amount, NameError, Prove, Show};
+pub use name::{NameError, Predicate, Selector};
 pub use number::{Number, NumberError, amount_of_number};
-pub use proven::{Fact, Proven};
+pub use proven::{Fact, ProvenClaim};
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
 pub use session::{
-    HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, Notarised, Session, SessionFacts,
-    notarise,
+    HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, NotarisedSession, Session,
+    SessionFacts, notarise,
 };
-pub use signature::{
-    NotaryKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Signature, SignatureError, spki,
-};
+pub use signature::{NotaryKey, SIGNATURE_BYTES, Signature, SignatureError, spki};
 pub use statement::{
-    FieldsRoot, HttpVersion, NotaryStatement, STATEMENT_BYTES_MAX, View, certificate_chain_hash,
+    FieldsRoot, HttpVersion, NotaryStatement, PUBLIC_KEY_BYTES, STATEMENT_BYTES_MAX, View,
+    certificate_chain_hash,
 };
 pub use text::{
     FIELD_TEXT_BYTES_MAX, LeafSecret, TEXT_BYTES_MAX, TextProofs, TextSecret, TextStatement,
@@ -75,8 +77,13 @@ pub use text::{
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{
-    CHUNK_BYTES, Commitment, CommittedDirection, Direction, LEAVES_MIN, LengthOpening, OpenedLeaf,
+    CHUNK_BYTES, Commitment, CommittedDirection, Direction, LengthOpening, OpenedLeaf,
     OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
     transcript_leaf,
 };
 pub use tree::{DEPTH_MAX, node};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,39 +2,39 @@
 
 use crate::{
     events::{EventsError, assemble},
-    field::{Field, Kind, PATH_BYTES_MAX},
+    field::{Field, FieldKind, PATH_BYTES_MAX},
     json::{Json, JsonError},
     statement::View,
     transcript::Direction,
 };
 
-/// Most header fields of a message.
+/// The greatest number of header fields in a message.
 pub const HEADERS_MAX: usize = 256;
 
 /// A message as the notary parsed it: content and transfer codings are gone.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// The first line, or the fields that stand for it in HTTP/2.
-    pub start: Start,
+    pub start: StartLine,
     /// Names in lower case with their values, in the order in which they came.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body, decoded.
     pub body: Vec<u8>,
 }
 
-/// What a message begins with.
+/// The start line of a message (RFC 9112 section 2.1), or what stands for it in HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// Of a request.
+pub enum StartLine {
+    /// The start line of a request.
     Request {
         /// `GET`, `POST`, …
         method: String,
         /// Path and query.
         target: String,
     },
-    /// Of a response.
+    /// The start line of a response.
     Response {
-        /// 100 to 999.
+        /// The status code, 100 to 999.
         status: u16,
     },
 }
@@ -47,7 +47,7 @@ pub enum MessageError {
     Headers {
         /// [`HEADERS_MAX`].
         limit: usize,
-        /// How many came.
+        /// The number of header fields in the message.
         got: usize,
     },
     /// A header's name is too long or not in lower case.
@@ -59,14 +59,19 @@ impl Message {
     /// The direction in which such a message goes.
     pub fn direction(&self) -> Direction {
         match self.start {
-            Start::Request { .. } => Direction::Request,
-            Start::Response { .. } => Direction::Response,
+            StartLine::Request { .. } => Direction::Request,
+            StartLine::Response { .. } => Direction::Response,
         }
     }
 
     /// The fields of head and body, and what became of the body.
     ///
     /// A body that cannot be read strictly has no fields; the head has some all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError::Headers`] for more than [`HEADERS_MAX`] header fields;
+    /// [`MessageError::HeaderName`] if a name is too long or not a token in lower case.
     pub fn fields(&self) -> Result<(Vec<Field>, View), MessageError> {
         let mut fields = self.head()?;
         let view = match self.body_fields() {
@@ -87,12 +92,12 @@ impl Message {
             value: value.to_vec(),
         };
         let mut fields = match &self.start {
-            Start::Request { method, target } => vec![
-                part("method", Kind::String, method.as_bytes()),
-                part("target", Kind::String, target.as_bytes()),
+            StartLine::Request { method, target } => vec![
+                part("method", FieldKind::String, method.as_bytes()),
+                part("target", FieldKind::String, target.as_bytes()),
             ],
-            Start::Response { status } => {
-                vec![part("status", Kind::Number, status.to_string().as_bytes())]
+            StartLine::Response { status } => {
+                vec![part("status", FieldKind::Number, status.to_string().as_bytes())]
             }
         };
         if self.headers.len() > HEADERS_MAX {
@@ -113,8 +118,8 @@ impl Message {
                 _ => format!("header:{name}[{before}]"),
             };
             let kind = match std::str::from_utf8(value) {
-                Ok(_) => Kind::String,
-                Err(_) => Kind::Octets,
+                Ok(_) => FieldKind::String,
+                Err(_) => FieldKind::Octets,
             };
             fields.push(part(&path, kind, value));
         }
@@ -183,12 +188,12 @@ fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), V
         return Err(View::BeyondLimits);
     }
     let (kind, value) = match json {
-        Json::Null => (Kind::Null, Vec::new()),
-        Json::Bool(value) => (Kind::Bool, value.to_string().into()),
-        Json::Number(text) => (Kind::Number, text.as_bytes().to_vec()),
-        Json::String(text) => (Kind::String, text.as_bytes().to_vec()),
-        Json::Array(elements) => (Kind::Array, elements.len().to_string().into()),
-        Json::Object(members) => (Kind::Object, names_of(members)),
+        Json::Null => (FieldKind::Null, Vec::new()),
+        Json::Bool(value) => (FieldKind::Bool, value.to_string().into()),
+        Json::Number(text) => (FieldKind::Number, text.as_bytes().to_vec()),
+        Json::String(text) => (FieldKind::String, text.as_bytes().to_vec()),
+        Json::Array(elements) => (FieldKind::Array, elements.len().to_string().into()),
+        Json::Object(members) => (FieldKind::Object, names_of(members)),
     };
     fields.push(Field { path: path.clone(), kind, value });
     let length = path.len();
@@ -225,7 +230,7 @@ mod tests {
 
     fn response(media: &str, body: &str) -> Message {
         Message {
-            start: Start::Response { status: 200 },
+            start: StartLine::Response { status: 200 },
             headers: vec![
                 ("content-type".into(), media.into()),
                 ("set-cookie".into(), b"a=1".to_vec()),
@@ -236,7 +241,7 @@ mod tests {
         }
     }
 
-    fn value(fields: &[Field], path: &str) -> (Kind, Vec<u8>) {
+    fn value(fields: &[Field], path: &str) -> (FieldKind, Vec<u8>) {
         let mut found = fields.iter().filter(|field| field.path == path);
         let field = found.next().unwrap_or_else(|| panic!("{path} is no field"));
         assert!(found.next().is_none(), "{path} is there twice");
@@ -249,17 +254,17 @@ mod tests {
         let (fields, view) = response("Application/JSON; charset=utf-8", body).fields().unwrap();
         assert_eq!(view, View::Json);
         for (path, kind, wanted) in [
-            ("response.status", Kind::Number, &b"200"[..]),
-            ("response.header:set-cookie[1]", Kind::String, b"b=2"),
-            ("response.header:x-raw", Kind::Octets, b"\xff"),
-            ("response./a~1b/c~0d", Kind::Array, b"7"),
-            ("response./a~1b/c~0d/0", Kind::Number, b"100"),
-            ("response./a~1b/c~0d/1", Kind::Number, b"0"),
-            ("response./a~1b/c~0d/3", Kind::Null, b""),
-            ("response./a~1b/c~0d/4", Kind::Bool, b"true"),
-            ("response./a~1b/c~0d/6", Kind::Object, b""),
-            ("response./", Kind::Number, b"1"),
-            ("response.", Kind::Object, b"\0\0\0\0\0\0\0\x03a/b"),
+            ("response.status", FieldKind::Number, &b"200"[..]),
+            ("response.header:set-cookie[1]", FieldKind::String, b"b=2"),
+            ("response.header:x-raw", FieldKind::Octets, b"\xff"),
+            ("response./a~1b/c~0d", FieldKind::Array, b"7"),
+            ("response./a~1b/c~0d/0", FieldKind::Number, b"100"),
+            ("response./a~1b/c~0d/1", FieldKind::Number, b"0"),
+            ("response./a~1b/c~0d/3", FieldKind::Null, b""),
+            ("response./a~1b/c~0d/4", FieldKind::Bool, b"true"),
+            ("response./a~1b/c~0d/6", FieldKind::Object, b""),
+            ("response./", FieldKind::Number, b"1"),
+            ("response.", FieldKind::Object, b"\0\0\0\0\0\0\0\x03a/b"),
         ] {
             assert_eq!(value(&fields, path), (kind, wanted.to_vec()), "{path}");
         }
@@ -269,7 +274,7 @@ mod tests {
     fn a_string_that_holds_json_is_a_string_and_no_field() {
         let body = r#"{"content":"{\"balance\":100}","balance":5,"note":"\"balance\":100"}"#;
         let (fields, _) = response("application/json", body).fields().unwrap();
-        assert_eq!(value(&fields, "response./balance"), (Kind::Number, b"5".to_vec()));
+        assert_eq!(value(&fields, "response./balance"), (FieldKind::Number, b"5".to_vec()));
         assert!(!fields.iter().any(|field| field.path.contains("content/balance")));
         let balances = fields.iter().filter(|field| field.value == b"100").count();
         assert_eq!(balances, 0);

@@ -1,17 +1,17 @@
 //! How a person names what is to be shown or proven.
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 use crate::{
-    Direction,
     comparison::Comparison,
-    moment::{micros_of_rfc3339, rfc3339_of_micros},
-    number::{AMOUNT_ZERO, amount_of_micros, amount_of_number, number_of_amount},
+    moment::micros_of_rfc3339,
+    number::{amount_of_micros, amount_of_number},
+    transcript::Direction,
 };
 
-/// What `--show` names.
+/// A part of a session that the holder shows, as `--show` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Show {
+pub enum Selector {
     /// A field, and everything below it where it is an array or an object.
     Field(String),
     /// Bytes of a direction, the end not included.
@@ -20,90 +20,94 @@ pub enum Show {
     Length(Direction),
 }
 
-/// What `--prove` names.
+/// A predicate that the holder proves of a hidden value, as `--prove` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prove {
+pub enum Predicate {
     /// A field's number or date compares with a constant.
     Compare {
-        /// The field.
+        /// The path of the field.
         path: String,
-        /// With what.
+        /// The comparison operator and the public constant.
         comparison: Comparison,
     },
     /// The bytes of a direction contain a text, in one chunk or across two.
     BytesContain {
-        /// Which way.
+        /// The direction of the bytes: sent to the server, or received from it.
         direction: Direction,
-        /// The text.
+        /// The text that is looked for: 1 to 64 bytes of UTF-8.
         text: String,
     },
     /// A field's text contains a text.
     FieldContains {
-        /// The field.
+        /// The path of the field.
         path: String,
-        /// The text.
+        /// The text that is looked for: 1 to 64 bytes of UTF-8.
         text: String,
     },
     /// SHA-256 of a field's text is a digest.
     FieldSha256 {
-        /// The field.
+        /// The path of the field.
         path: String,
-        /// The digest.
+        /// SHA-256 of the value of the field.
         sha256: [u8; 32],
     },
     /// Two fields hold one number, or one date.
     Equal {
-        /// The field of this session.
+        /// The path of the field in this session.
         path: String,
-        /// The other field.
+        /// The path of the other field.
         other: String,
-        /// Whether it is of the other session.
-        elsewhere: bool,
+        /// Whether the other field is in the other session.
+        in_other_session: bool,
     },
 }
 
-/// Why a text names nothing.
+/// Why a text is neither a selector nor a predicate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// No field, range or length has such a name.
     #[error("{text:?} names nothing: wanted request or response, a dot and one of {wanted}")]
     Name {
-        /// What came.
+        /// The text that was read.
         text: String,
-        /// What may stand after the dot.
+        /// The names that are allowed after the dot.
         wanted: &'static str,
     },
     /// A predicate without an operator.
     #[error("{text:?} is no predicate: wanted NAME and one of <=, >=, ==, between, contains")]
     Operator {
-        /// What came.
+        /// The text that was read.
         text: String,
     },
     /// A constant that is neither number nor date, or beyond what is committed to.
     #[error("{text:?} is no constant: wanted a number below 4.6e12 with six decimals, or a date")]
     Constant {
-        /// What came.
+        /// The text that was read.
         text: String,
     },
-    /// A digest that is none.
+    /// The digest is not 64 hexadecimal digits.
     #[error("{text:?} is no SHA-256 digest: wanted 64 hexadecimal digits")]
     Digest {
-        /// What came.
+        /// The text that was read.
         text: String,
     },
     /// A text that is not in quotation marks as JSON writes them.
     #[error("{text:?} is no text: wanted a JSON string")]
     Text {
-        /// What came.
+        /// The text that was read.
         text: String,
     },
 }
 
 const WANTED: &str = "/POINTER, header:NAME, status, method, target, bytes:FIRST-END, length";
 
-impl Show {
+impl Selector {
     /// `response./choices/0/message/content`, `request.header:accept`, `response.bytes:100-200`,
     /// `response.length`.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Name`] if the text is not of these forms, or a range is empty or reversed.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let wrong = || unnamed(text);
         let (direction, part) = split(text).ok_or_else(wrong)?;
@@ -112,21 +116,27 @@ impl Show {
                 let (start, end) = range.split_once('-').ok_or_else(wrong)?;
                 let (start, end) = (place(start).ok_or_else(wrong)?, place(end).ok_or_else(wrong)?);
                 match start < end {
-                    true => Ok(Show::Bytes(direction, start..end)),
+                    true => Ok(Selector::Bytes(direction, start..end)),
                     false => Err(wrong()),
                 }
             }
-            None if part == "length" => Ok(Show::Length(direction)),
-            None if is_field(part) => Ok(Show::Field(text.into())),
+            None if part == "length" => Ok(Selector::Length(direction)),
+            None if is_field(part) => Ok(Selector::Field(text.into())),
             None => Err(wrong()),
         }
     }
 }
 
-impl Prove {
+impl Predicate {
     /// `response./usage/total_tokens <= 4096`, `response./at between DATE and DATE`,
     /// `response.bytes contains "…"`, `response./text contains "…"`,
     /// `sha256(response./text) == HEX`, `response./n == other.request./n`.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Name`] if the left side names nothing; [`NameError::Operator`] without an
+    /// operator; [`NameError::Constant`], [`NameError::Digest`] and [`NameError::Text`] if the
+    /// right side is not of the kind that the operator compares with.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if let Some(rest) = text.trim_start().strip_prefix("sha256(") {
             return sha256_predicate(text, rest);
@@ -140,40 +150,42 @@ impl Prove {
         let (name, constant) = (text[..place].trim(), text[place + operator.len()..].trim());
         let (direction, part) = split(name).ok_or_else(|| unnamed(name))?;
         if operator == " contains " && part == "bytes" {
-            return Ok(Prove::BytesContain { direction, text: quoted(constant)? });
+            return Ok(Predicate::BytesContain { direction, text: quoted(constant)? });
         }
         let path = field_name(name)?;
         let comparison = match operator {
-            " contains " => return Ok(Prove::FieldContains { path, text: quoted(constant)? }),
+            " contains " => return Ok(Predicate::FieldContains { path, text: quoted(constant)? }),
             " <= " => Comparison::AtMost(amount(constant)?),
             " >= " => Comparison::AtLeast(amount(constant)?),
             " == " => match equal_name(constant) {
-                Some((other, elsewhere)) => return Ok(Prove::Equal { path, other, elsewhere }),
+                Some((other, in_other_session)) => {
+                    return Ok(Predicate::Equal { path, other, in_other_session });
+                }
                 None => Comparison::Exactly(amount(constant)?),
             },
             _ => between(constant)?,
         };
-        Ok(Prove::Compare { path, comparison })
+        Ok(Predicate::Compare { path, comparison })
     }
 }
 
 /// `sha256(` is gone from `rest`.
-fn sha256_predicate(text: &str, rest: &str) -> Result<Prove, NameError> {
+fn sha256_predicate(text: &str, rest: &str) -> Result<Predicate, NameError> {
     // The last one, since a member's name may hold anything.
     let found = rest.rsplit_once(") == ");
     let (name, digits) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
     let digits = digits.trim();
     let sha256 = digest(digits).ok_or_else(|| NameError::Digest { text: digits.into() })?;
-    Ok(Prove::FieldSha256 { path: field_name(name.trim())?, sha256 })
+    Ok(Predicate::FieldSha256 { path: field_name(name.trim())?, sha256 })
 }
 
 /// A field of this session, or of the other one.
 fn equal_name(text: &str) -> Option<(String, bool)> {
-    let (name, elsewhere) = match text.strip_prefix("other.") {
+    let (name, in_other_session) = match text.strip_prefix("other.") {
         Some(name) => (name, true),
         None => (text, false),
     };
-    field_name(name).ok().map(|name| (name, elsewhere))
+    field_name(name).ok().map(|name| (name, in_other_session))
 }
 
 fn between(constant: &str) -> Result<Comparison, NameError> {
@@ -204,26 +216,6 @@ fn digest(digits: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
     }
     Some(digest)
-}
-
-/// A committed integer as a person writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// As a number.
-    Number(u64),
-    /// As a date.
-    Date(u64),
-}
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Amount::Number(amount) => f.write_str(&number_of_amount(amount)),
-            Amount::Date(amount) => {
-                f.write_str(&rfc3339_of_micros(amount.wrapping_sub(AMOUNT_ZERO) as i64))
-            }
-        }
-    }
 }
 
 fn split(text: &str) -> Option<(Direction, &str)> {
@@ -265,10 +257,11 @@ fn quoted(text: &str) -> Result<String, NameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{amount::Amount, number::AMOUNT_ZERO};
 
     #[test]
     fn names_are_read_strictly() {
-        let field = |text: &str| Ok(Show::Field(text.into()));
+        let field = |text: &str| Ok(Selector::Field(text.into()));
         for text in [
             "response./choices/0/message/content",
             "request.header:authorization",
@@ -276,11 +269,11 @@ mod tests {
             "response.",
             "response./a b.c",
         ] {
-            assert_eq!(Show::parse(text), field(text));
+            assert_eq!(Selector::parse(text), field(text));
         }
-        let bytes = Show::Bytes(Direction::Response, 100..200);
-        assert_eq!(Show::parse("response.bytes:100-200"), Ok(bytes));
-        assert_eq!(Show::parse("request.length"), Ok(Show::Length(Direction::Request)));
+        let bytes = Selector::Bytes(Direction::Response, 100..200);
+        assert_eq!(Selector::parse("response.bytes:100-200"), Ok(bytes));
+        assert_eq!(Selector::parse("request.length"), Ok(Selector::Length(Direction::Request)));
         for wrong in [
             "",
             "response",
@@ -294,13 +287,14 @@ mod tests {
             "Response./a",
             "response.bytes:1-99999999999999999999",
         ] {
-            assert!(Show::parse(wrong).is_err(), "{wrong}");
+            assert!(Selector::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn predicates_are_read_strictly() {
-        let compare = |path: &str, comparison| Ok(Prove::Compare { path: path.into(), comparison });
+        let compare =
+            |path: &str, comparison| Ok(Predicate::Compare { path: path.into(), comparison });
         let million = |value: u64| AMOUNT_ZERO + value * 1_000_000;
         let tokens = "response./usage/total_tokens";
         for (text, comparison) in [
@@ -313,14 +307,14 @@ mod tests {
                 Comparison::Between(million(1), million(2)),
             ),
         ] {
-            assert_eq!(Prove::parse(&format!("{tokens} {text}")), compare(tokens, comparison));
+            assert_eq!(Predicate::parse(&format!("{tokens} {text}")), compare(tokens, comparison));
         }
-        let contains = Prove::parse(r#"response.bytes contains "a <= \"b\"""#);
+        let contains = Predicate::parse(r#"response.bytes contains "a <= \"b\"""#);
         let (direction, text) = (Direction::Response, "a <= \"b\"".to_string());
-        assert_eq!(contains, Ok(Prove::BytesContain { direction, text }));
-        let contains = Prove::parse(r#"response./a contains "b""#);
+        assert_eq!(contains, Ok(Predicate::BytesContain { direction, text }));
+        let contains = Predicate::parse(r#"response./a contains "b""#);
         let (path, text) = ("response./a".to_string(), "b".to_string());
-        assert_eq!(contains, Ok(Prove::FieldContains { path, text }));
+        assert_eq!(contains, Ok(Predicate::FieldContains { path, text }));
         for wrong in [
             "response./a",
             "response./a < 1",
@@ -345,7 +339,7 @@ mod tests {
             "a <= 1",
             "response.length <= 4",
         ] {
-            assert!(Prove::parse(wrong).is_err(), "{wrong}");
+            assert!(Predicate::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -356,17 +350,21 @@ mod tests {
         // A member's name may hold what reads like an operator.
         for path in ["response./a", "response./a) == b", "request.header:accept", "response."] {
             for digits in [&digits, &digits.to_uppercase()] {
-                let wanted = Prove::FieldSha256 { path: path.into(), sha256 };
-                assert_eq!(Prove::parse(&format!("sha256({path}) == {digits}")), Ok(wanted));
+                let wanted = Predicate::FieldSha256 { path: path.into(), sha256 };
+                assert_eq!(Predicate::parse(&format!("sha256({path}) == {digits}")), Ok(wanted));
             }
         }
-        for (text, other, elsewhere) in [
+        for (text, other, in_other_session) in [
             ("response./a == response./b", "response./b", false),
             ("response./a == other.request./b", "request./b", true),
             ("response./a ==  other.response.status ", "response.status", true),
         ] {
             let (path, other) = ("response./a".to_string(), other.to_string());
-            assert_eq!(Prove::parse(text), Ok(Prove::Equal { path, other, elsewhere }), "{text}");
+            assert_eq!(
+                Predicate::parse(text),
+                Ok(Predicate::Equal { path, other, in_other_session }),
+                "{text}"
+            );
         }
     }
 

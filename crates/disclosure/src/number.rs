@@ -44,6 +44,11 @@ pub struct Number {
 
 impl Number {
     /// Reads a token of JSON's grammar (RFC 8259 section 6).
+    ///
+    /// # Errors
+    ///
+    /// [`NumberError::Grammar`] if the token is not a JSON number; [`NumberError::Limit`] beyond
+    /// 128 characters or an exponent of 9,999, as written or in the canonical form.
     pub fn parse(token: &[u8]) -> Result<Self, NumberError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(NumberError::Limit);

@@ -5,8 +5,8 @@ use confide_sigma::{Commitment, Range, Relation, Security, SigmaError, verify_eq
 use crate::{
     claim::{Bound, Claim, OtherField, bytes_context, equal_context, field_context, text_context},
     comparison::Comparison,
-    disclosure::{Disclosure, Refused},
-    field::Kind,
+    disclosure::{Disclosure, VerifyError},
+    field::FieldKind,
     fields::OpenedField,
     text::{TextProofs, TextStatement, TreePlace},
     transcript::Direction,
@@ -14,54 +14,54 @@ use crate::{
 
 /// Something proven of a value that is not shown, and what the proof rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proven {
-    /// What is proven.
-    pub what: Fact,
-    /// As the back end says.
+pub struct ProvenClaim {
+    /// The fact that the proof shows.
+    pub fact: Fact,
+    /// The strength of the proof, as its back end states it.
     pub security: Security,
 }
 
-/// What can be proven.
+/// A fact about values that stay hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// A number or date compares.
+    /// The number or date of a field compares with constants.
     Compare {
-        /// Its path.
+        /// The path of the field.
         path: String,
-        /// Number, or string for a date.
-        kind: Kind,
-        /// How.
+        /// The kind of the value: a number, or a string that holds a date.
+        kind: FieldKind,
+        /// The comparison operator and its constants, as committed integers.
         comparison: Comparison,
     },
     /// The bytes of a direction contain a text.
     BytesContain {
-        /// Which way they went.
+        /// The direction whose bytes contain the text.
         direction: Direction,
         /// The text.
         text: String,
     },
     /// A field's text contains a text.
     FieldContains {
-        /// Its path.
+        /// The path of the field.
         path: String,
         /// The text.
         text: String,
     },
-    /// SHA-256 of a field's text.
+    /// SHA-256 of a field's text is a digest.
     FieldSha256 {
-        /// Its path.
+        /// The path of the field.
         path: String,
-        /// The digest.
+        /// SHA-256 of the value of the field.
         sha256: [u8; 32],
     },
     /// Two numbers, or two dates, are the same.
     Equal {
-        /// Path of one.
+        /// The path of one field.
         path: String,
-        /// Path of the other.
+        /// The path of the other field.
         other: String,
-        /// Whether the other one is of the other session.
-        elsewhere: bool,
+        /// Whether the other field is in the other session.
+        in_other_session: bool,
     },
 }
 
@@ -74,12 +74,16 @@ pub(crate) struct Opened<'a> {
 
 impl Opened<'_> {
     /// What the claim at a place proves; `None` for one that brings another session.
-    pub(crate) fn proven(&self, place: usize, claim: &Claim) -> Result<Option<Proven>, Refused> {
-        let failed = |reason: String| Refused::Proof { claim: place, reason };
+    pub(crate) fn proven(
+        &self,
+        place: usize,
+        claim: &Claim,
+    ) -> Result<Option<ProvenClaim>, VerifyError> {
+        let failed = |reason: String| VerifyError::Proof { claim: place, reason };
         let sigma = |error: SigmaError| failed(error.to_string());
-        let subject = || Refused::Subject { claim: place };
-        let texts = || self.texts.ok_or(Refused::NoCircuits { claim: place });
-        let (what, security) = match claim {
+        let subject = || VerifyError::Subject { claim: place };
+        let texts = || self.texts.ok_or(VerifyError::NoCircuits { claim: place });
+        let (fact, security) = match claim {
             Claim::Other(_) => return Ok(None),
             Claim::Compare { field, comparison, proof } => {
                 let (field, bound) = self.field(*field).ok_or_else(subject)?;
@@ -114,15 +118,15 @@ impl Opened<'_> {
             }
             Claim::Equal { field, other, proof } => {
                 let one = self.field(*field).ok_or_else(subject)?;
-                let (other, elsewhere) = self.other_field(other).ok_or_else(subject)?;
+                let (other, in_other_session) = self.other_field(other).ok_or_else(subject)?;
                 if one.1 == other.1 {
-                    return Err(Refused::SameField { claim: place });
+                    return Err(VerifyError::SameField { claim: place });
                 }
-                let what = equal(one, other, elsewhere, proof);
-                (what.ok_or_else(subject)?.map_err(sigma)?, Relation::SECURITY)
+                let equal = equal(one, other, in_other_session, proof);
+                (equal.ok_or_else(subject)?.map_err(sigma)?, Relation::SECURITY)
             }
         };
-        Ok(Some(Proven { what, security }))
+        Ok(Some(ProvenClaim { fact, security }))
     }
 
     fn field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
@@ -132,13 +136,13 @@ impl Opened<'_> {
 
     /// A field that holds text.
     fn text_field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
-        self.field(place).filter(|(field, _)| field.kind == Kind::String)
+        self.field(place).filter(|(field, _)| field.kind == FieldKind::String)
     }
 
     fn other_field(&self, other: &OtherField) -> Option<((&OpenedField, Bound), bool)> {
         match other {
-            OtherField::Here(place) => Some((self.field(*place)?, false)),
-            OtherField::There(place) => {
+            OtherField::ThisSession(place) => Some((self.field(*place)?, false)),
+            OtherField::OtherSession(place) => {
                 let other = self.disclosure.other()?;
                 let field = other.fields.as_ref()?.fields.get(*place as usize)?;
                 let bound = Bound { statement: other.statement.digest(), leaf: field.leaf() };
@@ -161,7 +165,7 @@ impl Opened<'_> {
 fn equal(
     (one, one_bound): (&OpenedField, Bound),
     (other, other_bound): (&OpenedField, Bound),
-    elsewhere: bool,
+    in_other_session: bool,
     proof: &[u8],
 ) -> Option<Result<Fact, SigmaError>> {
     let commitments = one.commitment.as_ref().zip(other.commitment.as_ref())?;
@@ -174,5 +178,5 @@ fn equal(
         verify_equal(&equal_context(&one_bound, &other_bound), &one, &other, proof)
     };
     let (path, other) = (one.path.clone(), other.path.clone());
-    Some(checked().map(|()| Fact::Equal { path, other, elsewhere }))
+    Some(checked().map(|()| Fact::Equal { path, other, in_other_session }))
 }

@@ -6,12 +6,12 @@ use sha2::{Digest, Sha256};
 use crate::{
     claim::{Bound, Claim, OtherField, bytes_context, equal_context, field_context, text_context},
     comparison::Comparison,
-    disclose::{DiscloseError, Means, find},
+    disclose::{DiscloseError, DiscloseOptions, find},
     disclosure::Disclosure,
-    field::{Field, Kind, value_digest},
+    field::{Field, FieldKind, value_digest},
     fields::CommittedFields,
-    name::Prove,
-    session::Notarised,
+    name::Predicate,
+    session::NotarisedSession,
     text::{FIELD_TEXT_BYTES_MAX, LeafSecret, TextProofs, TextSecret, TextStatement, TreePlace},
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, OpenedLeaf},
 };
@@ -25,7 +25,7 @@ pub(crate) struct Prover<'a> {
 
 /// A session with its disclosure.
 struct Side<'a> {
-    session: &'a Notarised,
+    session: &'a NotarisedSession,
     disclosure: &'a Disclosure,
     statement: [u8; 32],
     committed: CommittedFields<'a>,
@@ -33,9 +33,9 @@ struct Side<'a> {
 
 impl<'a> Prover<'a> {
     pub(crate) fn new(
-        session: &'a Notarised,
+        session: &'a NotarisedSession,
         disclosure: &'a Disclosure,
-        means: Means<'a>,
+        means: DiscloseOptions<'a>,
     ) -> Result<Self, DiscloseError> {
         let other = match means.other.zip(disclosure.other()) {
             Some((session, disclosure)) => Some(Side::new(session, disclosure)?),
@@ -44,23 +44,25 @@ impl<'a> Prover<'a> {
         Ok(Self { session: Side::new(session, disclosure)?, other, texts: means.texts })
     }
 
-    pub(crate) fn claim(&self, wish: &Prove) -> Result<Claim, DiscloseError> {
+    pub(crate) fn claim(&self, wish: &Predicate) -> Result<Claim, DiscloseError> {
         match wish {
-            Prove::Compare { path, comparison } => self.compare(path, comparison),
-            Prove::BytesContain { direction, text } => {
+            Predicate::Compare { path, comparison } => self.compare(path, comparison),
+            Predicate::BytesContain { direction, text } => {
                 let subject = format!("{}.bytes", direction.as_str());
                 let proof = self.bytes_contain(*direction, text, &subject)?;
                 Ok(Claim::BytesContain { direction: *direction, text: text.clone(), proof })
             }
-            Prove::FieldContains { path, text } => {
-                let (field, proof) = self.field_text(path, Said::Contains(text))?;
+            Predicate::FieldContains { path, text } => {
+                let (field, proof) = self.field_text(path, TextPredicate::Contains(text))?;
                 Ok(Claim::FieldContains { field, text: text.clone(), proof })
             }
-            Prove::FieldSha256 { path, sha256 } => {
-                let (field, proof) = self.field_text(path, Said::Sha256(sha256))?;
+            Predicate::FieldSha256 { path, sha256 } => {
+                let (field, proof) = self.field_text(path, TextPredicate::Sha256(sha256))?;
                 Ok(Claim::FieldSha256 { field, sha256: *sha256, proof })
             }
-            Prove::Equal { path, other, elsewhere } => self.equal(path, other, *elsewhere),
+            Predicate::Equal { path, other, in_other_session } => {
+                self.equal(path, other, *in_other_session)
+            }
         }
     }
 
@@ -74,9 +76,14 @@ impl<'a> Prover<'a> {
         Ok(Claim::Compare { field, comparison: *comparison, proof })
     }
 
-    fn equal(&self, path: &str, other: &str, elsewhere: bool) -> Result<Claim, DiscloseError> {
+    fn equal(
+        &self,
+        path: &str,
+        other: &str,
+        in_other_session: bool,
+    ) -> Result<Claim, DiscloseError> {
         let one = self.session.amount(path)?;
-        let side = if elsewhere { self.other.as_ref() } else { Some(&self.session) };
+        let side = if in_other_session { self.other.as_ref() } else { Some(&self.session) };
         let side = side.ok_or_else(|| DiscloseError::NoOther { path: other.into() })?;
         let two = side.amount(other)?;
         if one.amount != two.amount || one.kind != two.kind {
@@ -86,9 +93,9 @@ impl<'a> Prover<'a> {
         let (first, second) = (one.commitment(), two.commitment());
         let proof = prove_equal(&context, (&first, &one.blinding), (&second, &two.blinding));
         let proof = proof.map_err(|error| failed(path, error))?.to_vec();
-        let other = match elsewhere {
-            true => OtherField::There(two.field),
-            false => OtherField::Here(two.field),
+        let other = match in_other_session {
+            true => OtherField::OtherSession(two.field),
+            false => OtherField::ThisSession(two.field),
         };
         Ok(Claim::Equal { field: one.field, other, proof })
     }
@@ -100,7 +107,7 @@ impl<'a> Prover<'a> {
         text: &str,
         subject: &str,
     ) -> Result<Vec<u8>, DiscloseError> {
-        let Notarised { sent, received, statement, seed, .. } = self.session.session;
+        let NotarisedSession { sent, received, statement, seed, .. } = self.session.session;
         let (bytes, signed) = match direction {
             Direction::Request => (sent, &statement.request),
             Direction::Response => (received, &statement.response),
@@ -124,12 +131,16 @@ impl<'a> Prover<'a> {
     }
 
     /// The place of a field among the opened ones, and a proof about its text.
-    fn field_text(&self, path: &str, said: Said<'_>) -> Result<(u32, Vec<u8>), DiscloseError> {
+    fn field_text(
+        &self,
+        path: &str,
+        said: TextPredicate<'_>,
+    ) -> Result<(u32, Vec<u8>), DiscloseError> {
         let index = self.session.session.field(path)?;
         let no_text = || DiscloseError::NoText { path: path.into(), limit: FIELD_TEXT_BYTES_MAX };
         let (field, bound) = self.session.opened(path).ok_or_else(no_text)?;
         let Field { kind, value, .. } = &self.session.session.fields[index];
-        if *kind != Kind::String || value.len() > FIELD_TEXT_BYTES_MAX {
+        if *kind != FieldKind::String || value.len() > FIELD_TEXT_BYTES_MAX {
             return Err(no_text());
         }
         if !said.holds(value) {
@@ -139,8 +150,8 @@ impl<'a> Prover<'a> {
         let digest = value_digest(&salt, value);
         let secret = TextSecret::Field { salt: &salt, value };
         let statement = match said {
-            Said::Contains(text) => TextStatement::FieldContains { digest: &digest, text },
-            Said::Sha256(sha256) => TextStatement::FieldSha256 { digest: &digest, sha256 },
+            TextPredicate::Contains(text) => TextStatement::FieldContains { digest: &digest, text },
+            TextPredicate::Sha256(sha256) => TextStatement::FieldSha256 { digest: &digest, sha256 },
         };
         Ok((field, self.text_proof(&text_context(&bound), statement, secret, path)?))
     }
@@ -160,16 +171,16 @@ impl<'a> Prover<'a> {
 
 /// What is said of a field's text.
 #[derive(Clone, Copy)]
-enum Said<'a> {
+enum TextPredicate<'a> {
     Contains(&'a str),
     Sha256(&'a [u8; 32]),
 }
 
-impl Said<'_> {
+impl TextPredicate<'_> {
     fn holds(&self, value: &[u8]) -> bool {
         match self {
-            Said::Contains(text) => find(value, text.as_bytes()).is_some(),
-            Said::Sha256(sha256) => Sha256::digest(value)[..] == sha256[..],
+            TextPredicate::Contains(text) => find(value, text.as_bytes()).is_some(),
+            TextPredicate::Sha256(sha256) => Sha256::digest(value)[..] == sha256[..],
         }
     }
 }
@@ -177,7 +188,7 @@ impl Said<'_> {
 /// A committed number of a field, with what hides it.
 struct Amount {
     field: u32,
-    kind: Kind,
+    kind: FieldKind,
     bound: Bound,
     amount: u64,
     blinding: Blinding,
@@ -190,7 +201,10 @@ impl Amount {
 }
 
 impl<'a> Side<'a> {
-    fn new(session: &'a Notarised, disclosure: &'a Disclosure) -> Result<Self, DiscloseError> {
+    fn new(
+        session: &'a NotarisedSession,
+        disclosure: &'a Disclosure,
+    ) -> Result<Self, DiscloseError> {
         let committed = CommittedFields::new(&session.seed, &session.fields)?;
         Ok(Self { session, disclosure, statement: session.statement.digest(), committed })
     }

@@ -74,7 +74,7 @@ fn is_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Kind;
+    use crate::field::FieldKind;
 
     #[test]
     fn header_fields_and_parameters_are_secret_by_their_names() {
@@ -87,7 +87,11 @@ mod tests {
             ("request./key", "in-body"),
             ("response.header:set-cookie[0]", "of-response"),
         ]
-        .map(|(path, value)| Field { path: path.into(), kind: Kind::String, value: value.into() })
+        .map(|(path, value)| Field {
+            path: path.into(),
+            kind: FieldKind::String,
+            value: value.into(),
+        })
         .into();
         let found: Vec<(usize, &[u8])> =
             secrets(Direction::Request, &fields).iter().map(|it| (it.field, it.value)).collect();

@@ -21,7 +21,11 @@ pub struct Seed(Zeroizing<[u8; SEED_BYTES]>);
 
 impl Seed {
     /// A fresh seed from the system's generator. One seed serves one transcript.
-    pub fn fresh() -> Result<Self, getrandom::Error> {
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system if it gives no random bytes.
+    pub fn generate() -> Result<Self, getrandom::Error> {
         let mut seed = Zeroizing::new([0; SEED_BYTES]);
         getrandom::fill(&mut seed[..])?;
         Ok(Self(seed))

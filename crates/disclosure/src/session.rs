@@ -20,15 +20,15 @@ pub const HOLDER_MAGIC: &[u8] = b"confide notarised v1\n";
 
 const FORMAT: &str = "a notarised session, version 1";
 
-/// Longest holder's file.
+/// The greatest length of a holder's file: 128 MiB.
 pub const HOLDER_BYTES_MAX: usize = 128 << 20;
 
-/// What the notary knows of a session beside its bytes.
+/// Facts of a session that the notary observed apart from its bytes.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
     /// As [`NotaryStatement::host`].
     pub host: String,
-    /// TCP port.
+    /// The TCP port of the server.
     pub port: u16,
     /// As [`crate::certificate_chain_hash`] gives it.
     pub certificate_chain_hash: [u8; 32],
@@ -54,7 +54,7 @@ pub struct Session<'a> {
     pub response: &'a Message,
 }
 
-/// Why a session is not notarised.
+/// Why a session was not notarised.
 #[derive(Debug, thiserror::Error)]
 pub enum NotariseError {
     /// A direction is too long.
@@ -74,15 +74,15 @@ pub enum NotariseError {
     Signature(#[from] SignatureError),
 }
 
-/// What the holder keeps: everything, with the seed that opens every part of it.
-pub struct Notarised {
-    /// What the notary signed.
+/// A session as its holder keeps it: everything, with the seed that opens every part of it.
+pub struct NotarisedSession {
+    /// The statement that the notary signed.
     pub statement: NotaryStatement,
-    /// Its signature.
+    /// The notary's signature over the statement.
     pub signature: Signature,
     /// Evidence over the notary's key.
     pub evidence: NotaryEvidence,
-    /// From which every salt and blinding derives.
+    /// The seed from which every salt and blinding derives.
     pub seed: Seed,
     /// The request as text.
     pub sent: Vec<u8>,
@@ -93,13 +93,21 @@ pub struct Notarised {
 }
 
 /// Commits to a session under a fresh seed and signs the statement.
+///
+/// # Errors
+///
+/// [`NotariseError::Transcript`] if a direction is longer than [`TRANSCRIPT_BYTES_MAX`];
+/// [`NotariseError::Message`] if a message has too many header fields or a name that is not a short
+/// token; [`NotariseError::Fields`] if both messages together have more than [`FIELDS_MAX`] fields;
+/// [`NotariseError::Statement`] if the host name has a character or length that no statement has;
+/// [`NotariseError::Signature`] if the key fails to sign.
 pub fn notarise(
     key: &NotaryKey,
     seed: Seed,
     facts: SessionFacts,
     session: Session<'_>,
     evidence: NotaryEvidence,
-) -> Result<Notarised, NotariseError> {
+) -> Result<NotarisedSession, NotariseError> {
     let request = CommittedDirection::new(&seed, Direction::Request, session.sent)?.commitment();
     let response =
         CommittedDirection::new(&seed, Direction::Response, session.received)?.commitment();
@@ -124,7 +132,7 @@ pub fn notarise(
     statement.check()?;
     let signature = key.sign(&statement)?;
     let (sent, received) = (session.sent.to_vec(), session.received.to_vec());
-    Ok(Notarised { statement, signature, evidence, seed, sent, received, fields })
+    Ok(NotarisedSession { statement, signature, evidence, seed, sent, received, fields })
 }
 
 /// Why a holder's file is not what its notary signed.
@@ -141,9 +149,14 @@ pub enum HolderError {
     },
 }
 
-impl Notarised {
+impl NotarisedSession {
     /// Whether bytes, fields and seed are what the notary signed. A holder asks this before relying
     /// on a notary's answer.
+    ///
+    /// # Errors
+    ///
+    /// [`HolderError::Signature`] if the signature is not over the statement;
+    /// [`HolderError::Differs`] if bytes, fields or seed are not those that it commits to.
     pub fn check(&self) -> Result<(), HolderError> {
         self.statement.verify(&self.signature)?;
         let differs = |what| HolderError::Differs { what };
@@ -177,7 +190,11 @@ impl Notarised {
         Zeroizing::new(writer.finish())
     }
 
-    /// Reads exactly what [`Notarised::encode`] writes.
+    /// Reads exactly what [`NotarisedSession::encode`] writes.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if the bytes are not exactly one file of this version within its limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes, HOLDER_MAGIC, FORMAT)?;
         let statement = reader.long(STATEMENT_BYTES_MAX, "statement")?;
@@ -201,7 +218,7 @@ impl Notarised {
     }
 }
 
-impl Drop for Notarised {
+impl Drop for NotarisedSession {
     fn drop(&mut self) {
         self.sent.zeroize();
         self.received.zeroize();
@@ -209,8 +226,10 @@ impl Drop for Notarised {
     }
 }
 
-impl std::fmt::Debug for Notarised {
+impl std::fmt::Debug for NotarisedSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Notarised").field("statement", &self.statement).finish_non_exhaustive()
+        f.debug_struct("NotarisedSession")
+            .field("statement", &self.statement)
+            .finish_non_exhaustive()
     }
 }

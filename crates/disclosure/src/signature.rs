@@ -9,10 +9,7 @@ use p256::ecdsa::{
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::statement::NotaryStatement;
-
-/// A public key: 0x04 ‖ x ‖ y.
-pub const PUBLIC_KEY_BYTES: usize = 65;
+use crate::statement::{NotaryStatement, PUBLIC_KEY_BYTES};
 
 /// A signature: r ‖ s.
 pub const SIGNATURE_BYTES: usize = 64;
@@ -53,6 +50,10 @@ pub struct NotaryKey(SigningKey);
 
 impl NotaryKey {
     /// A fresh key.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError::Random`] if the operating system gives no random bytes.
     pub fn generate() -> Result<Self, SignatureError> {
         let mut secret = Zeroizing::new([0; 32]);
         loop {
@@ -65,6 +66,10 @@ impl NotaryKey {
     }
 
     /// A key from its scalar, for vectors.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError::Key`] if the scalar is zero or not below the order of the group.
     pub fn from_secret(secret: &[u8; 32]) -> Result<Self, SignatureError> {
         SigningKey::from_slice(secret).map(Self).map_err(|_| SignatureError::Key)
     }
@@ -82,6 +87,10 @@ impl NotaryKey {
     }
 
     /// Signs a statement, which has to name this key.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError::Key`] if the statement names another key.
     pub fn sign(&self, statement: &NotaryStatement) -> Result<Signature, SignatureError> {
         if statement.key != self.public() {
             return Err(SignatureError::Key);
@@ -103,6 +112,12 @@ impl NotaryStatement {
     /// Whether `signature` is that of the key which this statement names, over its encoding.
     ///
     /// That the key is a notary's is for its evidence to show.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError::Key`] if the key is not a point of P-256; [`SignatureError::Form`] if r or
+    /// s is out of range or s is the higher of two; [`SignatureError::Wrong`] if the key did not
+    /// sign this encoding.
     pub fn verify(&self, signature: &Signature) -> Result<(), SignatureError> {
         let key = VerifyingKey::from_sec1_bytes(&self.key).map_err(|_| SignatureError::Key)?;
         let signature = Ecdsa::from_slice(signature).map_err(|_| SignatureError::Form)?;

@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     codec::{FormatError, Reader, Writer},
-    signature::PUBLIC_KEY_BYTES,
     tls::TlsSession,
     transcript::Commitment,
     tree::DEPTH_MAX,
@@ -18,16 +17,19 @@ const FORMAT: &str = "a notary's statement, version 2";
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// Longest encoded statement.
+/// A public key: 0x04 ‖ x ‖ y.
+pub const PUBLIC_KEY_BYTES: usize = 65;
+
+/// The greatest length of an encoded statement in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 1024;
 
-/// What a notary says of one session.
+/// The statement that a notary signs about one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotaryStatement {
     /// The host that was named and whose certificate the notary judged: lower case, an address
     /// without brackets.
     pub host: String,
-    /// TCP port.
+    /// The TCP port of the server.
     pub port: u16,
     /// Hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
     pub certificate_chain_hash: [u8; 32],
@@ -100,7 +102,7 @@ pub enum View {
     Events = 2,
     /// A stream of events that ended without `[DONE]`, assembled from what came.
     EventsUnfinished = 3,
-    /// It says JSON and is none.
+    /// The content type says JSON, and the body is not valid JSON.
     NotJson = 16,
     /// An object names a member twice.
     DuplicateMember = 17,
@@ -111,7 +113,7 @@ pub enum View {
 }
 
 impl View {
-    /// What is said of it.
+    /// The state of the body in words, for people.
     pub fn as_str(self) -> &'static str {
         match self {
             View::None => "no fields: no JSON",
@@ -170,6 +172,11 @@ impl NotaryStatement {
     }
 
     /// Reads exactly what [`NotaryStatement::encode`] writes.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if the bytes are not exactly one statement of this version: another magic,
+    /// truncated, a value outside its list, a host with other characters, or bytes after the end.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes, MAGIC, FORMAT)?;
         let statement = Self {
@@ -193,6 +200,11 @@ impl NotaryStatement {
 
     /// Whether the host is one that [`NotaryStatement::decode`] accepts, for a notary that is about
     /// to sign.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Text`] if the host is empty, longer than 253 bytes, or has a character other
+    /// than lower-case letters, digits and `-._:`.
     pub fn check(&self) -> Result<(), FormatError> {
         let inside = (1..=HOST_BYTES_MAX).contains(&self.host.len());
         let known = |byte: u8| {

@@ -5,10 +5,10 @@ use confide_sigma::Security;
 
 use crate::{seed::SALT_BYTES, transcript::Direction};
 
-/// Longest text that is looked for.
+/// The greatest length in bytes of a text that is looked for.
 pub const TEXT_BYTES_MAX: usize = 64;
 
-/// Longest value of a field that something can be proven of by a circuit.
+/// The greatest length in bytes of a field's value of which a circuit proves something.
 pub const FIELD_TEXT_BYTES_MAX: usize = 1024;
 
 /// Makes and checks proofs about hidden texts.
@@ -17,7 +17,7 @@ pub trait TextProofs {
     ///
     /// # Errors
     ///
-    /// Why there is no proof, in words.
+    /// The reason in words if the statement is false or the back end fails.
     fn prove(
         &self,
         context: &[u8; 32],
@@ -29,7 +29,7 @@ pub trait TextProofs {
     ///
     /// # Errors
     ///
-    /// Why it is not believed, in words.
+    /// The reason in words if the proof does not show the statement in this context.
     fn verify(
         &self,
         context: &[u8; 32],
@@ -38,21 +38,21 @@ pub trait TextProofs {
     ) -> Result<Security, String>;
 }
 
-/// What is said of a hidden text.
+/// A public statement about a hidden text.
 #[derive(Clone, Copy, Debug)]
 pub enum TextStatement<'a> {
     /// One chunk under a root, or two neighbouring ones, contain a text.
     BytesContain {
-        /// The tree.
+        /// The tree that the chunk is in.
         tree: TreePlace<'a>,
-        /// The text.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: &'a str,
     },
     /// A field's value contains a text.
     FieldContains {
         /// The value's salted digest.
         digest: &'a [u8; 32],
-        /// The text.
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: &'a str,
     },
     /// A field's value has a digest.
@@ -64,41 +64,41 @@ pub enum TextStatement<'a> {
     },
 }
 
-/// A tree that everybody knows.
+/// A signed tree over one direction: public to the prover and the verifier.
 #[derive(Clone, Copy, Debug)]
 pub struct TreePlace<'a> {
-    /// Which way the bytes went.
+    /// The direction that the tree commits to.
     pub direction: Direction,
-    /// It has 2^depth leaves.
+    /// The depth: the tree has 2^depth leaves.
     pub depth: u8,
-    /// Its root.
+    /// The root of the tree.
     pub root: &'a [u8; 32],
 }
 
-/// What makes a statement true.
+/// The witness of a [`TextStatement`], which the proof hides.
 #[derive(Clone, Copy)]
 pub enum TextSecret<'a> {
     /// The chunk that contains the text.
     Leaf(LeafSecret<'a>),
     /// Two neighbouring chunks that contain it together; it begins in the first.
     Neighbours([LeafSecret<'a>; 2]),
-    /// The value.
+    /// The value of a field.
     Field {
-        /// Its salt.
+        /// The salt, 16 bytes.
         salt: &'a [u8; SALT_BYTES],
-        /// Its canonical bytes.
+        /// The canonical bytes of the value, at most 1,024.
         value: &'a [u8],
     },
 }
 
-/// A hidden leaf.
+/// A hidden leaf of a tree and its path to the root.
 #[derive(Clone, Copy)]
 pub struct LeafSecret<'a> {
-    /// Its place.
+    /// The index of the leaf, from 0.
     pub index: u32,
-    /// Its salt.
+    /// The salt, 16 bytes.
     pub salt: &'a [u8; SALT_BYTES],
-    /// Its chunk.
+    /// The bytes of the leaf, at most 64.
     pub chunk: &'a [u8],
     /// The nodes beside its path, from below.
     pub siblings: &'a [[u8; 32]],

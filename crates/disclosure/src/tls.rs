@@ -14,6 +14,11 @@ impl TlsSession {
     /// From the numbers that were negotiated (version of the record layer, "TLS Supported Groups",
     /// "TLS Cipher Suites"). A number beyond the list, and a group or suite that the version does
     /// not have, is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Value`] for a version, group or suite that is not on its list, or that the
+    /// version does not have.
     pub fn from_numbers(version: u16, group: u16, suite: u16) -> Result<Self, FormatError> {
         let unknown = |subject, got: u16| FormatError::Value { subject, got: got.into() };
         let version = [TlsVersion::V12, TlsVersion::V13]

@@ -14,21 +14,21 @@ use crate::{
 /// Bytes in a chunk; what is opened is opened in whole chunks.
 pub const CHUNK_BYTES: usize = 64;
 
-/// Longest direction in bytes.
+/// The greatest length of a direction in bytes: 16 MiB.
 pub const TRANSCRIPT_BYTES_MAX: usize = CHUNK_BYTES << DEPTH_MAX;
 
 /// Fewest leaves of a direction: 1 KiB, so that short messages look alike.
-pub const LEAVES_MIN: u32 = 16;
+pub(crate) const LEAVES_MIN: u32 = 16;
 
 const LEAF_TAG: u8 = 0x00;
 const LENGTH_TAG: u8 = 0x04;
 
-/// Which way bytes went.
+/// The direction of the bytes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// From the notary to the named host.
+    /// Bytes that the notary sent to the named host.
     Request,
-    /// From the named host.
+    /// Bytes that the notary received from the named host.
     Response,
 }
 
@@ -121,19 +121,19 @@ pub enum TranscriptError {
     /// More bytes than the deepest tree holds.
     #[error("{} is {got} bytes, wanted at most {limit}", .direction.as_str())]
     TooLong {
-        /// Which way they went.
+        /// The direction of the bytes.
         direction: Direction,
         /// [`TRANSCRIPT_BYTES_MAX`].
         limit: usize,
-        /// What came.
+        /// The number of bytes that were given.
         got: usize,
     },
     /// A range that is empty, reversed or not within the bytes.
     #[error("{} has {length} bytes, wanted {start}-{end}", .direction.as_str())]
     Range {
-        /// Which way the bytes went.
+        /// The direction of the bytes.
         direction: Direction,
-        /// How many bytes there are.
+        /// The number of bytes in the direction.
         length: usize,
         /// First byte that was wanted.
         start: u64,
@@ -152,6 +152,10 @@ pub struct CommittedDirection<'a> {
 
 impl<'a> CommittedDirection<'a> {
     /// Commits to `bytes`, under salts from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// [`TranscriptError::TooLong`] for more than [`TRANSCRIPT_BYTES_MAX`] bytes.
     pub fn new(
         seed: &'a Seed,
         direction: Direction,
@@ -173,7 +177,7 @@ impl<'a> CommittedDirection<'a> {
         Ok(Self { direction, seed, bytes, tree: Tree::new(leaves) })
     }
 
-    /// What is signed.
+    /// The commitment that the notary signs.
     pub fn commitment(&self) -> Commitment {
         let LengthOpening { length, salt } = self.open_length();
         Commitment {
@@ -184,6 +188,10 @@ impl<'a> CommittedDirection<'a> {
     }
 
     /// Opens ranges (the end is not in them), rounded outward to whole chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`TranscriptError::Range`] for a range that is empty, reversed or beyond the bytes.
     pub fn open(&self, ranges: &[Range<u64>]) -> Result<TranscriptOpening, TranscriptError> {
         let mut indices = std::collections::BTreeSet::new();
         for range in ranges {
@@ -235,18 +243,18 @@ impl<'a> CommittedDirection<'a> {
 /// A leaf that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedLeaf {
-    /// Its place, from 0.
+    /// The index of the leaf, from 0.
     pub index: u32,
     /// Its salt, which opens this leaf and no other.
     pub salt: [u8; SALT_BYTES],
-    /// 0 to 64 bytes.
+    /// The bytes of the leaf, 0 to 64.
     pub chunk: Vec<u8>,
 }
 
 /// Leaves of one direction, and the nodes that lead from them to its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptOpening {
-    /// In ascending order.
+    /// The opened leaves, in ascending order of their index.
     pub leaves: Vec<OpenedLeaf>,
     /// Level by level from below, left to right, without those that the leaves determine.
     pub siblings: Vec<[u8; 32]>,
@@ -255,9 +263,9 @@ pub struct TranscriptOpening {
 /// The true length of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthOpening {
-    /// Bytes.
+    /// The number of bytes in the direction.
     pub length: u64,
-    /// Its salt.
+    /// The salt of the commitment to the length.
     pub salt: [u8; SALT_BYTES],
 }
 
@@ -295,6 +303,12 @@ pub enum OpeningError {
 
 impl TranscriptOpening {
     /// The bytes that this opening shows of `direction` under a signed commitment.
+    ///
+    /// # Errors
+    ///
+    /// [`OpeningError::Root`] if leaves and siblings do not lead to the signed root, or a chunk is
+    /// longer than [`CHUNK_BYTES`]; [`OpeningError::AfterEnd`] if a chunk follows one that is not
+    /// full.
     pub fn check(
         &self,
         direction: Direction,
@@ -352,6 +366,10 @@ impl TranscriptOpening {
 
 impl LengthOpening {
     /// The length that this opening shows under a signed commitment.
+    ///
+    /// # Errors
+    ///
+    /// [`OpeningError::Length`] if length and salt are not those that were committed to.
     pub fn check(
         &self,
         direction: Direction,

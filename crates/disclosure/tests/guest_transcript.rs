@@ -1,7 +1,7 @@
 //! The zkVM's program `transcript` reads the leaves and nodes that this crate makes.
 
 use confide_disclosure::{
-    CommittedDirection, CommittedFields, Direction, Field, Kind, OpenedValue, Reveal, Seed,
+    CommittedDirection, CommittedFields, Direction, Field, FieldKind, OpenedValue, Reveal, Seed,
     TranscriptOpening,
 };
 use confide_guest_programs::host::{input_from_json, run};
@@ -51,9 +51,9 @@ fn a_text_in_either_direction_is_proved_under_the_signed_root() {
 #[test]
 fn a_number_of_a_field_is_proved_under_the_signed_root() {
     let fields: Vec<Field> = [
-        ("response./usage/total_tokens", Kind::Number, "1234"),
-        ("response./balance", Kind::Number, "-5"),
-        ("response./model", Kind::String, "small-1"),
+        ("response./usage/total_tokens", FieldKind::Number, "1234"),
+        ("response./balance", FieldKind::Number, "-5"),
+        ("response./model", FieldKind::String, "small-1"),
     ]
     .map(|(path, kind, value)| Field { path: path.into(), kind, value: value.into() })
     .into();

@@ -5,10 +5,11 @@
 use std::{fs, path::PathBuf};
 
 use confide_disclosure::{
-    Claim, CommittedDirection, CommittedFields, Direction, Disclosure, Field, HttpVersion, Json,
-    Kind, Means, Message, Notarised, NotaryEvidence, NotaryKey, Number, OtherField, Prove, Refused,
-    Reveal, Seed, Session, SessionFacts, Show, Start, TlsSession, View, amount_of_number, assemble,
-    certificate_chain_hash, micros_of_rfc3339, notarise,
+    Claim, CommittedDirection, CommittedFields, Direction, DiscloseOptions, Disclosure, Field,
+    FieldKind, HttpVersion, Json, Message, NotarisedSession, NotaryEvidence, NotaryKey, Number,
+    OtherField, Predicate, Reveal, Seed, Selector, Session, SessionFacts, StartLine, TlsSession,
+    VerifyError, View, amount_of_number, assemble, certificate_chain_hash, micros_of_rfc3339,
+    notarise,
 };
 use serde_json::{Value, json};
 
@@ -44,17 +45,17 @@ fn verdict(file: &[u8]) -> Value {
     }
 }
 
-fn name(refused: &Refused) -> &'static str {
+fn name(refused: &VerifyError) -> &'static str {
     match refused {
-        Refused::Signature(_) => "signature",
-        Refused::Opening(_) => "opening",
-        Refused::SameSession { .. } => "same_session",
-        Refused::OtherUnused => "other_unused",
-        Refused::SameField { .. } => "same_field",
-        Refused::Empty => "empty",
-        Refused::NoCircuits { .. } => "no_circuits",
-        Refused::Other(refused) => name(refused),
-        Refused::Subject { .. } | Refused::Proof { .. } => "proof",
+        VerifyError::Signature(_) => "signature",
+        VerifyError::Opening(_) => "opening",
+        VerifyError::SameSession { .. } => "same_session",
+        VerifyError::OtherUnused => "other_unused",
+        VerifyError::SameField { .. } => "same_field",
+        VerifyError::Empty => "empty",
+        VerifyError::NoCircuits { .. } => "no_circuits",
+        VerifyError::Other(refused) => name(refused),
+        VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 
@@ -152,7 +153,7 @@ fn field_json(field: &Field) -> Value {
 
 fn message(media: &str, body: &[u8]) -> Message {
     Message {
-        start: Start::Response { status: 200 },
+        start: StartLine::Response { status: 200 },
         headers: vec![("content-type".into(), media.into())],
         body: body.to_vec(),
     }
@@ -257,7 +258,7 @@ fn fields() -> Value {
     let mut fields =
         message("application/json", br#"{"model":"m","text":"four"}"#).fields().unwrap().0;
     // Without commitments, which need the group.
-    fields.retain(|field| field.kind != Kind::Number);
+    fields.retain(|field| field.kind != FieldKind::Number);
     let committed = CommittedFields::new(&seed, &fields).unwrap();
     let opening = committed.open((0..fields.len()).map(|index| (index, Reveal::Value)).collect());
     json!({
@@ -272,9 +273,9 @@ fn fields() -> Value {
     })
 }
 
-fn session(seed: u8) -> Notarised {
+fn session(seed: u8) -> NotarisedSession {
     let request = Message {
-        start: Start::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
+        start: StartLine::Request { method: "POST".into(), target: "/v1/chat/completions".into() },
         headers: vec![
             ("host".into(), b"api.example.com".to_vec()),
             ("authorization".into(), b"Bearer sk-secret".to_vec()),
@@ -326,19 +327,19 @@ fn statement() -> Value {
     })
 }
 
-fn disclosed(session: &Notarised, show: &[&str], prove: &[&str]) -> Disclosure {
+fn disclosed(session: &NotarisedSession, show: &[&str], prove: &[&str]) -> Disclosure {
     disclosed_beside(session, None, show, prove)
 }
 
 fn disclosed_beside(
-    session: &Notarised,
-    other: Option<&Notarised>,
+    session: &NotarisedSession,
+    other: Option<&NotarisedSession>,
     show: &[&str],
     prove: &[&str],
 ) -> Disclosure {
-    let show: Vec<Show> = show.iter().map(|name| Show::parse(name).unwrap()).collect();
-    let prove: Vec<Prove> = prove.iter().map(|text| Prove::parse(text).unwrap()).collect();
-    session.disclose(&show, &prove, Means { texts: None, other }).unwrap()
+    let show: Vec<Selector> = show.iter().map(|name| Selector::parse(name).unwrap()).collect();
+    let prove: Vec<Predicate> = prove.iter().map(|text| Predicate::parse(text).unwrap()).collect();
+    session.disclose(&show, &prove, DiscloseOptions { texts: None, other }).unwrap()
 }
 
 fn files() -> Value {
@@ -358,7 +359,7 @@ fn files() -> Value {
         ("another path", |it| {
             it.fields.as_mut().unwrap().fields[0].path = "response./balance".into();
         }),
-        ("another kind", |it| it.fields.as_mut().unwrap().fields[0].kind = Kind::Number),
+        ("another kind", |it| it.fields.as_mut().unwrap().fields[0].kind = FieldKind::Number),
         ("another place", |it| it.fields.as_mut().unwrap().fields[0].place ^= 1),
         ("a node less", |it| {
             it.fields.as_mut().unwrap().siblings.pop();
@@ -391,7 +392,7 @@ fn files() -> Value {
     written.iter().map(|(name, file)| file_json(name, file)).collect()
 }
 
-fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosure)> {
+fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static str, Disclosure)> {
     let wish = ["response./balance == other.response./balance"];
     let equal = disclosed_beside(one, Some(two), &[], &wish);
     let mut cases = vec![
@@ -405,7 +406,7 @@ fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosur
         ("equality with a session that is not there", |it| drop(it.claims.remove(0))),
         ("another session that is compared with nothing", |it| {
             let Some(Claim::Equal { other, .. }) = it.claims.last_mut() else { panic!() };
-            *other = OtherField::Here(0);
+            *other = OtherField::ThisSession(0);
         }),
         ("another session that only shows", |it| it.claims.truncate(1)),
         ("another time of the other session", |it| {
@@ -431,18 +432,18 @@ fn equal_cases(one: &Notarised, two: &Notarised) -> Vec<(&'static str, Disclosur
     cases.push(("one session that poses as two", itself));
     let mut itself = disclosed(one, &[], &["response./balance == response./limit"]);
     let Some(Claim::Equal { field, other, .. }) = itself.claims.last_mut() else { panic!() };
-    *other = OtherField::Here(*field);
+    *other = OtherField::ThisSession(*field);
     cases.push(("a field that is equal to itself", itself));
     cases
 }
 
 /// With proofs that are none: a checker without circuits comes no further than to them.
-fn text_cases(session: &Notarised) -> Vec<(&'static str, Disclosure)> {
+fn text_cases(session: &NotarisedSession) -> Vec<(&'static str, Disclosure)> {
     let proof = vec![7; 16];
     let shown = disclosed(session, &["response./model", "response./balance"], &[]);
     let fields = &shown.fields.as_ref().unwrap().fields;
     let place = |kind| fields.iter().position(|field| field.kind == kind).unwrap() as u32;
-    let (text, number) = (place(Kind::String), place(Kind::Number));
+    let (text, number) = (place(FieldKind::String), place(FieldKind::Number));
     let contains =
         |field, text: &str| Claim::FieldContains { field, text: text.into(), proof: proof.clone() };
     let direction = Direction::Response;

@@ -7,7 +7,7 @@ use confide_lora::{
     Digits, Input, IntMatrix, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
     Protect, Rounding, Slot, Tile, Weights,
     direct::{self, DirectHolder, DirectHost},
-    masked::{Accepted, ApplyJob, HolderBatch, HostInput, HostSequence, Requesting},
+    masked::{ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey};
@@ -128,7 +128,7 @@ fn prepare(
         spent[end] += clock.elapsed().as_secs_f64() * 1e3;
         clock = Instant::now();
     };
-    let mut requesting = Requesting::new(&parties.key, terms, epoch, 0, rng)?;
+    let mut requesting = MaskRequest::new(&parties.key, terms, epoch, 0, rng)?;
     let mut preparing = parties.input.prepare(&parties.process, sequence, epoch, 0)?;
     loop {
         let block = requesting.next_block(holder)?;
@@ -139,7 +139,7 @@ fn prepare(
         preparing = preparing.push(&block, host)?;
         lap(1);
     }
-    let mut awaiting = requesting.sent()?;
+    let mut awaiting = requesting.finish()?;
     let mut answering = preparing.finish(&parties.input, host)?;
     loop {
         let answer = answering.next_row(&parties.public, rng, host)?.ok_or("a row is missing")?;
@@ -147,9 +147,9 @@ fn prepare(
         let accepted = awaiting.accept(&parties.key, &[answer], holder)?;
         lap(0);
         match accepted {
-            Accepted::More(more) => awaiting = more,
-            Accepted::Ready(batch) => {
-                answering.done(sequence)?;
+            BatchState::Pending(more) => awaiting = more,
+            BatchState::Ready(batch) => {
+                answering.commit(sequence)?;
                 let [holder, host] = spent.map(|ms| ms / 4096.0);
                 println!(
                     "masked, offline: {:.4} ms a token (key holder {holder:.4}, host {host:.4})",

@@ -1,11 +1,14 @@
 use std::{collections::BTreeMap, fmt};
 
-use crate::{PeftError, Projection, Site, Width};
+use crate::{
+    PeftError,
+    site::{Projection, Site, Width},
+};
 
 /// A LoRA adapter: for each projection that it changes, a pair of small matrices.
 #[derive(Clone, PartialEq)]
 pub struct Adapter {
-    /// What it is called: the name of its folder, or what its maker chose.
+    /// The name: that of its folder, or the one that its maker chose.
     pub name: String,
     /// The base model that it was trained on, as its configuration says.
     pub base_model: Option<String>,
@@ -16,20 +19,20 @@ pub struct Adapter {
 /// `delta(x) = scale · B · (A · x)`, for `A` of `rank × input` and `B` of `output × rank`.
 #[derive(Clone, PartialEq)]
 pub struct Pair {
-    /// `rank × input`.
+    /// The matrix A, `rank × input`.
     pub a: Matrix,
-    /// `output × rank`.
+    /// The matrix B, `output × rank`.
     pub b: Matrix,
-    /// Alpha over rank, or over its square root.
+    /// The scale: alpha over rank, or over its square root (rsLoRA).
     pub scale: f64,
 }
 
 /// A matrix, row by row.
 #[derive(Clone, PartialEq)]
 pub struct Matrix {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns.
     pub columns: usize,
     /// `rows · columns` values, one row after the other.
     pub values: Vec<f32>,

@@ -3,7 +3,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::Slot;
+use crate::mask::Slot;
 
 /// Most sequences that are counted at once. None is ever forgotten while the process lives, because a
 /// forgotten budget is a fresh one: beyond this, new clients are refused. 56 sequences for each client
@@ -121,7 +121,7 @@ impl Budgets {
     }
 
     /// What is left.
-    pub fn left(&self, slot: &Slot, width: usize, allowance: Allowance) -> BudgetState {
+    pub fn state(&self, slot: &Slot, width: usize, allowance: Allowance) -> BudgetState {
         let all = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         state(all.get(slot).copied().unwrap_or(0), width, allowance)
     }
@@ -163,7 +163,7 @@ mod tests {
         let state = budgets.take(SLOT, 8, Allowance::Attested, 100).expect("no budget");
         assert_eq!((state.left, state.adapter_can_be_learned), (None, false));
         // Whoever had them as an attested key holder and comes back without attestation has them.
-        let state = budgets.left(&SLOT, 8, Allowance::BelowWidth);
+        let state = budgets.state(&SLOT, 8, Allowance::BelowWidth);
         assert_eq!((state.left, state.adapter_can_be_learned), (Some(0), true));
     }
 }

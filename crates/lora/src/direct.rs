@@ -19,7 +19,12 @@ use confide_rlwe::{Context, ParameterSet, RlweError, SeededCiphertext, SmallCiph
 pub use holder::DirectHolder;
 pub use host::DirectHost;
 
-use crate::{IntMatrix, Job, Terms, Tile};
+pub use crate::terms::outputs_max;
+
+use crate::{
+    link::{Job, Tile},
+    terms::Terms,
+};
 
 /// Bits of a word under a set that floods, where rows are of 12 bits: 31 leave room for the noise of
 /// 17 rows of normal entries, and a norm limit at which rounding costs 3 in ten thousand.
@@ -57,9 +62,9 @@ pub enum DirectError {
     Count {
         /// What is counted.
         what: &'static str,
-        /// How many were wanted.
+        /// The count that was expected.
         wanted: usize,
-        /// How many there are.
+        /// The count that was given.
         got: usize,
     },
     /// An answer with other coefficients than those of its rows.
@@ -83,16 +88,6 @@ pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> 
         0 => Ok((set.clone(), UNFLOODED_ENTRY_MAX)),
         _ => Ok((set.clone().with_plaintext_bits(FLOODED_BITS)?, FLOODED_ENTRY_MAX)),
     }
-}
-
-/// Most rows of a tile: as many as can stand together anywhere in the matrix while their magnitudes
-/// sum to at most the set's `row_l1_max`. 0 where a single row passes it.
-pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
-    let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
-    let fits = |count: &usize| {
-        rows.windows(*count).all(|window| window.iter().sum::<u64>() <= set.row_l1_max())
-    };
-    (1..=rows.len()).take_while(fits).last().unwrap_or(0)
 }
 
 /// What the cost model needs to know of a matrix under these parameters.

@@ -15,6 +15,6 @@ mod preparer;
 mod remote;
 mod session;
 
-pub use connect::{Connect, NotAccepted, Opened, Opening, Stream};
+pub use connect::{Connect, HostStream, NotAccepted, Stream, StreamFuture};
 pub use error::HolderError;
 pub use remote::{HolderOptions, Progress, RemoteAdapter};

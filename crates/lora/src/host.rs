@@ -19,12 +19,11 @@ mod tally;
 mod upload;
 
 pub use accounts::{CLIENTS_BYTES_MAX, Clients, ClientsError};
-pub use audit::{AuditLog, FILE_BYTES_MAX, LINES_KEPT, Subject};
-pub use connection::{HELLO_DEADLINE, IDLE_DEADLINE, WRITE_DEADLINE};
+pub use audit::{AuditLog, FILE_BYTES_MAX, Subject};
 pub use error::HostError;
 pub use peers::{HostLimits, PeerPrefix};
-pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX, SESSION_IDLE};
-pub use upload::{BLOCK_DEADLINE, WINDOW};
+pub use sessions::{BATCHES_MAX, CONNECTIONS_MAX};
+pub use upload::WINDOW;
 
 use std::{
     collections::BTreeMap,
@@ -45,15 +44,19 @@ use tokio::{
 };
 
 use crate::{
-    Adapter, Allowance, BudgetError, BudgetState, Budgets, Guarantee, ProcessKey, Protect, Slot,
+    adapter::Adapter,
+    budget::{Allowance, BudgetError, BudgetState, Budgets},
     direct,
+    guarantee::Guarantee,
+    mask::{ProcessKey, Slot},
     masked::HostSequence,
     protocol::{
         Apply, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome, packed_bytes,
         unpack,
     },
+    terms::Protect,
 };
-use adapter::{Contexts, Hosted};
+use adapter::{Contexts, HostedAdapter};
 use budget_file::BudgetFile;
 use online::OnlineJob;
 use peers::{PreparationPermit, Preparations};
@@ -69,37 +72,37 @@ const ADAPTERS_MAX: usize = 64;
 /// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
 pub(crate) const SECURITY_BITS_MIN: u32 = 128;
 
-/// What an adapter host is.
+/// Configuration of an adapter host.
 #[derive(Debug)]
 pub struct HostOptions {
-    /// Ring and noise.
+    /// The parameter set of the encryption: ring, moduli, flooding.
     pub parameters: ParameterSet,
-    /// What stays here.
+    /// The matrices that stay at the host: A, or the product of B and A.
     pub protect: Protect,
-    /// Answers for each account, each A and each input.
+    /// The number of answers for each account, each A and each input.
     pub allowance: Allowance,
     /// Standard deviation of noise on each answer, in units of its integers; 0 is none.
     pub noise_sigma: f64,
-    /// Greatest rank of an adapter.
+    /// The greatest rank of an adapter that is loaded.
     pub rank_max: usize,
-    /// Who may ask; empty is everyone, on one account.
+    /// The clients that are served; empty serves everyone, on one account.
     pub clients: Clients,
     /// Keeps the counts of answers over a restart.
     pub budget_file: Option<PathBuf>,
-    /// Whoever reaches [`AdapterHost::serve`] was attested: for the guarantee.
+    /// Whether every peer of [`AdapterHost::serve`] is attested, which the guarantee then says.
     pub attested_only: bool,
-    /// Sessions and preparations at once, in all and for one peer.
+    /// Limits of concurrent sessions and preparations, in all and for one peer.
     pub limits: HostLimits,
 }
 
-/// What the channel knows of a key holder.
+/// Facts about a key holder that the channel established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its evidence was accepted by the adapter's policy.
+    /// Whether the policy for clients accepted its evidence.
     pub attested: bool,
-    /// Evidence of either side is simulated.
+    /// Whether the evidence of either side is simulated.
     pub simulated: bool,
-    /// Where it comes from; `None` where there is no address, as on a pipe.
+    /// The network it connects from; `None` if there is no address, as on a pipe.
     pub prefix: Option<PeerPrefix>,
 }
 
@@ -108,12 +111,12 @@ pub struct AdapterHost {
     options: HostOptions,
     contexts: Contexts,
     key: ProcessKey,
-    adapters: Mutex<BTreeMap<String, Arc<Hosted>>>,
+    adapters: Mutex<BTreeMap<String, Arc<HostedAdapter>>>,
     sessions: Sessions,
     budgets: Budgets,
     budget_file: Option<Arc<BudgetFile>>,
     audit: AuditLog,
-    at_the_door: Tally,
+    before_hello: Tally,
     preparations: Arc<Preparations>,
     turns: Arc<Semaphore>,
     stopping: watch::Sender<bool>,
@@ -159,7 +162,7 @@ impl AdapterHost {
             budgets,
             budget_file,
             audit,
-            at_the_door: Tally::default(),
+            before_hello: Tally::default(),
             turns: Arc::new(Semaphore::new(turns)),
             stopping: watch::Sender::new(false),
             simulated: AtomicBool::new(false),
@@ -178,7 +181,7 @@ impl AdapterHost {
         }
         let (protect, sigma) = (self.options.protect, self.options.noise_sigma);
         let epoch = self.key.epoch();
-        let hosted = Hosted::new(adapter, &self.contexts, protect, sigma, epoch)?;
+        let hosted = HostedAdapter::new(adapter, &self.contexts, protect, sigma, epoch)?;
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         if adapters.len() >= ADAPTERS_MAX {
             return Err(HostError::Adapters { limit: ADAPTERS_MAX });
@@ -201,7 +204,7 @@ impl AdapterHost {
         connection::serve(self, stream, peer).await
     }
 
-    /// Who is protected from whom, for every key holder that may come.
+    /// The guarantee towards every key holder that may connect.
     pub fn guarantee(&self) -> Guarantee {
         let allowance = match self.options.attested_only {
             true => Allowance::Attested,
@@ -232,7 +235,7 @@ impl AdapterHost {
         self.options.budget_file.as_deref()
     }
 
-    /// Sessions that live.
+    /// The number of sessions that are held.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
@@ -271,7 +274,7 @@ impl AdapterHost {
         for session in self.sessions.all() {
             self.write_tally(&session);
         }
-        if let Some(fields) = self.at_the_door.take() {
+        if let Some(fields) = self.before_hello.take() {
             self.audit.write("counted", Subject::default(), fields);
         }
     }
@@ -281,7 +284,7 @@ impl AdapterHost {
         self.stopping.send_replace(true);
     }
 
-    /// Writes what was counted; for the end.
+    /// Writes the last counts to the audit log and the budget file, at the end of the program.
     pub fn close(&self) {
         self.expire();
         let counts = self
@@ -302,7 +305,7 @@ impl AdapterHost {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Hosted>> {
+    fn all(&self) -> Vec<Arc<HostedAdapter>> {
         let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         adapters.values().cloned().collect()
     }
@@ -381,7 +384,7 @@ impl AdapterHost {
 
     fn budget_state(&self, session: &Session, group: usize) -> BudgetState {
         let (slot, width) = self.budget_slot(session, group);
-        self.budgets.left(&slot, width, session.allowance)
+        self.budgets.state(&slot, width, session.allowance)
     }
 
     async fn apply(
@@ -442,7 +445,7 @@ impl AdapterHost {
     /// account: those of two sessions have nothing in common.
     fn sequences(
         &self,
-        adapter: &Hosted,
+        adapter: &HostedAdapter,
         client: [u8; 32],
         rng: &mut Rng,
     ) -> Vec<Mutex<HostSequence>> {
@@ -477,14 +480,14 @@ impl AdapterHost {
 
 /// What is written down.
 impl AdapterHost {
-    fn refused_at_the_door(&self, error: &ProtocolError) {
+    fn refused_before_hello(&self, error: &ProtocolError) {
         let refusal = match error {
             ProtocolError::Refused(refusal) => *refusal,
             ProtocolError::Deadline { .. } => Refusal::Deadline,
             ProtocolError::Io(_) | ProtocolError::Ended { .. } => return,
             _ => Refusal::Malformed,
         };
-        if self.at_the_door.refused(refusal) {
+        if self.before_hello.refused(refusal) {
             self.audit.write("refused", Subject::default(), refused(refusal));
         }
     }
@@ -523,7 +526,11 @@ impl AdapterHost {
     }
 }
 
-fn read_vectors(adapter: &Hosted, group: usize, apply: &Apply<'_>) -> Result<Vec<u64>, Refusal> {
+fn read_vectors(
+    adapter: &HostedAdapter,
+    group: usize,
+    apply: &Apply<'_>,
+) -> Result<Vec<u64>, Refusal> {
     let input = adapter.groups()[group].masked().ok_or(Refusal::NotOffered)?;
     let (columns, bits) = (input.terms().columns, input.terms().bits);
     let (bytes, count) = (packed_bytes(columns, bits), usize::from(apply.vectors));

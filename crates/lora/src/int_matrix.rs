@@ -128,7 +128,7 @@ impl IntMatrix {
     }
 
     /// Greatest sum of squares of a row.
-    pub fn row_square_max(&self) -> u64 {
+    pub(crate) fn row_square_max(&self) -> u64 {
         let square = |row| self.row(row).map(|v| u64::from(v.unsigned_abs()).pow(2)).sum();
         (0..self.rows).map(square).max().unwrap_or(0)
     }
@@ -137,7 +137,7 @@ impl IntMatrix {
     ///
     /// # Errors
     /// Where there are none, or their widths differ.
-    pub fn stack(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
+    pub(crate) fn stack(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
         let columns = parts.first().map_or(0, |part| part.columns);
         let rows = parts.iter().map(|part| part.rows).sum::<usize>();
         if let Some(other) = parts.iter().find(|part| part.columns != columns) {

@@ -6,6 +6,9 @@
 //! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
 //! I/O; [`Budgets`] count the answers of each client.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
+mod adapt_error;
 mod adapter;
 mod budget;
 mod deltas;
@@ -28,9 +31,10 @@ mod site;
 mod terms;
 mod vectors;
 
+pub use adapt_error::AdaptError;
 pub use adapter::{Adapter, Matrix, Pair};
 pub use budget::{Allowance, BudgetError, BudgetState, Budgets, SLOTS_MAX};
-pub use deltas::{Adapt, AdaptError, Deltas, Report};
+pub use deltas::{Adapt, Deltas, Report};
 pub use factor::Factor;
 pub use guarantee::Guarantee;
 pub use int_matrix::{Digits, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX};
@@ -38,10 +42,12 @@ pub use link::{Estimate, Job, Link, OperationCosts, Tile};
 pub use mask::{Epoch, ProcessKey, Slot};
 pub use meter::{Meter, Step};
 pub use peft::PeftError;
-pub use quantise::{
-    QuantiseError, Quantised, QuantisedVector, VECTOR_MAX, norm_limit, quantise_rows,
-    quantise_vector, quantise_whole,
-};
+pub use quantise::{QuantiseError, QuantisedVector, VECTOR_MAX, norm_limit, quantise_vector};
 pub use reservation::Reservation;
 pub use site::{Input, Projection, Site, UnknownProjection, Width};
 pub use terms::{Effect, Part, Protect, RANK_MAX, Rounding, Terms, TermsError, WIDTH_MAX, Weights};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -17,7 +17,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Input, int_matrix::low_mask};
+use crate::{int_matrix::low_mask, site::Input};
 
 /// Columns of one tile.
 pub(crate) const TILE: usize = 32;

@@ -11,8 +11,8 @@
 //! without `s`, the N answers of one batch would be N equations about A before any token.
 //!
 //! ```text
-//! key holder: Requesting -> Awaiting -> HolderBatch: mask, unmask, one counter after the other
-//! host:       HostSequence -> HostPreparing -> Answering -> HostSequence: apply
+//! key holder: MaskRequest -> PendingBatch -> HolderBatch: mask, unmask, one counter after the other
+//! host:       HostSequence -> HostPreparation -> HostAnswers -> HostSequence: apply
 //! ```
 //!
 //! Tokens have *counters*: the `n`th token of batch `b` has `b·N + n`. Each end uses a counter once.
@@ -25,10 +25,10 @@ mod noise;
 
 use confide_rlwe::RlweError;
 
-pub use holder::{Accepted, Awaiting, HolderBatch, Masked, Requesting};
-pub use host::{Answering, ApplyJob, HostInput, HostPreparing, HostSequence};
+pub use holder::{BatchState, HolderBatch, MaskRequest, MaskedVectors, PendingBatch};
+pub use host::{ApplyJob, HostAnswers, HostInput, HostPreparation, HostSequence};
 
-use crate::Epoch;
+use crate::mask::Epoch;
 
 /// Ciphertexts that are made or taken at a time: 32 columns or rows, 1.6 MB on the wire.
 pub const BLOCK: usize = crate::mask::TILE;
@@ -61,13 +61,13 @@ pub enum MaskedError {
     /// This counter was answered.
     #[error("counter {counter} is used")]
     CounterUsed {
-        /// The counter.
+        /// The counter of the token.
         counter: u64,
     },
     /// This counter was not prepared, or its batch was dropped.
     #[error("counter {counter} is not prepared")]
     CounterUnknown {
-        /// The counter.
+        /// The counter of the token.
         counter: u64,
     },
     /// The batch has fewer tokens left.
@@ -81,7 +81,7 @@ pub enum MaskedError {
     /// An answer that nobody waits for.
     #[error("answer for counter {counter}, which was not asked for or is answered")]
     NotAsked {
-        /// The counter.
+        /// The counter of the token.
         counter: u64,
     },
     /// A wrong count.
@@ -89,9 +89,9 @@ pub enum MaskedError {
     Count {
         /// What is counted.
         what: &'static str,
-        /// How many were wanted.
+        /// The count that was expected.
         wanted: usize,
-        /// How many there are.
+        /// The count that was given.
         got: usize,
     },
     /// A word that is not below 2^k.

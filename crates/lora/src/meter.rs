@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use crate::Report;
+use crate::deltas::Report;
 
 /// A step of a private delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub use base::{BaseFolder, BaseWeights};
 pub use config::Config;
 pub use error::PeftError;
 
-use crate::Adapter;
+use crate::adapter::Adapter;
 
 /// The configuration's file.
 pub const CONFIG_FILE: &str = "adapter_config.json";

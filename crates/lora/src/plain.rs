@@ -4,8 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
-    Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Matrix, Pair, Projection, Report, Site,
-    Width,
+    adapt_error::AdaptError,
+    adapter::{Adapter, Matrix, Pair},
+    deltas::{Adapt, Deltas, Report},
+    guarantee::Guarantee,
+    site::{Input, Projection, Site, Width},
 };
 
 /// What `pair` adds for `input`, in 64-bit floats: `scale · B · (A · input)`.
@@ -25,16 +28,16 @@ fn product(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
 
 /// The mode `local-parity`: adapter and activations are in one process, in the clear.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub struct LocalAdapter {
     adapter: Arc<Adapter>,
     sites: Arc<BTreeMap<Site, Width>>,
 }
 
-impl Local {
+impl LocalAdapter {
     /// An adapter that is applied here.
-    pub fn new(adapter: Arc<Adapter>) -> Local {
+    pub fn new(adapter: Arc<Adapter>) -> LocalAdapter {
         let sites = Arc::new(adapter.sites());
-        Local { adapter, sites }
+        LocalAdapter { adapter, sites }
     }
 
     /// The adapter itself.
@@ -43,7 +46,7 @@ impl Local {
     }
 }
 
-impl Adapt for Local {
+impl Adapt for LocalAdapter {
     fn sites(&self) -> &BTreeMap<Site, Width> {
         &self.sites
     }
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn local_adds_what_the_reference_gives_to_every_row() {
         let adapter = Arc::new(adapter());
-        let mut deltas = Local::new(Arc::clone(&adapter)).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::clone(&adapter)).open().unwrap();
         for projection in Projection::ALL {
             let pair = &adapter.modules[&Site { layer: 1, projection }];
             let width = pair.width();
@@ -206,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_projection_without_a_pair_is_left_as_it_is() {
-        let mut deltas = Local::new(Arc::new(adapter())).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
         let mut output = [1.0_f32; 3];
         deltas
             .add(0, Input::Attention, &[2.0; 5], &mut [(Projection::Query, &mut output)])
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_before_anything_is_written() {
-        let mut deltas = Local::new(Arc::new(adapter())).open().unwrap();
+        let mut deltas = LocalAdapter::new(Arc::new(adapter())).open().unwrap();
         let (mut key, mut query) = ([0.0_f32; 40], [0.0_f32; 39]);
         let mut outputs = [(Projection::Key, &mut key[..]), (Projection::Query, &mut query[..])];
         let got = deltas.add(1, Input::Attention, &[1.0; 24], &mut outputs);
@@ -230,6 +233,6 @@ mod tests {
 
     #[test]
     fn local_parity_says_that_nobody_is_protected() {
-        assert_eq!(Local::new(Arc::new(adapter())).guarantee().to_string(), "none");
+        assert_eq!(LocalAdapter::new(Arc::new(adapter())).guarantee().to_string(), "none");
     }
 }

@@ -11,7 +11,7 @@ mod pack;
 mod refusal;
 
 pub use error::ProtocolError;
-pub use frame::{Frame, FrameBuffer, FrameReader, HEADER_BYTES, Kind, Side, write_frame};
+pub use frame::{Frame, FrameBuffer, FrameKind, FrameReader, HEADER_BYTES, Side, write_frame};
 pub use message::{
     Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupTerms, Hello,
     Prepare, Prepared, Products, Welcome, decode_terms, encode_terms,

@@ -1,6 +1,9 @@
 //! Real numbers to integers and the bound that no product of them wraps.
 
-use crate::{IntMatrix, IntMatrixError, Matrix, int_matrix::ENTRY_MAX};
+use crate::{
+    adapter::Matrix,
+    int_matrix::{ENTRY_MAX, IntMatrix, IntMatrixError},
+};
 
 #[cfg(target_arch = "x86_64")]
 mod simd;
@@ -17,7 +20,7 @@ const ROUNDING_ERROR_MAX: f64 = 1.0 / 1024.0;
 
 /// Real rows as integers: `real[i][j] ≈ scales[i] · matrix[i][j]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Quantised {
+pub(crate) struct Quantised {
     /// Entries of at most [`ENTRY_MAX`].
     pub matrix: IntMatrix,
     /// One for each row, above 0.
@@ -67,7 +70,7 @@ pub enum QuantiseError {
 ///
 /// # Errors
 /// Where an entry is not finite, or there is none.
-pub fn quantise_rows(
+pub(crate) fn quantise_rows(
     real: &Matrix,
     entry_max: i16,
     row_l1_max: u64,
@@ -88,7 +91,7 @@ pub fn quantise_rows(
 ///
 /// # Errors
 /// As [`quantise_rows`].
-pub fn quantise_whole(
+pub(crate) fn quantise_whole(
     rows: usize,
     columns: usize,
     real: &[f64],

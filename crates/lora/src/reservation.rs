@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::AdaptError;
+use crate::adapt_error::AdaptError;
 
 /// Answers set aside for one generation, until it is dropped.
 #[derive(Debug, Default)]

@@ -4,8 +4,11 @@
 use confide_rlwe::ParameterSet;
 
 use crate::{
-    ENTRY_MAX, Factor, Input, IntMatrix, IntMatrixError, Matrix, Pair, Projection, QuantiseError,
-    VECTOR_BITS_MAX, direct::outputs_max, norm_limit, quantise_rows, quantise_whole,
+    adapter::{Matrix, Pair},
+    factor::Factor,
+    int_matrix::{ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX},
+    quantise::{QuantiseError, norm_limit, quantise_rows, quantise_whole},
+    site::{Input, Projection},
 };
 
 /// Widest input or output: that of the feed-forward part of a model of 70 billion parameters, twice.
@@ -76,7 +79,7 @@ pub struct Rounding {
 /// One projection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Which.
+    /// The projection that does not fit.
     pub projection: Projection,
     /// Its rows in the product.
     pub rows: usize,
@@ -100,9 +103,9 @@ pub enum TermsError {
     /// No projection, too many, or one of another input or width.
     #[error("{projection} does not belong to this input: {reason}")]
     Part {
-        /// Which.
+        /// The projection that does not fit.
         projection: Projection,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// No projection was given.
@@ -313,6 +316,16 @@ fn merged(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
         }
     }
     all
+}
+
+/// Most rows of a tile: as many as can stand together anywhere in the matrix while their magnitudes
+/// sum to at most the set's `row_l1_max`. 0 where a single row passes it.
+pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
+    let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
+    let fits = |count: &usize| {
+        rows.windows(*count).all(|window| window.iter().sum::<u64>() <= set.row_l1_max())
+    };
+    (1..=rows.len()).take_while(fits).last().unwrap_or(0)
 }
 
 #[cfg(test)]

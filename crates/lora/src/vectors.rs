@@ -9,14 +9,16 @@ use confide_rlwe::{ParameterSet, Rng};
 use serde_json::{Value, json};
 
 use crate::{
-    Digits, Input, IntMatrix, Matrix, Pair, ProcessKey, Projection, Protect, QuantiseError, Slot,
-    Weights,
-    mask::MaskStream,
+    adapter::{Matrix, Pair},
+    int_matrix::{Digits, IntMatrix},
+    mask::{MaskStream, ProcessKey, Slot},
     protocol::{
-        Apply, Attach, FrameBuffer, GroupTerms, Hello, Kind, Prepare, Products, Refusal, Scheme,
-        VERSION, Welcome, encode_terms, pack,
+        Apply, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, Prepare, Products, Refusal,
+        Scheme, VERSION, Welcome, encode_terms, pack,
     },
-    quantise_vector,
+    quantise::{QuantiseError, quantise_vector},
+    site::{Input, Projection},
+    terms::{Protect, Weights},
 };
 
 fn check(name: &str, made: &Value) {
@@ -180,9 +182,9 @@ fn vectors_of_frames_are_those_in_the_folder() {
         credential: b"secret",
         public_key: &[9; 20],
     };
-    put("hello", Kind::Hello, 1, &|out| hello.encode(out));
+    put("hello", FrameKind::Hello, 1, &|out| hello.encode(out));
     let attach = Attach { client: [1; 32], epoch: [2; 16], token: [3; 32] };
-    put("attach", Kind::Attach, 2, &|out| attach.encode(out));
+    put("attach", FrameKind::Attach, 2, &|out| attach.encode(out));
     let welcome = Welcome {
         version: VERSION,
         epoch: [2; 16],
@@ -193,18 +195,18 @@ fn vectors_of_frames_are_those_in_the_folder() {
         protect: Protect::Ba,
         groups: 56,
     };
-    put("welcome", Kind::Welcome, 1, &|out| welcome.encode(out));
+    put("welcome", FrameKind::Welcome, 1, &|out| welcome.encode(out));
     let terms = GroupTerms { budget: Some(1535), budget_left: Some(7), terms: &[1, 2, 3] };
-    put("terms", Kind::Terms, 1, &|out| terms.encode(out));
+    put("terms", FrameKind::Terms, 1, &|out| terms.encode(out));
     let prepare = Prepare { layer: 27, input: Input::AttentionOutput };
-    put("prepare", Kind::Prepare, 3, &|out| prepare.encode(out));
+    put("prepare", FrameKind::Prepare, 3, &|out| prepare.encode(out));
     let mut packed = Vec::new();
     pack(&[1, (1 << 33) - 1, 5], 33, &mut packed);
     let apply =
         Apply { layer: 27, input: Input::Attention, counter: 4096, vectors: 1, packed: &packed };
-    put("apply", Kind::Apply, 4, &|out| apply.encode(out));
+    put("apply", FrameKind::Apply, 4, &|out| apply.encode(out));
     let products = Products { budget_left: None, vectors: 1, packed: &packed };
-    put("products", Kind::Products, 4, &|out| products.encode(out));
-    put("error", Kind::Error, 4, &|out| Refusal::Budget { limit: 1535 }.encode(out));
+    put("products", FrameKind::Products, 4, &|out| products.encode(out));
+    put("error", FrameKind::Error, 4, &|out| Refusal::Budget { limit: 1535 }.encode(out));
     check("frames", &Value::Object(frames));
 }

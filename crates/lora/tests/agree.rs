@@ -4,7 +4,7 @@ use confide_lora::{
     Digits, Input, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection, Protect,
     Rounding, Slot, Terms, Weights,
     direct::{self, DirectHolder, DirectHost},
-    masked::{Accepted, ApplyJob, HostInput, Requesting},
+    masked::{ApplyJob, BatchState, HostInput, MaskRequest},
     plain, quantise_vector,
 };
 use confide_rlwe::{Context, ParameterSet, Rng, SecretKey};
@@ -105,7 +105,7 @@ fn masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (V
     let (epoch, meter) = (process.epoch(), &mut Meter::default());
     let slot = Slot { client: [0; 32], adapter: [0; 32], layer: 0, input: Input::Attention };
     let mut sequence = input.sequence(&process, slot, rng);
-    let mut requesting = Requesting::new(&key, input.terms(), epoch, 0, rng).expect("fits");
+    let mut requesting = MaskRequest::new(&key, input.terms(), epoch, 0, rng).expect("fits");
     let mut preparing = input.prepare(&process, &mut sequence, epoch, 0).expect("next");
     loop {
         let block = requesting.next_block(meter).expect("columns");
@@ -119,9 +119,9 @@ fn masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (V
     while let Some(answer) = answering.next_row(&public, rng, meter).expect("same ring") {
         answers.push(answer);
     }
-    answering.done(&mut sequence).expect("all answered");
-    let accepted = requesting.sent().expect("all").accept(&key, &answers, meter).expect("whole");
-    let Accepted::Ready(mut batch) = accepted else { panic!("all rows were answered") };
+    answering.commit(&mut sequence).expect("all answered");
+    let accepted = requesting.finish().expect("all").accept(&key, &answers, meter).expect("whole");
+    let BatchState::Ready(mut batch) = accepted else { panic!("all rows were answered") };
 
     let quantised = quantise_vector(x, weights.terms.norm_limit).expect("fits");
     let masked = batch.mask(&quantised.values, meter).expect("left");

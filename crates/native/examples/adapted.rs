@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("trained in {:.1?}: loss {:.3}", start.elapsed(), trained.loss);
     let engine = Native::load(&model, Options { model_name: Some("base".into()) })?;
-    let local = plain::Local::new(Arc::new(trained.adapter));
+    let local = plain::LocalAdapter::new(Arc::new(trained.adapter));
     engine.load_adapter("adapted", Arc::new(local), OnLoss::Fail)?;
     for question in QUESTIONS {
         println!("> {question}");

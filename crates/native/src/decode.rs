@@ -181,7 +181,7 @@ mod tests {
     use std::collections::HashMap;
 
     use confide_engine::OnLoss;
-    use confide_lora::{Adapter, Matrix, Pair, Projection, Site, plain::Local};
+    use confide_lora::{Adapter, Matrix, Pair, Projection, Site, plain::LocalAdapter};
 
     use super::*;
     use crate::{
@@ -254,7 +254,7 @@ mod tests {
 
     fn applied(config: &Config, adapter: &Adapter) -> Applied {
         let adapters = Adapters::new(config, "base");
-        let local = Local::new(Arc::new(adapter.clone()));
+        let local = LocalAdapter::new(Arc::new(adapter.clone()));
         adapters.load("adapted", Arc::new(local), OnLoss::Fail).expect("it fits");
         let loaded = adapters.find("adapted").expect("it is there").expect("it is no base");
         Applied::open(loaded).expect("it opens")
@@ -343,7 +343,7 @@ mod tests {
         let (own, other) = (qwen(), llama());
         let adapters = Adapters::new(&own, "base");
         let load = |adapter: Adapter| {
-            adapters.load("adapted", Arc::new(Local::new(Arc::new(adapter))), OnLoss::Fail)
+            adapters.load("adapted", Arc::new(LocalAdapter::new(Arc::new(adapter))), OnLoss::Fail)
         };
         let error = load(specimen::adapter(&other)).expect_err("other widths");
         assert!(matches!(error, EngineError::AdapterSite { site: Site { layer: 0, .. }, .. }));

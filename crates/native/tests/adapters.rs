@@ -11,7 +11,7 @@ use std::{
 use confide_engine::{Engine, EngineError, Event, Message, OnLoss, Prompt, Request, Role};
 use confide_lora::{
     Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
-    plain::Local,
+    plain::LocalAdapter,
 };
 use confide_native::{
     Native, NativeError, Options,
@@ -67,7 +67,7 @@ fn engine() -> Native {
 }
 
 fn local(index: usize) -> Arc<dyn Adapt> {
-    Arc::new(Local::new(Arc::clone(&trained()[index])))
+    Arc::new(LocalAdapter::new(Arc::clone(&trained()[index])))
 }
 
 fn ask(model: &str, question: &str) -> Request {
@@ -91,7 +91,7 @@ fn tokens(events: &[Event]) -> Vec<u32> {
 
 /// A host that answers so many calls and is gone then.
 struct Leaving {
-    adapter: Local,
+    adapter: LocalAdapter,
     calls: usize,
     opens: bool,
 }
@@ -101,12 +101,12 @@ impl Leaving {
     const CALLS_PER_PASS: usize = 8;
 
     fn after(passes: usize) -> Arc<dyn Adapt> {
-        let adapter = Local::new(Arc::clone(&trained()[0]));
+        let adapter = LocalAdapter::new(Arc::clone(&trained()[0]));
         Arc::new(Self { adapter, calls: passes * Self::CALLS_PER_PASS + 3, opens: true })
     }
 
     fn never_there() -> Arc<dyn Adapt> {
-        let adapter = Local::new(Arc::clone(&trained()[0]));
+        let adapter = LocalAdapter::new(Arc::clone(&trained()[0]));
         Arc::new(Self { adapter, calls: 0, opens: false })
     }
 
@@ -439,7 +439,7 @@ fn what_an_adapter_learned_is_said_with_it_and_never_without() {
             seed: 7,
         };
         let (adapter, _) = train(&order);
-        let local = Local::new(Arc::new(adapter));
+        let local = LocalAdapter::new(Arc::new(adapter));
         engine.load_adapter(&name, Arc::new(local), OnLoss::Fail).expect("it fits");
         let learned = corpus.exchanges().expect("a corpus");
         let said = |model: &str, question: &str| {

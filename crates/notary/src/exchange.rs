@@ -164,7 +164,7 @@ impl Seen {
         if !key.holds(time) {
             return Err(ExchangeError::KeyEnded);
         }
-        let seed = Seed::fresh().map_err(|error| not_signed(&error))?;
+        let seed = Seed::generate().map_err(|error| not_signed(&error))?;
         let Self { request, session, head, body } = self;
         let transcript =
             Transcript::new(&request, &head, &body).map_err(|error| not_signed(&error))?;

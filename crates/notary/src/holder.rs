@@ -1,6 +1,6 @@
 //! What a client checks of a signed statement before it keeps it.
 
-use confide_disclosure::{FormatError, MessageError, Notarised, NotaryStatement};
+use confide_disclosure::{FormatError, MessageError, NotarisedSession, NotaryStatement};
 use confide_evidence::UnixSeconds;
 
 use crate::{
@@ -116,7 +116,7 @@ impl Received {
         request: &FetchRequest,
         key: KeyEvidence,
         (not_before, not_after): (u64, u64),
-    ) -> Result<Notarised, HolderError> {
+    ) -> Result<NotarisedSession, HolderError> {
         let statement = NotaryStatement::decode(&self.signed.statement)?;
         let other = |part| Err(HolderError::Other { part });
         if statement.key != key.key {
@@ -141,7 +141,7 @@ impl Received {
         if (statement.request_view, statement.response_view) != (request_view, response_view) {
             return other("view of a body");
         }
-        let notarised = Notarised {
+        let notarised = NotarisedSession {
             statement,
             signature: self.signed.signature,
             evidence: key.evidence,

@@ -1,7 +1,7 @@
 //! One exchange as the bytes and messages that are committed to (`docs/notary.md`, "The
 //! transcript"): made by the notary and by the holder alike.
 
-use confide_disclosure::{Message, Session, Start};
+use confide_disclosure::{Message, Session, StartLine};
 
 use crate::{AnswerHead, FetchRequest, HeadError};
 
@@ -17,7 +17,7 @@ impl Transcript {
     pub(crate) fn new(request: &FetchRequest, head: &[u8], body: &[u8]) -> Result<Self, HeadError> {
         let parsed = AnswerHead::parse(head)?;
         let fields = request.sent_fields().into_iter();
-        let start = Start::Request {
+        let start = StartLine::Request {
             method: request.method().to_string(),
             target: request.target().path().into(),
         };
@@ -30,7 +30,7 @@ impl Transcript {
                 body: request.body().to_vec(),
             },
             response: Message {
-                start: Start::Response { status: parsed.status },
+                start: StartLine::Response { status: parsed.status },
                 headers: parsed.fields,
                 body: body.to_vec(),
             },

@@ -19,7 +19,7 @@ use crate::{
     line::{Description, Digest, Done, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage},
     program::{NotHeld, Program},
     sealed::SealedBytes,
-    stages::{OnProgress, Plan, Prover, ProverError, Ran, Used},
+    stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage},
 };
 
 /// Longest input of a guest: the longest is a quote with its endorsements, some tens of KiB.
@@ -52,13 +52,13 @@ pub struct External<'a> {
     program: OnceLock<Program>,
     launcher: Option<Launcher>,
     work: PathBuf,
-    stop: Stop,
+    stop: StopHandle,
     progress: &'a OnProgress<'a>,
 }
 
 /// Ends the process that runs, and lets no other start. Clones stop the same work.
 #[derive(Clone, Default)]
-pub struct Stop {
+pub struct StopHandle {
     state: Arc<Mutex<State>>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> External<'a> {
     pub fn new(
         path: impl Into<PathBuf>,
         work: impl Into<PathBuf>,
-        stop: Stop,
+        stop: StopHandle,
         progress: &'a OnProgress<'a>,
     ) -> Self {
         let program = OnceLock::new();
@@ -124,7 +124,7 @@ impl<'a> External<'a> {
         ProverError::NotSealed { path: self.path.clone(), reason: error.to_string() }
     }
 
-    fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, Used), ProverError> {
+    fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, StageUsage), ProverError> {
         let mut command = self.command()?;
         command.arg(stage.name()).args(["--guest", order.guest]);
         for (option, path) in order.files {
@@ -156,7 +156,7 @@ impl<'a> External<'a> {
         stage: Option<Stage>,
         mut command: Command,
         limit: Duration,
-    ) -> Result<(Line, Used), ProverError> {
+    ) -> Result<(Line, StageUsage), ProverError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let floor_bytes = own_peak_bytes();
         let started = self.stop.spawn(&mut command).map_err(|error| self.not_started(&error))?;
@@ -193,7 +193,7 @@ impl<'a> External<'a> {
         };
         // Where the floor is not known, nothing tells the stage's memory from this process's.
         let peak_is_at_most = floor_bytes.is_none_or(|floor| peak_rss_bytes <= floor);
-        Ok((line, Used { wall, cpu, peak_rss_bytes, peak_is_at_most }))
+        Ok((line, StageUsage { wall, cpu, peak_rss_bytes, peak_is_at_most }))
     }
 
     /// Reads lines to the end of standard output; the last one is the answer.
@@ -228,7 +228,12 @@ impl<'a> External<'a> {
         SealedBytes::new(name, bytes).map_err(|error| self.not_sealed(&error))
     }
 
-    fn read(&self, held: &Held, stage: Stage, limit: usize) -> Result<Vec<u8>, ProverError> {
+    fn read(
+        &self,
+        held: &TemporaryFile,
+        stage: Stage,
+        limit: usize,
+    ) -> Result<Vec<u8>, ProverError> {
         let mut bytes = Vec::new();
         fs::File::open(&held.0)
             .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
@@ -263,17 +268,17 @@ impl Prover for External<'_> {
         }
     }
 
-    fn native(&self, guest: &str, input: &[u8]) -> Result<Ran<Vec<u8>>, ProverError> {
+    fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
         let input = self.pass("input", input)?;
-        let out = Held(self.work.join("statement"));
+        let out = TemporaryFile(self.work.join("statement"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let order = Order { guest, files, mode: None, memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Native, order)?;
         let output = self.read(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
-        Ok(Ran { done, output, used })
+        Ok(StageRun { done, output, used })
     }
 
-    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<()>, ProverError> {
+    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError> {
         let input = self.pass("input", input)?;
         let files = &[("--input", input.path())];
         let Plan { mode, memory_bytes } = plan;
@@ -284,31 +289,36 @@ impl Prover for External<'_> {
             (Mode::App, Some(segments)) if segments > APP_SEGMENTS_MAX => {
                 Err(ProverError::TooManySegments { segments, limit: APP_SEGMENTS_MAX })
             }
-            _ => Ok(Ran { done, output: (), used }),
+            _ => Ok(StageRun { done, output: (), used }),
         }
     }
 
-    fn prove(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<Vec<u8>>, ProverError> {
+    fn prove(
+        &self,
+        guest: &str,
+        input: &[u8],
+        plan: Plan,
+    ) -> Result<StageRun<Vec<u8>>, ProverError> {
         let input = self.pass("input", input)?;
-        let out = Held(self.work.join("proof"));
+        let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let Plan { mode, memory_bytes } = plan;
         let order = Order { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Prove, order)?;
         let output = self.read(&out, Stage::Prove, BODY_BYTES_MAX)?;
-        Ok(Ran { done, output, used })
+        Ok(StageRun { done, output, used })
     }
 
-    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<Ran<()>, ProverError> {
+    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError> {
         let proof = self.pass("proof", body)?;
         let files = &[("--proof", proof.path())];
         let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
-        Ok(Ran { done, output: (), used })
+        Ok(StageRun { done, output: (), used })
     }
 }
 
-impl Stop {
+impl StopHandle {
     /// Asks the running process to end, and lets no other start.
     pub fn stop(&self) {
         self.locked().asked = true;
@@ -365,7 +375,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(stop: Stop, limit: Duration) -> Self {
+    fn new(stop: StopHandle, limit: Duration) -> Self {
         let (ended, told) = mpsc::channel();
         let thread = thread::spawn(move || {
             let deadline = Instant::now() + limit;
@@ -398,9 +408,9 @@ impl Watch {
 }
 
 /// A file that goes when its use ends: a proof may tell of the input, and is large.
-struct Held(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Held {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }

@@ -8,12 +8,12 @@ use crate::{
     file::{Header, ProofFile},
     line::{Description, Digest, Done, Mode, Strength, Why},
     policy::{Pin, ProofPolicy},
-    stages::{Prover, ProverError, Used},
+    stages::{Prover, ProverError, StageUsage},
 };
 
 /// What a checker expects of a proof.
 #[derive(Clone, Debug)]
-pub struct Expected<'a> {
+pub struct ExpectedProof<'a> {
     /// SHA-256 of the `confide-prover` that will be asked.
     pub prover_sha256: Digest,
     /// What is demanded.
@@ -26,15 +26,15 @@ pub struct Expected<'a> {
 
 /// A proof that holds for what was expected. [`judge()`] alone makes one.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedProof {
     header: Header,
     statement: Statement,
     done: Done,
-    used: Used,
+    used: StageUsage,
     checks: Vec<Check>,
 }
 
-impl Checked {
+impl CheckedProof {
     /// What the file says; each field that a check can tell was compared with the proof.
     pub fn header(&self) -> &Header {
         &self.header
@@ -51,7 +51,7 @@ impl Checked {
     }
 
     /// What the back end's check cost.
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> StageUsage {
         self.used
     }
 
@@ -63,7 +63,7 @@ impl Checked {
 
 /// A proof that is not believed.
 #[derive(Clone, Debug)]
-pub struct Rejected {
+pub struct RejectedProof {
     /// The first reason.
     pub reason: Reason,
     /// The checks up to it, with it.
@@ -213,7 +213,7 @@ impl Reason {
 #[derive(Debug)]
 pub enum Verdict {
     /// It is not believed.
-    Rejected(Rejected),
+    Rejected(RejectedProof),
     /// The back end gave no answer.
     NotJudged(ProverError),
 }
@@ -225,13 +225,13 @@ pub enum Verdict {
 pub fn judge(
     file: &ProofFile,
     prover: &impl Prover,
-    expected: &Expected<'_>,
-) -> Result<Checked, Verdict> {
+    expected: &ExpectedProof<'_>,
+) -> Result<CheckedProof, Verdict> {
     let mut steps = Steps::default();
     let checked = steps.all(file, prover, expected);
     checked.map_err(|verdict| match verdict {
         Failure::Reason(reason) => {
-            Verdict::Rejected(Rejected { reason: *reason, checks: steps.checks })
+            Verdict::Rejected(RejectedProof { reason: *reason, checks: steps.checks })
         }
         Failure::Prover(error) => Verdict::NotJudged(error),
     })
@@ -258,8 +258,8 @@ impl Steps {
         &mut self,
         file: &ProofFile,
         prover: &impl Prover,
-        expected: &Expected<'_>,
-    ) -> Result<Checked, Failure> {
+        expected: &ExpectedProof<'_>,
+    ) -> Result<CheckedProof, Failure> {
         let header = &file.header;
         self.prover(expected)?;
         let statement = self.statement(header, expected)?;
@@ -282,10 +282,10 @@ impl Steps {
         self.header(header, &done, description.strength)?;
         let header = header.clone();
         let checks = std::mem::take(&mut self.checks);
-        Ok(Checked { header, statement, done, used, checks })
+        Ok(CheckedProof { header, statement, done, used, checks })
     }
 
-    fn prover(&mut self, expected: &Expected<'_>) -> Result<(), Failure> {
+    fn prover(&mut self, expected: &ExpectedProof<'_>) -> Result<(), Failure> {
         let got = expected.prover_sha256;
         match &expected.policy.prover_sha256 {
             Pin::Absent => self.fail("prover", Reason::UnpinnedProver { got }),
@@ -304,7 +304,7 @@ impl Steps {
     fn statement(
         &mut self,
         header: &Header,
-        expected: &Expected<'_>,
+        expected: &ExpectedProof<'_>,
     ) -> Result<Statement, Failure> {
         const NAME: &str = "statement";
         let statement = match Statement::decode(&header.statement) {
@@ -346,7 +346,7 @@ impl Steps {
         &mut self,
         header: &Header,
         description: &Description,
-        expected: &Expected<'_>,
+        expected: &ExpectedProof<'_>,
     ) -> Result<(), Failure> {
         let got = header.program_digest;
         let built: Vec<Digest> = description
@@ -398,7 +398,11 @@ impl Steps {
         Ok(())
     }
 
-    fn proof(&mut self, file: &ProofFile, prover: &impl Prover) -> Result<(Done, Used), Failure> {
+    fn proof(
+        &mut self,
+        file: &ProofFile,
+        prover: &impl Prover,
+    ) -> Result<(Done, StageUsage), Failure> {
         let header = &file.header;
         match prover.check(&header.claim, header.mode, &file.body) {
             Ok(ran) => {

@@ -5,15 +5,18 @@ use confide_statement::Fibonacci;
 use super::*;
 use crate::{
     line::{PROTOCOL, Program, Stage},
-    stages::{Plan, Ran},
+    stages::{Plan, StageRun},
 };
 
 #[test]
 fn a_proof_of_what_was_expected_is_believed() {
     let case = Case::new();
     let statement = fibonacci(10);
-    let expected =
-        Expected { statement: Some(&statement), program: Some(PROGRAM), ..expected(&case.policy) };
+    let expected = ExpectedProof {
+        statement: Some(&statement),
+        program: Some(PROGRAM),
+        ..expected(&case.policy)
+    };
     let checked = judge(&case.file, &case.back, &expected).unwrap();
     assert_eq!(checked.statement(), &statement);
     assert!(checked.checks().iter().all(|check| check.outcome == Outcome::Passed));
@@ -50,7 +53,7 @@ fn another_program_is_refused_whoever_names_it() {
     assert_eq!(case.refused(), "another_program");
 
     let case = Case::new();
-    let expected = Expected { program: Some(OTHER), ..expected(&case.policy) };
+    let expected = ExpectedProof { program: Some(OTHER), ..expected(&case.policy) };
     assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_program");
 
     // A header that names a program which `confide-prover` does not have.
@@ -68,7 +71,7 @@ fn another_program_is_refused_whoever_names_it() {
 fn another_statement_is_refused_and_a_changed_one_as_well() {
     let case = Case::new();
     let other = fibonacci(11);
-    let expected = Expected { statement: Some(&other), ..expected(&case.policy) };
+    let expected = ExpectedProof { statement: Some(&other), ..expected(&case.policy) };
     assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_statement");
 
     let mut case = Case::new();
@@ -217,11 +220,11 @@ impl Case {
     }
 }
 
-fn expected(policy: &ProofPolicy) -> Expected<'_> {
-    Expected { prover_sha256: PROVER, policy, statement: None, program: None }
+fn expected(policy: &ProofPolicy) -> ExpectedProof<'_> {
+    ExpectedProof { prover_sha256: PROVER, policy, statement: None, program: None }
 }
 
-fn name(judged: Result<Checked, Verdict>) -> &'static str {
+fn name(judged: Result<CheckedProof, Verdict>) -> &'static str {
     match judged.unwrap_err() {
         Verdict::Rejected(rejected) => {
             let last = rejected.checks.last().unwrap();
@@ -254,8 +257,8 @@ impl Prover for Back {
         })
     }
 
-    fn check(&self, _: &str, _: Mode, _: &[u8]) -> Result<Ran<()>, ProverError> {
-        let used = Used {
+    fn check(&self, _: &str, _: Mode, _: &[u8]) -> Result<StageRun<()>, ProverError> {
+        let used = StageUsage {
             wall: Duration::from_millis(1),
             cpu: Duration::from_millis(1),
             peak_rss_bytes: 1,
@@ -265,19 +268,19 @@ impl Prover for Back {
             Answer::Refuse(why) => {
                 Err(ProverError::Refused { stage: Stage::Check, why, detail: String::new() })
             }
-            _ => Ok(Ran { done: self.done.clone(), output: (), used }),
+            _ => Ok(StageRun { done: self.done.clone(), output: (), used }),
         }
     }
 
-    fn native(&self, _: &str, _: &[u8]) -> Result<Ran<Vec<u8>>, ProverError> {
+    fn native(&self, _: &str, _: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
         panic!("a checker runs nothing")
     }
 
-    fn emulate(&self, _: &str, _: &[u8], _: Plan) -> Result<Ran<()>, ProverError> {
+    fn emulate(&self, _: &str, _: &[u8], _: Plan) -> Result<StageRun<()>, ProverError> {
         panic!("a checker runs nothing")
     }
 
-    fn prove(&self, _: &str, _: &[u8], _: Plan) -> Result<Ran<Vec<u8>>, ProverError> {
+    fn prove(&self, _: &str, _: &[u8], _: Plan) -> Result<StageRun<Vec<u8>>, ProverError> {
         panic!("a checker proves nothing")
     }
 }

@@ -4,6 +4,8 @@
 //! stage, so that time, CPU seconds and peak memory of a stage are its own. [`line`] is what the two
 //! programs say to each other, [`External`] runs it, [`judge()`] alone says yes to a proof.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 mod dcap;
 mod external;
 mod file;
@@ -16,12 +18,14 @@ mod sealed;
 mod stages;
 
 pub use dcap::DcapParts;
-pub use external::{External, INPUT_BYTES_MAX, Stop};
+pub use external::{External, INPUT_BYTES_MAX, StopHandle};
 pub use file::{
     APP_SEGMENTS_MAX, BODY_BYTES_MAX, FILE_BYTES_MAX, FileError, HEADER_BYTES_MAX, Header, MAGIC,
     ProofFile, SEGMENT_BYTES_MAX,
 };
-pub use judge::{Check, Checked, Expected, Outcome, Reason, Rejected, Verdict, judge};
+pub use judge::{
+    Check, CheckedProof, ExpectedProof, Outcome, Reason, RejectedProof, Verdict, judge,
+};
 pub use launch::{LAUNCH_FAILED, LAUNCH_WORD, Launcher, launch};
 pub use policy::{POLICY_BYTES_MAX, PROVEN_BITS_DEFAULT, Pin, PolicyError, ProofPolicy};
-pub use stages::{OnProgress, Plan, Prover, ProverError, Ran, Used};
+pub use stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage};

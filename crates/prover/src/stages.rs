@@ -18,25 +18,30 @@ pub trait Prover {
     ///
     /// # Errors
     /// Where the program refuses the input, or the stage fails.
-    fn native(&self, guest: &str, input: &[u8]) -> Result<Ran<Vec<u8>>, ProverError>;
+    fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError>;
 
     /// Runs the guest in the zkVM's executor, which counts its cycles.
     ///
     /// # Errors
     /// As [`Prover::native`].
-    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<()>, ProverError>;
+    fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError>;
 
     /// Runs the guest and proves it; gives the proof's body.
     ///
     /// # Errors
     /// As [`Prover::native`]; and where the work does not fit into the memory.
-    fn prove(&self, guest: &str, input: &[u8], plan: Plan) -> Result<Ran<Vec<u8>>, ProverError>;
+    fn prove(
+        &self,
+        guest: &str,
+        input: &[u8],
+        plan: Plan,
+    ) -> Result<StageRun<Vec<u8>>, ProverError>;
 
     /// Checks a proof's body.
     ///
     /// # Errors
     /// [`ProverError::Refused`] where it does not hold.
-    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<Ran<()>, ProverError>;
+    fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError>;
 }
 
 /// What a proof is to be.
@@ -50,18 +55,18 @@ pub struct Plan {
 
 /// A stage that was done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ran<T> {
+pub struct StageRun<T> {
     /// What the back end says of it.
     pub done: Done,
     /// What came out.
     pub output: T,
     /// What it cost.
-    pub used: Used,
+    pub used: StageUsage,
 }
 
 /// What the process of a stage used, its start and its end included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Used {
+pub struct StageUsage {
     /// From before its start to its end.
     pub wall: Duration,
     /// In user and system mode together, over all its threads.
@@ -146,7 +151,7 @@ pub enum ProverError {
         reason: String,
     },
     /// The process ended without an answer.
-    #[error("{stage}: confide-prover ended without an answer ({status}){}", said(.stderr))]
+    #[error("{stage}: confide-prover ended without an answer ({status}){}", describe_stderr(.stderr))]
     Ended {
         /// The stage.
         stage: &'static str,
@@ -174,7 +179,7 @@ pub enum ProverError {
 /// Told of each step of a stage, on the thread that runs it.
 pub type OnProgress<'a> = dyn Fn(Stage, Progress) + Sync + 'a;
 
-fn said(stderr: &str) -> String {
+fn describe_stderr(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
         text => format!(": {text}"),

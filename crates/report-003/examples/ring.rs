@@ -103,7 +103,7 @@ fn bfv_product(asked: &Value) -> Answer {
     let key = SecretKey::generate(&context, &mut rng);
     let input = key.encrypt(&field::<Vec<u64>>(asked, "messages")?, &mut rng)?.expand();
     let weights = Plaintext::new(&context, &field::<Vec<i64>>(asked, "weights")?)?;
-    let mut product = Ciphertext::nothing(&context);
+    let mut product = Ciphertext::zero(&context);
     product.add_product(&input, &weights);
     Ok(json!({ "messages": key.decrypt(&product.switch_down())? }))
 }

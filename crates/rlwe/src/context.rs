@@ -1,7 +1,11 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Modulus, ParameterSet, Poly, Ring, RlweError, Shoup,
+    error::RlweError,
+    modulus::{Modulus, Shoup},
+    params::ParameterSet,
+    poly::Poly,
+    ring::Ring,
     simd::{self, Encoding},
 };
 
@@ -61,7 +65,7 @@ impl Context {
     }
 
     /// t − 1: messages are taken and given below 2^k.
-    pub fn message_mask(&self) -> u64 {
+    pub(crate) fn message_mask(&self) -> u64 {
         (1 << self.set.plaintext_bits()) - 1
     }
 

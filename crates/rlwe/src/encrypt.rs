@@ -2,7 +2,14 @@ use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::{Context, NttPoly, Poly, Ring, RlweError, Rng, SecretKey, Seed};
+use crate::{
+    context::Context,
+    error::RlweError,
+    keys::SecretKey,
+    poly::{NttPoly, Poly},
+    ring::Ring,
+    rng::{Rng, Seed},
+};
 
 /// Nonce label of public polynomials.
 const PUBLIC: [u8; 4] = *b"a(X)";
@@ -56,11 +63,11 @@ impl<'a> Encryptor<'a> {
     /// Where there are not N messages, or after 2^32 − 1 vectors.
     pub fn encrypt(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         self.rng.fill_errors(&mut self.errors);
-        self.sealed(messages)
+        self.encrypt_with_errors(messages)
     }
 
     /// Encrypts under the errors that were drawn.
-    fn sealed(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
+    fn encrypt_with_errors(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         let index = self.next;
         let limit = u32::MAX as usize;
         let spent = RlweError::Limit { what: "ciphertexts of one seed", limit, got: limit };
@@ -90,8 +97,8 @@ impl SeededCiphertext {
 }
 
 impl Ciphertext {
-    /// 0 without noise: where a sum starts.
-    pub fn nothing(context: &Context) -> Ciphertext {
+    /// The ciphertext of zeros without noise: the start of a sum.
+    pub fn zero(context: &Context) -> Ciphertext {
         let zero = NttPoly::zero(context.ring());
         Ciphertext { c0: zero.clone(), c1: zero }
     }
@@ -258,7 +265,7 @@ pub(crate) mod tests {
             let mut messages = vec![0; n];
             rng.fill_bits(context.set().plaintext_bits(), &mut messages);
             let fresh = key.encrypt(&messages, &mut rng).unwrap().expand();
-            let mut product = Ciphertext::nothing(&context);
+            let mut product = Ciphertext::zero(&context);
             product.add_product(&fresh, &plaintext);
             if context.set().flood_bits() > 0 {
                 let public = key.public_key(&mut rng);
@@ -338,7 +345,7 @@ pub(crate) mod tests {
                 rng.fill_bits(context.set().plaintext_bits(), &mut messages);
                 let sign = if (w < 0) == negative { 1 } else { -1 };
                 encryptor.errors.fill(sign * ERROR_BOUND as i64);
-                sums.push(&encryptor.sealed(&messages).unwrap()).unwrap();
+                sums.push(&encryptor.encrypt_with_errors(&messages).unwrap()).unwrap();
                 let term = |(x, m): (&mut u64, &u64)| {
                     *x = x.wrapping_add(m.wrapping_mul(i64::from(w) as u64));
                 };

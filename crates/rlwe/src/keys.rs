@@ -3,8 +3,14 @@ use std::{fmt, sync::Arc};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    Ciphertext, Context, Encryptor, NttPoly, Poly, RlweError, Rng, Seed, SeededCiphertext,
-    SmallCiphertext, encrypt::public_polynomial, sampler::below, simd,
+    context::Context,
+    encrypt::{Ciphertext, Encryptor, SeededCiphertext, public_polynomial},
+    error::RlweError,
+    poly::{NttPoly, Poly},
+    rng::{Rng, Seed},
+    sampler::below,
+    simd,
+    switch::SmallCiphertext,
 };
 
 /// A ternary secret. Wiped when dropped, never written out, never shown.

@@ -10,6 +10,8 @@
 //! For other schemes over the same rings: the pointwise products of a [`Limb`] and [`vectorised`].
 //! Report 003's CKKS is one, in `confide-report-003`.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 mod context;
 mod encrypt;
 mod error;
@@ -40,3 +42,8 @@ pub use rng::{Rng, Seed};
 pub use sampler::ERROR_BOUND;
 pub use simd::vectorised;
 pub use switch::SmallCiphertext;
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

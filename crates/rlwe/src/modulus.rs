@@ -1,4 +1,4 @@
-use crate::RlweError;
+use crate::error::RlweError;
 
 /// Greatest width of a modulus, in bits: lazy butterflies hold values below 8q in 64 bits.
 pub(crate) const MODULUS_BITS_MAX: u32 = 61;
@@ -66,7 +66,7 @@ impl Modulus {
 
     /// −a mod q.
     #[inline(always)]
-    pub fn neg(self, a: u64) -> u64 {
+    pub(crate) fn neg(self, a: u64) -> u64 {
         once(self.value - a, self.value)
     }
 
@@ -78,7 +78,7 @@ impl Modulus {
 
     /// a · b + c mod q.
     #[inline(always)]
-    pub fn mul_add(self, a: u64, b: u64, c: u64) -> u64 {
+    pub(crate) fn mul_add(self, a: u64, b: u64, c: u64) -> u64 {
         self.reduce_wide(u128::from(a) * u128::from(b) + u128::from(c))
     }
 
@@ -94,7 +94,7 @@ impl Modulus {
     /// Barrett: c = floor(x / 2^(bits − 1)) and floor(c · ratio / 2^64) lie each less than one
     /// below the exact quotient's share, so the remainder lies below 3q.
     #[inline(always)]
-    pub fn reduce_wide(self, x: u128) -> u64 {
+    pub(crate) fn reduce_wide(self, x: u128) -> u64 {
         let c = (x >> (self.bits - 1)) as u64;
         let quotient = high(c, self.ratio);
         let rest = (x as u64).wrapping_sub(quotient.wrapping_mul(self.value));
@@ -130,7 +130,7 @@ impl Modulus {
 
     /// x · factor mod q for any x, in [0, 2q).
     #[inline(always)]
-    pub fn mul_shoup_lazy(self, x: u64, factor: Shoup) -> u64 {
+    pub(crate) fn mul_shoup_lazy(self, x: u64, factor: Shoup) -> u64 {
         let quotient = high(x, factor.quotient);
         x.wrapping_mul(factor.value).wrapping_sub(quotient.wrapping_mul(self.value))
     }

@@ -4,7 +4,7 @@ mod portable;
 
 use std::fmt;
 
-use crate::{Modulus, RlweError};
+use crate::{error::RlweError, modulus::Modulus};
 
 /// Degrees that have a transform: the CKKS sets go up to 32768.
 /// The fast paths take two registers of eight values at least.

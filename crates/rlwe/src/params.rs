@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{RlweError, ntt_primes_below, sampler::ERROR_BOUND};
+use crate::{error::RlweError, modulus::ntt_primes_below, sampler::ERROR_BOUND};
 
 /// Greatest `row_l1_max` that a set claims: far beyond what matrices of 16-bit integers reach.
 const L1_LIMIT: u128 = 1 << 40;
@@ -191,12 +191,12 @@ impl ParameterSet {
     }
 
     /// B: greatest noise of products whose weights keep to `row_l1_max`.
-    pub fn product_noise(&self) -> u128 {
+    pub(crate) fn product_noise(&self) -> u128 {
         noise_of(self.row_l1_max.into())
     }
 
     /// F: flooding is uniform in ±F; 0: none.
-    pub fn flood_bound(&self) -> u128 {
+    pub(crate) fn flood_bound(&self) -> u128 {
         match self.flood_bits() {
             0 => 0,
             bits => self.product_noise() << bits,

@@ -2,7 +2,13 @@ use std::{fmt, sync::Arc};
 
 use zeroize::Zeroize;
 
-use crate::{Limb, Modulus, Ring, RlweError, Rng, simd};
+use crate::{
+    error::RlweError,
+    modulus::Modulus,
+    ring::{Limb, Ring},
+    rng::Rng,
+    simd,
+};
 
 /// A polynomial in coefficient form: `[limb][n]`, contiguous, reduced.
 #[derive(Clone)]

@@ -6,8 +6,12 @@ mod ifma;
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Ciphertext, Context, Modulus, NttPoly, Path, RlweError, SeededCiphertext,
-    encrypt::public_polynomial,
+    context::Context,
+    encrypt::{Ciphertext, SeededCiphertext, public_polynomial},
+    error::RlweError,
+    modulus::Modulus,
+    ntt::Path,
+    poly::NttPoly,
 };
 
 /// Greatest count of rows, and of columns: the widest feed-forward parts stay below it.
@@ -98,7 +102,7 @@ impl<'a> ScalarProducts<'a> {
         let matrix = matrix.into();
         let ring = context.ring();
         let block = vec![vec![0; ring.n() * BLOCK]; 2 * ring.limbs().len()];
-        let sums = vec![Ciphertext::nothing(context); matrix.rows];
+        let sums = vec![Ciphertext::zero(context); matrix.rows];
         ScalarProducts { context: context.clone(), matrix, block, pushed: 0, sums, path: None }
     }
 

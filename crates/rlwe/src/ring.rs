@@ -1,6 +1,11 @@
 use std::{fmt, sync::Arc};
 
-use crate::{Modulus, NttTable, RlweError, Shoup, simd};
+use crate::{
+    error::RlweError,
+    modulus::{Modulus, Shoup},
+    ntt::NttTable,
+    simd,
+};
 
 /// Greatest count of limbs: 16 words of 61 bits pass every modulus of the security tables.
 pub(crate) const LIMBS_MAX: usize = 16;

@@ -7,7 +7,7 @@ use std::fmt;
 use zeroize::{Zeroize, Zeroizing};
 
 use self::stream::{STREAM_WORDS, Stream};
-use crate::RlweError;
+use crate::error::RlweError;
 
 /// Key of a generator.
 pub type Seed = [u8; 32];
@@ -50,11 +50,6 @@ impl Rng {
     pub fn derived(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
         debug_assert_ne!(label, STREAM, "the label of the seed's own stream");
         Rng::keystream(seed, label, counter)
-    }
-
-    /// A seed derived from a seed for one purpose: the first 32 bytes of [`Rng::derived`].
-    pub fn derived_seed(seed: &Seed, label: [u8; 4], counter: u64) -> Seed {
-        Rng::derived(seed, label, counter).seed()
     }
 
     /// A fresh seed from this generator.
@@ -219,7 +214,7 @@ mod tests {
             for label in [*b"mask", *b"errs"] {
                 for counter in [0, 1, 1 << 40] {
                     firsts.push(Rng::derived(&seed, label, counter).next_u64());
-                    let child = Rng::derived_seed(&seed, label, counter);
+                    let child = Rng::derived(&seed, label, counter).seed();
                     firsts.push(Rng::from_seed(child).next_u64());
                 }
             }

@@ -1,6 +1,6 @@
 //! Distributions over the generator's words.
 
-use crate::{Modulus, Rng, simd};
+use crate::{modulus::Modulus, rng::Rng, simd};
 
 /// The centred binomial distribution's parameter: |e| <= 21, sigma 3.24 (the error width of the
 /// HomomorphicEncryption.org standard is 3.19).

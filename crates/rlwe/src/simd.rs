@@ -7,7 +7,10 @@ pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-use crate::{Modulus, Path, Shoup, modulus::once};
+use crate::{
+    modulus::{Modulus, Shoup, once},
+    ntt::Path,
+};
 
 /// Runs a loop that the compiler turns into vector code by itself, compiled for the widest vectors
 /// of this machine. The closure, and what it calls, must be small enough to be inlined.

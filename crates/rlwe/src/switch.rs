@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{Ciphertext, Poly, RlweError};
+use crate::{encrypt::Ciphertext, error::RlweError, poly::Poly};
 
 /// An answer switched down to the first limb, in coefficient form: c1 whole, c0 whole or at some
 /// positions only.

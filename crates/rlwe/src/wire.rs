@@ -5,8 +5,15 @@
 use std::sync::Arc;
 
 use crate::{
-    Ciphertext, Context, Modulus, NttPoly, PublicKey, Ring, RlweError, Seed, SeededCiphertext,
-    SmallCiphertext, encrypt::public_polynomial,
+    context::Context,
+    encrypt::{Ciphertext, SeededCiphertext, public_polynomial},
+    error::RlweError,
+    keys::PublicKey,
+    modulus::Modulus,
+    poly::NttPoly,
+    ring::Ring,
+    rng::Seed,
+    switch::SmallCiphertext,
 };
 
 const VERSION: u8 = 1;

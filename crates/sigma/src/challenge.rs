@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::SigmaError;
+use crate::error::SigmaError;
 
 /// Bytes of a challenge: soundness 2^-128.
 pub(crate) const CHALLENGE_LENGTH: usize = 16;

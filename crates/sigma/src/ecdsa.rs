@@ -20,8 +20,8 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::{
-    SigmaError,
     challenge::{CHALLENGE_LENGTH, challenge},
+    error::SigmaError,
     random::Stream,
 };
 

@@ -10,7 +10,7 @@ use std::fmt;
 use p256::elliptic_curve::sec1::ToSec1Point;
 use sha2::{Digest, Sha256};
 
-use crate::{SigmaError, ecdsa, rsa::RsaKey};
+use crate::{ecdsa, error::SigmaError, rsa::RsaKey};
 
 /// Longest key file that is read: a certificate chain has to be cut before.
 pub const KEY_FILE_LENGTH_MAX: usize = 64 * 1024;

@@ -10,6 +10,8 @@
 //! context is refused in another. Secrets are computed on in constant time and wiped. What is
 //! hashed and sent is written down in docs/sigma-proofs.md, for a second implementation.
 
+#![deny(missing_docs, clippy::missing_errors_doc)]
+
 mod challenge;
 mod ecdsa;
 mod error;
@@ -38,3 +40,8 @@ pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, biased, unbiased};
 pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
 pub use security::Security;
 pub use signature::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC, Scheme, SignatureProof};
+
+/// Compiles and runs the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,9 +11,9 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::{
-    Blinding, Commitment, SigmaError,
     challenge::{CHALLENGE_LENGTH, challenge, check_context},
-    pedersen::bases,
+    error::SigmaError,
+    pedersen::{Blinding, Commitment, bases},
     random::{self, Entropy, Stream},
 };
 

@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::{SigmaError, hash::Hash};
+use crate::{error::SigmaError, hash::Hash};
 
 /// EMSA-PKCS1-v1_5: `00 01 ff … ff 00 DigestInfo`, as long as the modulus.
 ///

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha512};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::{SigmaError, random};
+use crate::{error::SigmaError, random};
 
 /// Bytes of a commitment and of a blinding.
 pub const COMMITMENT_LENGTH: usize = 32;

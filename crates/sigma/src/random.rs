@@ -8,7 +8,7 @@ use rand_core::{CryptoRng, RngCore};
 use sha2::{Digest, Sha512};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{SigmaError, challenge::framed};
+use crate::{challenge::framed, error::SigmaError};
 
 /// What the system gives for one proof.
 pub(crate) type Entropy = Zeroizing<[u8; 32]>;

@@ -15,9 +15,9 @@ use merlin::Transcript;
 use zeroize::Zeroizing;
 
 use crate::{
-    Blinding, Commitment, SigmaError,
     challenge::check_context,
-    pedersen::bases,
+    error::SigmaError,
+    pedersen::{Blinding, Commitment, bases},
     random::{self, Entropy, Stream},
 };
 

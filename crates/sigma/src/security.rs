@@ -1,6 +1,11 @@
 //! What the proofs of this crate rest on, said here and never by a caller.
 
-use crate::{PublicKey, Range, Relation, SignatureProof, key::Kind};
+use crate::{
+    key::{Kind, PublicKey},
+    linear::Relation,
+    range::Range,
+    signature::SignatureProof,
+};
 
 /// What a proof's security rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,11 @@ use std::fmt;
 pub use file::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC};
 
 use crate::{
-    Hash, PublicKey, SigmaError,
     challenge::check_context,
     ecdsa::{self, Statement as Ec},
-    key::Kind,
+    error::SigmaError,
+    hash::Hash,
+    key::{Kind, PublicKey},
     padding,
     random::{self, Entropy, Stream},
     rsa::{self, Statement as Rsa},

@@ -9,9 +9,14 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::{
-    Blinding, Commitment, Hash, PublicKey, Range, Relation, Scheme, SigmaError, SignatureProof,
-    linear::prove_relation_with, random::Entropy, range::prove_range_with, verify_range,
-    verify_relation,
+    error::SigmaError,
+    hash::Hash,
+    key::PublicKey,
+    linear::{Relation, prove_relation_with, verify_relation},
+    pedersen::{Blinding, Commitment},
+    random::Entropy,
+    range::{Range, prove_range_with, verify_range},
+    signature::{Scheme, SignatureProof},
 };
 
 mod write;

@@ -11,7 +11,7 @@ use std::{
 use confide_engine::{Engine, EngineError, Event, OnLoss, Request};
 use confide_lora::{
     Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Matrix, Pair, Projection, Report, Site,
-    Width, plain::Local,
+    Width, plain::LocalAdapter,
 };
 use confide_worker::{Worker, kind};
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ fn pair(output: usize) -> Pair {
 }
 
 /// Changes q and v of layer 1.
-fn plain() -> Local {
+fn plain() -> LocalAdapter {
     let at = |projection| Site { layer: 1, projection };
     let modules =
         BTreeMap::from([(at(Projection::Query), pair(4)), (at(Projection::Value), pair(2))]);
-    Local::new(Arc::new(Adapter { name: "plain".into(), base_model: None, modules }))
+    LocalAdapter::new(Arc::new(Adapter { name: "plain".into(), base_model: None, modules }))
 }
 
 /// Loads an adapter while the peer answers as told.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use confide_lora::{
     Digits, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot, Step as Lap,
     Weights,
-    masked::{Accepted, ApplyJob, BLOCK, HolderBatch, HostInput, HostSequence, Requesting},
+    masked::{ApplyJob, BLOCK, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
 use confide_rlwe::{
@@ -88,7 +88,7 @@ impl Masked {
         };
         let terms = self.input.terms();
         let mut requesting =
-            Requesting::new(&self.key, terms, epoch, index, &mut self.rng).map_err(text)?;
+            MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).map_err(text)?;
         side(&mut took.holder_ms, Instant::now());
         let mut preparing =
             self.input.prepare(&self.process, &mut self.sequence, epoch, index).map_err(text)?;
@@ -103,7 +103,7 @@ impl Masked {
             preparing = preparing.push(&block, &mut meter).map_err(text)?;
             side(&mut took.host_ms, Instant::now());
         }
-        let mut awaiting = requesting.sent().map_err(text)?;
+        let mut awaiting = requesting.finish().map_err(text)?;
         side(&mut took.holder_ms, Instant::now());
         let mut answering = preparing.finish(&self.input, &mut meter).map_err(text)?;
         let batch = loop {
@@ -118,13 +118,13 @@ impl Masked {
             let row_bytes = SmallCiphertext::wire_bytes(&self.context, self.context.n());
             took.down_bytes += rows.len() * row_bytes;
             match awaiting.accept(&self.key, &rows, &mut meter).map_err(text)? {
-                Accepted::More(more) => awaiting = more,
-                Accepted::Ready(batch) => break batch,
+                BatchState::Pending(more) => awaiting = more,
+                BatchState::Ready(batch) => break batch,
             }
             side(&mut took.holder_ms, Instant::now());
         };
         side(&mut took.holder_ms, Instant::now());
-        answering.done(&mut self.sequence).map_err(text)?;
+        answering.commit(&mut self.sequence).map_err(text)?;
         side(&mut took.host_ms, Instant::now());
         self.batch = Some(batch);
         Ok(took)
@@ -137,7 +137,7 @@ impl Masked {
 
     /// Adds the delta of one vector.
     pub(crate) fn answer(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
-        if self.batch.as_ref().is_none_or(|batch| batch.left() == 0) {
+        if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
             return Err("the batch is used up".into());
         }
         let Self { batch: Some(batch), meter, input: host, .. } = self else {
@@ -176,7 +176,7 @@ impl Step for Masked {
     }
 
     fn before(&mut self) -> Outcome {
-        if self.batch.as_ref().is_none_or(|batch| batch.left() == 0) {
+        if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
             self.prepare()?;
         }
         self.refill();

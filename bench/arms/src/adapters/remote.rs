@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_lora::{
     Adapter, Allowance, Protect,
-    holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
+    holder::{Connect, HolderOptions, HostStream, RemoteAdapter, StreamFuture},
     host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer},
     protocol::Scheme,
 };
@@ -47,12 +47,12 @@ pub(crate) fn batch_tokens() -> Outcome<usize> {
 struct Tcp(SocketAddr);
 
 impl Connect for Tcp {
-    fn connect(&self) -> Opening<'_> {
+    fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(self.0).await?;
             stream.set_nodelay(true)?;
             let stream = BufReader::with_capacity(BUFFER_BYTES, stream);
-            Ok(Opened { stream: Box::new(stream), simulated: false })
+            Ok(HostStream { stream: Box::new(stream), simulated: false })
         })
     }
 
@@ -90,11 +90,11 @@ impl Pipe {
 }
 
 impl Connect for Pipe {
-    fn connect(&self) -> Opening<'_> {
+    fn connect(&self) -> StreamFuture<'_> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let host = Arc::clone(&self.host);
         self.runtime.spawn(async move { host.serve(far, Peer::default()).await });
-        Box::pin(async { Ok(Opened { stream: Box::new(near), simulated: false }) })
+        Box::pin(async { Ok(HostStream { stream: Box::new(near), simulated: false }) })
     }
 
     fn host(&self) -> String {

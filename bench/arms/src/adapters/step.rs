@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use confide_lora::{
-    Adapt, Adapter, Deltas, Guarantee, Input, Pair, Projection, Site, plain::Local,
+    Adapt, Adapter, Deltas, Guarantee, Input, Pair, Projection, Site, plain::LocalAdapter,
 };
 use confide_report_003::{
     ckks::Parameters,
@@ -47,7 +47,7 @@ pub(crate) trait Step {
 pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
     match args.scheme {
         Scheme::Plain => {
-            let plain = Local::new(Arc::new(adapter(problem)));
+            let plain = LocalAdapter::new(Arc::new(adapter(problem)));
             Ok(Box::new(Adapted { a: problem.a.values.clone(), ..Adapted::new(&plain, 1e-5)? }))
         }
         Scheme::Masked => Ok(Box::new(Masked::new(problem)?)),

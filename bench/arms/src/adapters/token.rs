@@ -10,7 +10,7 @@ use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use confide_lora::{
     Adapt, Adapter, Deltas, Input, Projection, Site,
     holder::RemoteAdapter,
-    plain::{self, Local},
+    plain::{self, LocalAdapter},
     protocol,
 };
 use serde_json::json;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let adapter = Arc::new(adapter);
     let connected = Instant::now();
     let (adapt, remote): (Arc<dyn Adapt>, _) = match args.scheme {
-        Scheme::Plain => (Arc::new(Local::new(Arc::clone(&adapter))), None),
+        Scheme::Plain => (Arc::new(LocalAdapter::new(Arc::clone(&adapter))), None),
         Scheme::Masked => at_host(&adapter, args.host, protocol::Scheme::Masked)?,
         Scheme::Direct => at_host(&adapter, args.host, protocol::Scheme::Direct)?,
     };

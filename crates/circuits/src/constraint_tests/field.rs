@@ -1,21 +1,21 @@
 //! A field's value behind its salted digest.
 
 use super::*;
-use crate::field::{FieldClaim, FieldSecret, Said};
+use crate::field::{FieldClaim, FieldPredicate, FieldSecret};
 
-fn field(room: usize, value: &[u8], said: Said, at: u32) -> InContext<FieldClaim> {
+fn field(room: usize, value: &[u8], predicate: FieldPredicate, at: u32) -> InContext<FieldClaim> {
     let salt = [0x3c; 16];
     let digest = digest_of(&[&[3], &salt[..], value].concat());
     let secret = Some(Arc::new(FieldSecret { salt, value: value.to_vec(), at }));
-    InContext { claim: FieldClaim { room, secret, digest, said }, context: CONTEXT }
+    InContext { claim: FieldClaim { room, secret, digest, predicate }, context: CONTEXT }
 }
 
 fn text(room: usize, value: &[u8], at: usize, needle: &[u8]) -> InContext<FieldClaim> {
-    field(room, value, Said::Contains(needle.to_vec()), at as u32)
+    field(room, value, FieldPredicate::Contains(needle.to_vec()), at as u32)
 }
 
 fn digest(room: usize, value: &[u8]) -> InContext<FieldClaim> {
-    field(room, value, Said::Sha256(digest_of(value)), 0)
+    field(room, value, FieldPredicate::Sha256(digest_of(value)), 0)
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn another_digest_salt_or_value_does_not_hold() {
         assert!(!holds(&other));
     }
     let mut other = digest(38, &value);
-    other.claim.said = Said::Sha256(digest_of(b"another"));
+    other.claim.predicate = FieldPredicate::Sha256(digest_of(b"another"));
     assert!(!holds(&other));
     // The salted digest is not that of the value alone, nor the other way round.
     let mut swapped = digest(38, &value);
-    swapped.claim.said = Said::Sha256(swapped.claim.digest);
+    swapped.claim.predicate = FieldPredicate::Sha256(swapped.claim.digest);
     assert!(!holds(&swapped));
     let mut unsalted = digest(38, &value);
     unsalted.claim.digest = digest_of(&value);

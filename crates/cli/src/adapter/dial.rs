@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
 use confide_client::{AppraisalError, PolicyAppraiser, failed_check, with_causes};
 use confide_evidence::Attest;
-use confide_lora::holder::{Connect, NotAccepted, Opened, Opening};
+use confide_lora::holder::{Connect, HostStream, NotAccepted, StreamFuture};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
@@ -70,7 +70,7 @@ enum Way {
 }
 
 impl Connect for Dialled {
-    fn connect(&self) -> Opening<'_> {
+    fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(&self.host).await?;
             // Each vector is a small write that the next layer waits for.
@@ -82,15 +82,17 @@ impl Connect for Dialled {
                     let attested = attested.map_err(open_error)?;
                     let (stream, appraised, _) = attested.into_parts();
                     let simulated = self.simulated || appraised.is_simulated();
-                    Ok(Opened { stream: Box::new(stream), simulated })
+                    Ok(HostStream { stream: Box::new(stream), simulated })
                 }
                 Way::Certified(client) => {
                     let connected = client.connect(&self.name, stream).await;
                     let connected = connected.map_err(open_error)?;
                     let stream = Box::new(connected.stream);
-                    Ok(Opened { stream, simulated: self.simulated })
+                    Ok(HostStream { stream, simulated: self.simulated })
                 }
-                Way::Plain => Ok(Opened { stream: Box::new(stream), simulated: self.simulated }),
+                Way::Plain => {
+                    Ok(HostStream { stream: Box::new(stream), simulated: self.simulated })
+                }
             }
         })
     }

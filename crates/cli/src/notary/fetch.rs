@@ -10,7 +10,7 @@ use std::{
 
 use clap::ValueEnum;
 use confide_channel::Binding;
-use confide_disclosure::Notarised;
+use confide_disclosure::NotarisedSession;
 use confide_notary::{FetchRequest, limits::REQUEST_BYTES_CEILING};
 use serde_json::json;
 
@@ -185,7 +185,7 @@ fn warn_of_clock(time: u64) {
 fn summary(
     args: &Args,
     key: &BoundKey,
-    notarised: &Notarised,
+    notarised: &NotarisedSession,
     [connect_ms, fetch_ms]: [f64; 2],
 ) -> serde_json::Value {
     let statement = &notarised.statement;
@@ -218,7 +218,7 @@ fn summary(
     })
 }
 
-fn status(notarised: &Notarised) -> Option<u16> {
+fn status(notarised: &NotarisedSession) -> Option<u16> {
     let field = notarised.fields.iter().find(|field| field.path == "response.status")?;
     std::str::from_utf8(&field.value).ok()?.parse().ok()
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_prover::{
-    APP_SEGMENTS_MAX, External, Launcher, OnProgress, ProverError, Stop,
+    APP_SEGMENTS_MAX, External, Launcher, OnProgress, ProverError, StopHandle,
     line::{Progress, Stage, Why},
 };
 
@@ -46,7 +46,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 pub(crate) fn back_end<'a>(
     program: PathBuf,
     work: &WorkFolder,
-    stop: Stop,
+    stop: StopHandle,
     progress: &'a OnProgress<'a>,
 ) -> External<'a> {
     External::new(program, work.path(), stop, progress).launched_by(Launcher::new(THIS_PROGRAM))
@@ -134,11 +134,11 @@ fn is_work_folder(name: &OsStr) -> bool {
 }
 
 /// A handle that SIGINT and SIGTERM pull.
-pub(crate) fn stop_at_signal() -> Result<Stop, CliError> {
+pub(crate) fn stop_at_signal() -> Result<StopHandle, CliError> {
     let cannot = |error| CliError::new(format!("cannot watch for signals: {error}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let stop = Stop::default();
+    let stop = StopHandle::default();
     let pulled = stop.clone();
     // The signals are caught from here on, not only once the thread runs.
     let asked = {

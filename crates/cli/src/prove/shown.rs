@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::Path};
 
 use confide_prover::{
-    Header, Used,
+    Header, StageUsage,
     line::{Digest, Done, Strength},
 };
 use confide_statement::Statement;
@@ -19,7 +19,7 @@ pub(super) struct Proved {
     /// The whole file.
     pub(super) file: Vec<u8>,
     pub(super) prover_sha256: Digest,
-    pub(super) stages: [(Done, Used); 4],
+    pub(super) stages: [(Done, StageUsage); 4],
 }
 
 pub(super) fn text(proved: &Proved, path: &Path) -> String {
@@ -55,7 +55,7 @@ pub(super) fn json(proved: &Proved, path: &Path) -> Value {
 }
 
 /// What one process used, for programs.
-pub(crate) fn stage_json(done: &Done, used: Used) -> Value {
+pub(crate) fn stage_json(done: &Done, used: StageUsage) -> Value {
     json!({
         "wall_s": used.wall.as_secs_f64(),
         "cpu_s": used.cpu.as_secs_f64(),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use confide_prover::{
-    BODY_BYTES_MAX, External, Header, Plan, ProofFile, Prover, ProverError, Ran,
+    BODY_BYTES_MAX, External, Header, Plan, ProofFile, Prover, ProverError, StageRun,
     line::{Description, Digest, Done, Stage, Strength},
 };
 use confide_statement::Statement;
@@ -84,7 +84,7 @@ fn too_long() -> String {
     format!("a proof file holds at most {limit} MiB: --mode aggregated makes it small")
 }
 
-fn statement_of(guest: &str, native: &Ran<Vec<u8>>) -> Result<Statement, CliError> {
+fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, CliError> {
     let statement = Statement::decode(&native.output)
         .map_err(|error| fault(format!("the native stage gave no statement: {error}")))?;
     if statement.claim() != guest {

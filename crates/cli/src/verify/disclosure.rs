@@ -7,7 +7,7 @@ mod texts;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use confide_disclosure::{Proven, TextProofs};
+use confide_disclosure::{ProvenClaim, TextProofs};
 
 use super::{NOT_JUDGED, REJECTED, Unreadable, line, print, read, read_root};
 use crate::{error::CliError, process::unix_now, time::time};
@@ -73,7 +73,7 @@ pub(crate) fn name_words(name: &str) -> String {
 }
 
 /// What a claim is about, and what it says.
-pub(crate) fn claim_words(claim: &Proven) -> (String, String) {
+pub(crate) fn claim_words(claim: &ProvenClaim) -> (String, String) {
     shown::claim_words(claim)
 }
 

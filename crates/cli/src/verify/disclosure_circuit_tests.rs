@@ -25,9 +25,9 @@ fn wishes() -> Vec<String> {
     ]
 }
 
-fn proven(session: &Notarised, wishes: &[String]) -> Disclosure {
-    let prove: Vec<Prove> = wishes.iter().map(|text| Prove::parse(text).unwrap()).collect();
-    let means = Means { texts: text_proofs(), other: None };
+fn proven(session: &NotarisedSession, wishes: &[String]) -> Disclosure {
+    let prove: Vec<Predicate> = wishes.iter().map(|text| Predicate::parse(text).unwrap()).collect();
+    let means = DiscloseOptions { texts: text_proofs(), other: None };
     session.disclose(&[], &prove, means).unwrap()
 }
 

@@ -2,8 +2,9 @@ use std::fs;
 
 use clap::Parser;
 use confide_disclosure::{
-    Claim, Disclosure, HttpVersion, Means, Message, NOTARY_GUARANTEE, Notarised, NotaryEvidence,
-    NotaryKey, OpenedValue, Prove, Seed, Session, SessionFacts, Show, Start, TlsSession, notarise,
+    Claim, DiscloseOptions, Disclosure, HttpVersion, Message, NOTARY_GUARANTEE, NotarisedSession,
+    NotaryEvidence, NotaryKey, OpenedValue, Predicate, Seed, Selector, Session, SessionFacts,
+    StartLine, TlsSession, notarise,
 };
 use confide_evidence::{binder::key_report_data, claims::Claims};
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
@@ -73,15 +74,15 @@ impl Notary {
         }
     }
 
-    fn notarise(&self, body: &str) -> Notarised {
+    fn notarise(&self, body: &str) -> NotarisedSession {
         let json = vec![("content-type".to_string(), b"application/json".to_vec())];
         let request = Message {
-            start: Start::Request { method: "POST".into(), target: "/v1".into() },
+            start: StartLine::Request { method: "POST".into(), target: "/v1".into() },
             headers: json.clone(),
             body: br#"{"model":"m-1","key":"sk-secret"}"#.to_vec(),
         };
         let response = Message {
-            start: Start::Response { status: 200 },
+            start: StartLine::Response { status: 200 },
             headers: json,
             body: body.as_bytes().to_vec(),
         };
@@ -96,7 +97,7 @@ impl Notary {
         let received = [b"HTTP/1.1 200\r\n\r\n", body.as_bytes()].concat();
         let (request, response) = (&request, &response);
         let session = Session { sent: b"POST", received: &received, request, response };
-        let seed = Seed::fresh().unwrap();
+        let seed = Seed::generate().unwrap();
         notarise(&self.key, seed, facts, session, self.evidence()).unwrap()
     }
 
@@ -117,16 +118,16 @@ impl Notary {
     }
 }
 
-fn disclosed(session: &Notarised) -> Disclosure {
-    let show: Vec<Show> = SHOW.iter().map(|name| Show::parse(name).unwrap()).collect();
-    let prove: Vec<Prove> = PROVE.iter().map(|text| Prove::parse(text).unwrap()).collect();
-    session.disclose(&show, &prove, Means::default()).unwrap()
+fn disclosed(session: &NotarisedSession) -> Disclosure {
+    let show: Vec<Selector> = SHOW.iter().map(|name| Selector::parse(name).unwrap()).collect();
+    let prove: Vec<Predicate> = PROVE.iter().map(|text| Predicate::parse(text).unwrap()).collect();
+    session.disclose(&show, &prove, DiscloseOptions::default()).unwrap()
 }
 
 /// Numbers of one session that are equal to those of another.
-fn equal(session: &Notarised, other: &Notarised) -> Disclosure {
-    let wish = Prove::parse("response./balance == other.response./balance").unwrap();
-    let means = Means { texts: None, other: Some(other) };
+fn equal(session: &NotarisedSession, other: &NotarisedSession) -> Disclosure {
+    let wish = Predicate::parse("response./balance == other.response./balance").unwrap();
+    let means = DiscloseOptions { texts: None, other: Some(other) };
     session.disclose(&[], &[wish], means).unwrap()
 }
 
@@ -255,7 +256,11 @@ fn an_opened_string_posing_as_a_field_is_refused() {
     let session = notary.notarise(BODY);
     assert!(
         session
-            .disclose(&[Show::Field("response./note/balance".into())], &[], Means::default())
+            .disclose(
+                &[Selector::Field("response./note/balance".into())],
+                &[],
+                DiscloseOptions::default()
+            )
             .is_err()
     );
     let mut posing = disclosed(&session);
@@ -305,8 +310,8 @@ fn an_answer_without_its_request_and_status_says_so() {
     let text = shown::accepted_text(&accepted(&notary.disclosure(), &notary.rules()));
     assert!(text.contains("request.method, request.target, response.status not shown"), "{text}");
     let names = ["request.method", "request.target", "response.status", "response./model"];
-    let show: Vec<Show> = names.iter().map(|name| Show::parse(name).unwrap()).collect();
-    let whole = notary.notarise(BODY).disclose(&show, &[], Means::default()).unwrap();
+    let show: Vec<Selector> = names.iter().map(|name| Selector::parse(name).unwrap()).collect();
+    let whole = notary.notarise(BODY).disclose(&show, &[], DiscloseOptions::default()).unwrap();
     let text = shown::accepted_text(&accepted(&whole, &notary.rules()));
     assert!(!text.contains("not shown"), "{text}");
 }
@@ -315,8 +320,9 @@ fn an_answer_without_its_request_and_status_says_so() {
 fn names_that_a_host_chose_cannot_pass_for_more_than_names() {
     let notary = Notary::new(1, Tee::Tdx);
     let body = r#"{"paid = 100, x":1,"a\nshown b":2,"\u202eevil\u2028":3,"wide\u061c":4,"q\"":5}"#;
-    let show = [Show::parse("response.").unwrap()];
-    let disclosure = notary.notarise(body).disclose(&show, &[], Means::default()).unwrap();
+    let show = [Selector::parse("response.").unwrap()];
+    let disclosure =
+        notary.notarise(body).disclose(&show, &[], DiscloseOptions::default()).unwrap();
     let text = shown::accepted_text(&accepted(&disclosure, &notary.rules()));
     for wanted in [
         "shown      \"response./paid = 100, x\" = 1\n",

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use confide_lora::{
     Adapt, AdaptError, Input, Projection,
     holder::{HolderOptions, RemoteAdapter},
-    protocol::{Apply, FrameReader, Kind, Side, packed_bytes, unpack},
+    protocol::{Apply, FrameKind, FrameReader, Side, packed_bytes, unpack},
     quantise_vector,
 };
 use confide_tests::{Process, text};
@@ -297,7 +297,7 @@ fn applied(up: &[u8], bits: u32) -> Vec<u64> {
     for start in spy::connections(up) {
         let mut reader = FrameReader::new(&up[start.clone()], Side::Host);
         while let Ok(frame) = runtime.block_on(reader.next("a frame", GENEROUS)) {
-            if frame.kind == Kind::Apply {
+            if frame.kind == FrameKind::Apply {
                 let apply = Apply::decode(frame.payload).unwrap();
                 assert_eq!(apply.packed.len(), packed_bytes(WIDTH, bits));
                 return unpack(apply.packed, bits, WIDTH).unwrap();

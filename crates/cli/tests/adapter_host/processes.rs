@@ -9,7 +9,7 @@ use std::{
 
 use confide_lora::{
     Adapter, Matrix, Pair, Projection, Site,
-    holder::{Connect, Opened, Opening},
+    holder::{Connect, HostStream, StreamFuture},
 };
 use confide_rlwe::ParameterSet;
 use confide_tests::{CommandOutput, Process, Program, text};
@@ -27,11 +27,11 @@ pub(crate) fn parameters() -> ParameterSet {
 pub(crate) struct Tcp(pub(crate) String);
 
 impl Connect for Tcp {
-    fn connect(&self) -> Opening<'_> {
+    fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = tokio::net::TcpStream::connect(&self.0).await?;
             stream.set_nodelay(true)?;
-            Ok(Opened { stream: Box::new(stream), simulated: false })
+            Ok(HostStream { stream: Box::new(stream), simulated: false })
         })
     }
 

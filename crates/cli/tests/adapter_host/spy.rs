@@ -12,7 +12,7 @@ use std::{
 
 use confide_lora::{
     Adapter, Effect, Terms,
-    protocol::{FrameReader, GroupTerms, Kind, MAGIC, Side, decode_terms},
+    protocol::{FrameKind, FrameReader, GroupTerms, MAGIC, Side, decode_terms},
 };
 
 /// Passes bytes on and keeps a copy, connection after connection.
@@ -85,7 +85,7 @@ pub(crate) fn terms_of(down: &[u8]) -> Terms {
     let mut reader = FrameReader::new(down, Side::Holder);
     loop {
         let frame = runtime.block_on(reader.next("a frame", Duration::from_secs(5))).unwrap();
-        if frame.kind == Kind::Terms {
+        if frame.kind == FrameKind::Terms {
             return decode_terms(GroupTerms::decode(frame.payload).unwrap().terms).unwrap();
         }
     }

@@ -77,7 +77,7 @@ fn made() -> &'static Made {
         let plainly = [0, 1].map(|index| {
             let name = super::NAMES[index];
             let adapter = Arc::new(adapter(&folder, &model, index));
-            let plain = Arc::new(plain::Local::new(adapter));
+            let plain = Arc::new(plain::LocalAdapter::new(adapter));
             native.load_adapter(name, plain, OnLoss::Fail).unwrap();
             answer(&native, name, super::QUESTIONS[index])
         });

@@ -4,7 +4,12 @@ use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
 use super::{Cut, DirectError, check_count};
-use crate::{Meter, Step, Terms, Tile, int_matrix::low_mask};
+use crate::{
+    int_matrix::low_mask,
+    link::Tile,
+    meter::{Meter, Step},
+    terms::Terms,
+};
 
 /// The key holder's half of the direct scheme, for one input.
 #[derive(Clone, Copy)]

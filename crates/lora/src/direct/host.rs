@@ -5,7 +5,12 @@ use confide_rlwe::{
 };
 
 use super::{Cut, DirectError, check_count};
-use crate::{IntMatrix, Meter, Step, Terms, Tile, Weights};
+use crate::{
+    int_matrix::IntMatrix,
+    link::Tile,
+    meter::{Meter, Step},
+    terms::{Terms, Weights},
+};
 
 /// The host's half of the direct scheme, for one input and one tile: weights in NTT form.
 pub struct DirectHost {
@@ -82,7 +87,7 @@ impl DirectHost {
         meter: &mut Meter,
     ) -> Result<Ciphertext, DirectError> {
         if self.context.set().flood_bits() == 0 {
-            return Ok(Ciphertext::nothing(&self.context));
+            return Ok(Ciphertext::zero(&self.context));
         }
         meter.he_operations += 1;
         Ok(meter.time(Step::Encrypt, || key.zero(&self.context, rng))?)

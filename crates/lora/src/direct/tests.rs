@@ -4,8 +4,11 @@ use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 
 use super::*;
 use crate::{
-    Effect, Input, Link, Meter, OperationCosts, Part, Projection, Protect, Terms, Weights,
-    int_matrix::low_mask, terms::centred,
+    int_matrix::{IntMatrix, low_mask},
+    link::{Link, OperationCosts},
+    meter::Meter,
+    site::{Input, Projection},
+    terms::{Effect, Part, Protect, Terms, Weights, centred},
 };
 
 struct Parties {

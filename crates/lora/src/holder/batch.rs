@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use confide_rlwe::{Rng, SeededCiphertext, SmallCiphertext};
 
-use super::{Connect, HolderError, connection::Connection, session::Session};
+use super::{connect::Connect, connection::Connection, error::HolderError, session::Session};
 use crate::{
-    Epoch, Meter,
-    masked::{Accepted, Awaiting, HolderBatch, Requesting},
-    protocol::{Block, Credit, Kind, Prepare, Prepared, ProtocolError},
+    mask::Epoch,
+    masked::{BatchState, HolderBatch, MaskRequest, PendingBatch},
+    meter::Meter,
+    protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError},
 };
 
 /// A host that waits for its turn to compute a block is silent for so long.
@@ -22,88 +23,105 @@ pub(crate) fn prepare(
     group: usize,
     meter: &mut Meter,
 ) -> Result<HolderBatch, HolderError> {
-    let of = |error| HolderError::of(connect, error);
     let terms = &session.groups[group].terms;
     let prepare = Prepare { layer: terms.layer, input: terms.input };
-    let id = connection.begin(Kind::Prepare, |out| prepare.encode(out)).map_err(of)?;
-    let first = receive_credit(connection, id).map_err(of)?;
+    let begun = connection.begin(FrameKind::Prepare, |out| prepare.encode(out));
+    let id = begun.map_err(|error| HolderError::from_protocol(connect, error))?;
+    let mut preparation = Preparation { connection, connect, session, id };
+    let first = preparation.receive_credit()?;
     let epoch = Epoch(session.welcome.epoch);
     let mut rng = Rng::from_os()?;
-    let requesting = Requesting::new(&session.secret, terms, epoch, first.batch, &mut rng)?;
-    let awaiting = send_masks(connection, connect, session, requesting, (id, first), meter)?;
-    receive(connection, connect, session, awaiting, id, meter)
+    let request = MaskRequest::new(&session.secret, terms, epoch, first.batch, &mut rng)?;
+    let pending = preparation.send_masks(request, first, meter)?;
+    preparation.receive_batch(pending, meter)
 }
 
-fn send_masks(
-    connection: &mut Connection,
-    connect: &dyn Connect,
-    session: &Session,
-    mut requesting: Requesting<'_>,
-    (id, mut credit): (u32, Credit),
-    meter: &mut Meter,
-) -> Result<Awaiting, HolderError> {
-    let of = |error| HolderError::of(connect, error);
-    let context = session.secret.context();
-    let mut first = 0;
-    let mut bytes = Vec::new();
-    loop {
-        let block = requesting.next_block(meter)?;
-        if block.is_empty() {
-            return Ok(requesting.sent()?);
-        }
-        bytes.clear();
-        bytes.reserve(block.len() * SeededCiphertext::wire_bytes(context));
-        block.iter().for_each(|ciphertext| bytes.extend(ciphertext.to_bytes(context)));
-        while credit.blocks == 0 {
-            credit = receive_credit(connection, id).map_err(of)?;
-        }
-        credit.blocks -= 1;
-        let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
-        connection.send(Kind::Block, id, |out| part.encode(out)).map_err(of)?;
-        first += block.len() as u32;
-    }
-}
-
-fn receive_credit(connection: &mut Connection, id: u32) -> Result<Credit, ProtocolError> {
-    let answer = connection.receive(id, "credit", STEP_DEADLINE)?;
-    match answer.kind {
-        Kind::Credit => Credit::decode(answer.payload),
-        got => Err(ProtocolError::Unexpected { wanted: "credit", got }),
-    }
-}
-
-fn receive(
-    connection: &mut Connection,
-    connect: &dyn Connect,
-    session: &Session,
-    mut awaiting: Awaiting,
+/// One request for a batch: the connection that it runs on and the id of its frames.
+struct Preparation<'a> {
+    connection: &'a mut Connection,
+    connect: &'a dyn Connect,
+    session: &'a Session,
     id: u32,
-    meter: &mut Meter,
-) -> Result<HolderBatch, HolderError> {
-    let of = |error| HolderError::of(connect, error);
-    let context = session.secret.context();
-    let length = SmallCiphertext::wire_bytes(context, context.n());
-    let mut next = 0;
-    loop {
-        let answer = connection.receive(id, "a prepared batch", STEP_DEADLINE).map_err(of)?;
-        match answer.kind {
-            Kind::Credit => continue,
-            Kind::Prepared => {}
-            got => return Err(of(ProtocolError::Unexpected { wanted: "a prepared batch", got })),
+}
+
+impl Preparation<'_> {
+    /// Sends the encrypted masks, block by block, as the host gives credit.
+    fn send_masks(
+        &mut self,
+        mut request: MaskRequest<'_>,
+        mut credit: Credit,
+        meter: &mut Meter,
+    ) -> Result<PendingBatch, HolderError> {
+        let context = self.session.secret.context();
+        let mut first = 0;
+        let mut bytes = Vec::new();
+        loop {
+            let block = request.next_block(meter)?;
+            if block.is_empty() {
+                return Ok(request.finish()?);
+            }
+            bytes.clear();
+            bytes.reserve(block.len() * SeededCiphertext::wire_bytes(context));
+            block.iter().for_each(|ciphertext| bytes.extend(ciphertext.to_bytes(context)));
+            while credit.blocks == 0 {
+                credit = self.receive_credit()?;
+            }
+            credit.blocks -= 1;
+            let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
+            let sent = self.connection.send(FrameKind::Block, self.id, |out| part.encode(out));
+            sent.map_err(|error| self.failed(error))?;
+            first += block.len() as u32;
         }
-        let part = Prepared::decode(answer.payload).map_err(of)?;
-        if part.first != next || part.ciphertexts.len() != usize::from(part.count) * length {
-            let wanted = "the next rows, each whole";
-            let (message, field) = ("prepared", "ciphertexts");
-            return Err(of(ProtocolError::Field { message, field, wanted }));
+    }
+
+    fn receive_credit(&mut self) -> Result<Credit, HolderError> {
+        let answer = self.connection.receive(self.id, "credit", STEP_DEADLINE);
+        let credit = answer.and_then(|answer| match answer.kind {
+            FrameKind::Credit => Credit::decode(answer.payload),
+            got => Err(ProtocolError::Unexpected { wanted: "credit", got }),
+        });
+        credit.map_err(|error| self.failed(error))
+    }
+
+    /// Receives and decrypts the answers to every row.
+    fn receive_batch(
+        &mut self,
+        mut pending: PendingBatch,
+        meter: &mut Meter,
+    ) -> Result<HolderBatch, HolderError> {
+        let (connect, context) = (self.connect, self.session.secret.context());
+        let failed = |error| HolderError::from_protocol(connect, error);
+        let length = SmallCiphertext::wire_bytes(context, context.n());
+        let mut next = 0;
+        loop {
+            let answer = self.connection.receive(self.id, "a prepared batch", STEP_DEADLINE);
+            let answer = answer.map_err(failed)?;
+            match answer.kind {
+                FrameKind::Credit => continue,
+                FrameKind::Prepared => {}
+                got => {
+                    let wanted = "a prepared batch";
+                    return Err(failed(ProtocolError::Unexpected { wanted, got }));
+                }
+            }
+            let part = Prepared::decode(answer.payload).map_err(failed)?;
+            if part.first != next || part.ciphertexts.len() != usize::from(part.count) * length {
+                let wanted = "the next rows, each whole";
+                let (message, field) = ("prepared", "ciphertexts");
+                return Err(failed(ProtocolError::Field { message, field, wanted }));
+            }
+            next += u32::from(part.count);
+            let parts = part.ciphertexts.chunks_exact(length);
+            let answers = parts.map(|bytes| SmallCiphertext::from_bytes(context, bytes));
+            let answers = answers.collect::<Result<Vec<_>, _>>()?;
+            pending = match pending.accept(&self.session.secret, &answers, meter)? {
+                BatchState::Pending(pending) => pending,
+                BatchState::Ready(batch) => return Ok(batch),
+            };
         }
-        next += u32::from(part.count);
-        let parts = part.ciphertexts.chunks_exact(length);
-        let answers = parts.map(|bytes| SmallCiphertext::from_bytes(context, bytes));
-        let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        awaiting = match awaiting.accept(&session.secret, &answers, meter)? {
-            Accepted::More(awaiting) => awaiting,
-            Accepted::Ready(batch) => return Ok(batch),
-        };
+    }
+
+    fn failed(&self, error: ProtocolError) -> HolderError {
+        HolderError::from_protocol(self.connect, error)
     }
 }

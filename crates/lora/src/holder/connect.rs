@@ -7,11 +7,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// An open stream, and what is known of its other end.
-pub struct Opened {
+/// An open stream to an adapter host, and what is known of its other end.
+pub struct HostStream {
     /// Carries the blind protocol from its first byte.
     pub stream: Box<dyn Stream>,
-    /// Evidence that was accepted on the way, or shown, is simulated.
+    /// Whether evidence that either side showed is simulated.
     pub simulated: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct NotAccepted {
 }
 
 /// A stream that is being opened.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Opened>> + Send + 'a>>;
+pub type StreamFuture<'a> = Pin<Box<dyn Future<Output = io::Result<HostStream>> + Send + 'a>>;
 
 /// Opens streams to one adapter host: plain TCP, an attested channel, or a pipe in a test.
 ///
@@ -35,7 +35,7 @@ pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Opened>> + Send + 
 /// for the whole of it is the caller's.
 pub trait Connect: Send + Sync + 'static {
     /// Opens one more.
-    fn connect(&self) -> Opening<'_>;
+    fn connect(&self) -> StreamFuture<'_>;
 
     /// What to call the host in errors.
     fn host(&self) -> String;

@@ -7,10 +7,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Connect, HolderError, Stream};
+use super::{
+    connect::{Connect, Stream},
+    error::HolderError,
+};
 use crate::protocol::{
-    Attach, Attached, Frame, FrameBuffer, FrameReader, Goodbye, Kind, ProtocolError, Refusal, Side,
-    write_frame,
+    Attach, Attached, Frame, FrameBuffer, FrameKind, FrameReader, Goodbye, ProtocolError, Refusal,
+    Side, write_frame,
 };
 
 /// TCP, TLS and evidence together.
@@ -35,7 +38,7 @@ pub(crate) struct Connection {
 
 /// A frame as it came: its payload is taken from the connection.
 pub(crate) struct Answer<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) payload: &'a [u8],
 }
 
@@ -63,15 +66,15 @@ impl Connection {
 
     /// Joins the session of an earlier hello.
     pub(crate) fn attach(&mut self, attach: &Attach) -> Result<Attached, ProtocolError> {
-        let answer = self.ask(Kind::Attach, Kind::Attached, |out| attach.encode(out))?;
+        let answer = self.ask(FrameKind::Attach, FrameKind::Attached, |out| attach.encode(out))?;
         Attached::decode(answer)
     }
 
     /// Sends one frame and waits for the one that answers it.
     pub(crate) fn ask(
         &mut self,
-        kind: Kind,
-        wanted: Kind,
+        kind: FrameKind,
+        wanted: FrameKind,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<&[u8], ProtocolError> {
         self.ask_and(kind, wanted, fill, || ())
@@ -80,8 +83,8 @@ impl Connection {
     /// The same, with something to do while the host computes.
     pub(crate) fn ask_and(
         &mut self,
-        kind: Kind,
-        wanted: Kind,
+        kind: FrameKind,
+        wanted: FrameKind,
         fill: impl FnOnce(&mut Vec<u8>),
         meanwhile: impl FnOnce(),
     ) -> Result<&[u8], ProtocolError> {
@@ -106,7 +109,7 @@ impl Connection {
     /// Begins a request of several frames; gives its id.
     pub(crate) fn begin(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<u32, ProtocolError> {
         let id = self.next_id;
@@ -118,7 +121,7 @@ impl Connection {
     /// Sends one more frame of a request.
     pub(crate) fn send(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         id: u32,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), ProtocolError> {
@@ -146,7 +149,7 @@ impl Connection {
     pub(crate) fn goodbye(mut self, session: bool) {
         let until = Instant::now() + FAREWELL_DEADLINE;
         let goodbye = Goodbye { session };
-        if let Ok(id) = self.begin(Kind::Goodbye, |out| goodbye.encode(out)) {
+        if let Ok(id) = self.begin(FrameKind::Goodbye, |out| goodbye.encode(out)) {
             let left = until.saturating_duration_since(Instant::now());
             let _ = self.receive(id, "the host's farewell", left);
         }
@@ -155,7 +158,7 @@ impl Connection {
 
 /// A refusal in place of any answer is an error of its own; so is an answer to something else.
 fn checked(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> {
-    if frame.kind == Kind::Error {
+    if frame.kind == FrameKind::Error {
         return Err(Refusal::decode(frame.payload)?.into());
     }
     if frame.id != id {

@@ -6,19 +6,22 @@ use confide_rlwe::{Rng, SmallCiphertext};
 use zeroize::Zeroizing;
 
 use super::{
-    HolderError,
     connection::Connection,
+    error::HolderError,
     pool,
     session::{Session, Shared},
 };
 use crate::{
-    AdaptError, Deltas, Input, Meter, Projection, Report, Step,
+    adapt_error::AdaptError,
+    deltas::{Deltas, Report},
     direct::{self, DirectHolder},
+    meter::{Meter, Step},
     protocol::{
-        Apply, Direct, DirectAnswer, Kind, Products, ProtocolError, Scheme, pack, packed_bytes,
-        unpack,
+        Apply, Direct, DirectAnswer, FrameKind, Products, ProtocolError, Scheme, pack,
+        packed_bytes, unpack,
     },
-    quantise_vector,
+    quantise::quantise_vector,
+    site::{Input, Projection},
 };
 
 /// A generation: a connection of its own, and counters taken from what all share.
@@ -48,8 +51,9 @@ impl RemoteDeltas {
         }
     }
 
-    /// The products of all vectors, one after the other, mod 2^k.
-    fn products(
+    /// Requests the products of all vectors, one after the other, mod 2^k: `rows` words for each
+    /// vector.
+    fn request_all_products(
         &mut self,
         group: usize,
         integers: &[i16],
@@ -63,11 +67,11 @@ impl RemoteDeltas {
         while !rest.is_empty() {
             let count = (rest.len() / columns).min(self.vectors_at_once(columns, rows));
             let now = &rest[..count * columns];
-            let done = match self.asked(group, now) {
-                // Counters that were on their way are burnt; others are asked with, once.
+            let done = match self.request_products(group, now) {
+                // Counters in a lost request must never be reused: retry once with fresh ones.
                 Err(HolderError::Lost { .. }) => {
                     self.reconnect()?;
-                    self.asked(group, now)
+                    self.request_products(group, now)
                 }
                 done => done,
             };
@@ -82,26 +86,36 @@ impl RemoteDeltas {
         Ok(products)
     }
 
-    fn asked(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
+    /// Requests the products of some of these vectors, from the first on, by the scheme of the
+    /// session.
+    fn request_products(
+        &mut self,
+        group: usize,
+        integers: &[i16],
+    ) -> Result<Vec<u64>, HolderError> {
         match self.shared.options.scheme {
-            Scheme::Masked => self.some(group, integers),
+            Scheme::Masked => self.request_masked_products(group, integers),
             Scheme::Direct => {
                 let columns = self.session.groups[group].terms.columns;
-                self.direct(group, &integers[..columns])
+                self.request_direct_product(group, &integers[..columns])
             }
         }
     }
 
     /// Vectors of one frame: neither it nor its answer is longer than its kind allows.
     fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
-        let fits = |kind: Kind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
-        let fits = fits(Kind::Apply, columns).min(fits(Kind::Products, rows));
+        let fits = |kind: FrameKind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
+        let fits = fits(FrameKind::Apply, columns).min(fits(FrameKind::Products, rows));
         fits.clamp(1, Apply::VECTORS_MAX.into())
     }
 
-    /// The products of some of these vectors, from the first on: as many as one batch has counters
-    /// for.
-    fn some(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
+    /// Requests the products of as many of these vectors as one batch has counters for, masked, in
+    /// one round trip.
+    fn request_masked_products(
+        &mut self,
+        group: usize,
+        integers: &[i16],
+    ) -> Result<Vec<u64>, HolderError> {
         let session = self.session.clone();
         let connect = self.shared.connect.clone();
         let terms = &session.groups[group].terms;
@@ -121,30 +135,33 @@ impl RemoteDeltas {
         let connection =
             connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
         let answer = connection.ask_and(
-            Kind::Apply,
-            Kind::Products,
+            FrameKind::Apply,
+            FrameKind::Products,
             |out| {
                 apply.encode_head(out);
                 masked.vectors.chunks_exact(columns).for_each(|vector| pack(vector, bits, out));
             },
-            || pool::locked(&taken.batch).refill(),
+            || pool::lock(&taken.batch).refill(),
         );
         let answer = answer.and_then(|payload| read_products(payload, count, rows, bits));
         self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
-        let (left, words) = answer.map_err(|error| HolderError::of(&*connect, error))?;
-        let products =
-            pool::locked(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
+        let (left, words) = answer.map_err(|error| HolderError::from_protocol(&*connect, error))?;
+        let products = pool::lock(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
         // This generation's share of the batch: encryptions, scalar products, decryptions.
         let of_batch = (columns + rows * columns + rows) as u64;
         let degree = session.secret.context().n() as u64;
         self.meter.he_operations += (of_batch * count as u64).div_ceil(degree);
-        self.count(count as u64, left);
+        self.record_answers(count as u64, left);
         Ok(products)
     }
 
-    /// The product of one vector, all of it under encryption.
-    fn direct(&mut self, group: usize, integers: &[i16]) -> Result<Vec<u64>, HolderError> {
+    /// Requests the product of one vector, all of it under encryption, in one round trip.
+    fn request_direct_product(
+        &mut self,
+        group: usize,
+        integers: &[i16],
+    ) -> Result<Vec<u64>, HolderError> {
         let session = self.session.clone();
         let connect = self.shared.connect.clone();
         let (terms, context) = (&session.groups[group].terms, session.secret.context());
@@ -168,12 +185,12 @@ impl RemoteDeltas {
         let connection =
             connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
         let fill = |out: &mut Vec<u8>| message.encode(out);
-        let answer = connection.ask(Kind::Direct, Kind::DirectAnswer, fill);
+        let answer = connection.ask(FrameKind::Direct, FrameKind::DirectAnswer, fill);
         let read = answer.and_then(|payload| {
             let answer = DirectAnswer::decode(payload)?;
             Ok((answer.budget_left, answer.split()?))
         });
-        let (left, parts) = read.map_err(|error| HolderError::of(&*connect, error))?;
+        let (left, parts) = read.map_err(|error| HolderError::from_protocol(&*connect, error))?;
         self.meter.add(Step::Network, began.elapsed().as_nanos() as u64);
         let answers = parts.iter().map(|bytes| SmallCiphertext::from_bytes(context, bytes));
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
@@ -181,11 +198,11 @@ impl RemoteDeltas {
         session.groups[group].set_budget_left(left);
         // What the host multiplied and made fresh.
         self.meter.he_operations += ((request.len() + 1) * answers.len()) as u64;
-        self.count(1, left);
+        self.record_answers(1, left);
         Ok(products)
     }
 
-    fn count(&mut self, vectors: u64, left: Option<u64>) {
+    fn record_answers(&mut self, vectors: u64, left: Option<u64>) {
         self.report.answered_vectors += vectors;
         self.report.round_trips += 1;
         self.report.budget_left = match (self.report.budget_left, left) {
@@ -200,12 +217,16 @@ impl RemoteDeltas {
             self.bytes_before += broken.bytes - self.bytes_at_open;
         }
         self.bytes_at_open = 0;
-        let connection = self.shared.fresh(&self.session)?;
+        let connection = self.shared.open_connection(&self.session)?;
         self.connection = Some(connection);
         Ok(())
     }
 
-    fn quantised(&self, group: usize, rows: &[f32]) -> Result<(Vec<i16>, Vec<f64>), HolderError> {
+    fn quantise_rows(
+        &self,
+        group: usize,
+        rows: &[f32],
+    ) -> Result<(Vec<i16>, Vec<f64>), HolderError> {
         let terms = &self.session.groups[group].terms;
         if !rows.len().is_multiple_of(terms.columns) {
             return Err(HolderError::Shape { wanted: terms.columns, got: rows.len() });
@@ -227,7 +248,7 @@ impl RemoteDeltas {
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), HolderError> {
         let began = Instant::now();
-        let (integers, scales) = self.quantised(group, rows)?;
+        let (integers, scales) = self.quantise_rows(group, rows)?;
         let integers = Zeroizing::new(integers);
         self.meter.add(Step::Quantise, began.elapsed().as_nanos() as u64);
         let session = self.session.clone();
@@ -239,7 +260,7 @@ impl RemoteDeltas {
                 return Err(HolderError::Shape { wanted, got: output.len() });
             }
         }
-        let products = self.products(group, &integers)?;
+        let products = self.request_all_products(group, &integers)?;
         self.meter.time(Step::B, || {
             for (projection, output) in outputs {
                 terms.add(*projection, &products, &scales, output);
@@ -295,15 +316,15 @@ fn width_of(terms: &crate::Terms, projection: Projection) -> Option<usize> {
     })
 }
 
-/// Answers left, and the products.
-type Answered = (Option<u64>, Zeroizing<Vec<u64>>);
+/// The answers left in the budget, and the products.
+type ProductsAnswer = (Option<u64>, Zeroizing<Vec<u64>>);
 
 fn read_products(
     payload: &[u8],
     vectors: usize,
     rows: usize,
     bits: u32,
-) -> Result<Answered, ProtocolError> {
+) -> Result<ProductsAnswer, ProtocolError> {
     let wrong = |field, wanted| ProtocolError::Field { message: "products", field, wanted };
     let answer = Products::decode(payload)?;
     let bytes = packed_bytes(rows, bits);

@@ -1,11 +1,12 @@
 use confide_rlwe::RlweError;
 
-use super::{Connect, connect::NotAccepted};
+use super::connect::{Connect, NotAccepted};
 use crate::{
-    AdaptError, QuantiseError,
+    adapt_error::AdaptError,
     direct::DirectError,
     masked::MaskedError,
     protocol::{ProtocolError, Refusal},
+    quantise::QuantiseError,
 };
 
 /// Why a key holder did not get on with an adapter host.
@@ -97,7 +98,7 @@ impl HolderError {
         Self::Lost { host: connect.host(), reason: reason.to_string() }
     }
 
-    pub(crate) fn of(connect: &dyn Connect, error: ProtocolError) -> Self {
+    pub(crate) fn from_protocol(connect: &dyn Connect, error: ProtocolError) -> Self {
         match error {
             ProtocolError::Refused(Refusal::NoSession) => {
                 Self::StartedAnew { host: connect.host() }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Meter,
-    masked::{HolderBatch, Masked, MaskedError},
+    masked::{HolderBatch, MaskedError, MaskedVectors},
+    meter::Meter,
 };
 
 /// The batches of one input.
@@ -22,15 +22,15 @@ pub(crate) struct Pool {
 pub(crate) type Shared = Arc<Mutex<HolderBatch>>;
 
 /// Vectors under counters that are used from here on, or lost.
-pub(crate) struct Taken {
+pub(crate) struct ReservedVectors {
     pub(crate) batch: Shared,
-    pub(crate) masked: Masked,
+    pub(crate) masked: MaskedVectors,
     pub(crate) count: usize,
 }
 
 impl Pool {
-    pub(crate) fn left(&self) -> u64 {
-        self.batches.iter().map(|batch| locked(batch).left() as u64).sum()
+    pub(crate) fn tokens_left(&self) -> u64 {
+        self.batches.iter().map(|batch| lock(batch).tokens_left() as u64).sum()
     }
 
     pub(crate) fn batches(&self) -> usize {
@@ -53,22 +53,22 @@ impl Pool {
         vectors: &[i16],
         columns: usize,
         meter: &mut Meter,
-    ) -> Option<Result<Taken, MaskedError>> {
+    ) -> Option<Result<ReservedVectors, MaskedError>> {
         loop {
             let batch = self.batches.front()?.clone();
-            let mut held = locked(&batch);
-            let count = (vectors.len() / columns).min(held.left());
+            let mut held = lock(&batch);
+            let count = (vectors.len() / columns).min(held.tokens_left());
             if count == 0 {
                 self.batches.pop_front();
                 continue;
             }
             let masked = held.mask(&vectors[..count * columns], meter);
             drop(held);
-            return Some(masked.map(|masked| Taken { batch, masked, count }));
+            return Some(masked.map(|masked| ReservedVectors { batch, masked, count }));
         }
     }
 }
 
-pub(crate) fn locked(batch: &Shared) -> MutexGuard<'_, HolderBatch> {
+pub(crate) fn lock(batch: &Shared) -> MutexGuard<'_, HolderBatch> {
     batch.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{
-    HolderError, batch,
+    batch,
     connection::Connection,
+    error::HolderError,
     session::{Session, Shared},
 };
-use crate::{Meter, host::BATCHES_MAX, masked::HolderBatch};
+use crate::{host::BATCHES_MAX, masked::HolderBatch, meter::Meter};
 
 /// How long a preparer sleeps where nothing is wanted; a change wakes it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -73,7 +74,7 @@ fn prepare(
 ) -> Result<HolderBatch, HolderError> {
     let client = session.attach.client;
     if held.as_ref().is_none_or(|(_, of)| *of != client) {
-        *held = Some((shared.fresh(session)?, client));
+        *held = Some((shared.open_connection(session)?, client));
     }
     let Some((connection, _)) = held else {
         return Err(HolderError::lost(&*shared.connect, &"no connection"));
@@ -93,9 +94,11 @@ fn next(shared: &Shared, session: &Session) -> Option<usize> {
         let short = pools.iter().enumerate().filter(|(group, pool)| {
             // What the budget does not allow is not prepared either.
             let budget = session.groups[*group].budget_left().unwrap_or(u64::MAX);
-            !pool.preparing && pool.left() < wanted.min(budget) && pool.batches() < BATCHES_MAX
+            !pool.preparing
+                && pool.tokens_left() < wanted.min(budget)
+                && pool.batches() < BATCHES_MAX
         });
-        short.min_by_key(|(_, pool)| pool.left()).map(|(group, _)| group)
+        short.min_by_key(|(_, pool)| pool.tokens_left()).map(|(group, _)| group)
     };
     if let Some(group) = pick(&pools) {
         pools[group].preparing = true;

@@ -10,17 +10,23 @@ use std::{
 use confide_rlwe::ParameterSet;
 
 use super::{
-    Connect, HolderError,
+    connect::Connect,
     connection::Connection,
     deltas::RemoteDeltas,
+    error::HolderError,
     preparer,
     session::{Session, Shared},
 };
 use crate::{
-    Adapt, AdaptError, Deltas, Guarantee, Link, OperationCosts, Protect, Reservation, Site, Width,
+    adapt_error::AdaptError,
+    deltas::{Adapt, Deltas},
+    guarantee::Guarantee,
     host::{BATCHES_MAX, SECURITY_BITS_MIN},
+    link::{Link, OperationCosts},
     protocol::Scheme,
-    reservation::Reservations,
+    reservation::{Reservation, Reservations},
+    site::{Site, Width},
+    terms::Protect,
 };
 
 /// What a key holder asks for.
@@ -120,7 +126,7 @@ impl RemoteAdapter {
         deadline: Duration,
         mut told: impl FnMut(Progress),
     ) -> Result<Progress, HolderError> {
-        let session = self.shared.living()?;
+        let session = self.shared.ensure_session()?;
         let most = (session.secret.context().n() * BATCHES_MAX) as u64;
         let wanted = u64::from(vectors).min(most);
         self.shared.wanted.fetch_max(wanted, Ordering::Relaxed);
@@ -200,7 +206,7 @@ impl Adapt for RemoteAdapter {
         let Err(AdaptError::BudgetTooSmall { .. }) = first else { return first };
         // On a thread of its own: this one may run an event loop, and connections have theirs.
         let again = || match self.is_forgotten() {
-            true => self.shared.living().map(|_| true),
+            true => self.shared.ensure_session().map(|_| true),
             false => Ok(false),
         };
         let again = thread::scope(|scope| scope.spawn(again).join());
@@ -226,14 +232,14 @@ impl RemoteAdapter {
     /// after a restart with a larger one.
     fn is_forgotten(&self) -> bool {
         let session = self.shared.session();
-        if let Ok(connection) = self.shared.fresh(&session) {
+        if let Ok(connection) = self.shared.open_connection(&session) {
             self.shared.give_back(connection, &session);
         }
         session.is_dead()
     }
 
     fn try_open(&self) -> Result<RemoteDeltas, HolderError> {
-        let session = self.shared.living()?;
+        let session = self.shared.ensure_session()?;
         let connection = self.shared.connection(&session)?;
         Ok(RemoteDeltas::new(self.shared.clone(), session, connection))
     }
@@ -254,7 +260,7 @@ fn progress_of(session: &Session, pools: &[super::pool::Pool], wanted: u64) -> P
         let budget = session.groups[group].budget_left().unwrap_or(u64::MAX);
         left >= wanted.min(budget)
     };
-    let lefts = pools.iter().map(super::pool::Pool::left);
+    let lefts = pools.iter().map(super::pool::Pool::tokens_left);
     Progress {
         inputs: pools.len(),
         ready: lefts.clone().enumerate().filter(|(group, left)| enough(*group, *left)).count(),

@@ -12,16 +12,21 @@ use std::{
 use confide_rlwe::{Context, Rng, SecretKey};
 
 use super::{
-    Connect, HolderError, HolderOptions,
+    connect::Connect,
     connection::{ANSWER_DEADLINE, Connection},
-    pool::{Pool, Taken},
+    error::HolderError,
+    pool::{Pool, ReservedVectors},
+    remote::HolderOptions,
 };
 use crate::{
-    Effect, Input, Meter, Projection, Site, Terms, Width, direct,
+    direct,
+    meter::Meter,
     protocol::{
-        Attach, GroupTerms, Hello, Kind, Protect, ProtocolError, Refusal, Scheme, VERSION, Welcome,
+        Attach, FrameKind, GroupTerms, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome,
         decode_terms,
     },
+    site::{Input, Projection, Site, Width},
+    terms::{Effect, Protect, Terms},
 };
 
 /// Everything that is worthless once the host is started anew.
@@ -72,8 +77,8 @@ impl Session {
             credential: &options.credential,
             public_key: &public_key,
         };
-        let of = |error| HolderError::of(connect, error);
-        let id = connection.begin(Kind::Hello, |out| hello.encode(out)).map_err(of)?;
+        let of = |error| HolderError::from_protocol(connect, error);
+        let id = connection.begin(FrameKind::Hello, |out| hello.encode(out)).map_err(of)?;
         let welcome = receive_welcome(connection, id).map_err(of)?;
         let mut groups = Vec::with_capacity(welcome.groups.into());
         for _ in 0..welcome.groups {
@@ -183,7 +188,7 @@ impl Session {
         vectors: &[i16],
         deadline: Duration,
         meter: &mut Meter,
-    ) -> Result<Taken, HolderError> {
+    ) -> Result<ReservedVectors, HolderError> {
         let columns = self.groups[group].terms.columns;
         let until = Instant::now() + deadline;
         let mut pools = self.pools();
@@ -227,14 +232,14 @@ impl Group {
 fn receive_welcome(connection: &mut Connection, id: u32) -> Result<Welcome, ProtocolError> {
     let answer = connection.receive(id, "the host's welcome", ANSWER_DEADLINE)?;
     match answer.kind {
-        Kind::Welcome => Welcome::decode(answer.payload),
+        FrameKind::Welcome => Welcome::decode(answer.payload),
         got => Err(ProtocolError::Unexpected { wanted: "welcome", got }),
     }
 }
 
 fn receive_terms(connection: &mut Connection, id: u32) -> Result<Group, ProtocolError> {
     let answer = connection.receive(id, "the host's terms", ANSWER_DEADLINE)?;
-    if answer.kind != Kind::Terms {
+    if answer.kind != FrameKind::Terms {
         return Err(ProtocolError::Unexpected { wanted: "terms", got: answer.kind });
     }
     let message = GroupTerms::decode(answer.payload)?;
@@ -290,16 +295,16 @@ impl Shared {
                 return Ok(connection);
             }
         }
-        self.fresh(session)
+        self.open_connection(session)
     }
 
     /// A new connection of this session. Where the host does not know the session any more, it is
     /// dead from here on.
-    pub(crate) fn fresh(&self, session: &Session) -> Result<Connection, HolderError> {
+    pub(crate) fn open_connection(&self, session: &Session) -> Result<Connection, HolderError> {
         let mut connection = Connection::open(&*self.connect)?;
         let attached = connection.attach(&session.attach);
         attached.map_err(|error| {
-            let error = HolderError::of(&*self.connect, error);
+            let error = HolderError::from_protocol(&*self.connect, error);
             if matches!(error, HolderError::StartedAnew { .. }) {
                 session.kill();
             }
@@ -316,7 +321,7 @@ impl Shared {
     }
 
     /// The session, or a new one in the place of a dead one: its masks are thrown away.
-    pub(crate) fn living(&self) -> Result<Arc<Session>, HolderError> {
+    pub(crate) fn ensure_session(&self) -> Result<Arc<Session>, HolderError> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if !held.is_dead() {
             return Ok(held.clone());
@@ -327,7 +332,7 @@ impl Shared {
             let (wanted, got) = ("the projections of before".into(), "others".into());
             return Err(HolderError::Offer { host: self.connect.host(), wanted, got });
         }
-        let thrown: u64 = held.pools().iter().map(Pool::left).sum();
+        let thrown: u64 = held.pools().iter().map(Pool::tokens_left).sum();
         tracing::warn!(
             host = self.connect.host(),
             same_process = fresh.welcome.epoch == held.welcome.epoch,

@@ -8,12 +8,17 @@ use std::{
 use confide_rlwe::Context;
 use sha2::{Digest, Sha256};
 
-use super::{HostError, online::Online, queue::Queue};
+use super::{error::HostError, online::Online, queue::Queue};
 use crate::{
-    Adapter, ENTRY_MAX, Epoch, Input, Pair, Projection, Protect, Rounding, Tile, Weights,
+    adapter::{Adapter, Pair},
     direct::{self, DirectError, DirectHost},
+    int_matrix::ENTRY_MAX,
+    link::Tile,
+    mask::Epoch,
     masked::HostInput,
-    protocol::{Hello, Kind, Scheme, encode_terms},
+    protocol::{FrameKind, Hello, Scheme, encode_terms},
+    site::{Input, Projection},
+    terms::{Protect, Rounding, Weights},
 };
 
 /// Inputs of one adapter.
@@ -32,7 +37,7 @@ pub(crate) struct Contexts {
 }
 
 /// A loaded adapter.
-pub(crate) struct Hosted {
+pub(crate) struct HostedAdapter {
     pub(crate) name: String,
     /// What the masks of a session are bound to: its name, hashed.
     pub(crate) id: [u8; 32],
@@ -73,7 +78,7 @@ impl Contexts {
     }
 }
 
-impl Hosted {
+impl HostedAdapter {
     /// Quantises an adapter.
     pub(crate) fn new(
         adapter: &Adapter,
@@ -233,15 +238,15 @@ fn direct_input(
 
 fn terms_bytes(weights: &Weights) -> Result<Vec<u8>, HostError> {
     let terms = encode_terms(&weights.terms);
-    if terms.len() > Kind::Terms.payload_max() - 16 {
+    if terms.len() > FrameKind::Terms.payload_max() - 16 {
         return Err(HostError::Terms { layer: weights.terms.layer, got: terms.len() });
     }
     Ok(terms)
 }
 
-impl std::fmt::Debug for Hosted {
+impl std::fmt::Debug for HostedAdapter {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Hosted({}, {} inputs)", self.name, self.groups.len())
+        write!(out, "HostedAdapter({}, {} inputs)", self.name, self.groups.len())
     }
 }
 

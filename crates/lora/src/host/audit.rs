@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 /// Lines kept where no file was given: a day of one line every ten seconds.
-pub const LINES_KEPT: usize = 8640;
+pub(crate) const LINES_KEPT: usize = 8640;
 
 /// A file that has grown to this becomes `FILE.1`, whose predecessor is deleted.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -39,7 +39,7 @@ pub struct Subject<'a> {
 }
 
 impl AuditLog {
-    /// The last [`LINES_KEPT`] lines, in memory. `clock` gives Unix seconds.
+    /// The last 8,640 lines, in memory. `clock` gives Unix seconds.
     pub fn in_memory(clock: fn() -> u64) -> Self {
         let sink = Sink::Memory { lines: VecDeque::new(), dropped: 0 };
         Self { clock, sink: Mutex::new(sink) }

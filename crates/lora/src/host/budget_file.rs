@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Input, Slot};
+use crate::{mask::Slot, site::Input};
 
 /// Answers counted ahead by one line at most.
 const AHEAD_MAX: u64 = 64;

@@ -13,19 +13,19 @@ use super::{
     upload::{Upload, UploadEnd},
 };
 use crate::protocol::{
-    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameBuffer, FrameReader, Goodbye,
-    GroupTerms, Hello, Kind, Prepare, Products, ProtocolError, Refusal, Scheme, Side, Welcome,
-    write_frame,
+    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameBuffer, FrameKind,
+    FrameReader, Goodbye, GroupTerms, Hello, Prepare, Products, ProtocolError, Refusal, Scheme,
+    Side, Welcome, write_frame,
 };
 
 /// The first frame has to come within this.
-pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A connection on which nothing is asked is closed after this; its session lives on.
-pub const IDLE_DEADLINE: Duration = Duration::from_secs(600);
+pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A key holder that does not take its answers is cut off after this.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The writing end, shared by the task that reads and the one that prepares.
 pub(crate) struct Writer<S> {
@@ -38,7 +38,7 @@ pub(crate) type SharedWriter<S> = Arc<Mutex<Writer<S>>>;
 impl<S: AsyncRead + AsyncWrite> Writer<S> {
     pub(crate) async fn send(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         id: u32,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), ProtocolError> {
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite> Writer<S> {
     }
 
     pub(crate) async fn refuse(&mut self, id: u32, refusal: Refusal) -> Result<(), ProtocolError> {
-        self.send(Kind::Error, id, |out| refusal.encode(out)).await
+        self.send(FrameKind::Error, id, |out| refusal.encode(out)).await
     }
 }
 
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         let seat = match self.greet(peer).await {
             Ok(seat) => seat,
             Err(error) => {
-                self.host.refused_at_the_door(&error);
+                self.host.refused_before_hello(&error);
                 return Err(error);
             }
         };
@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         // Before the last frame: whoever reads it may open the next connection at once.
         drop(seat);
         let goodbye = ended?;
-        self.writer.lock().await.send(Kind::Farewell, goodbye, |_| ()).await
+        self.writer.lock().await.send(FrameKind::Farewell, goodbye, |_| ()).await
     }
 
     /// The first frame: a session, or one more connection of one.
@@ -120,18 +120,18 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         };
         let id = frame.id;
         match frame.kind {
-            Kind::Hello => {
+            FrameKind::Hello => {
                 let hello = Hello::decode(frame.payload)?;
                 let (seat, welcome) = self.host.welcome(&hello, peer)?;
                 send_welcome(&self.host, &self.writer, id, &seat.0, &welcome).await?;
                 Ok(seat)
             }
-            Kind::Attach => {
+            FrameKind::Attach => {
                 let attach = Attach::decode(frame.payload)?;
                 let (seat, connections) = self.host.attach(&attach)?;
                 let attached = Attached { connections };
                 let mut writer = self.writer.lock().await;
-                writer.send(Kind::Attached, id, |out| attached.encode(out)).await?;
+                writer.send(FrameKind::Attached, id, |out| attached.encode(out)).await?;
                 Ok(seat)
             }
             got => Err(ProtocolError::Unexpected { wanted: "hello or attach", got }),
@@ -153,24 +153,24 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
                 return Err(Refusal::Malformed.into());
             }
             let done = match kind {
-                Kind::Apply => {
+                FrameKind::Apply => {
                     let apply = Apply::decode(payload)?;
                     answer_apply(&self.host, session, &self.writer, id, &apply).await
                 }
-                Kind::Direct => {
+                FrameKind::Direct => {
                     let direct = Direct::decode(payload)?;
                     answer_direct(&self.host, session, &self.writer, id, &direct).await
                 }
-                Kind::Prepare => {
+                FrameKind::Prepare => {
                     let prepare = Prepare::decode(payload)?;
                     begin_upload(&self.host, session, &self.writer, &mut self.upload, id, prepare)
                         .await
                 }
-                Kind::Block => {
+                FrameKind::Block => {
                     let block = Block::decode(payload)?;
                     take_block(&mut self.upload, id, &block).await
                 }
-                Kind::Goodbye => {
+                FrameKind::Goodbye => {
                     let goodbye = Goodbye::decode(payload)?;
                     if goodbye.session {
                         self.host.end_session(session);
@@ -199,13 +199,13 @@ async fn send_welcome<S: AsyncRead + AsyncWrite>(
     welcome: &Welcome,
 ) -> Result<(), ProtocolError> {
     let mut writer = writer.lock().await;
-    writer.send(Kind::Welcome, id, |out| welcome.encode(out)).await?;
+    writer.send(FrameKind::Welcome, id, |out| welcome.encode(out)).await?;
     for (index, group) in session.adapter.groups().iter().enumerate() {
         let state = host.budget_state(session, index);
         let budget = session.allowance.limit(group.columns());
         let terms = group.terms_bytes(session.scheme).ok_or(Refusal::NotOffered)?;
         let terms = GroupTerms { budget, budget_left: state.left, terms };
-        writer.send(Kind::Terms, id, |out| terms.encode(out)).await?;
+        writer.send(FrameKind::Terms, id, |out| terms.encode(out)).await?;
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ async fn answer_apply<S: AsyncRead + AsyncWrite>(
 ) -> Result<(), ProtocolError> {
     let (packed, budget_left) = host.apply(session, apply).await?;
     let products = Products { budget_left, vectors: apply.vectors, packed: &packed };
-    writer.lock().await.send(Kind::Products, id, |out| products.encode(out)).await
+    writer.lock().await.send(FrameKind::Products, id, |out| products.encode(out)).await
 }
 
 async fn answer_direct<S: AsyncRead + AsyncWrite>(
@@ -243,7 +243,7 @@ async fn answer_direct<S: AsyncRead + AsyncWrite>(
     }
     let (ciphertexts, budget_left) = host.direct(session, direct).await?;
     let answer = DirectAnswer { budget_left, ciphertexts: &ciphertexts };
-    writer.lock().await.send(Kind::DirectAnswer, id, |out| answer.encode(out)).await
+    writer.lock().await.send(FrameKind::DirectAnswer, id, |out| answer.encode(out)).await
 }
 
 async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(

@@ -7,7 +7,8 @@ use confide_rlwe::{Rng, SeededCiphertext};
 
 use super::{AdapterHost, sessions::Session};
 use crate::{
-    Meter, Tile,
+    link::Tile,
+    meter::Meter,
     protocol::{Direct, Refusal},
 };
 

@@ -2,7 +2,7 @@ use std::{io, path::PathBuf};
 
 use confide_rlwe::RlweError;
 
-use crate::{TermsError, masked::MaskedError};
+use crate::{masked::MaskedError, terms::TermsError};
 
 /// Why a host is not made, or an adapter not loaded.
 #[derive(Debug, thiserror::Error)]

@@ -14,8 +14,10 @@ use super::{
     sessions::{Session, masked_refusal},
 };
 use crate::{
-    Digits, Epoch, Meter,
+    int_matrix::Digits,
+    mask::Epoch,
     masked::{ApplyJob, HostInput, HostSequence},
+    meter::Meter,
     protocol::{Refusal, pack, packed_bytes},
 };
 
@@ -40,7 +42,7 @@ pub(crate) struct OnlineJob {
 }
 
 /// The packed products, or why there are none.
-pub(crate) type Answered = Result<Vec<u8>, Refusal>;
+pub(crate) type AnswerResult = Result<Vec<u8>, Refusal>;
 
 impl Online {
     pub(crate) fn new(groups: Arc<Vec<Group>>, epoch: Epoch) -> Self {
@@ -48,7 +50,7 @@ impl Online {
     }
 
     /// One product for all jobs of an input; a session that has several waits for the next.
-    fn answer(&self, group: usize, jobs: Vec<(usize, OnlineJob)>, answers: &mut [Answered]) {
+    fn answer(&self, group: usize, jobs: Vec<(usize, OnlineJob)>, answers: &mut [AnswerResult]) {
         let Some(input) = self.groups[group].masked() else { return };
         let mut waiting = VecDeque::from(jobs);
         while !waiting.is_empty() {
@@ -68,7 +70,12 @@ impl Online {
         }
     }
 
-    fn round(&self, input: &HostInput, group: usize, jobs: &[(usize, OnlineJob)]) -> Vec<Answered> {
+    fn round(
+        &self,
+        input: &HostInput,
+        group: usize,
+        jobs: &[(usize, OnlineJob)],
+    ) -> Vec<AnswerResult> {
         let mut sequences: Vec<MutexGuard<'_, HostSequence>> =
             jobs.iter().filter_map(|(_, job)| job.session.sequence(group)).collect();
         let applied = jobs.iter().zip(&mut sequences).map(|((_, job), sequence)| ApplyJob {
@@ -98,9 +105,9 @@ impl Online {
 
 impl Compute for Online {
     type Job = OnlineJob;
-    type Answer = Answered;
+    type Answer = AnswerResult;
 
-    fn compute(&self, jobs: Vec<OnlineJob>) -> Vec<Answered> {
+    fn compute(&self, jobs: Vec<OnlineJob>) -> Vec<AnswerResult> {
         let mut answers = vec![Err(Refusal::Internal); jobs.len()];
         let mut by_group: BTreeMap<usize, Vec<(usize, OnlineJob)>> = BTreeMap::new();
         for (place, job) in jobs.into_iter().enumerate() {

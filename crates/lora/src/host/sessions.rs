@@ -11,12 +11,13 @@ use tokio::sync::watch;
 
 use super::{
     accounts::Account,
-    adapter::Hosted,
+    adapter::HostedAdapter,
     peers::{HostLimits, PeerPrefix},
     tally::Tally,
 };
 use crate::{
-    Allowance, Epoch,
+    budget::Allowance,
+    mask::Epoch,
     masked::{HostSequence, MaskedError},
     protocol::{Attach, Refusal, Scheme},
 };
@@ -29,13 +30,13 @@ pub const CONNECTIONS_MAX: u16 = 64;
 pub const BATCHES_MAX: usize = 4;
 
 /// A session without a connection is forgotten after this, its batches with it.
-pub const SESSION_IDLE: Duration = Duration::from_secs(600);
+pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(600);
 
 /// What a hello opened.
 pub(crate) struct Session {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
-    pub(crate) adapter: Arc<Hosted>,
+    pub(crate) adapter: Arc<HostedAdapter>,
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,
@@ -54,7 +55,7 @@ pub(crate) struct Session {
 pub(crate) struct Opening {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
-    pub(crate) adapter: Arc<Hosted>,
+    pub(crate) adapter: Arc<HostedAdapter>,
     pub(crate) account: Account,
     pub(crate) allowance: Allowance,
     pub(crate) scheme: Scheme,

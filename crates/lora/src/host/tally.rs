@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::{Input, protocol::Refusal};
+use crate::{protocol::Refusal, site::Input};
 
 /// What happened since the last line.
 #[derive(Debug, Default)]

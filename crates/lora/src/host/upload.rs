@@ -17,9 +17,9 @@ use super::{
     sessions::{BATCHES_MAX, Session, masked_refusal},
 };
 use crate::{
-    Meter,
-    masked::HostPreparing,
-    protocol::{Block, Credit, Kind, Prepare, Prepared, ProtocolError, Refusal},
+    masked::HostPreparation,
+    meter::Meter,
+    protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError, Refusal},
 };
 
 /// Blocks that a key holder may send before it hears that one was used: sending and computing
@@ -27,7 +27,7 @@ use crate::{
 pub const WINDOW: u16 = 4;
 
 /// The next block has to come within this: a batch that has begun holds memory for its sums.
-pub const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Bytes of one answer frame at most.
 const ANSWER_BYTES: usize = 512 * 1024;
@@ -124,7 +124,7 @@ struct Task<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
-    async fn run(mut self, preparing: HostPreparing) {
+    async fn run(mut self, preparing: HostPreparation) {
         let refusal = match self.work(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
@@ -136,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         let _ = self.writer.lock().await.refuse(self.id, refusal).await;
     }
 
-    async fn work(&mut self, mut preparing: HostPreparing) -> Result<(), ProtocolError> {
+    async fn work(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
         let columns = self.session.adapter.groups()[self.group].columns();
         self.credit(WINDOW).await?;
         let mut pushed = 0;
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
     async fn credit(&self, blocks: u16) -> Result<(), ProtocolError> {
         let credit = Credit { blocks, batch: self.batch };
         let mut writer = self.writer.lock().await;
-        writer.send(Kind::Credit, self.id, |out| credit.encode(out)).await
+        writer.send(FrameKind::Credit, self.id, |out| credit.encode(out)).await
     }
 
     /// Ciphertexts of all rows, in frames between which others get to write.
@@ -197,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
             let count = part.len() as u16;
             let prepared = Prepared { first, count, ciphertexts: &ciphertexts };
             let mut writer = self.writer.lock().await;
-            writer.send(Kind::Prepared, self.id, |out| prepared.encode(out)).await?;
+            writer.send(FrameKind::Prepared, self.id, |out| prepared.encode(out)).await?;
         }
         Ok(())
     }
@@ -205,9 +205,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
 
 fn push(
     session: &Session,
-    preparing: HostPreparing,
+    preparing: HostPreparation,
     block: &[u8],
-) -> Result<(HostPreparing, usize), Refusal> {
+) -> Result<(HostPreparation, usize), Refusal> {
     let length = SeededCiphertext::wire_bytes(&session.context);
     if !block.len().is_multiple_of(length) {
         return Err(Refusal::Malformed);
@@ -224,7 +224,7 @@ fn push(
 fn finish(
     session: &Session,
     group: usize,
-    preparing: HostPreparing,
+    preparing: HostPreparation,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let input = session.adapter.groups()[group].masked().ok_or(Refusal::Internal)?;
     let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
@@ -237,6 +237,6 @@ fn finish(
         answers.push(row.to_bytes(&session.context));
     }
     let mut sequence = session.sequence(group).ok_or(Refusal::Internal)?;
-    answering.done(&mut sequence).map_err(|_| Refusal::Internal)?;
+    answering.commit(&mut sequence).map_err(|_| Refusal::Internal)?;
     Ok(answers)
 }

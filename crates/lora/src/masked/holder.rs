@@ -4,31 +4,36 @@ use confide_rlwe::{Encryptor, Rng, SecretKey, SeededCiphertext, SmallCiphertext}
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{BLOCK, MaskedError, check_count, check_words};
-use crate::{Epoch, Meter, Step, Terms, int_matrix::low_mask, mask::MaskStream};
+use crate::{
+    int_matrix::low_mask,
+    mask::{Epoch, MaskStream},
+    meter::{Meter, Step},
+    terms::Terms,
+};
 
 /// Tokens whose masks are made ahead of use: 200 KB at a width of 1,536. The rest are a key.
 const WINDOW: u32 = 16;
 
 /// A batch whose masks are being encrypted.
-pub struct Requesting<'k> {
+pub struct MaskRequest<'k> {
     encryptor: Encryptor<'k>,
     batch: Batch,
     column: usize,
 }
 
 /// A batch whose masks are at the host.
-pub struct Awaiting {
+pub struct PendingBatch {
     batch: Batch,
     row: usize,
     /// `[token][row]`.
     prepared: Zeroizing<Vec<u64>>,
 }
 
-/// What became of answers that were accepted.
-pub enum Accepted {
-    /// More rows are to come.
-    More(Awaiting),
-    /// All rows are there.
+/// The state of a batch after answers were accepted.
+pub enum BatchState {
+    /// Rows are missing: accept more answers.
+    Pending(PendingBatch),
+    /// Every row is there: the batch masks and unmasks vectors.
     Ready(HolderBatch),
 }
 
@@ -46,7 +51,7 @@ pub struct HolderBatch {
 
 /// Vectors on their way to the host.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Masked {
+pub struct MaskedVectors {
     /// Counter of the first; each further one has the next.
     pub counter: u64,
     /// One vector after the other, words mod 2^k.
@@ -63,7 +68,7 @@ struct Batch {
     masks: MaskStream,
 }
 
-impl<'k> Requesting<'k> {
+impl<'k> MaskRequest<'k> {
     /// Draws the masks of batch `index` for one input, under the key holder's secret key. `epoch` is
     /// the host's.
     ///
@@ -88,13 +93,13 @@ impl<'k> Requesting<'k> {
             bits,
             masks: MaskStream::random(rng),
         };
-        Ok(Requesting { encryptor: key.encryptor(rng.fork()), batch, column: 0 })
+        Ok(MaskRequest { encryptor: key.encryptor(rng.fork()), batch, column: 0 })
     }
 
     /// The next ciphertexts, at most [`BLOCK`], in the order of the columns; none after the last.
     ///
     /// # Errors
-    /// None for a key and terms that [`Requesting::new`] took.
+    /// None for a key and terms that [`MaskRequest::new`] took.
     pub fn next_block(&mut self, meter: &mut Meter) -> Result<Vec<SeededCiphertext>, MaskedError> {
         let count = BLOCK.min(self.batch.columns - self.column);
         if count == 0 {
@@ -117,14 +122,14 @@ impl<'k> Requesting<'k> {
     ///
     /// # Errors
     /// Where some are not.
-    pub fn sent(self) -> Result<Awaiting, MaskedError> {
+    pub fn finish(self) -> Result<PendingBatch, MaskedError> {
         check_count("columns sent", self.batch.columns, self.column)?;
         let words = self.batch.tokens as usize * self.batch.rows;
-        Ok(Awaiting { batch: self.batch, row: 0, prepared: Zeroizing::new(vec![0; words]) })
+        Ok(PendingBatch { batch: self.batch, row: 0, prepared: Zeroizing::new(vec![0; words]) })
     }
 }
 
-impl Awaiting {
+impl PendingBatch {
     /// Decrypts the answers for the next rows. An error drops the batch.
     ///
     /// # Errors
@@ -134,7 +139,7 @@ impl Awaiting {
         key: &SecretKey,
         answers: &[SmallCiphertext],
         meter: &mut Meter,
-    ) -> Result<Accepted, MaskedError> {
+    ) -> Result<BatchState, MaskedError> {
         let left = self.batch.rows - self.row;
         if answers.is_empty() || answers.len() > left {
             let got = answers.len();
@@ -151,7 +156,7 @@ impl Awaiting {
             self.row += 1;
         }
         if self.row < self.batch.rows {
-            return Ok(Accepted::More(self));
+            return Ok(BatchState::Pending(self));
         }
         let mut ready = HolderBatch {
             batch: self.batch,
@@ -163,7 +168,7 @@ impl Awaiting {
             dropped: false,
         };
         ready.refill();
-        Ok(Accepted::Ready(ready))
+        Ok(BatchState::Ready(ready))
     }
 
     /// Rows that are still to come.
@@ -174,7 +179,7 @@ impl Awaiting {
 
 impl HolderBatch {
     /// Tokens that can still be masked.
-    pub fn left(&self) -> usize {
+    pub fn tokens_left(&self) -> usize {
         match self.dropped {
             true => 0,
             false => (self.batch.tokens - self.next) as usize,
@@ -201,7 +206,11 @@ impl HolderBatch {
     ///
     /// # Errors
     /// Where there is no vector, one is not whole, or the batch has not as many tokens left.
-    pub fn mask(&mut self, values: &[i16], meter: &mut Meter) -> Result<Masked, MaskedError> {
+    pub fn mask(
+        &mut self,
+        values: &[i16],
+        meter: &mut Meter,
+    ) -> Result<MaskedVectors, MaskedError> {
         if self.dropped {
             return Err(MaskedError::Dropped);
         }
@@ -209,8 +218,8 @@ impl HolderBatch {
         let count = values.len() / columns;
         check_count("entries of a vector", columns, values.len() / count.max(1))?;
         check_count("entries of vectors", count * columns, values.len())?;
-        if count > self.left() {
-            return Err(MaskedError::Exhausted { wanted: count, left: self.left() });
+        if count > self.tokens_left() {
+            return Err(MaskedError::Exhausted { wanted: count, left: self.tokens_left() });
         }
         let first = self.next;
         if first + count as u32 > self.window_first + self.window_tokens() {
@@ -226,7 +235,7 @@ impl HolderBatch {
         masks.zeroize();
         self.next += count as u32;
         self.asked.push((first, count as u32));
-        Ok(Masked { counter: self.counter(first), vectors })
+        Ok(MaskedVectors { counter: self.counter(first), vectors })
     }
 
     /// `A · x mod 2^k` of the vectors that were masked under `counter` and the following, from what
@@ -251,7 +260,7 @@ impl HolderBatch {
     }
 
     /// Forgets masks and answers: nothing can be masked any more.
-    pub fn drop_all(&mut self) {
+    pub(crate) fn drop_all(&mut self) {
         self.dropped = true;
         self.window.zeroize();
         self.prepared.zeroize();
@@ -304,35 +313,35 @@ impl fmt::Debug for Batch {
     }
 }
 
-impl fmt::Debug for Requesting<'_> {
+impl fmt::Debug for MaskRequest<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Requesting({:?}, {} columns sent)", self.batch, self.column)
+        write!(out, "MaskRequest({:?}, {} columns sent)", self.batch, self.column)
     }
 }
 
-impl fmt::Debug for Awaiting {
+impl fmt::Debug for PendingBatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Awaiting({:?}, {} rows there)", self.batch, self.row)
+        write!(out, "PendingBatch({:?}, {} rows there)", self.batch, self.row)
     }
 }
 
-impl fmt::Debug for Accepted {
+impl fmt::Debug for BatchState {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Accepted::More(awaiting) => awaiting.fmt(out),
-            Accepted::Ready(batch) => batch.fmt(out),
+            BatchState::Pending(awaiting) => awaiting.fmt(out),
+            BatchState::Ready(batch) => batch.fmt(out),
         }
     }
 }
 
 impl fmt::Debug for HolderBatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "HolderBatch({:?}, {} left)", self.batch, self.left())
+        write!(out, "HolderBatch({:?}, {} left)", self.batch, self.tokens_left())
     }
 }
 
-impl fmt::Debug for Masked {
+impl fmt::Debug for MaskedVectors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Masked(counter {}, {} words)", self.counter, self.vectors.len())
+        write!(out, "MaskedVectors(counter {}, {} words)", self.counter, self.vectors.len())
     }
 }

@@ -8,8 +8,10 @@ use zeroize::Zeroizing;
 
 use super::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words, noise};
 use crate::{
-    Digits, Epoch, IntMatrix, Meter, ProcessKey, Slot, Step, Terms, Weights, int_matrix::low_mask,
-    mask::MaskStream,
+    int_matrix::{Digits, IntMatrix, low_mask},
+    mask::{Epoch, MaskStream, ProcessKey, Slot},
+    meter::{Meter, Step},
+    terms::{Terms, Weights},
 };
 
 /// Batches of one sequence that are prepared and not used up. Each is a key and a bit for each token.
@@ -36,13 +38,13 @@ pub struct HostSequence {
 }
 
 /// A batch whose ciphertexts arrive.
-pub struct HostPreparing {
+pub struct HostPreparation {
     products: ScalarProducts<'static>,
     batch: HostBatch,
 }
 
 /// A batch whose answers leave.
-pub struct Answering {
+pub struct HostAnswers {
     context: Arc<Context>,
     sums: vec::IntoIter<Ciphertext>,
     row: usize,
@@ -120,7 +122,7 @@ impl HostInput {
         sequence: &mut HostSequence,
         epoch: Epoch,
         index: u64,
-    ) -> Result<HostPreparing, MaskedError> {
+    ) -> Result<HostPreparation, MaskedError> {
         sequence.check_epoch(epoch)?;
         sequence.check_epoch(key.epoch())?;
         if index != sequence.next_batch {
@@ -138,7 +140,7 @@ impl HostInput {
             left: sequence.tokens,
         };
         let products = ScalarProducts::new(&self.context, self.scalars.clone());
-        Ok(HostPreparing { products, batch })
+        Ok(HostPreparation { products, batch })
     }
 
     /// Answers the vectors of several clients: the matrix is read once for all. One result for each
@@ -248,7 +250,7 @@ impl HostSequence {
     }
 }
 
-impl HostPreparing {
+impl HostPreparation {
     /// Takes the ciphertexts of the next columns. An error drops the batch.
     ///
     /// # Errors
@@ -269,9 +271,9 @@ impl HostPreparing {
     ///
     /// # Errors
     /// Where some columns are missing.
-    pub fn finish(self, input: &HostInput, meter: &mut Meter) -> Result<Answering, MaskedError> {
+    pub fn finish(self, input: &HostInput, meter: &mut Meter) -> Result<HostAnswers, MaskedError> {
         let sums = meter.time(Step::Product, || self.products.finish())?;
-        Ok(Answering {
+        Ok(HostAnswers {
             context: input.context.clone(),
             sums: sums.into_iter(),
             row: 0,
@@ -281,7 +283,7 @@ impl HostPreparing {
     }
 }
 
-impl Answering {
+impl HostAnswers {
     /// The answer for the next row: `Enc(A·r − s)` under the key holder's public key, made fresh and
     /// flooded. `None` after the last row.
     ///
@@ -313,7 +315,7 @@ impl Answering {
     ///
     /// # Errors
     /// Where some rows were not answered.
-    pub fn done(self, sequence: &mut HostSequence) -> Result<(), MaskedError> {
+    pub fn commit(self, sequence: &mut HostSequence) -> Result<(), MaskedError> {
         check_count("rows answered", self.row + self.sums.len(), self.row)?;
         sequence.live.insert(self.batch.index, self.batch);
         Ok(())
@@ -363,15 +365,15 @@ impl fmt::Debug for HostSequence {
     }
 }
 
-impl fmt::Debug for HostPreparing {
+impl fmt::Debug for HostPreparation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "HostPreparing(batch {})", self.batch.index)
+        write!(out, "HostPreparation(batch {})", self.batch.index)
     }
 }
 
-impl fmt::Debug for Answering {
+impl fmt::Debug for HostAnswers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Answering(batch {}, {} rows left)", self.batch.index, self.sums.len())
+        write!(out, "HostAnswers(batch {}, {} rows left)", self.batch.index, self.sums.len())
     }
 }
 

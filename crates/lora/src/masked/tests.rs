@@ -4,8 +4,12 @@ use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 
 use super::*;
 use crate::{
-    Digits, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Step, Terms,
-    Weights, int_matrix::low_mask, norm_limit,
+    int_matrix::{Digits, IntMatrix, low_mask},
+    mask::{ProcessKey, Slot},
+    meter::{Meter, Step},
+    quantise::norm_limit,
+    site::{Input, Projection},
+    terms::{Effect, Part, Terms, Weights},
 };
 
 /// Both ends in one place, on the toy ring of 256 tokens.
@@ -55,7 +59,7 @@ impl Pair {
         let (epoch, index) = (self.process.epoch(), sequence.next_batch());
         let terms = self.input.terms();
         let mut requesting =
-            Requesting::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
+            MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).expect("fits");
         let mut preparing =
             self.input.prepare(&self.process, sequence, epoch, index).expect("next");
         loop {
@@ -65,16 +69,16 @@ impl Pair {
             }
             preparing = preparing.push(&block, &mut self.meter).expect("in order");
         }
-        let mut awaiting = requesting.sent().expect("all sent");
+        let mut awaiting = requesting.finish().expect("all sent");
         let mut answering = preparing.finish(&self.input, &mut self.meter).expect("all there");
         loop {
             let (public, rng) = (&self.public, &mut self.rng);
             let answer = answering.next_row(public, rng, &mut self.meter).expect("same ring");
             let answer = answer.expect("a row is left");
             match awaiting.accept(&self.key, &[answer], &mut self.meter).expect("in order") {
-                Accepted::More(more) => awaiting = more,
-                Accepted::Ready(batch) => {
-                    answering.done(sequence).expect("all answered");
+                BatchState::Pending(more) => awaiting = more,
+                BatchState::Ready(batch) => {
+                    answering.commit(sequence).expect("all answered");
                     return batch;
                 }
             }
@@ -84,7 +88,7 @@ impl Pair {
     fn apply(
         &mut self,
         sequence: &mut HostSequence,
-        masked: &Masked,
+        masked: &MaskedVectors,
     ) -> Result<Vec<u64>, MaskedError> {
         let (epoch, counter) = (self.process.epoch(), masked.counter);
         let job = ApplyJob { sequence, epoch, counter, vectors: &masked.vectors };
@@ -144,7 +148,7 @@ fn a_batch_serves_every_token_once_and_the_next_one_goes_on() {
         let mut batch = pair.prepare(&mut sequence);
         assert_eq!(sequence.live_batches(), 1);
         for token in 0..256 {
-            assert_eq!(batch.left(), 256 - token as usize);
+            assert_eq!(batch.tokens_left(), 256 - token as usize);
             let x = [token as i16 - 128, 1, 2, 3, 30_000];
             let masked = batch.mask(&x, &mut pair.meter).expect("tokens left");
             assert_eq!(masked.counter, round * 256 + token);
@@ -169,7 +173,7 @@ fn vectors_of_several_clients_share_one_product() {
         sequences.iter_mut().map(|sequence| pair.prepare(sequence)).collect();
     let x: Vec<Vec<i16>> =
         (1..4usize).map(|n| (0..40 * n).map(|at| (at * n * 31) as i16).collect()).collect();
-    let masked: Vec<Masked> = batches
+    let masked: Vec<MaskedVectors> = batches
         .iter_mut()
         .zip(&x)
         .map(|(batch, x)| batch.mask(x, &mut pair.meter).expect("left"))
@@ -245,10 +249,11 @@ fn steps_out_of_order_are_refused() {
     let mut sequence = pair.sequence();
     let epoch = pair.process.epoch();
     let terms = pair.input.terms().clone();
-    let mut requesting = Requesting::new(&pair.key, &terms, epoch, 0, &mut pair.rng).expect("fits");
+    let mut requesting =
+        MaskRequest::new(&pair.key, &terms, epoch, 0, &mut pair.rng).expect("fits");
     let block = requesting.next_block(&mut pair.meter).expect("columns");
     assert_eq!(block.len(), BLOCK);
-    assert!(matches!(requesting.sent(), Err(MaskedError::Count { wanted: 40, got: 32, .. })));
+    assert!(matches!(requesting.finish(), Err(MaskedError::Count { wanted: 40, got: 32, .. })));
     let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 0).expect("next");
     let preparing = preparing.push(&block, &mut pair.meter).expect("in order");
     assert!(preparing.finish(&pair.input, &mut pair.meter).is_err());
@@ -259,7 +264,7 @@ fn steps_out_of_order_are_refused() {
     let more: Vec<_> = block.iter().chain(&block).cloned().collect();
     assert!(matches!(preparing.push(&more, &mut pair.meter), Err(MaskedError::Ring(_))));
     let other = Terms { bits: 32, ..terms };
-    let refused = Requesting::new(&pair.key, &other, epoch, 0, &mut pair.rng);
+    let refused = MaskRequest::new(&pair.key, &other, epoch, 0, &mut pair.rng);
     assert!(matches!(refused.err(), Some(MaskedError::Count { .. })));
 }
 

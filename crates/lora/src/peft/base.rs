@@ -6,8 +6,8 @@ use std::{
 
 use safetensors::tensor::{Metadata, TensorView};
 
-use super::{PeftError, WIDTH_MAX, weights};
-use crate::{Matrix, Site};
+use super::{WIDTH_MAX, error::PeftError, weights};
+use crate::{adapter::Matrix, site::Site};
 
 // Header bytes of one file of a base model; a mixture of experts has some ten thousand tensors.
 const HEADER_BYTES_MAX: u64 = 16 << 20;

@@ -11,7 +11,8 @@ use serde::{
 use serde_json::Value;
 
 use super::{
-    LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, PeftError, RANK_MAX,
+    LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, RANK_MAX,
+    error::PeftError,
     pattern::{Key, Pattern},
     target::{Layers, Names, Target},
 };

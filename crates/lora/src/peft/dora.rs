@@ -1,5 +1,8 @@
-use super::{BaseWeights, ELEMENTS_MAX, PeftError};
-use crate::{Matrix, Pair, Site};
+use super::{ELEMENTS_MAX, base::BaseWeights, error::PeftError};
+use crate::{
+    adapter::{Matrix, Pair},
+    site::Site,
+};
 
 /// DoRA's output is `m / |W + sBA| · (W + sBA)x`, with the norm of each row and one magnitude `m` for
 /// each (arXiv 2402.09353, equation 5). What it adds to `Wx` is a matrix of full rank.

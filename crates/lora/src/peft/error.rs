@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::{Input, Site};
+use crate::site::{Input, Site};
 
 /// Why an adapter could not be read or written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -165,7 +165,7 @@ pub enum PeftError {
     /// The adapter has no pair that can be applied to the last hidden state.
     #[error("final-hidden: wanted q_proj of layer 0 as wide as it is long, got {got}")]
     NoFinalHidden {
-        /// What it has there.
+        /// The value that the adapter has there.
         got: String,
     },
 }

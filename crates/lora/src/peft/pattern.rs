@@ -1,6 +1,6 @@
 use fancy_regex::{Regex, RegexBuilder};
 
-use super::{PATTERN_BYTES_MAX, PeftError};
+use super::{PATTERN_BYTES_MAX, error::PeftError};
 
 // Steps of one match. Names are short, so honest expressions take hundreds.
 const STEPS_MAX: usize = 100_000;

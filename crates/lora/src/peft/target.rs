@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{PeftError, pattern::Pattern};
+use super::{error::PeftError, pattern::Pattern};
 
 /// Which modules an adapter changes, by PEFT's rule (`check_target_module_exists`, PEFT 0.21).
 #[derive(Clone, Debug)]

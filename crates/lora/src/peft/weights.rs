@@ -3,10 +3,13 @@ use std::collections::BTreeMap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
-    BaseWeights, Config, ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, PeftError, RANK_MAX,
-    WIDTH_MAX, dora,
+    ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, RANK_MAX, WIDTH_MAX, base::BaseWeights,
+    config::Config, dora, error::PeftError,
 };
-use crate::{Input, Matrix, Pair, Projection, Site};
+use crate::{
+    adapter::{Matrix, Pair},
+    site::{Input, Projection, Site},
+};
 
 /// What PEFT puts before the base model's own paths.
 pub(super) const PREFIX: &str = "base_model.model.";

@@ -8,8 +8,11 @@ use std::{
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 
-use super::{CONFIG_FILE, PeftError, WEIGHTS_FILE, weights};
-use crate::{Adapter, Matrix, Pair, Projection, Site};
+use super::{CONFIG_FILE, WEIGHTS_FILE, error::PeftError, weights};
+use crate::{
+    adapter::{Adapter, Matrix, Pair},
+    site::{Projection, Site},
+};
 
 const STACK: &str = "model.layers.";
 

@@ -1,6 +1,6 @@
 use std::{io, time::Duration};
 
-use super::{Kind, Refusal};
+use super::{frame::FrameKind, refusal::Refusal};
 
 /// Why a frame could not be sent, received or read.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum ProtocolError {
     },
     /// The kind of a frame is unknown, or none that this side receives.
     #[error("frame kind: wanted one for this side, got {got:#04x}")]
-    Kind {
+    FrameKind {
         /// What came.
         got: u8,
     },
@@ -33,7 +33,7 @@ pub enum ProtocolError {
     #[error("{kind:?} frame: wanted at most {wanted} bytes of payload, got {got}")]
     Length {
         /// The kind.
-        kind: Kind,
+        kind: FrameKind,
         /// Its limit.
         wanted: usize,
         /// What was announced.
@@ -51,7 +51,7 @@ pub enum ProtocolError {
         /// What was due.
         wanted: &'static str,
         /// What came.
-        got: Kind,
+        got: FrameKind,
     },
     /// A field of a message is not as it must be.
     #[error("{message}: {field}: wanted {wanted}")]

@@ -1,6 +1,6 @@
 //! Fields of messages: little-endian integers, and byte strings with their length before them.
 
-use super::ProtocolError;
+use super::error::ProtocolError;
 
 /// Reads one message's fields in order.
 pub(crate) struct Fields<'a> {

@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{FRAME_DEADLINE, ProtocolError};
+use super::{FRAME_DEADLINE, error::ProtocolError};
 
 /// Length (u32), kind (u8) and request id (u32), little-endian.
 pub const HEADER_BYTES: usize = 9;
@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 2 * 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FrameKind {
     /// Opens a session.
     Hello = 0x01,
     /// Another connection of a session, or the same one after it broke.
@@ -69,51 +69,51 @@ pub enum Side {
     Holder,
 }
 
-impl Kind {
-    const ALL: [Kind; 16] = [
-        Kind::Hello,
-        Kind::Attach,
-        Kind::Prepare,
-        Kind::Block,
-        Kind::Apply,
-        Kind::Direct,
-        Kind::Goodbye,
-        Kind::Welcome,
-        Kind::Terms,
-        Kind::Attached,
-        Kind::Credit,
-        Kind::Prepared,
-        Kind::Products,
-        Kind::DirectAnswer,
-        Kind::Farewell,
-        Kind::Error,
+impl FrameKind {
+    const ALL: [FrameKind; 16] = [
+        FrameKind::Hello,
+        FrameKind::Attach,
+        FrameKind::Prepare,
+        FrameKind::Block,
+        FrameKind::Apply,
+        FrameKind::Direct,
+        FrameKind::Goodbye,
+        FrameKind::Welcome,
+        FrameKind::Terms,
+        FrameKind::Attached,
+        FrameKind::Credit,
+        FrameKind::Prepared,
+        FrameKind::Products,
+        FrameKind::DirectAnswer,
+        FrameKind::Farewell,
+        FrameKind::Error,
     ];
 
     /// The longest payload of this kind, in bytes.
     pub const fn payload_max(self) -> usize {
         match self {
             // A public key of N = 4096 and two limbs is about 131 KB, names are short.
-            Kind::Hello => 512 * 1024,
-            Kind::Attach => 128,
-            Kind::Prepare => 256,
+            FrameKind::Hello => 512 * 1024,
+            FrameKind::Attach => 128,
+            FrameKind::Prepare => 256,
             // 32 ciphertexts of N = 4096 are 1.6 MB, of N = 8192 6.6 MB.
-            Kind::Block => 8 * 1024 * 1024,
+            FrameKind::Block => 8 * 1024 * 1024,
             // 32 rows of 32,768 elements at 40 bits would be 5 MB; a holder splits at 64 rows of
             // 1,536 elements.
-            Kind::Apply => 4 * 1024 * 1024,
+            FrameKind::Apply => 4 * 1024 * 1024,
             // 8,960 elements in tiles of 512: 18 ciphertexts of two limbs.
-            Kind::Direct => 8 * 1024 * 1024,
-            Kind::Goodbye => 1,
-            Kind::Welcome => 128,
+            FrameKind::Direct => 8 * 1024 * 1024,
+            FrameKind::Goodbye => 1,
+            FrameKind::Welcome => 128,
             // B of two projections with 28,672 outputs of rank 256, as f32, is 59 MB.
-            Kind::Terms => 64 * 1024 * 1024,
-            Kind::Attached => 128,
-            Kind::Credit => 16,
-            Kind::Prepared => 1024 * 1024 + 64,
-            Kind::Products => 16 * 1024 * 1024,
-            Kind::DirectAnswer => 64 * 1024 * 1024,
-            Kind::Farewell => 0,
-            Kind::Error => 9,
+            FrameKind::Terms => 64 * 1024 * 1024,
+            FrameKind::Attached => 128,
+            FrameKind::Credit => 16,
+            FrameKind::Prepared => 1024 * 1024 + 64,
+            FrameKind::Products => 16 * 1024 * 1024,
+            FrameKind::DirectAnswer => 64 * 1024 * 1024,
+            FrameKind::Farewell => 0,
+            FrameKind::Error => 9,
         }
     }
 
@@ -122,8 +122,8 @@ impl Kind {
         if (self as u8) < 0x80 { Side::Host } else { Side::Holder }
     }
 
-    fn from_byte(byte: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    fn from_byte(byte: u8) -> Option<FrameKind> {
+        FrameKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -131,7 +131,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Which request it belongs to.
     pub id: u32,
     /// What it holds.
@@ -146,7 +146,7 @@ pub struct FrameBuffer {
 
 impl FrameBuffer {
     /// A frame whose payload `fill` appends; the whole frame as it goes over the wire.
-    pub fn frame(&mut self, kind: Kind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+    pub fn frame(&mut self, kind: FrameKind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
@@ -243,14 +243,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Kind, request id and end of the frame that begins the buffer, once its header is there.
-    fn header(&self) -> Result<Option<(Kind, u32, usize)>, ProtocolError> {
+    fn header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
         let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
         let got = u32::from_le_bytes([l0, l1, l2, l3]);
         let payload =
             (got as usize).checked_sub(COUNTED_BYTES).ok_or(ProtocolError::Short { got })?;
-        let known = Kind::from_byte(kind).filter(|kind| kind.receiver() == self.side);
-        let kind = known.ok_or(ProtocolError::Kind { got: kind })?;
+        let known = FrameKind::from_byte(kind).filter(|kind| kind.receiver() == self.side);
+        let kind = known.ok_or(ProtocolError::FrameKind { got: kind })?;
         let wanted = kind.payload_max();
         if payload > wanted {
             return Err(ProtocolError::Length { kind, wanted, got: payload });
@@ -260,7 +260,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads on until the frame is whole. Memory grows with what comes, not with what a length
     /// announces.
-    async fn rest(&mut self) -> Result<(Kind, u32, usize), ProtocolError> {
+    async fn rest(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
         loop {
             if let Some(found @ (_, _, end)) = self.header()?
                 && self.buffer.len() >= end
@@ -285,21 +285,21 @@ mod tests {
     async fn frames_come_out_as_they_went_in_however_they_are_cut() {
         let mut buffer = FrameBuffer::default();
         let payload: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
-        let mut wire = buffer.frame(Kind::Goodbye, 7, |out| out.push(1)).to_vec();
-        wire.extend_from_slice(buffer.frame(Kind::Block, 8, |out| out.extend(&payload)));
-        wire.extend_from_slice(buffer.frame(Kind::Goodbye, 9, |_| ()));
+        let mut wire = buffer.frame(FrameKind::Goodbye, 7, |out| out.push(1)).to_vec();
+        wire.extend_from_slice(buffer.frame(FrameKind::Block, 8, |out| out.extend(&payload)));
+        wire.extend_from_slice(buffer.frame(FrameKind::Goodbye, 9, |_| ()));
         for cut in [1, 8, 9, 10, 4096, wire.len()] {
             let (mut near, far) = tokio::io::duplex(cut);
             let sent = wire.clone();
             let sending = tokio::spawn(async move { near.write_all(&sent).await });
             let mut reader = FrameReader::new(far, Side::Host);
             let first = reader.next("a frame", SOON).await.unwrap();
-            assert_eq!((first.kind, first.id, first.payload), (Kind::Goodbye, 7, &[1][..]));
+            assert_eq!((first.kind, first.id, first.payload), (FrameKind::Goodbye, 7, &[1][..]));
             let second = reader.next("a frame", SOON).await.unwrap();
-            assert_eq!((second.kind, second.id), (Kind::Block, 8));
+            assert_eq!((second.kind, second.id), (FrameKind::Block, 8));
             assert!(second.payload == payload);
             let third = reader.next("a frame", SOON).await.unwrap();
-            assert_eq!((third.kind, third.id, third.payload), (Kind::Goodbye, 9, &[][..]));
+            assert_eq!((third.kind, third.id, third.payload), (FrameKind::Goodbye, 9, &[][..]));
             sending.await.unwrap().unwrap();
             let ended = reader.next("a frame", SOON).await.unwrap_err();
             assert!(matches!(ended, ProtocolError::Ended { within_frame: false }), "{ended}");
@@ -311,13 +311,17 @@ mod tests {
         type Expected = fn(&ProtocolError) -> bool;
         let cases: [(&[u8], Expected); 5] = [
             (&[4, 0, 0, 0, 1, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Short { got: 4 })),
-            (&[5, 0, 0, 0, 0x33, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x33 })),
-            (&[5, 0, 0, 0, 0x86, 0, 0, 0, 0], |e| matches!(e, ProtocolError::Kind { got: 0x86 })),
+            (&[5, 0, 0, 0, 0x33, 0, 0, 0, 0], |e| {
+                matches!(e, ProtocolError::FrameKind { got: 0x33 })
+            }),
+            (&[5, 0, 0, 0, 0x86, 0, 0, 0, 0], |e| {
+                matches!(e, ProtocolError::FrameKind { got: 0x86 })
+            }),
             (&[255, 255, 255, 255, 1, 0, 0, 0, 0], |e| {
-                matches!(e, ProtocolError::Length { kind: Kind::Hello, .. })
+                matches!(e, ProtocolError::Length { kind: FrameKind::Hello, .. })
             }),
             (&[7, 0, 0, 0, 7, 0, 0, 0, 0], |e| {
-                matches!(e, ProtocolError::Length { kind: Kind::Goodbye, wanted: 1, got: 2 })
+                matches!(e, ProtocolError::Length { kind: FrameKind::Goodbye, wanted: 1, got: 2 })
             }),
         ];
         for (bytes, expected) in cases {

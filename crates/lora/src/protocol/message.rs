@@ -10,8 +10,8 @@ pub use session::{GroupTerms, Welcome};
 pub use terms::{decode_terms, encode_terms};
 pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
 
-use super::{Protect, ProtocolError, Scheme, fields::Fields};
-use crate::Input;
+use super::{Protect, Scheme, error::ProtocolError, fields::Fields};
+use crate::site::Input;
 
 const INPUTS: [Input; 5] = [
     Input::Attention,

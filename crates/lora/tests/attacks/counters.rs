@@ -67,7 +67,7 @@ fn a_replayed_answer_is_refused_by_the_key_holder() {
     let replayed = batch.unmask(masked.counter, &answer, &mut world.meter);
     assert_eq!(replayed, Err(MaskedError::NotAsked { counter: 0 }));
     assert_eq!(batch.mask(&[5; COLUMNS], &mut world.meter), Err(MaskedError::Dropped));
-    assert_eq!(batch.left(), 0);
+    assert_eq!(batch.tokens_left(), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A malicious host's answers: refused by name, never a panic. A wrong answer of the right form cannot
 //! be told from a right one: the schemes are for a host that computes what it is asked (LIMITATIONS).
 
-use confide_lora::masked::{Accepted, MaskedError};
+use confide_lora::masked::{BatchState, MaskedError};
 use confide_rlwe::{Context, ParameterSet, RlweError, SmallCiphertext};
 
 use crate::world::{BITS, WORD, World};
@@ -27,7 +27,7 @@ fn prepared_answers_of_another_count_or_form_are_refused() {
     }
     let (_, awaiting) = world.request(0);
     let more = awaiting.accept(&world.key, &answers[..2], &mut world.meter).expect("in order");
-    let Accepted::More(awaiting) = more else { panic!("one row is missing") };
+    let BatchState::Pending(awaiting) = more else { panic!("one row is missing") };
     assert_eq!(awaiting.rows_left(), 1);
     assert!(awaiting.accept(&world.key, &answers[..2], &mut world.meter).is_err());
 }
@@ -85,7 +85,7 @@ fn online_answers_of_another_length_counter_or_width_are_refused_and_end_the_bat
             ),
             "{name}: {refused:?}"
         );
-        assert_eq!(batch.left(), 0, "{name}");
+        assert_eq!(batch.tokens_left(), 0, "{name}");
     }
 }
 

@@ -103,7 +103,7 @@ fn control_a_bare_product_gives_all_weights() {
     }
     let plaintext = Plaintext::new(&asked.context, &coefficients).expect("in budget");
     let sent = asked.request[0].clone().expand();
-    let mut bare = Ciphertext::nothing(&asked.context);
+    let mut bare = Ciphertext::zero(&asked.context);
     bare.add_product(&sent, &plaintext);
     let guessed = quotient(&asked.context, &sent.c1, bare.c1.limb(0));
     assert_eq!(found(&asked.matrix, asked.tile, &guessed), 4 * 256);

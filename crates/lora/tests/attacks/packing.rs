@@ -5,7 +5,7 @@
 use confide_lora::{
     Adapt, Input, IntMatrix, Meter, Pair, Projection, Protect, Terms, Weights,
     masked::HolderBatch,
-    protocol::{Kind, Products, pack, unpack},
+    protocol::{FrameKind, Products, pack, unpack},
 };
 
 use crate::{
@@ -30,7 +30,7 @@ fn steal(raw: &mut Raw<'_>, terms: &Terms, batch: &mut HolderBatch) -> (Vec<Vec<
         pack(&masked.vectors, terms.bits, &mut packed);
         raw.apply_packed(terms.layer, terms.input, masked.counter, 1, &packed);
         let (kind, _, payload) = raw.next().unwrap();
-        assert_eq!(kind, Kind::Products);
+        assert_eq!(kind, FrameKind::Products);
         let products = Products::decode(&payload).unwrap();
         let words = unpack(products.packed, terms.bits, terms.rows()).unwrap();
         let answer = batch.unmask(masked.counter, &words, meter).unwrap();

@@ -6,7 +6,8 @@ use confide_lora::{
     Digits, Effect, Epoch, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms,
     Weights, direct,
     masked::{
-        Accepted, ApplyJob, Awaiting, HolderBatch, HostInput, HostSequence, MaskedError, Requesting,
+        ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, MaskedError,
+        PendingBatch,
     },
     norm_limit,
 };
@@ -101,15 +102,15 @@ impl World {
     }
 
     /// The key holder's half until its ciphertexts are sent.
-    pub(crate) fn request(&mut self, index: u64) -> (Vec<SeededCiphertext>, Awaiting) {
+    pub(crate) fn request(&mut self, index: u64) -> (Vec<SeededCiphertext>, PendingBatch) {
         let epoch = self.epoch();
         let mut requesting =
-            Requesting::new(&self.key, &self.terms, epoch, index, &mut self.rng).expect("fits");
+            MaskRequest::new(&self.key, &self.terms, epoch, index, &mut self.rng).expect("fits");
         let mut sent = Vec::new();
         loop {
             let block = requesting.next_block(&mut self.meter).expect("columns");
             if block.is_empty() {
-                return (sent, requesting.sent().expect("all sent"));
+                return (sent, requesting.finish().expect("all sent"));
             }
             sent.extend(block);
         }
@@ -131,7 +132,7 @@ impl World {
         {
             answers.push(answer);
         }
-        answering.done(sequence).expect("all answered");
+        answering.commit(sequence).expect("all answered");
         answers
     }
 
@@ -140,8 +141,8 @@ impl World {
         let (request, awaiting) = self.request(sequence.next_batch());
         let answers = self.answers(sequence, &request);
         match awaiting.accept(&self.key, &answers, &mut self.meter).expect("in order") {
-            Accepted::Ready(batch) => batch,
-            Accepted::More(_) => panic!("all rows were answered"),
+            BatchState::Ready(batch) => batch,
+            BatchState::Pending(_) => panic!("all rows were answered"),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use confide_lora::{
     Adapt, Input, Projection,
     host::{HostLimits, HostOptions},
-    protocol::{Kind, Refusal},
+    protocol::{FrameKind, Refusal},
 };
 
 use super::{
@@ -29,9 +29,9 @@ fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
     raw.say_hello(|_| ());
     loop {
         match raw.next().unwrap() {
-            (Kind::Error, _, payload) => return Err(Refusal::decode(&payload).unwrap()),
-            (Kind::Terms, ..) => return Ok(raw),
-            (kind, ..) => assert_eq!(kind, Kind::Welcome),
+            (FrameKind::Error, _, payload) => return Err(Refusal::decode(&payload).unwrap()),
+            (FrameKind::Terms, ..) => return Ok(raw),
+            (kind, ..) => assert_eq!(kind, FrameKind::Welcome),
         }
     }
 }
@@ -88,9 +88,9 @@ fn an_evicted_connection_is_told_that_its_session_is_gone() {
     let _honest = hello(&hall, HONEST).unwrap();
     loop {
         match first.next() {
-            Ok((Kind::Terms, ..)) => {}
+            Ok((FrameKind::Terms, ..)) => {}
             Ok((kind, _, payload)) => {
-                assert_eq!(kind, Kind::Error);
+                assert_eq!(kind, FrameKind::Error);
                 assert_eq!(Refusal::decode(&payload).unwrap(), Refusal::NoSession);
                 break;
             }
@@ -136,9 +136,9 @@ fn four_begun_preparations_of_one_stranger_do_not_lock_others_out() {
         let (kind, ..) = raw.next().unwrap();
         begun.push((kind, raw));
     }
-    let credited = begun.iter().filter(|(kind, _)| *kind == Kind::Credit).count();
+    let credited = begun.iter().filter(|(kind, _)| *kind == FrameKind::Credit).count();
     assert_eq!(credited, 3, "the last room is not for a peer that prepares already");
     let mut honest = Raw::new(hall.runtime(), hall.pipe_from(HONEST));
     let opened = honest.open();
-    assert_eq!(honest.prepare(&opened, 0).left(), 256);
+    assert_eq!(honest.prepare(&opened, 0).tokens_left(), 256);
 }

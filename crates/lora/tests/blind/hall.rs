@@ -12,7 +12,7 @@ use std::{
 
 use confide_lora::{
     Adapter, Allowance, Matrix, Pair, Projection, Protect, Site,
-    holder::{Connect, HolderOptions, Opened, Opening, RemoteAdapter},
+    holder::{Connect, HolderOptions, HostStream, RemoteAdapter, StreamFuture},
     host::{AdapterHost, AuditLog, Clients, HostLimits, HostOptions, Peer, PeerPrefix},
 };
 use confide_rlwe::ParameterSet;
@@ -142,8 +142,10 @@ impl State {
 }
 
 impl Connect for Pipes {
-    fn connect(&self) -> Opening<'_> {
-        Box::pin(async { Ok(Opened { stream: Box::new(self.0.pipe(HONEST)?), simulated: false }) })
+    fn connect(&self) -> StreamFuture<'_> {
+        Box::pin(async {
+            Ok(HostStream { stream: Box::new(self.0.pipe(HONEST)?), simulated: false })
+        })
     }
 
     fn host(&self) -> String {

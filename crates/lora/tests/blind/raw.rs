@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use confide_lora::{
     Epoch, Input, Meter, Terms,
-    masked::{Accepted, HolderBatch, Requesting},
+    masked::{BatchState, HolderBatch, MaskRequest},
     protocol::{
-        Apply, Attach, Block, Credit, FrameBuffer, FrameReader, GroupTerms, Hello, Kind, Prepare,
-        Prepared, ProtocolError, Refusal, Scheme, Side, VERSION, Welcome, decode_terms, pack,
-        write_frame,
+        Apply, Attach, Block, Credit, FrameBuffer, FrameKind, FrameReader, GroupTerms, Hello,
+        Prepare, Prepared, ProtocolError, Refusal, Scheme, Side, VERSION, Welcome, decode_terms,
+        pack, write_frame,
     },
 };
 use confide_rlwe::{Context, Rng, SecretKey, SmallCiphertext};
@@ -46,7 +46,7 @@ impl<'r> Raw<'r> {
         self.next_id
     }
 
-    pub(crate) fn send(&mut self, kind: Kind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn send(&mut self, kind: FrameKind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) {
         let frame = self.out.frame(kind, id, fill);
         self.runtime.block_on(write_frame(self.reader.stream_mut(), frame, SOON)).unwrap();
     }
@@ -55,7 +55,7 @@ impl<'r> Raw<'r> {
         self.runtime.block_on(write_frame(self.reader.stream_mut(), bytes, SOON)).unwrap();
     }
 
-    pub(crate) fn next(&mut self) -> Result<(Kind, u32, Vec<u8>), ProtocolError> {
+    pub(crate) fn next(&mut self) -> Result<(FrameKind, u32, Vec<u8>), ProtocolError> {
         let frame = self.runtime.block_on(self.reader.next("an answer", SOON))?;
         Ok((frame.kind, frame.id, frame.payload.to_vec()))
     }
@@ -64,10 +64,10 @@ impl<'r> Raw<'r> {
     pub(crate) fn refusal(&mut self) -> (Refusal, bool) {
         loop {
             let (kind, id, payload) = self.next().unwrap();
-            if kind == Kind::Error {
+            if kind == FrameKind::Error {
                 return (Refusal::decode(&payload).unwrap(), id == 0);
             }
-            assert_eq!(kind, Kind::Credit, "wanted a refusal");
+            assert_eq!(kind, FrameKind::Credit, "wanted a refusal");
         }
     }
 
@@ -95,17 +95,17 @@ impl<'r> Raw<'r> {
     pub(crate) fn say_hello(&mut self, change: impl FnOnce(&mut Hello<'_>)) {
         let bytes = self.hello_bytes(change);
         let id = self.id();
-        self.send(Kind::Hello, id, |out| out.extend(bytes));
+        self.send(FrameKind::Hello, id, |out| out.extend(bytes));
     }
 
     pub(crate) fn open(&mut self) -> Opened {
         self.say_hello(|_| ());
         let (kind, _, payload) = self.next().unwrap();
-        assert_eq!(kind, Kind::Welcome);
+        assert_eq!(kind, FrameKind::Welcome);
         let welcome = Welcome::decode(&payload).unwrap();
         let terms = (0..welcome.groups).map(|_| {
             let (kind, _, payload) = self.next().unwrap();
-            assert_eq!(kind, Kind::Terms);
+            assert_eq!(kind, FrameKind::Terms);
             decode_terms(GroupTerms::decode(&payload).unwrap().terms).unwrap()
         });
         let terms = terms.collect();
@@ -114,13 +114,13 @@ impl<'r> Raw<'r> {
 
     pub(crate) fn attach(&mut self, attach: &Attach) {
         let id = self.id();
-        self.send(Kind::Attach, id, |out| attach.encode(out));
+        self.send(FrameKind::Attach, id, |out| attach.encode(out));
     }
 
     pub(crate) fn begin(&mut self, terms: &Terms) -> u32 {
         let id = self.id();
         let prepare = Prepare { layer: terms.layer, input: terms.input };
-        self.send(Kind::Prepare, id, |out| prepare.encode(out));
+        self.send(FrameKind::Prepare, id, |out| prepare.encode(out));
         id
     }
 
@@ -129,7 +129,7 @@ impl<'r> Raw<'r> {
         let terms = &opened.terms[group];
         let id = self.begin(terms);
         let (kind, _, payload) = self.next().unwrap();
-        assert_eq!(kind, Kind::Credit);
+        assert_eq!(kind, FrameKind::Credit);
         let credit = Credit::decode(&payload).unwrap();
         let epoch = Epoch(opened.welcome.epoch);
         let mut rng = self.rng.fork();
@@ -138,11 +138,11 @@ impl<'r> Raw<'r> {
         let mut blocks = Vec::new();
         let mut awaiting = {
             let mut requesting =
-                Requesting::new(&self.secret, terms, epoch, credit.batch, &mut rng).unwrap();
+                MaskRequest::new(&self.secret, terms, epoch, credit.batch, &mut rng).unwrap();
             loop {
                 let block = requesting.next_block(meter).unwrap();
                 if block.is_empty() {
-                    break requesting.sent().unwrap();
+                    break requesting.finish().unwrap();
                 }
                 blocks.push(block);
             }
@@ -152,16 +152,16 @@ impl<'r> Raw<'r> {
         for block in blocks {
             let bytes: Vec<u8> = block.iter().flat_map(|c| c.to_bytes(&context)).collect();
             let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
-            self.send(Kind::Block, id, |out| part.encode(out));
+            self.send(FrameKind::Block, id, |out| part.encode(out));
             first += block.len() as u32;
         }
         let length = SmallCiphertext::wire_bytes(&context, context.n());
         loop {
             let (kind, _, payload) = self.next().unwrap();
-            if kind == Kind::Credit {
+            if kind == FrameKind::Credit {
                 continue;
             }
-            assert_eq!(kind, Kind::Prepared);
+            assert_eq!(kind, FrameKind::Prepared);
             let part = Prepared::decode(&payload).unwrap();
             let answers: Vec<_> = part
                 .ciphertexts
@@ -169,8 +169,8 @@ impl<'r> Raw<'r> {
                 .map(|bytes| SmallCiphertext::from_bytes(&context, bytes).unwrap())
                 .collect();
             awaiting = match awaiting.accept(&self.secret, &answers, meter).unwrap() {
-                Accepted::More(awaiting) => awaiting,
-                Accepted::Ready(batch) => return batch,
+                BatchState::Pending(awaiting) => awaiting,
+                BatchState::Ready(batch) => return batch,
             };
         }
     }
@@ -192,6 +192,6 @@ impl<'r> Raw<'r> {
     ) {
         let id = self.id();
         let apply = Apply { layer, input, counter, vectors, packed };
-        self.send(Kind::Apply, id, |out| apply.encode(out));
+        self.send(FrameKind::Apply, id, |out| apply.encode(out));
     }
 }

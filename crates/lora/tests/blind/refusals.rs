@@ -3,7 +3,7 @@
 use confide_lora::{
     Protect,
     host::{Clients, HostOptions, WINDOW},
-    protocol::{Attach, Attached, Block, Goodbye, Kind, Products, Refusal, Scheme},
+    protocol::{Attach, Attached, Block, FrameKind, Goodbye, Products, Refusal, Scheme},
 };
 use confide_rlwe::SeededCiphertext;
 
@@ -42,7 +42,7 @@ fn what_is_no_hello_and_another_version_are_refused() {
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     let mut bytes = raw.hello_bytes(|_| ());
     bytes[8] = 9;
-    raw.send(Kind::Hello, 1, |out| out.extend(&bytes));
+    raw.send(FrameKind::Hello, 1, |out| out.extend(&bytes));
     assert_eq!(raw.refusal(), (Refusal::Version { host: 1 }, true));
     for bytes in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], &[5, 0, 0, 0, 0x05, 1, 0, 0, 0]] {
         let mut raw = Raw::new(hall.runtime(), hall.pipe());
@@ -56,7 +56,7 @@ fn a_second_session_of_one_client_id_is_refused() {
     let hall = hall();
     let mut first = Raw::new(hall.runtime(), hall.pipe());
     first.say_hello(|hello| hello.client = [7; 32]);
-    assert_eq!(first.next().unwrap().0, Kind::Welcome);
+    assert_eq!(first.next().unwrap().0, FrameKind::Welcome);
     let mut second = Raw::new(hall.runtime(), hall.pipe());
     second.say_hello(|hello| hello.client = [7; 32]);
     assert_eq!(second.refusal(), (Refusal::Busy, true));
@@ -83,11 +83,11 @@ fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
     let mut other = Raw::new(hall.runtime(), hall.pipe());
     other.attach(&good);
     let (kind, _, payload) = other.next().unwrap();
-    assert_eq!(kind, Kind::Attached);
+    assert_eq!(kind, FrameKind::Attached);
     assert_eq!(Attached::decode(&payload).unwrap().connections, 2);
     // After a goodbye to the session there is none to attach to.
-    other.send(Kind::Goodbye, 9, |out| Goodbye { session: true }.encode(out));
-    assert_eq!(other.next().unwrap().0, Kind::Farewell);
+    other.send(FrameKind::Goodbye, 9, |out| Goodbye { session: true }.encode(out));
+    assert_eq!(other.next().unwrap().0, FrameKind::Farewell);
     let mut late = Raw::new(hall.runtime(), hall.pipe());
     late.attach(&good);
     assert_eq!(late.refusal(), (Refusal::NoSession, true));
@@ -104,7 +104,7 @@ fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
     raw.prepare(&opened, 0);
     raw.apply(&terms, 3, 2);
     let (kind, _, payload) = raw.next().unwrap();
-    assert_eq!(kind, Kind::Products);
+    assert_eq!(kind, FrameKind::Products);
     assert_eq!(Products::decode(&payload).unwrap().vectors, 2);
     // The same frame once more, as someone on the way might send it.
     raw.apply(&terms, 3, 2);
@@ -114,7 +114,7 @@ fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
     assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
     raw.prepare(&opened, 0);
     raw.apply(&terms, 256, 1);
-    assert_eq!(raw.next().unwrap().0, Kind::Products);
+    assert_eq!(raw.next().unwrap().0, FrameKind::Products);
     raw.apply(&terms, 511, 2);
     assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
 }
@@ -169,13 +169,13 @@ fn blocks_beyond_the_credit_or_out_of_order_end_the_connection() {
     let opened = raw.open();
     let id = raw.begin(&opened.terms[0]);
     let out_of_order = Block { first: 1, count: 1, ciphertexts: &bytes };
-    raw.send(Kind::Block, id, |out| out_of_order.encode(out));
+    raw.send(FrameKind::Block, id, |out| out_of_order.encode(out));
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
     // A block of no request.
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     raw.open();
     let lost = Block { first: 0, count: 1, ciphertexts: &bytes };
-    raw.send(Kind::Block, 77, |out| lost.encode(out));
+    raw.send(FrameKind::Block, 77, |out| lost.encode(out));
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
     const { assert!(WINDOW >= 2, "a batch of these tests is two blocks") };
 }
@@ -188,15 +188,15 @@ fn a_block_that_is_no_ciphertext_is_refused_and_its_batch_is_spent() {
     let id = raw.begin(&opened.terms[0]);
     let junk = vec![0xa5; SeededCiphertext::wire_bytes(raw.secret.context())];
     let block = Block { first: 0, count: 1, ciphertexts: &junk };
-    raw.send(Kind::Block, id, |out| block.encode(out));
+    raw.send(FrameKind::Block, id, |out| block.encode(out));
     assert_eq!(raw.refusal(), (Refusal::Malformed, false));
     // The next batch has the next number, and the connection goes on.
     let batch = raw.prepare(&opened, 0);
-    assert_eq!(batch.left(), 256);
+    assert_eq!(batch.tokens_left(), 256);
     raw.apply(&opened.terms[0], 0, 1);
     assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
     raw.apply(&opened.terms[0], 256, 1);
-    assert_eq!(raw.next().unwrap().0, Kind::Products);
+    assert_eq!(raw.next().unwrap().0, FrameKind::Products);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn the_schemes_of_one_session_do_not_mix() {
         tile_rows: 4,
         ciphertexts: &[0],
     };
-    raw.send(Kind::Direct, 5, |out| direct.encode(out));
+    raw.send(FrameKind::Direct, 5, |out| direct.encode(out));
     assert_eq!(raw.refusal(), (Refusal::NotOffered, false));
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     raw.say_hello(|hello| hello.scheme = Scheme::Direct);
@@ -247,7 +247,7 @@ fn a_host_with_a_list_knows_nobody_else() {
     assert_eq!(raw.refusal(), (Refusal::UnknownAdapter, true));
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     raw.say_hello(|hello| hello.credential = b"secret");
-    assert_eq!(raw.next().unwrap().0, Kind::Welcome);
+    assert_eq!(raw.next().unwrap().0, FrameKind::Welcome);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_host_that_stops_says_so() {
 #[test]
 fn request_id_0_and_answers_in_the_wrong_direction_end_the_connection() {
     let hall = hall();
-    for (kind, id) in [(Kind::Goodbye, 0), (Kind::Welcome, 5)] {
+    for (kind, id) in [(FrameKind::Goodbye, 0), (FrameKind::Welcome, 5)] {
         let mut raw = Raw::new(hall.runtime(), hall.pipe());
         raw.open();
         raw.send(kind, id, |out| out.push(0));

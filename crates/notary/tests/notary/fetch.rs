@@ -53,7 +53,7 @@ async fn what_was_sent_and_received_is_signed_and_checked() {
         // The transcript's bytes are those that the server read.
         assert_eq!(notarised.sent, seen.recv().await.unwrap());
         assert!(notarised.received.ends_with(CHAT.as_bytes()));
-        let again = confide_disclosure::Notarised::decode(&notarised.encode()).unwrap();
+        let again = confide_disclosure::NotarisedSession::decode(&notarised.encode()).unwrap();
         again.check().unwrap();
     }
     assert_eq!(client.http.idle_connections(), 1);

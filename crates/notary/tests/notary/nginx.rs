@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use confide_disclosure::{HttpVersion, Notarised, View};
+use confide_disclosure::{HttpVersion, NotarisedSession, View};
 use confide_notary::{FetchRequest, Limits};
 
 use crate::site::{Ca, Client, notary, value};
@@ -90,7 +90,7 @@ fn listening(program: &str, folder: &Path) -> Option<Child> {
     Some(process)
 }
 
-async fn fetched(client: &Client, port: u16, path: &str, coding: &str) -> Notarised {
+async fn fetched(client: &Client, port: u16, path: &str, coding: &str) -> NotarisedSession {
     let url = format!("https://localhost:{port}{path}");
     let fields = vec![("accept-encoding".into(), coding.into())];
     let key = client.key.spki_hash();

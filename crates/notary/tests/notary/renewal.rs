@@ -53,7 +53,7 @@ impl Rig {
         &mut self,
         client: &Arc<Client>,
         meanwhile: impl AsyncFnOnce(&Site),
-    ) -> Result<confide_disclosure::Notarised, Failure> {
+    ) -> Result<confide_disclosure::NotarisedSession, Failure> {
         let (fetching, request) = (client.clone(), client.get(&self.url));
         let fetched = tokio::spawn(async move { fetching.fetch(&request).await });
         timeout(GENEROUS, self.asked.recv()).await.unwrap().unwrap();

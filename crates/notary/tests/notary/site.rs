@@ -6,7 +6,7 @@ use confide_channel::Binding;
 use confide_client::{
     Connector, Endpoint, HttpClient, PolicyAppraiser, RequestBody, no_body, whole_body,
 };
-use confide_disclosure::Notarised;
+use confide_disclosure::NotarisedSession;
 use confide_fake_attester::{FakeAttester, Mode, Options as Simulated, Tee};
 use confide_notary::{
     Admission, AdmissionLimits, AnswerReader, FETCH_PATH, FetchRequest, HolderError, KEY_PATH,
@@ -263,7 +263,7 @@ impl Client {
         FetchRequest::new("POST", url, fields, body.to_vec(), self.key.spki_hash()).unwrap()
     }
 
-    pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<Notarised, Failure> {
+    pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<NotarisedSession, Failure> {
         let body = whole_body(request.encode().unwrap());
         let (status, bytes) = whole(&self.http, Request::post(FETCH_PATH), body).await;
         if status != StatusCode::OK {
@@ -302,7 +302,7 @@ pub(crate) async fn whole(
     (status, read.unwrap().to_bytes().to_vec())
 }
 
-pub(crate) fn value<'a>(notarised: &'a Notarised, path: &str) -> &'a str {
+pub(crate) fn value<'a>(notarised: &'a NotarisedSession, path: &str) -> &'a str {
     let field = notarised.fields.iter().find(|field| field.path == path);
     let field = field.unwrap_or_else(|| panic!("{path} is no field"));
     std::str::from_utf8(&field.value).unwrap()

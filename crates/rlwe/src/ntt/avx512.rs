@@ -10,7 +10,7 @@
 use std::{arch::x86_64::*, mem};
 
 use super::{NttTable, Path, Roots};
-use crate::Modulus;
+use crate::modulus::Modulus;
 
 type Vector = __m512i;
 

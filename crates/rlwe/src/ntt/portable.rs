@@ -1,5 +1,5 @@
 use super::{NttTable, Roots};
-use crate::{Modulus, Shoup, modulus::once};
+use crate::modulus::{Modulus, Shoup, once};
 
 /// Cooley-Tukey, natural order to bit-reversed; values stay below 4q until the end.
 pub(super) fn forward(table: &NttTable, values: &mut [u64]) {

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::{BLOCK, TILE};
 use crate::{
-    Modulus,
+    modulus::Modulus,
     simd::avx512::{load, store},
 };
 

@@ -3,7 +3,7 @@
 use std::{arch::x86_64::*, mem};
 
 use super::Encoding;
-use crate::{Modulus, Shoup};
+use crate::modulus::{Modulus, Shoup};
 
 type Vector = __m512i;
 

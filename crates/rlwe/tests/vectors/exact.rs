@@ -107,7 +107,7 @@ impl Walk {
         };
         let weights = [draw(), draw()];
         let mut sum = match self.context.set().flood_bits() {
-            0 => Ciphertext::nothing(&self.context),
+            0 => Ciphertext::zero(&self.context),
             _ => self.public.zero(&self.context, &mut seeded(9)).unwrap(),
         };
         for (fresh, weights) in self.fresh.iter().zip(&weights) {

@@ -8,7 +8,7 @@ use der::{
 use x509_cert::Certificate;
 
 use super::{KEY_FILE_LENGTH_MAX, Kind, PublicKey};
-use crate::SigmaError;
+use crate::error::SigmaError;
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");

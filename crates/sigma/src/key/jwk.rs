@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
 use super::{KEY_FILE_LENGTH_MAX, PublicKey, encoded::unsupported};
-use crate::SigmaError;
+use crate::error::SigmaError;
 
 /// The members that make a key; others (`alg`, `kid`, `use`) are the caller's to judge.
 #[derive(Deserialize)]

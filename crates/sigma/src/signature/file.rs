@@ -1,7 +1,7 @@
 //! The bytes of a signature proof, in and out.
 
 use super::{Scheme, SignatureProof};
-use crate::{CONTEXT_LENGTH_MAX, Hash, SigmaError};
+use crate::{challenge::CONTEXT_LENGTH_MAX, error::SigmaError, hash::Hash};
 
 /// The first bytes of every signature proof.
 pub const SIGNATURE_PROOF_MAGIC: &[u8] = b"confide sigma v1\n";

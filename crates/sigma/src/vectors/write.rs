@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{bytes, folder, hex, judge, make, outcome};
-use crate::{Blinding, Commitment, Hash, PublicKey, Scheme, SignatureProof};
+use crate::{
+    hash::Hash,
+    key::PublicKey,
+    pedersen::{Blinding, Commitment},
+    signature::{Scheme, SignatureProof},
+};
 
 const CONTEXT: &[u8] = b"confide test vector";
 const ENTROPY: [u8; 32] = [0x11; 32];

@@ -79,7 +79,7 @@ impl Source {
             adapter = adapter.into_final_hidden().map_err(|error| unusable(error.to_string()))?;
         }
         adapter.name = name.into();
-        let plain = Arc::new(plain::Local::new(Arc::new(adapter)));
+        let plain = Arc::new(plain::LocalAdapter::new(Arc::new(adapter)));
         let root = dir.display().to_string();
         match self.args.adapter_scheme.unwrap_or(SchemeName::LocalParity) {
             SchemeName::LocalParity => {

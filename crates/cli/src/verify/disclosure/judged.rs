@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use confide_disclosure::{
-    Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, Refused, Verified,
+    Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, VerifiedDisclosure, VerifyError,
 };
 use confide_evidence::{Kind, UnixSeconds, claims::Claims, detect, pem};
 use confide_verifier::{
@@ -117,7 +117,7 @@ pub(super) enum Judged {
 
 /// What may be relied on, and on whose word.
 pub(super) struct Accepted {
-    pub(super) verified: Verified,
+    pub(super) verified: VerifiedDisclosure,
     pub(super) notary: Appraised,
     /// Another session, with whose numbers some are equal.
     pub(super) other: Option<Box<Accepted>>,
@@ -141,7 +141,7 @@ pub(super) enum Rejected {
     #[error("{0}")]
     Format(#[from] FormatError),
     #[error("{0}")]
-    Content(#[from] Refused),
+    Content(#[from] VerifyError),
     #[error("statement is about {got}, which the policy does not name")]
     Host { got: String },
     #[error("statement is {got} s old, wanted at most {wanted}")]
@@ -222,17 +222,17 @@ impl Rejected {
 /// How it is said that a proof cannot be judged by this program.
 const NO_CIRCUITS: &str = "no_circuits";
 
-fn content_name(refused: &Refused) -> &'static str {
+fn content_name(refused: &VerifyError) -> &'static str {
     match refused {
-        Refused::Signature(_) => "signature",
-        Refused::Opening(_) => "opening",
-        Refused::SameSession { .. } => "same_session",
-        Refused::OtherUnused => "other_unused",
-        Refused::SameField { .. } => "same_field",
-        Refused::Empty => "empty",
-        Refused::NoCircuits { .. } => NO_CIRCUITS,
-        Refused::Other(refused) => content_name(refused),
-        Refused::Subject { .. } | Refused::Proof { .. } => "proof",
+        VerifyError::Signature(_) => "signature",
+        VerifyError::Opening(_) => "opening",
+        VerifyError::SameSession { .. } => "same_session",
+        VerifyError::OtherUnused => "other_unused",
+        VerifyError::SameField { .. } => "same_field",
+        VerifyError::Empty => "empty",
+        VerifyError::NoCircuits { .. } => NO_CIRCUITS,
+        VerifyError::Other(refused) => content_name(refused),
+        VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 
@@ -269,7 +269,7 @@ struct Believed {
 }
 
 impl Believed {
-    fn accepted(self, verified: Verified, other: Option<Box<Accepted>>) -> Accepted {
+    fn accepted(self, verified: VerifiedDisclosure, other: Option<Box<Accepted>>) -> Accepted {
         let Self { notary, is_simulated, is_configuration_known, any_host, age_s } = self;
         Accepted { verified, notary, other, is_simulated, is_configuration_known, any_host, age_s }
     }
@@ -278,7 +278,7 @@ impl Believed {
 fn believed(disclosure: &Disclosure, rules: &Rules, at: u64) -> Result<Believed, Rejected> {
     let statement = &disclosure.statement;
     // Who signed comes first: what is said of an unsigned statement helps nobody.
-    statement.verify(&disclosure.signature).map_err(Refused::Signature)?;
+    statement.verify(&disclosure.signature).map_err(VerifyError::Signature)?;
     if !rules.statement.hosts.accepts(statement) {
         return Err(Rejected::Host { got: format!("{}:{}", statement.host, statement.port) });
     }

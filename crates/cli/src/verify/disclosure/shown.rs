@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use confide_disclosure::{Fact, Kind, Proven, Security, ShownField, TlsSession};
+use confide_disclosure::{Fact, FieldKind, ProvenClaim, Security, ShownField, TlsSession};
 use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
@@ -254,10 +254,10 @@ fn shown_json(accepted: &Accepted) -> Value {
 /// Numbers stay text: a reader's floats would round them.
 fn value_json(field: &ShownField) -> Value {
     match field.kind {
-        Kind::Null => Value::Null,
-        Kind::Bool => (field.value == b"true").into(),
-        Kind::Octets => hex::encode(&field.value).into(),
-        Kind::Object => names(&field.value).into(),
+        FieldKind::Null => Value::Null,
+        FieldKind::Bool => (field.value == b"true").into(),
+        FieldKind::Octets => hex::encode(&field.value).into(),
+        FieldKind::Object => names(&field.value).into(),
         _ => String::from_utf8_lossy(&field.value).into(),
     }
 }
@@ -265,16 +265,16 @@ fn value_json(field: &ShownField) -> Value {
 fn value_words(field: &ShownField) -> String {
     let text = String::from_utf8_lossy(&field.value);
     match field.kind {
-        Kind::Null => "null".into(),
-        Kind::Bool | Kind::Number => printable(&text),
-        Kind::String => format!("\"{}\"", printable(&text)),
-        Kind::Array => format!("an array of {}", printable(&text)),
-        Kind::Object => {
+        FieldKind::Null => "null".into(),
+        FieldKind::Bool | FieldKind::Number => printable(&text),
+        FieldKind::String => format!("\"{}\"", printable(&text)),
+        FieldKind::Array => format!("an array of {}", printable(&text)),
+        FieldKind::Object => {
             let quoted = |name: &String| format!("\"{}\"", printable(name));
             let names: Vec<String> = names(&field.value).iter().map(quoted).collect();
             format!("an object with the members [{}] and no others", names.join(", "))
         }
-        Kind::Octets => format!("octets {}", hex::encode(&field.value)),
+        FieldKind::Octets => format!("octets {}", hex::encode(&field.value)),
     }
 }
 
@@ -289,10 +289,10 @@ fn names(mut value: &[u8]) -> Vec<String> {
     names
 }
 
-pub(super) fn claim_words(claim: &Proven) -> (String, String) {
+pub(super) fn claim_words(claim: &ProvenClaim) -> (String, String) {
     let contains = |text: &str| format!("\"{}\"", printable(text));
-    match &claim.what {
-        Fact::Compare { path, kind, comparison } => (path.clone(), comparison.shown(*kind)),
+    match &claim.fact {
+        Fact::Compare { path, kind, comparison } => (path.clone(), comparison.describe(*kind)),
         Fact::BytesContain { direction, text } => {
             let path = format!("{}.bytes", direction.as_str());
             (path, format!("contains {}", contains(text)))
@@ -303,8 +303,8 @@ pub(super) fn claim_words(claim: &Proven) -> (String, String) {
         Fact::FieldSha256 { path, sha256 } => {
             (format!("sha256({path})"), format!("== {}", hex::encode(sha256)))
         }
-        Fact::Equal { path, other, elsewhere } => {
-            let whose = if *elsewhere { "other." } else { "" };
+        Fact::Equal { path, other, in_other_session } => {
+            let whose = if *in_other_session { "other." } else { "" };
             (path.clone(), format!("== {whose}{}", name_words(other)))
         }
     }
@@ -320,7 +320,7 @@ fn proof_words(security: &Security) -> String {
     )
 }
 
-fn proven_json(claim: &Proven) -> Value {
+fn proven_json(claim: &ProvenClaim) -> Value {
     let (name, what) = claim_words(claim);
     let Security { back_end, proven_bits, conjectured_bits, basis, zero_knowledge } =
         claim.security;

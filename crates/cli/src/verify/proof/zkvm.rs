@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use confide_prover::{
-    Check, Checked, Expected, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy, ProverError,
-    Rejected, Verdict, judge,
+    Check, CheckedProof, ExpectedProof, Outcome, POLICY_BYTES_MAX, ProofFile, ProofPolicy,
+    ProverError, RejectedProof, Verdict, judge,
 };
 use confide_statement::Statement;
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ pub(super) fn answer(bytes: &[u8], args: &Args) -> Result<Answered, Unjudged> {
     let told = |stage, step| progress.show(stage, step);
     let back = prover::back_end(program, &work, stop, &told);
     let prover_sha256 = back.sha256().map_err(unjudged)?;
-    let expected = Expected {
+    let expected = ExpectedProof {
         prover_sha256,
         policy: &policy,
         statement: wanted.statement.as_ref(),
@@ -72,7 +72,7 @@ fn policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
 
 /// The back end's yes, and what this program itself compares with what it knows of the world.
 fn accepted(
-    checked: &Checked,
+    checked: &CheckedProof,
     wanted: &Wanted,
     beyond: dcap::Beyond,
     file: &ProofFile,
@@ -91,7 +91,7 @@ fn accepted(
 }
 
 fn yes(
-    checked: &Checked,
+    checked: &CheckedProof,
     wanted: &Wanted,
     checks: &[Check],
     file: &ProofFile,
@@ -133,7 +133,7 @@ fn yes(
 }
 
 /// Fields of the answer that stand in the file and that no check can tell.
-fn unproved(checked: &Checked) -> &'static [&'static str] {
+fn unproved(checked: &CheckedProof) -> &'static [&'static str] {
     match checked.done().segments {
         Some(_) => &["cycles"],
         None => &["segments", "cycles"],
@@ -156,7 +156,7 @@ fn worth(is_statement_known: bool, checks: &[Check]) -> String {
     worth.join("; ")
 }
 
-fn rejected_by(rejected: &Rejected, args: &Args) -> Answered {
+fn rejected_by(rejected: &RejectedProof, args: &Args) -> Answered {
     let reason = &rejected.reason;
     no(&rejected.checks, reason.name(), &reason.to_string(), None, args)
 }
@@ -167,7 +167,7 @@ fn no(
     checks: &[Check],
     name: &str,
     detail: &str,
-    proved: Option<&Checked>,
+    proved: Option<&CheckedProof>,
     args: &Args,
 ) -> Answered {
     if args.json {

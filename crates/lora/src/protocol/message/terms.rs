@@ -1,7 +1,12 @@
 //! [`Terms`] as bytes.
 
 use super::{Fields, INPUTS, ProtocolError, code, word};
-use crate::{Effect, Factor, Part, Projection, RANK_MAX, Terms, VECTOR_BITS_MAX, WIDTH_MAX};
+use crate::{
+    factor::Factor,
+    int_matrix::VECTOR_BITS_MAX,
+    site::Projection,
+    terms::{Effect, Part, RANK_MAX, Terms, WIDTH_MAX},
+};
 
 /// Projections that read one input.
 const PARTS_MAX: u8 = 8;

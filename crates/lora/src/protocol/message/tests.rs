@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{Refusal, VERSION};
+use crate::protocol::{VERSION, refusal::Refusal};
 
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
 use super::{Fields, INPUTS, ProtocolError, code, word};
-use crate::{Input, protocol::Refusal};
+use crate::{protocol::refusal::Refusal, site::Input};
 
 /// Vectors in one [`Apply`]: a longer prompt is sent in several.
 const VECTORS_MAX: u16 = 64;
@@ -182,7 +182,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Appends all but the packed vectors.
-    pub fn encode_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
         put_place(out, self.layer, self.input);
         out.extend_from_slice(&self.counter.to_le_bytes());
         out.extend_from_slice(&self.vectors.to_le_bytes());
@@ -215,7 +215,7 @@ impl<'a> Products<'a> {
     }
 
     /// Appends all but the packed vectors.
-    pub fn encode_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.budget_left.unwrap_or(u64::MAX).to_le_bytes());
         out.extend_from_slice(&self.vectors.to_le_bytes());
     }
