@@ -42,6 +42,7 @@ pub fn selftest_suite() -> SuiteText {
     };
     let text = format!(
         "[suite]\nname = \"selftest\"\ntitle = \"The instrument under test\"\n\
+         layer = \"instrument\"\n\
          about = \"Known delays of 2 and 5 % must be found and one of 0 % must not.\"\nseed = 20260101\n\
          {}{}{}{}\
          [[bench]]\nname = \"spin\"\nmodel = \"spin\"\nload = \"closed\"\n\

@@ -32,6 +32,8 @@ pub struct Suite {
     pub(crate) services: Vec<Command>,
     #[serde(rename = "arm")]
     pub(crate) arms: Vec<Arm>,
+    #[serde(default, rename = "subject")]
+    pub(crate) subjects: Vec<Subject>,
     #[serde(rename = "bench")]
     pub(crate) benches: Vec<Bench>,
     #[serde(default, rename = "seed_figure")]
@@ -48,8 +50,23 @@ pub struct Suite {
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) title: String,
+    /// The layer of the report page where the suite's rows stand (`bench/suites/layers.toml`).
+    pub(crate) layer: Option<String>,
+    /// Names of programs: a sentence that begins with one keeps its lower case.
+    #[serde(default)]
+    pub(crate) names: Vec<String>,
     pub(crate) about: String,
     pub(crate) seed: u64,
+}
+
+/// `[[subject]]`: what a reader calls some arms, as the subject of a sentence about their rows. Rows
+/// of the subject that stands first in the suite answer first for their layer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Subject {
+    pub(crate) words: String,
+    pub(crate) benches: Vec<String>,
+    pub(crate) arms: Vec<String>,
 }
 
 /// A value for commands: a text, or a choice by whether a path exists.
@@ -100,6 +117,8 @@ impl Arm {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bench {
     pub(crate) name: String,
+    /// Another layer of the report page than the suite's.
+    pub(crate) layer: Option<String>,
     /// Definition in MODELS.md.
     pub(crate) model: String,
     pub(crate) load: Load,
@@ -266,6 +285,22 @@ impl Suite {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
+    /// The bench of this name.
+    pub(crate) fn bench(&self, name: &str) -> Option<&Bench> {
+        self.benches.iter().find(|bench| bench.name == name)
+    }
+
+    /// Whether the suite says itself where its rows stand on the page: suites of records from
+    /// before `layer` existed do not.
+    pub(crate) fn names_layers(&self) -> bool {
+        self.suite.layer.is_some() || self.benches.iter().any(|bench| bench.layer.is_some())
+    }
+
+    /// The layer of a bench, by id.
+    pub(crate) fn layer_of<'a>(&'a self, bench: &'a Bench) -> Option<&'a str> {
+        bench.layer.as_deref().or(self.suite.layer.as_deref())
+    }
+
     fn check(&self) -> Result<(), (String, String)> {
         let wrong = |place: &str, message: String| Err((place.to_owned(), message));
         let commands = self.prepares.iter().chain(&self.services);
@@ -296,6 +331,9 @@ impl Suite {
             }
             self.check_bench(bench).map_err(|message| (bench.name.clone(), message))?;
         }
+        for subject in &self.subjects {
+            self.check_subject(subject).map_err(|message| (subject.words.clone(), message))?;
+        }
         for figure in &self.seed_figures {
             let Some(bench) = self.benches.iter().find(|bench| bench.name == figure.bench) else {
                 return wrong("seed_figure", format!("no bench named {}", figure.bench));
@@ -311,6 +349,19 @@ impl Suite {
             row.check(&self.benches).map_err(|message| ("quoted".to_owned(), message))?;
         }
         Ok(())
+    }
+
+    fn check_subject(&self, subject: &Subject) -> Result<(), String> {
+        for name in &subject.benches {
+            let bench = self.bench(name).ok_or_else(|| format!("no bench named {name}"))?;
+            if !bench.arms.iter().any(|arm| subject.arms.contains(arm)) {
+                return Err(format!("bench {name} has none of its arms"));
+            }
+        }
+        match subject.arms.iter().find(|name| self.arm(name).is_none()) {
+            Some(name) => Err(format!("no arm named {name}")),
+            None => Ok(()),
+        }
     }
 
     fn check_bench(&self, bench: &Bench) -> Result<(), String> {

@@ -7,11 +7,9 @@ use confide_estimate::{mean, supported_quantile};
 use super::{
     Shown,
     html::{data, escape, scroll},
-    layers::Layer,
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
 };
 use crate::{
-    Record,
     format::{digits, labels, value},
     plan::cases,
     samples::{Place, Sample, Slice},
@@ -72,7 +70,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
             let _ = write!(
                 out,
                 "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts\">",
-                keys(record, bench, &metric.name),
+                keys(shown, bench, &metric.name),
                 if drawn <= open_cases { " open" } else { "" },
                 escape(title.trim()),
                 legend(curves.iter().map(|curve| &curve.ink)),
@@ -86,10 +84,10 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
 }
 
 /// What the filters know of a chart: all arms of its bench.
-pub(super) fn keys(record: &Record, bench: &Bench, metric: &str) -> String {
+pub(super) fn keys(shown: &Shown<'_>, bench: &Bench, metric: &str) -> String {
     data(&[
-        ("suite", &record.suite.name),
-        ("layer", Layer::of(&record.suite.name, &bench.model).id()),
+        ("suite", &shown.record.suite.name),
+        ("layer", shown.layer(&bench.name, &bench.model).id()),
         ("arm", &bench.arms.join("\n")),
         ("metric", metric),
     ])

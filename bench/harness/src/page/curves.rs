@@ -77,7 +77,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
                 out,
                 "<details class=\"case item\" open{}><summary>{}</summary>{}\
                  <div class=\"charts\">{figures}</div></details>",
-                keys(shown.record, bench, &metrics_of(bench)),
+                keys(shown, bench, &metrics_of(bench)),
                 escape(&title(bench, &name, &group)),
                 legend(inks.iter()),
             );

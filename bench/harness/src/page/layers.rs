@@ -1,171 +1,105 @@
 //! Layers: what a row is about, in words of somebody who buys a machine.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use super::{Shown, html::utc, words::capital};
 use crate::{
-    Record,
     format::{label, value},
+    plan::{blocks, cases},
+    record::Record,
     rows::{Figure, Row},
-    suite::Bench,
+    suite::{Bench, Suite},
+    suites::embedded_suites,
 };
 
-/// From the metal up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Layer {
-    Cpu,
-    Memory,
-    Storage,
-    Network,
-    Jitter,
-    Transport,
-    Attestation,
-    Adapters,
-    Proofs,
-    Chat,
-    Instrument,
-    Other,
+/// The layers in the page's order, as data.
+const TEXT: &str = include_str!("../../../suites/layers.toml");
+
+/// The layer of rows whose suite names none.
+const OTHER: &str = "other";
+
+/// `bench/suites/layers.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Layers {
+    #[serde(rename = "layer")]
+    layers: Vec<LayerText>,
 }
 
-/// In the order of the page.
-pub(crate) const LAYERS: &[Layer] = &[
-    Layer::Chat,
-    Layer::Transport,
-    Layer::Attestation,
-    Layer::Adapters,
-    Layer::Proofs,
-    Layer::Cpu,
-    Layer::Memory,
-    Layer::Storage,
-    Layer::Network,
-    Layer::Jitter,
-    Layer::Instrument,
-    Layer::Other,
-];
+/// `[[layer]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayerText {
+    id: String,
+    title: String,
+    question: String,
+    suite: Option<String>,
+}
 
-/// Suites that are one layer whole.
-const BY_SUITE: &[(&str, Layer)] = &[
-    ("cpu", Layer::Cpu),
-    ("memory", Layer::Memory),
-    ("storage", Layer::Storage),
-    ("network", Layer::Network),
-    ("jitter", Layer::Jitter),
-    ("gateway", Layer::Transport),
-    ("nested", Layer::Transport),
-    ("llm", Layer::Chat),
-    ("adapters", Layer::Adapters),
-    ("zk", Layer::Proofs),
-    ("tls-claims", Layer::Proofs),
-    ("selftest", Layer::Instrument),
-    ("empty", Layer::Instrument),
-    ("peers", Layer::Instrument),
-];
+static LAYERS: LazyLock<Vec<LayerText>> =
+    LazyLock::new(|| toml::from_str::<Layers>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers));
 
-/// Definitions by how their id begins; the first that fits.
-const BY_MODEL: &[(&str, Layer)] = &[
-    ("chat", Layer::Chat),
-    ("llm", Layer::Chat),
-    ("nested", Layer::Transport),
-    ("gateway", Layer::Transport),
-    ("tls", Layer::Transport),
-    ("quote", Layer::Attestation),
-    ("snp", Layer::Attestation),
-    ("endorsed", Layer::Attestation),
-    ("adapter", Layer::Adapters),
-    ("split", Layer::Adapters),
-    ("zk", Layer::Proofs),
-    ("claim", Layer::Proofs),
-    ("empty", Layer::Instrument),
-    ("spin", Layer::Instrument),
-    ("storage", Layer::Storage),
-    ("fio", Layer::Storage),
-    ("cpu", Layer::Cpu),
-    ("memory", Layer::Memory),
-    ("network", Layer::Network),
-    ("iperf", Layer::Network),
-    ("jitter", Layer::Jitter),
-    ("cyclic", Layer::Jitter),
-    ("generate", Layer::Attestation),
-    ("verify", Layer::Attestation),
-    ("batch", Layer::Attestation),
-    ("collateral", Layer::Attestation),
-];
+/// One part of the page: the place of its text in `bench/suites/layers.toml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layer(usize);
 
 impl Layer {
-    /// Of a row of a suite.
-    pub(crate) fn of(suite: &str, model: &str) -> Self {
-        let by_suite = BY_SUITE.iter().find(|(name, _)| *name == suite);
-        let by_model = || BY_MODEL.iter().find(|(start, _)| model.starts_with(start));
-        by_suite.or_else(by_model).map_or(Self::Other, |(_, layer)| *layer)
+    /// Every layer, in the order of the page.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..LAYERS.len()).map(Self)
     }
 
-    /// For links and filters.
+    /// The layer of this id; the last one where the id is unknown or absent.
+    fn by_id(id: Option<&str>) -> Self {
+        let place = |id: &str| LAYERS.iter().position(|layer| layer.id == id);
+        Self(id.and_then(place).or_else(|| place(OTHER)).unwrap_or_default())
+    }
+
+    /// The layer of a bench: what `suite` says of it, else what today's suites say of the
+    /// definition, else that of the suite.
+    pub(super) fn of(suite: Option<&Suite>, bench: &str, model: &str) -> Self {
+        let own = suite.and_then(|suite| suite.layer_of(suite.bench(bench)?));
+        let defined = || {
+            let mut benches = embedded_suites()
+                .iter()
+                .flat_map(|suite| suite.benches.iter().map(move |bench| (suite, bench)));
+            let (suite, bench) = benches.find(|(_, bench)| bench.model == model)?;
+            suite.layer_of(bench)
+        };
+        let of_suite = || suite.and_then(|suite| suite.suite.layer.as_deref());
+        Self::by_id(own.or_else(defined).or_else(of_suite))
+    }
+
+    /// The layer of a suite that has no record.
+    fn of_suite(name: &str) -> Self {
+        let suite = embedded_suites().iter().find(|suite| suite.suite.name == name);
+        Self::by_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
+    }
+
+    fn text(self) -> Option<&'static LayerText> {
+        LAYERS.get(self.0)
+    }
+
+    /// The name in links and filters.
     pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Storage => "storage",
-            Self::Network => "network",
-            Self::Jitter => "jitter",
-            Self::Transport => "transport",
-            Self::Attestation => "attestation",
-            Self::Adapters => "adapters",
-            Self::Proofs => "proofs",
-            Self::Chat => "chat",
-            Self::Instrument => "instrument",
-            Self::Other => "other",
-        }
+        self.text().map_or(OTHER, |layer| &layer.id)
     }
 
-    /// Its heading.
+    /// The heading.
     pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Cpu => "Machine: processor",
-            Self::Memory => "Machine: memory",
-            Self::Storage => "Machine: storage",
-            Self::Network => "Machine: network",
-            Self::Jitter => "Machine: punctuality",
-            Self::Transport => "The connection: TLS, tunnel, gateway",
-            Self::Attestation => "The proof: quotes, endorsements, verification",
-            Self::Adapters => "Private adapters",
-            Self::Proofs => "Proofs: what ran, and what a session said",
-            Self::Chat => "The whole answer: chat with a language model",
-            Self::Instrument => "The instrument itself",
-            Self::Other => "Other",
-        }
+        self.text().map_or("", |layer| &layer.title)
     }
 
     /// What a buyer asks of it.
     pub(crate) fn question(self) -> &'static str {
-        match self {
-            Self::Cpu => "Does the same program compute more slowly?",
-            Self::Memory => "Is memory slower, or further away?",
-            Self::Storage => "Do reads and writes of the disk take longer?",
-            Self::Network => "Does less go through the network?",
-            Self::Jitter => "Does a program wake up late?",
-            Self::Transport => "What does the encrypted way to the server cost?",
-            Self::Attestation => "What does it cost to prove what answers, and to check the proof?",
-            Self::Adapters => "What does it cost that an adapter's host sees nothing of the text?",
-            Self::Proofs => "What does it cost to prove what ran, and to check it?",
-            Self::Chat => "How much longer does somebody wait who asks a question?",
-            Self::Instrument => "What does the measuring cost by itself?",
-            Self::Other => "What else was measured?",
-        }
+        self.text().map_or("", |layer| &layer.question)
     }
 
     /// The suite that would measure it, where no record does.
     pub(crate) fn suite(self) -> Option<&'static str> {
-        match self {
-            Self::Cpu => Some("cpu"),
-            Self::Memory => Some("memory"),
-            Self::Storage => Some("storage"),
-            Self::Network => Some("network"),
-            Self::Jitter => Some("jitter"),
-            Self::Transport => Some("nested"),
-            Self::Attestation => Some("verify"),
-            Self::Adapters => Some("adapters"),
-            Self::Proofs => Some("zk"),
-            Self::Chat => Some("chat"),
-            Self::Instrument | Self::Other => None,
-        }
+        self.text()?.suite.as_deref()
     }
 }
 
@@ -206,16 +140,16 @@ pub(crate) struct Absent {
 pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<LayerRows<'a>> {
     let of = |layer: Layer| {
         let (mut rows, mut figures) = (Vec::new(), Vec::new());
-        let mine = |one: &&Absent| Layer::of(&one.suite, &one.suite) == layer;
+        let mine = |one: &&Absent| Layer::of_suite(&one.suite) == layer;
         let mut missing: Vec<String> = absent
             .iter()
             .filter(mine)
             .map(|one| format!("suite {}: {}", one.suite, one.reason))
             .collect();
         for (index, one) in shown.iter().enumerate() {
-            let suite = one.record.suite.name.as_str();
-            let mine =
-                |row: &&Row| row.headline && !row.twin && Layer::of(suite, &row.model) == layer;
+            let mine = |row: &&Row| {
+                row.headline && !row.twin && one.layer(&row.bench, &row.model) == layer
+            };
             rows.extend(one.record.rows.iter().filter(mine).map(|row| Said {
                 shown: one,
                 index,
@@ -236,17 +170,17 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<Layer
     let kept = |layer: &LayerRows<'_>| {
         layer.is_measured() || !layer.missing.is_empty() || layer.layer.suite().is_some()
     };
-    LAYERS.iter().map(|layer| of(*layer)).filter(kept).collect()
+    Layer::all().map(of).filter(kept).collect()
 }
 
 /// Headline figures of benches with one arm.
 fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &shown.suite else { return Vec::new() };
-    let name = shown.record.suite.name.as_str();
     let mut out = Vec::new();
-    let mine = |bench: &&Bench| bench.arms.len() == 1 && Layer::of(name, &bench.model) == layer;
+    let mine =
+        |bench: &&Bench| bench.arms.len() == 1 && shown.layer(&bench.name, &bench.model) == layer;
     for bench in suite.benches.iter().filter(mine) {
-        for case in crate::plan::cases(bench, shown.record.effort) {
+        for case in cases(bench, shown.record.effort) {
             for metric in bench.metrics.iter().filter(|metric| metric.headline) {
                 let is = |figure: &&Figure| {
                     figure.bench == bench.name
@@ -258,7 +192,7 @@ fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
                     "{}: {}, the mean of {}{simulated}; nothing stands beside it.",
-                    capital(&label(&metric.label, &case.params)),
+                    capital(&label(&metric.label, &case.params), shown.names()),
                     value(&metric.name, figure.mean),
                     figure.n,
                 ));
@@ -273,12 +207,12 @@ fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
 fn not_measured(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &shown.suite else { return Vec::new() };
     let record = shown.record;
-    let name = record.suite.name.as_str();
     let mut out = Vec::new();
-    for bench in suite.benches.iter().filter(|bench| Layer::of(name, &bench.model) == layer) {
+    let mine = |bench: &&Bench| shown.layer(&bench.name, &bench.model) == layer;
+    for bench in suite.benches.iter().filter(mine) {
         if let Some(not) = record.not_run.iter().find(|not| not.bench == bench.name) {
             out.push(format!("{}: {}", bench.name, not.reason));
-        } else if crate::plan::blocks(bench, record.effort, None) == 0 {
+        } else if blocks(bench, record.effort, None) == 0 {
             out.push(format!("{}: in a full run only", bench.name));
         } else if !record.rows.iter().any(|row| row.bench == bench.name) {
             out.extend(without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)));
@@ -317,21 +251,46 @@ pub(super) fn left_out(record: &Record, bench: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// The layer's id of a row by its suite's name, its bench and its definition.
+    fn layer(suite: &str, bench: &str, model: &str) -> &'static str {
+        let suite = embedded_suites().iter().find(|known| known.suite.name == suite);
+        Layer::of(suite, bench, model).id()
+    }
+
     #[test]
     fn a_row_belongs_to_the_layer_of_its_suite_else_of_its_definition() {
-        assert_eq!(Layer::of("storage", "anything"), Layer::Storage);
-        assert_eq!(Layer::of("main", "chat-ttft"), Layer::Chat);
-        assert_eq!(Layer::of("main", "nested-transfer"), Layer::Transport);
-        assert_eq!(Layer::of("main", "quote-verify"), Layer::Attestation);
-        assert_eq!(Layer::of("mine.toml", "zk-stage"), Layer::Proofs);
-        assert_eq!(Layer::of("mine.toml", "mine"), Layer::Other);
+        assert_eq!(layer("storage", "new here", "anything"), "storage");
+        assert_eq!(layer("main", "chat/new", "chat-ttft"), "chat");
+        assert_eq!(layer("main", "nested", "nested-transfer"), "transport");
+        assert_eq!(layer("main", "verify", "quote-verify"), "attestation");
+        assert_eq!(layer("main", "gone since", "quote-verify"), "attestation");
+        assert_eq!(layer("mine.toml", "one", "zk-stage"), "proofs");
+        assert_eq!(layer("mine.toml", "one", "mine"), "other");
+        assert_eq!(Layer::of_suite("verify").id(), "attestation");
     }
 
     #[test]
     fn every_layer_has_its_own_id() {
-        let mut ids: Vec<&str> = LAYERS.iter().map(|layer| layer.id()).collect();
+        let mut ids: Vec<&str> = Layer::all().map(Layer::id).collect();
+        assert_eq!(ids.last(), Some(&OTHER));
+        let all = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), LAYERS.len());
+        assert_eq!(ids.len(), all);
+    }
+
+    #[test]
+    fn every_bench_names_a_layer_of_the_page_and_every_layer_a_suite_that_is_there() {
+        for suite in embedded_suites() {
+            for bench in &suite.benches {
+                let id = suite.layer_of(bench);
+                let known = Layer::all().any(|layer| Some(layer.id()) == id);
+                assert!(known, "{}: {}: {id:?}", suite.suite.name, bench.name);
+            }
+        }
+        for layer in Layer::all() {
+            let known = |name| embedded_suites().iter().any(|suite| suite.suite.name == name);
+            assert!(layer.suite().is_none_or(known), "{}", layer.id());
+        }
     }
 }

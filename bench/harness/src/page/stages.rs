@@ -70,7 +70,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
             let _ = write!(
                 out,
                 "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts wide\">",
-                keys(shown.record, bench, "total_ms"),
+                keys(shown, bench, "total_ms"),
                 if drawn <= 2 { " open" } else { "" },
                 escape(title.trim()),
                 legend(&used),

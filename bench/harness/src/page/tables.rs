@@ -6,7 +6,6 @@ use super::{
     Shown,
     filters::verdict_of,
     html::{chip, class_of, data, escape, scroll, simulated},
-    layers::Layer,
     published::protection,
     took,
     words::tally,
@@ -25,7 +24,7 @@ pub(super) fn row_data(shown: &Shown<'_>, row: &Row) -> String {
     let suite = shown.record.suite.name.as_str();
     let mut out = data(&[
         ("suite", suite),
-        ("layer", Layer::of(suite, &row.model).id()),
+        ("layer", shown.layer(&row.bench, &row.model).id()),
         ("arm", &row.arm),
         ("metric", &row.metric),
         ("verdict", verdict_of(row)),

@@ -6,15 +6,6 @@ use crate::{
     rows::{Aa, Outcome, Row},
 };
 
-/// What some arms are called by who buys them: definition, its `session` param, start of the
-/// arm's name, words.
-const PLAIN: &[(&str, &str, &str, &str)] = &[
-    ("chat-ttft", "kept", "ra-", "An attested session that is kept"),
-    ("chat-ttft", "kept", "connect", "An attested session that is kept"),
-    ("chat-ttft", "new", "ra-", "A new attested session for every question"),
-    ("nested-transfer", "", "nested", "A second layer of TLS inside the first"),
-];
-
 /// One sentence of one row, and what stands behind it.
 fn sentence(said: &Said<'_>) -> (String, String) {
     let row = said.row;
@@ -24,13 +15,13 @@ fn sentence(said: &Said<'_>) -> (String, String) {
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
     // A figure without an interval says its n by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
-    let (subject, parts) = match plain(said) {
-        Some((_, plain)) => (plain.to_owned(), [instead, about, blocks]),
+    let (subject, parts) = match said.shown.subject(row) {
+        Some((_, words)) => (words.to_owned(), [instead, about, blocks]),
         None => (instead, [about, blocks, String::new()]),
     };
     let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    (capital(&text), parts.join("; "))
+    (capital(&text, said.shown.names()), parts.join("; "))
 }
 
 /// A label with a comma in it stands in quotation marks.
@@ -39,10 +30,10 @@ fn apart(label: &str) -> String {
 }
 
 /// A label may begin in lower case, a sentence does not; names of programs stay.
-pub(super) fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str, names: &[String]) -> String {
     let mut letters = text.chars();
     match letters.next() {
-        Some(first) if !text.starts_with("confide") && !text.starts_with("dcap") => {
+        Some(first) if !names.iter().any(|name| text.starts_with(name)) => {
             first.to_uppercase().chain(letters).collect()
         }
         _ => text.to_owned(),
@@ -75,19 +66,6 @@ fn claim(row: &Row) -> &'static str {
         (Outcome::Undecided { .. }, _) => "could not be told from the margin",
         (Outcome::NotEvaluated, _) => "was not judged",
     }
-}
-
-/// Rank in [`PLAIN`] and its words.
-fn plain(said: &Said<'_>) -> Option<(usize, &'static str)> {
-    let bench = said.shown.suite.as_ref()?.benches.iter().find(|b| b.name == said.row.bench)?;
-    let session = bench.params.get("session").and_then(|value| value.as_str()).unwrap_or("");
-    let fits = |(model, kind, arm, _): &(&str, &str, &str, &str)| {
-        *model == said.row.model
-            && (kind.is_empty() || *kind == session)
-            && said.row.arm.starts_with(arm)
-    };
-    let at = PLAIN.iter().position(fits)?;
-    Some((at, PLAIN[at].3))
 }
 
 /// A sentence and the place of its record.
@@ -124,10 +102,11 @@ pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
 
 /// Least is asked for first: sound rows, words for buyers, the suite's own order.
 fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
-    let plain = plain(said).map_or(PLAIN.len(), |(at, _)| at);
+    let subject = said.shown.subject(said.row);
+    let place = subject.map_or(usize::MAX, |(place, _)| place);
     let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
     let absolute = said.row.show == crate::suite::Show::Difference;
-    (!is_sound(said), plain, absolute && plain < PLAIN.len(), !decided)
+    (!is_sound(said), place, absolute && subject.is_some(), !decided)
 }
 
 /// Whether a row may stand for its layer.
