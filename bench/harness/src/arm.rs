@@ -8,11 +8,14 @@ use std::{
 
 use crate::{
     disturbed::disturbed,
-    host::{Meter, Watch, budget},
+    host::{
+        cost::Meter,
+        quiet::{Watch, budget},
+    },
     process::{LineProcess, NoLine, tail},
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
     samples::{Place, Sample, Slice},
-    suite::Params,
+    suite::bench::Params,
 };
 
 /// An arm makes keys and loads models before it says hello.

@@ -8,7 +8,7 @@ use crate::{
     arm::{ArmProcess, Ask, Failed, Ran},
     plan::{Case, order, work_seed},
     samples::Place,
-    suite::{Bench, Params},
+    suite::bench::{Bench, Params},
 };
 
 /// What a block of one case gave: one entry per arm that was not left out, voids marked.

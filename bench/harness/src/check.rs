@@ -4,11 +4,21 @@ use confide_estimate::{Bca, Estimate, INTERVAL_BLOCKS_MIN, Interval, Margin, RES
 use serde::Serialize;
 
 use crate::{
-    BenchError, Loaded, Suite, Validity,
-    compare::{Reason, Refusal, all_cases},
-    format::{cost, ratio_places, verdict},
-    rows::{Aa, Ends, Outcome, Row, Runs, judge, pairs},
-    suite::Better,
+    compare::{
+        all_cases,
+        refusal::{Reason, Refusal},
+    },
+    error::BenchError,
+    format::ratio_places,
+    loaded::Loaded,
+    rows::{
+        judge, pairs,
+        row::{Aa, Ends, Outcome, Row},
+        runs::Runs,
+        text::{cost, verdict},
+    },
+    suite::{Suite, bench::Better},
+    validity::Validity,
 };
 
 /// The bootstrap's own seed, as for rows.
@@ -236,7 +246,7 @@ fn unlike(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
     if now.suite.name != before.suite.name {
         say(Reason::DifferentSuite, format!("{} against {}", now.suite.name, before.suite.name));
     }
-    let model = |record: &crate::Record| record.machine.cpu_model.clone();
+    let model = |record: &crate::record::Record| record.machine.cpu_model.clone();
     if model(now) != model(before) || now.machine.cpus_online != before.machine.cpus_online {
         say(Reason::DifferentHardware, format!("{} against {}", model(now), model(before)));
     }

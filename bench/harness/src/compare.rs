@@ -6,43 +6,33 @@
 //! machines are the unit, and they are resampled.
 
 mod figures;
-mod refusal;
+pub(crate) mod refusal;
+pub(crate) mod scope;
 mod show;
 #[cfg(test)]
 mod tests;
 
+use self::refusal::{Reason, Refusal};
 use confide_estimate::{ClusterEstimate, ClusterMethod, Clusters};
 use serde::Serialize;
 
 use crate::{
-    Effort, Loaded, Suite,
-    plan::{Case, cases},
-    rows::{Aa, Note},
-    suite::{Bench, Better, Metric},
+    loaded::Loaded,
+    plan::{Case, Effort, cases},
+    rows::row::{Aa, Note},
+    suite::{
+        Suite,
+        bench::{Bench, Better, Metric},
+    },
 };
 
 use figures::{Figures, Side};
-pub use refusal::{Reason, Refusal};
+use scope::{CompareOptions, One, Place};
 
 /// The bootstrap's own seed, as for rows.
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 /// The verdict's own words where there is nothing to resample.
 pub(crate) const CONFOUNDED: &str = "confounded: machine";
-
-/// What to compare, and which refusals a caller takes upon himself.
-#[derive(Clone, Debug, Default)]
-pub struct CompareOptions {
-    /// Only this metric; headline or not.
-    pub metric: Option<String>,
-    /// Only this bench.
-    pub bench: Option<String>,
-    /// Every metric, not only the headline ones.
-    pub all: bool,
-    /// Make ratios of unlike hardware; they are no overhead of anything.
-    pub dangerous_across_hardware: bool,
-    /// Make ratios of unlike versions of what was measured.
-    pub dangerous_across_versions: bool,
-}
 
 /// What two sides of records came to.
 #[derive(Clone, Debug, Serialize)]
@@ -56,20 +46,6 @@ pub struct Comparison {
     /// What differs between the machines beside the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
     pub(crate) rows: Vec<Compared>,
-}
-
-/// One record: where its figures are from.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Place {
-    pub(crate) record: String,
-    pub(crate) suite: String,
-    pub(crate) started_unix_s: u64,
-    pub(crate) cpu_model: String,
-    pub(crate) cpus: u64,
-    pub(crate) kernel: String,
-    pub(crate) validity: crate::Validity,
-    /// The median over slices of a fixed piece of arithmetic.
-    pub(crate) calibration_us: Option<f64>,
 }
 
 /// One figure on both sides.
@@ -212,15 +188,6 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
         Some(name) => *name == metric.name,
         None => options.all || metric.headline,
     }
-}
-
-/// One arm by one metric at one point of the grid.
-pub(crate) struct One<'a> {
-    pub(crate) suite: &'a Suite,
-    pub(crate) bench: &'a Bench,
-    pub(crate) case: &'a Case,
-    pub(crate) metric: &'a Metric,
-    pub(crate) arm: &'a str,
 }
 
 impl One<'_> {

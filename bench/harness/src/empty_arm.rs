@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 
 use crate::{
-    BenchError,
+    error::BenchError,
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
 };
 

@@ -1,6 +1,6 @@
 //! A run read back: its record with every sample and slice, whichever layout it was written in.
 
-mod facts;
+pub(crate) mod facts;
 
 use std::{
     fs::File,
@@ -10,12 +10,15 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
-pub use facts::{Estimated, Facts, Number, RowFacts};
-
 use crate::{
-    BenchError, Record, Suite,
-    record::{RECORD_FILE, SAMPLES_FILE, SCHEMA, sha256_hex},
-    samples::{Journaled, Sample, Slice, read_journal, read_lines, rows_of_columns, too_large},
+    error::BenchError,
+    record::{RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, sha256_hex},
+    samples::{
+        Sample, Slice,
+        columns::rows_of_columns,
+        journal::{Journaled, read_journal, read_lines, too_large},
+    },
+    suite::Suite,
 };
 
 /// A record of a day of benches is some 100 MiB; ten times as much is a mistake or an attack.
@@ -225,7 +228,7 @@ mod tests {
         let record = &loaded.record;
         assert_eq!((record.suite.name.as_str(), record.partial()), ("gpu", None));
         let row = |arm: &str, metric: &str| {
-            let wanted = |row: &&crate::rows::Row| {
+            let wanted = |row: &&crate::rows::row::Row| {
                 (row.arm.as_str(), row.metric.as_str(), row.reference.as_str())
                     == (arm, metric, "base")
             };

@@ -3,17 +3,21 @@
 use std::fmt::Write;
 
 use crate::{
-    Record,
     fit::fits,
-    format::{aa, cost, sides, verdict},
     page::{
-        Shown, again, facts, is_invisible, judgements,
+        environment::{again, facts},
+        html::is_invisible,
+        judgement::{judgements, placement},
         layers::{Absent, LayerRows, layers},
-        placement,
+        shown::Shown,
         words::{answers, tally},
     },
-    record::ArmRecord,
-    rows::Row,
+    record::{ArmRecord, Record},
+    rows::{
+        row::Row,
+        text::{HEAD, cells},
+    },
+    text_table::TextTable,
 };
 
 /// Voids listed in full.
@@ -70,31 +74,15 @@ fn fenced(out: &mut String, raw: &str) {
     let _ = write!(out, "{fence}text\n{}\n{fence}\n\n", clean.trim_end());
 }
 
-fn row(out: &mut String, cells: &[String]) {
-    let _ = writeln!(out, "| {} |", cells.join(" | "));
-}
-
-fn head(out: &mut String, names: &[&str]) {
-    row(out, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    let rule: Vec<String> = names
-        .iter()
-        .map(|name| {
-            let number = matches!(*name, "n" | "clear" | "protected");
-            if number { "---:".into() } else { "---".into() }
-        })
-        .collect();
-    row(out, &rule);
-}
-
 fn list(out: &mut String, shown: &[Shown<'_>]) {
-    head(out, &["record", "machine", "may it be believed?"]);
+    let mut records = TextTable::new(&["record", "machine", "may it be believed?"]);
     for one in shown {
         let placed = placement(one.record);
         let said: Vec<String> =
             judgements(one.record).iter().map(|judgement| text(&judgement.strong)).collect();
-        row(out, &[text(&one.name()), text(&placed[2]), said.join(" ")]);
+        records.push([text(&one.name()), text(&placed[2]), said.join(" ")]);
     }
-    out.push('\n');
+    out.push_str(&records.markdown(&[]));
 }
 
 fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
@@ -182,38 +170,31 @@ fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
 }
 
 fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a Row>) {
-    head(out, &["layer", "clear", "protected", "cost [95 %]", "n", "verdict", "definition"]);
+    let [label, clear, protected, _, n, verdict] = HEAD;
+    let head = [label, clear, protected, "cost [95 %]", n, verdict, "definition"];
+    let mut lines = TextTable::new(&head);
     for one in rows {
-        let judged = if one.twin { aa(one) } else { verdict(one) };
+        let [label, clear, protected, cost, n, judged] = cells(one);
         let twin = if one.twin { ", A/A" } else { "" };
-        let [clear, protected] = sides(one);
-        row(
-            out,
-            &[
-                format!("{}{twin}", text(&one.label)),
-                clear,
-                protected,
-                cost(one),
-                one.blocks.to_string(),
-                text(&judged),
-                format!("{}, {}, {} loop", text(&one.model), text(&one.metric), text(&one.load)),
-            ],
-        );
+        let definition =
+            format!("{}, {}, {} loop", text(&one.model), text(&one.metric), text(&one.load));
+        let label = format!("{}{twin}", text(&label));
+        lines.push([label, clear, protected, cost, n, text(&judged), definition]);
     }
-    out.push('\n');
+    out.push_str(&lines.markdown(&[1, 2, 4]));
 }
 
 fn arms(out: &mut String, record: &Record, below: &str) {
     let _ = write!(out, "{below} What was compared, and who is protected from whom\n\n");
-    head(out, &["arm", "what it does", "protects", "guarantee it computed"]);
+    let mut arms = TextTable::new(&["arm", "what it does", "protects", "guarantee it computed"]);
     let mut seen: Vec<&str> = Vec::new();
     for arm in record.arms.iter().filter(|arm| !arm.twin) {
         if !seen.contains(&arm.name.as_str()) {
             seen.push(&arm.name);
-            row(out, &arm_cells(arm));
+            arms.push(arm_cells(arm));
         }
     }
-    out.push('\n');
+    out.push_str(&arms.markdown(&[]));
 }
 
 fn arm_cells(arm: &ArmRecord) -> [String; 4] {
@@ -232,11 +213,9 @@ fn environment(out: &mut String, shown: &Shown<'_>, below: &str) {
     fenced(out, &again(record));
     for (title, facts) in facts(record, shown.slices) {
         let _ = write!(out, "{below}# {}\n\n", text(&title));
-        head(out, &["what", "here"]);
-        for (name, fact) in facts {
-            row(out, &[text(&name), text(&fact)]);
-        }
-        out.push('\n');
+        let mut lines = TextTable::new(&["what", "here"]);
+        facts.iter().for_each(|(name, fact)| lines.push([text(name), text(fact)]));
+        out.push_str(&lines.markdown(&[]));
     }
     if record.voids.is_empty() {
         return;

@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    BenchError, Index, Loaded, State, Suite, markdown,
-    page::{self, Shown, layers::Absent},
+    error::BenchError,
+    loaded::Loaded,
+    markdown,
+    page::{self, layers::Absent, shown::Shown},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
-    terminal,
+    run::all::{Index, IndexEntry, State},
+    suite::Suite,
+    terminal::{self, Terminal},
 };
 
 /// Records in one folder: more than a year of nights is another tool's work.
@@ -17,15 +21,6 @@ const RECORDS_MAX: usize = 400;
 pub struct Report {
     loaded: Vec<Loaded>,
     absent: Vec<Absent>,
-}
-
-/// What a terminal can show.
-#[derive(Clone, Copy, Debug)]
-pub struct Terminal {
-    /// In characters.
-    pub width: usize,
-    /// Whether escape sequences are understood and wanted.
-    pub colour: bool,
 }
 
 impl Report {
@@ -89,10 +84,10 @@ fn judged(mut loaded: Loaded) -> Loaded {
 fn absent_in(path: &Path) -> Vec<Absent> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
-    let left_out = |entry: &crate::IndexEntry| {
+    let left_out = |entry: &IndexEntry| {
         !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
     };
-    let absent = |entry: crate::IndexEntry| Absent {
+    let absent = |entry: IndexEntry| Absent {
         suite: entry.suite,
         reason: entry.reason.unwrap_or_else(|| "not reached".into()),
     };

@@ -13,7 +13,7 @@ mod found;
 use std::collections::BTreeMap;
 
 use self::data::Seeds;
-use crate::{BenchError, Loaded, Suite, suite_named};
+use crate::{error::BenchError, loaded::Loaded, suite::Suite, suites::suite_named};
 
 /// The data file, as it travels inside the binary.
 const DATA: &str = include_str!("../../seeds.toml");

@@ -1,13 +1,9 @@
 //! The instrument under test: a delay that is known must be found, none must not be.
 
-mod coverage;
-mod finding;
+pub(crate) mod coverage;
+pub(crate) mod finding;
 pub(crate) mod synthetic;
-mod traps;
-
-pub use coverage::simulate;
-pub use finding::Finding;
-pub use traps::traps;
+pub(crate) mod traps;
 
 use std::{
     io::{BufRead, Write},
@@ -16,11 +12,15 @@ use std::{
 
 use serde_json::{Value, json};
 
+use self::finding::Finding;
 use crate::{
-    BenchError, Record, SuiteText,
-    host::spin,
+    error::BenchError,
+    host::quiet::spin,
     protocol::{FromArm, Hello, PROTOCOL, SampleMessage, ToArm},
-    rows::{Outcome, Row},
+    record::Record,
+    rows::row::{Outcome, Row},
+    suites::SuiteText,
+    validity::Validity,
 };
 
 /// The delays that are injected, with the arms that have them.
@@ -75,9 +75,9 @@ pub fn measured(record: &Record) -> Vec<Finding> {
 fn aa(record: &Record) -> Finding {
     let name = "real processes, A/A";
     match &record.validity {
-        crate::Validity::Invalid { reasons } => Finding::new(name, false, reasons.join("; ")),
-        crate::Validity::NotJudged { reason } => Finding::new(name, true, reason.clone()),
-        crate::Validity::Valid { judged, failed } => {
+        Validity::Invalid { reasons } => Finding::new(name, false, reasons.join("; ")),
+        Validity::NotJudged { reason } => Finding::new(name, true, reason.clone()),
+        Validity::Valid { judged, failed } => {
             Finding::new(name, true, format!("{} of {judged} rows passed", judged - failed))
         }
     }
@@ -87,14 +87,14 @@ fn without_delay(row: Option<&Row>) -> Finding {
     let name = "real processes, no delay";
     let Some(row) = row else { return Finding::new(name, false, "the arm has no row") };
     let found = matches!(row.outcome, Outcome::Above | Outcome::Below);
-    Finding::new(name, !found, crate::format::cost(row))
+    Finding::new(name, !found, crate::rows::text::cost(row))
 }
 
 /// A delay is found if the interval excludes 1 and the estimate is near to it. If it is not, but the
 /// interval is wider than the delay and the 99.9 % interval covers the truth, noise leaves it
 /// undecided.
 fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
-    let (truth, says) = (1.0 + delay, crate::format::cost(row));
+    let (truth, says) = (1.0 + delay, crate::rows::text::cost(row));
     let Some(ends) = row.ratio else { return Finding::new(name, false, says) };
     let is_near = (ends.value / truth).ln().abs() < FOUND_WITHIN.max(delay * 0.4);
     let is_found = ends.low > 1.0 && is_near;
@@ -169,7 +169,7 @@ fn one(id: u64, steps: u64, delay: f64) -> SampleMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Suite;
+    use crate::suite::Suite;
 
     #[test]
     fn the_suite_of_the_self_test_parses() {
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn a_difference_between_twins_makes_the_run_invalid() {
         let record = synthetic(1, [0.0, 0.05, 0.0, 0.02, 0.05]);
-        assert!(matches!(record.validity(), crate::Validity::Invalid { .. }));
+        assert!(matches!(record.validity(), Validity::Invalid { .. }));
         let slow = record.rows.iter().find(|row| row.arm == "spin-slow").unwrap();
-        assert!(crate::format::verdict(slow).starts_with("invalid"));
+        assert!(crate::rows::text::verdict(slow).starts_with("invalid"));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let invalid = (1..=60)
             .filter(|seed| {
                 let record = synthetic(1000 + seed, [0.0, 0.0, 0.0, 0.02, 0.05]);
-                matches!(record.validity(), crate::Validity::Invalid { .. })
+                matches!(record.validity(), Validity::Invalid { .. })
             })
             .count();
         assert!(invalid <= 2, "{invalid} of 60");
@@ -268,7 +268,7 @@ mod tests {
                 });
             }
         }
-        let judged = crate::rows::judge(&suite, crate::Effort::Quick, &[], &slices);
+        let judged = crate::rows::judge(&suite, crate::plan::Effort::Quick, &[], &slices);
         Record::bare(judged)
     }
 

@@ -4,16 +4,28 @@ use std::fmt::Write;
 
 use crate::{
     fit::fits,
-    format::{aa, cost, sides, verdict},
     page::{
-        Shown, again, is_invisible, judgements,
+        environment::again,
+        html::is_invisible,
+        judgement::{judgements, placement},
         layers::{Absent, LayerRows, layers},
-        placement,
+        shown::Shown,
         words::{answers, tally},
     },
-    report::Terminal,
-    rows::{Aa, Outcome, Row},
+    rows::{
+        row::{Aa, Outcome, Row},
+        text::cells,
+    },
 };
+
+/// What a terminal can show.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// In characters.
+    pub width: usize,
+    /// Whether escape sequences are understood and wanted.
+    pub colour: bool,
+}
 
 /// Narrower, lines would be one word each.
 const WIDTH_MIN: usize = 40;
@@ -128,7 +140,8 @@ impl Page {
     }
 
     fn rows(&mut self, rows: &[&Row]) {
-        let cells: Vec<[String; 6]> = rows.iter().map(|row| cells(row)).collect();
+        let cells: Vec<[String; 6]> =
+            rows.iter().map(|row| cells(row).map(|text| clean(&text))).collect();
         let wide = |column: usize| {
             cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default()
         };
@@ -227,13 +240,6 @@ fn paint_of(row: &Row) -> &'static str {
         (_, Outcome::Below) => BLUE,
         _ => PLAIN,
     }
-}
-
-fn cells(row: &Row) -> [String; 6] {
-    let judged = if row.twin { aa(row) } else { verdict(row) };
-    let [clear, protected] = sides(row);
-    [row.label.clone(), clear, protected, cost(row), row.blocks.to_string(), judged]
-        .map(|text| clean(&text))
 }
 
 /// What a record says must not reach the terminal as a command to it.

@@ -6,10 +6,15 @@ use confide_estimate::{mean, quantile};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{One, Place};
+use super::scope::{One, Place};
 use crate::{
-    Loaded, Suite,
-    rows::{Aa, Note, Row, Runs, judge},
+    loaded::Loaded,
+    rows::{
+        judge,
+        row::{Aa, Note, Row},
+        runs::Runs,
+    },
+    suite::Suite,
 };
 
 /// So many differences of two machines are named.

@@ -3,13 +3,17 @@
 use serde::Serialize;
 
 use super::{
-    CompareOptions, One,
     figures::{Figures, Gathered},
+    scope::{CompareOptions, One},
 };
 use crate::{
-    Loaded, Suite, Validity,
-    rows::{Aa, Note, is_cache_served},
-    suite::Bench,
+    loaded::Loaded,
+    rows::{
+        notes::is_cache_served,
+        row::{Aa, Note},
+    },
+    suite::{Suite, bench::Bench},
+    validity::Validity,
 };
 
 /// Counts of work that differ by more than this are other work.

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Program, Root,
     cgroup::Limits,
     clock::Clock,
     cpu::{Cpu, mitigations},
@@ -14,8 +13,8 @@ use super::{
     disk::{Disk, FileSystem, disks, file_system},
     gpu::Gpus,
     kernel_log::KernelLog,
-    programs::{self, Ask},
-    root::field,
+    programs::{self, Ask, Program},
+    root::{Root, field},
     swiotlb::Swiotlb,
     tee::{Says, Tee},
 };

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, fmt::Write};
 use confide_estimate::{mean, supported_quantile};
 
 use super::{
-    Shown,
     html::{data, escape, scroll},
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    shown::Shown,
 };
 use crate::{
     format::{digits, labels, value},
     plan::cases,
     samples::{Place, Sample, Slice},
-    suite::{Bench, Metric},
+    suite::bench::{Bench, Metric},
 };
 
 /// Cases that are open when the page is; the others wait behind their summary.

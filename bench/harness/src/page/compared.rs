@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::html::{escape, scroll, simulated};
-use crate::{Record, record::ArmRecord};
+use crate::record::{ArmRecord, Record};
 
 /// One table per distinct set of arms.
 pub(super) fn section(record: &Record) -> String {

@@ -6,16 +6,16 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    Shown,
     charts::keys,
     html::{escape, scroll},
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    shown::Shown,
 };
 use crate::{
     format::{digits, labels, value},
     plan::{Case, cases},
-    rows::Figure,
-    suite::Bench,
+    rows::row::Figure,
+    suite::bench::Bench,
 };
 
 /// Fewer points are a table.

@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 
-use super::{Shown, html::escape};
+use super::{html::escape, shown::Shown};
 use crate::format::value;
 
 /// Of all records of a page, compressed: more makes a page that a telephone does not open.

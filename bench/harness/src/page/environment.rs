@@ -5,11 +5,11 @@ use std::fmt::Write;
 use confide_estimate::quantile;
 
 use super::{
-    Shown,
     download::Attached,
     html::{definitions, escape, utc},
+    shown::Shown,
 };
-use crate::{Record, format::digits, samples::Slice};
+use crate::{format::digits, record::Record, samples::Slice};
 
 /// Voids listed in full; more than these have one cause.
 const VOIDS_SHOWN: usize = 60;
@@ -70,7 +70,7 @@ pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<Group> {
     ];
     let mut out = vec![("The run".to_owned(), plan.into_iter().map(named).collect::<Vec<_>>())];
     for group in record.machine.facts() {
-        let fact = |fact: crate::Fact| {
+        let fact = |fact: crate::host::facts::Fact| {
             let note =
                 if fact.note.is_empty() { String::new() } else { format!(" ({})", fact.note) };
             (fact.name, format!("{}{note}", fact.value))

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{Shown, html::escape, layers::Layer};
-use crate::rows::{Aa, Outcome, Row};
+use super::{html::escape, layer::Layer, shown::Shown};
+use crate::rows::row::{Aa, Outcome, Row};
 
 /// Ours, whole; nothing else runs.
 pub(super) const SCRIPT: &str = include_str!("script.js");

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     html::{class_of, escape, sign_of},
+    shown::Shown,
     tables::row_data,
 };
 use crate::{
-    format::{digits, ratio_places, verdict},
-    rows::Row,
+    format::{digits, ratio_places},
+    rows::{row::Row, text::verdict},
 };
 
 /// Ratios beyond this, either way, go to the panel of large costs: on one axis with them, 2 %

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     download::Attached,
     html::{data, escape, sign_of, utc},
     layers::left_out,
+    shown::Shown,
 };
-use crate::{Effort, Record, Validity};
+use crate::{plan::Effort, record::Record, validity::Validity};
 
 /// One line of judgement over a record.
 pub(crate) struct Judgement {

@@ -137,7 +137,8 @@ mod tests {
     use confide_estimate::Random;
 
     use crate::{
-        CompareOptions, Loaded, compare,
+        compare::{compare, scope::CompareOptions},
+        loaded::Loaded,
         selftest::synthetic::{Noise, Shape, blocks, loaded},
     };
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     filters::verdict_of,
     html::{chip, class_of, data, escape},
     layers::{Absent, LayerRows, layers},
+    shown::Shown,
     words::{Sentence, answers, tally},
 };
 

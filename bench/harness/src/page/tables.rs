@@ -3,19 +3,21 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     filters::verdict_of,
     html::{chip, class_of, data, escape, scroll, simulated},
     published::protection,
+    shown::Shown,
     took,
     words::tally,
 };
 use crate::{
-    Record,
     fit::fits,
-    format::{aa, cost, digits, metric, pairing, sides, value, verdict},
-    record::ArmRecord,
-    rows::{Figure, Row},
+    format::{digits, metric, value},
+    record::{ArmRecord, Record},
+    rows::{
+        row::{Figure, Row},
+        text::{aa, cost, pairing, sides, verdict},
+    },
     suite::SeedFigure,
 };
 
@@ -272,7 +274,7 @@ fn under(shown: &Shown<'_>, row: &Row) -> String {
     }
     if !row.twin
         && row.has_interval()
-        && row.show == crate::suite::Show::Difference
+        && row.show == crate::suite::bench::Show::Difference
         && let Some(ratio) = &row.ratio
     {
         parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));

@@ -2,8 +2,13 @@
 
 use serde_json::Value;
 
-use super::Shown;
-use crate::{Loaded, Record, markdown, report::Terminal, terminal};
+use super::shown::Shown;
+use crate::{
+    loaded::Loaded,
+    markdown,
+    record::Record,
+    terminal::{self, Terminal},
+};
 
 /// What would act in HTML, in an attribute, in Markdown or on a terminal.
 const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e}|`x`\n# [a](b:c)";

@@ -2,7 +2,7 @@
 
 use crate::{
     format::{digits, ratio_places, value},
-    rows::{Beside, Row},
+    rows::row::{Beside, Row},
 };
 
 /// CPU, memory, work for each CPU second, the harness's own share; and the disturbed runs, with what

@@ -2,8 +2,13 @@
 
 use super::layers::{LayerRows, Said};
 use crate::{
-    format::{cost, verdict},
-    rows::{Aa, Outcome, Row},
+    format::capital,
+    rows::{
+        row::{Aa, Outcome, Row},
+        text::{cost, verdict},
+    },
+    suite::bench::Show,
+    validity::Validity,
 };
 
 /// One sentence of one row, and what stands behind it.
@@ -27,17 +32,6 @@ fn sentence(said: &Said<'_>) -> (String, String) {
 /// A label with a comma in it stands in quotation marks.
 fn apart(label: &str) -> String {
     if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
-}
-
-/// A label may begin in lower case, a sentence does not; names of programs stay.
-pub(super) fn capital(text: &str, names: &[String]) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) if !names.iter().any(|name| text.starts_with(name)) => {
-            first.to_uppercase().chain(letters).collect()
-        }
-        _ => text.to_owned(),
-    }
 }
 
 /// What the verdict means, in a verb.
@@ -105,7 +99,7 @@ fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
     let subject = said.shown.subject(said.row);
     let place = subject.map_or(usize::MAX, |(place, _)| place);
     let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
-    let absolute = said.row.show == crate::suite::Show::Difference;
+    let absolute = said.row.show == Show::Difference;
     (!is_sound(said), place, absolute && subject.is_some(), !decided)
 }
 
@@ -115,7 +109,7 @@ fn is_sound(said: &Said<'_>) -> bool {
     !row.client_bound
         && row.has_interval()
         && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
-        && !matches!(said.shown.record.validity, crate::Validity::Invalid { .. })
+        && !matches!(said.shown.record.validity, Validity::Invalid { .. })
 }
 
 /// `Of 16 comparisons, 5 within their margin, 8 above it.`

@@ -7,7 +7,7 @@ use super::{
     data::{AnswersOf, Check, Kind, Report, Row, Seeds, Table},
     found::{Found, find, name},
 };
-use crate::{Effort, Loaded, Validity, format::digits};
+use crate::{format::digits, loaded::Loaded, plan::Effort, validity::Validity};
 
 /// Before the command, in the document's head.
 const MADE_BY: &str = "Made by `";

@@ -5,9 +5,14 @@ use super::{
     data::{Answer, Percentile},
 };
 use crate::{
-    Loaded, Record, Validity,
-    format::{cost, sides, value, verdict},
-    rows::{Figure, Row},
+    format::value,
+    loaded::Loaded,
+    record::Record,
+    rows::{
+        row::{Figure, Row},
+        text::{cost, sides, verdict},
+    },
+    validity::Validity,
 };
 
 /// What a record says of one named row.

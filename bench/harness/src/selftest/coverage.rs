@@ -10,8 +10,13 @@ use super::{
     synthetic::{Noise, Shape, blocks},
 };
 use crate::{
-    BenchError, Effort, Suite,
-    rows::{Aa, Ends, Judged, Outcome, judge},
+    error::BenchError,
+    plan::Effort,
+    rows::{
+        Judged, judge,
+        row::{Aa, Ends, Outcome},
+    },
+    suite::Suite,
 };
 
 /// Blocks as the suites have them.

@@ -8,12 +8,17 @@ use super::{
     synthetic::{METRIC, Noise, Shape, blocks, loaded, sample, slice, tokens},
 };
 use crate::{
-    BenchError, CompareOptions, Effort, Loaded, Reason,
     arm::Ran,
     blocks::check_answers,
-    compare::{Comparison, Outcome as Compared, compare},
-    format::{cost, verdict},
-    rows::{Note, Outcome, Row, judge},
+    compare::{Comparison, Outcome as Compared, compare, refusal::Reason, scope::CompareOptions},
+    error::BenchError,
+    loaded::Loaded,
+    plan::Effort,
+    rows::{
+        judge,
+        row::{Note, Outcome, Row},
+        text::{cost, verdict},
+    },
     samples::{Place, Sample, Slice},
 };
 

@@ -2,10 +2,9 @@
 
 use super::{
     super::{
-        Root,
         cpuid::{Leaves, shown},
         kernel_log::KernelLog,
-        root::field,
+        root::{Root, field},
     },
     Kind, Says, Signal,
     summary::PARAVISOR,
