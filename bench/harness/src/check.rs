@@ -127,7 +127,10 @@ impl Check {
     }
 }
 
-/// Holds the rows of one record against their margins.
+/// Judges the rows of one record by their margins.
+///
+/// # Errors
+/// When the record's suite cannot be read by this version.
 pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchError> {
     let record = &loaded.record;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
@@ -196,6 +199,9 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
 /// A cost is a ratio within one run, of two arms that met in its blocks, so that the machine and its
 /// mood cancel out of it. What is compared is the ratio of the two ratios, over the blocks of both
 /// runs, each resampled on its own. Another boot is not in its interval, and the lines say so.
+///
+/// # Errors
+/// When the suite of either record cannot be read by this version.
 pub fn check_against(
     loaded: &Loaded,
     baseline: &Loaded,

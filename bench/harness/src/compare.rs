@@ -27,7 +27,7 @@ use crate::{
 };
 
 use figures::{Figures, Side};
-use scope::{CompareOptions, One, Place};
+use scope::{CompareOptions, ComparedCase, Place};
 
 /// The bootstrap's own seed, as for rows.
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
@@ -45,12 +45,12 @@ pub struct Comparison {
     pub(crate) refused: Vec<Refusal>,
     /// What differs between the machines beside the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
-    pub(crate) rows: Vec<Compared>,
+    pub(crate) rows: Vec<ComparedRow>,
 }
 
 /// One figure on both sides.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Compared {
+pub(crate) struct ComparedRow {
     pub(crate) bench: String,
     pub(crate) case: String,
     pub(crate) model: String,
@@ -134,7 +134,7 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
         for case in all_cases(bench).iter().filter(|_| wanted) {
             for metric in bench.metrics.iter().filter(|metric| is_wanted(metric, options)) {
                 for arm in &bench.arms {
-                    let one = One { suite: &suite, bench, case, metric, arm };
+                    let one = ComparedCase { suite: &suite, bench, case, metric, arm };
                     comparison.rows.extend(one.compared(&sides, across.as_ref(), options));
                 }
             }
@@ -158,7 +158,7 @@ impl Comparison {
 
     /// The reasons for which rows were not compared, row by row, each once a row.
     pub fn row_refusals(&self) -> Vec<Reason> {
-        let reasons = |row: &Compared| match &row.result {
+        let reasons = |row: &ComparedRow| match &row.result {
             Outcome::Refused { reasons } => {
                 let mut kinds: Vec<Reason> = reasons.iter().map(|refusal| refusal.reason).collect();
                 kinds.sort_unstable();
@@ -190,14 +190,14 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
     }
 }
 
-impl One<'_> {
+impl ComparedCase<'_> {
     /// `None` where neither side has it.
     fn compared(
         &self,
         [a, b]: &[Figures<'_>; 2],
         across: Option<&Refusal>,
         options: &CompareOptions,
-    ) -> Option<Compared> {
+    ) -> Option<ComparedRow> {
         let (of_a, of_b) = (a.of(self), b.of(self));
         if of_a.values.is_empty() && of_b.values.is_empty() {
             return None;
@@ -217,7 +217,7 @@ impl One<'_> {
         }
         let label = crate::format::label(&self.metric.label, &self.case.params);
         let arm_label = self.suite.arm(self.arm).map_or(self.arm, |arm| arm.label.as_str());
-        Some(Compared {
+        Some(ComparedRow {
             bench: self.bench.name.clone(),
             case: self.case.key.clone(),
             model: self.bench.model.clone(),

@@ -9,6 +9,9 @@ use crate::{
 
 /// Answers each run at once with `samples` samples that tell nothing. Reads runs from `input` until
 /// it ends.
+///
+/// # Errors
+/// When the input is no line of the protocol, or input or output fail.
 pub fn empty_arm(
     samples: u32,
     input: impl BufRead,

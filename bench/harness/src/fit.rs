@@ -84,12 +84,12 @@ fn fitted(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) ->
     let simulated = costs.iter().any(|figure| figure.simulated);
     let text = match line(&points) {
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
-        Some(line) => said(&line, fit, points.len()),
+        Some(line) => describe_line(&line, fit, points.len()),
     };
     Some(Fitted { name, text, simulated })
 }
 
-fn said(line: &Line, fit: &Fit, sizes: usize) -> String {
+fn describe_line(line: &Line, fit: &Fit, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
         2 => "through two sizes, so nothing tells whether it is straight".to_owned(),
@@ -175,9 +175,9 @@ mod tests {
             label: None,
         };
         let line = Line { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
-        let text = said(&line, &fit, 4);
+        let text = describe_line(&line, &fit, 4);
         assert!(text.contains("35.4 us for each cycle"), "{text}");
         assert!(text.contains("4 sizes") && text.contains("6.1 %"), "{text}");
-        assert!(said(&line, &fit, 2).contains("two sizes"));
+        assert!(describe_line(&line, &fit, 2).contains("two sizes"));
     }
 }

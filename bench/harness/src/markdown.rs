@@ -5,11 +5,11 @@ use std::fmt::Write;
 use crate::{
     fit::fits,
     page::{
-        environment::{again, facts},
+        environment::{command_line, facts},
         html::is_invisible,
         judgement::{judgements, placement},
-        layers::{Absent, LayerRows, layers},
-        shown::Shown,
+        layers::{LayerRows, MissingSuite, layers},
+        view::RecordView,
         words::{answers, tally},
     },
     record::{ArmRecord, Record},
@@ -24,7 +24,7 @@ use crate::{
 const VOIDS_SHOWN: usize = 20;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
+pub(crate) fn render(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let mut out = match shown {
         [one] => {
             format!("# {}\n\n{}\n\n", text(&one.record.suite.title), text(&one.record.suite.about))
@@ -74,7 +74,7 @@ fn fenced(out: &mut String, raw: &str) {
     let _ = write!(out, "{fence}text\n{}\n{fence}\n\n", clean.trim_end());
 }
 
-fn list(out: &mut String, shown: &[Shown<'_>]) {
+fn list(out: &mut String, shown: &[RecordView<'_>]) {
     let mut records = TextTable::new(&["record", "machine", "may it be believed?"]);
     for one in shown {
         let placed = placement(one.record);
@@ -85,11 +85,11 @@ fn list(out: &mut String, shown: &[Shown<'_>]) {
     out.push_str(&records.markdown(&[]));
 }
 
-fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
+fn overview(out: &mut String, shown: &[RecordView<'_>], absent: &[MissingSuite]) {
     out.push_str("## The answers, layer by layer\n\n");
     let all = layers(shown, absent);
     for layer in all.iter().filter(|layer| layer.is_measured()) {
-        answered(out, layer, shown.len() > 1);
+        write_answers(out, layer, shown.len() > 1);
     }
     let absent = || all.iter().filter(|layer| !layer.is_measured());
     if absent().next().is_some() {
@@ -107,7 +107,7 @@ fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
     }
 }
 
-fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
+fn write_answers(out: &mut String, layer: &LayerRows<'_>, many: bool) {
     let _ = write!(out, "### {}\n\n*{}*\n\n", layer.layer.title(), layer.layer.question());
     for sentence in answers(layer) {
         let before = match sentence.before {
@@ -131,7 +131,7 @@ fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
     }
 }
 
-fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
+fn record(out: &mut String, shown: &RecordView<'_>, many: bool) {
     let record = shown.record;
     let below = if many {
         let _ = write!(out, "## {}\n\n{}\n\n", text(&shown.name()), text(&record.suite.title));
@@ -207,10 +207,10 @@ fn arm_cells(arm: &ArmRecord) -> [String; 4] {
     ]
 }
 
-fn environment(out: &mut String, shown: &Shown<'_>, below: &str) {
+fn environment(out: &mut String, shown: &RecordView<'_>, below: &str) {
     let record = shown.record;
     let _ = write!(out, "{below} Environment, and how to run it again\n\n");
-    fenced(out, &again(record));
+    fenced(out, &command_line(record));
     for (title, facts) in facts(record, shown.slices) {
         let _ = write!(out, "{below}# {}\n\n", text(&title));
         let mut lines = TextTable::new(&["what", "here"]);

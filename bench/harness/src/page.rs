@@ -19,17 +19,17 @@ mod machines;
 mod overview;
 mod plot;
 mod published;
-pub(crate) mod shown;
 mod stages;
 mod tables;
 mod took;
+pub(crate) mod view;
 pub(crate) mod words;
 
-use layers::Absent;
-use shown::Shown;
+use layers::MissingSuite;
+use view::RecordView;
 
 /// The whole page.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
+pub(crate) fn render(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let many = shown.len() != 1;
     let title = match shown {
         [one] => one.record.suite.title.clone(),
@@ -65,7 +65,12 @@ pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
 }
 
 /// Everything of one record.
-fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Attached) -> String {
+fn section(
+    shown: &RecordView<'_>,
+    index: usize,
+    many: bool,
+    attached: &download::Attached,
+) -> String {
     let record = shown.record;
     let mut out = format!("<section class=\"record group\" id=\"r{index}\">\n");
     if many {
@@ -73,7 +78,7 @@ fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Att
     }
     let parts = [
         tables::headline(shown, index),
-        tables::grown(shown),
+        tables::growth_section(shown),
         published::answers(record),
         published::quoted(record),
         forest::section(shown, index),

@@ -206,7 +206,7 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         p: logs.as_deref().and_then(signed_rank_p),
         p_holm: None,
         notes,
-        beside: beside::beside(metric, [reference, mine]),
+        beside: beside::run_costs(metric, [reference, mine]),
         ratio: ratio.map(Ends::from),
         difference: difference.into(),
         margin: metric.margin,

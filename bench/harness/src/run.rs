@@ -75,6 +75,9 @@ pub struct Outcome {
 
 /// Sets the flag at the first SIGINT or SIGTERM; a second one ends the process. Its journal is
 /// then the record.
+///
+/// # Errors
+/// When the signal handler cannot be set.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -89,6 +92,10 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
 
 /// Runs a suite. `cancel` ends it early with a valid partial record; `on_progress` is
 /// called after every slice.
+///
+/// # Errors
+/// When suite or options mean nothing, the preparation fails, or a file cannot be written. A bench that
+/// fails is named in the record instead.
 pub fn run(
     options: &Options,
     cancel: &AtomicBool,
@@ -106,6 +113,9 @@ pub fn run(
 
 /// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
 /// none, starts one. What was measured is kept; what could not be run is tried again.
+///
+/// # Errors
+/// As [`run`]; also when the run that was interrupted had another plan, machine or version.
 pub fn resume(
     options: &Options,
     cancel: &AtomicBool,
@@ -144,6 +154,9 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 
 /// Rebuilds rows and page from a record; the record is not touched. Where a run was killed its
 /// record is made from the journal.
+///
+/// # Errors
+/// When the record cannot be read, or record or page cannot be written.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
     let Loaded { mut record, samples, slices, path, .. } = Loaded::read(folder)?;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
@@ -287,7 +300,7 @@ fn write_page(
     slices: &[Slice],
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
-    let shown = page::shown::Shown::new(record, samples, slices, folder.join(RECORD_FILE));
+    let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
     std::fs::write(&path, page::render(&[shown], &[])).map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

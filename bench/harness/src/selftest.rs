@@ -110,6 +110,9 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
 
 /// A whole arm: fixed arithmetic, then waiting for `delay` times what the arithmetic took. Reads
 /// runs from `input` until it ends.
+///
+/// # Errors
+/// When the input is no line of the protocol, or input or output fail.
 pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Result<(), BenchError> {
     let mut say = |message: &FromArm| {
         let text = serde_json::to_string(message).map_err(std::io::Error::from);
@@ -136,7 +139,8 @@ pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Resu
             say(&FromArm::Error { id, reason: "wanted a param steps".into() })?;
             continue;
         };
-        let samples: Vec<SampleMessage> = (0..requests).map(|_| one(id, steps, delay)).collect();
+        let samples: Vec<SampleMessage> =
+            (0..requests).map(|_| spin_once(id, steps, delay)).collect();
         for sample in samples {
             say(&FromArm::Sample(sample))?;
         }
@@ -145,7 +149,7 @@ pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Resu
     Ok(())
 }
 
-fn one(id: u64, steps: u64, delay: f64) -> SampleMessage {
+fn spin_once(id: u64, steps: u64, delay: f64) -> SampleMessage {
     let started = Instant::now();
     spin(u32::try_from(steps).unwrap_or(u32::MAX));
     let spun = started.elapsed();

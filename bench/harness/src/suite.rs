@@ -118,7 +118,10 @@ pub(crate) struct SeedFigure {
 }
 
 impl Suite {
-    /// Parses and checks; `name` is for messages.
+    /// Parses and checks a suite; `name` is for messages.
+    ///
+    /// # Errors
+    /// When the text is no TOML of a suite, or names what is not there.
     pub fn parse(name: &str, text: &str) -> Result<Self, BenchError> {
         let suite: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
             name: name.to_owned(),

@@ -40,6 +40,9 @@ pub struct SuiteText {
 }
 
 /// Finds a suite: a path that ends in `.toml`, or the name of an embedded one.
+///
+/// # Errors
+/// When no embedded suite has the name, or the file cannot be read.
 pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
     let found = |text: String| SuiteText { name: name.to_owned(), text };
     if name.ends_with(".toml") {

@@ -30,10 +30,10 @@ pub fn table(record: &Record) -> String {
     text.push_str(&guarantees(record));
     text.push_str(&pairings(record));
     text.push_str(&notes(record));
-    text.push_str(&grown(record));
-    text.push_str(&together(record));
+    text.push_str(&growth_lines(record));
+    text.push_str(&joint_test(record));
     text.push_str(&judgement(record));
-    let beside = beside::beside(record);
+    let beside = beside::cost_table(record);
     if !beside.is_empty() {
         text.push('\n');
         text.push_str(&beside);
@@ -80,7 +80,7 @@ fn notes(record: &Record) -> String {
 }
 
 /// How cost grows with work, where the suite asks for it.
-fn grown(record: &Record) -> String {
+fn growth_lines(record: &Record) -> String {
     let line = |fitted: &Fitted| {
         let simulated = if fitted.simulated { ", simulated" } else { "" };
         format!("{}: {}{simulated}\n", fitted.name, fitted.text)
@@ -89,7 +89,7 @@ fn grown(record: &Record) -> String {
 }
 
 /// How many rows differ from 1 when all are tried together; secondary to the intervals.
-fn together(record: &Record) -> String {
+fn joint_test(record: &Record) -> String {
     let tried: Vec<f64> = record.rows.iter().filter_map(|row| row.p_holm).collect();
     if tried.len() < 2 {
         return String::new();

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use crate::{
     fit::fits,
     page::{
-        environment::again,
+        environment::command_line,
         html::is_invisible,
         judgement::{judgements, placement},
-        layers::{Absent, LayerRows, layers},
-        shown::Shown,
+        layers::{LayerRows, MissingSuite, layers},
+        view::RecordView,
         words::{answers, tally},
     },
     rows::{
@@ -35,7 +35,11 @@ const WIDTH_MAX: usize = 160;
 const ONE_LINE: usize = 118;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent], terminal: Terminal) -> String {
+pub(crate) fn render(
+    shown: &[RecordView<'_>],
+    absent: &[MissingSuite],
+    terminal: Terminal,
+) -> String {
     let width = terminal.width.clamp(WIDTH_MIN, WIDTH_MAX);
     let mut page = Page { out: String::new(), width, colour: terminal.colour };
     let all = layers(shown, absent);
@@ -101,7 +105,7 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn record(&mut self, shown: &Shown<'_>) {
+    fn record(&mut self, shown: &RecordView<'_>) {
         let record = shown.record;
         self.heading(&format!("{}: {}", shown.name(), record.suite.title));
         self.wrapped("  ", &placement(record)[1..].join(", "));
@@ -135,7 +139,7 @@ impl Page {
             self.wrapped("  ", &format!("{}: {}{simulated}", fitted.name, fitted.text));
         }
         self.out.push('\n');
-        self.wrapped("  ", &format!("again: {}", again(record)));
+        self.wrapped("  ", &format!("again: {}", command_line(record)));
         self.out.push('\n');
     }
 

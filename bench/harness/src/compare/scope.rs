@@ -41,7 +41,7 @@ pub(crate) struct Place {
 }
 
 /// One arm by one metric at one point of the grid.
-pub(crate) struct One<'a> {
+pub(crate) struct ComparedCase<'a> {
     pub(crate) suite: &'a Suite,
     pub(crate) bench: &'a Bench,
     pub(crate) case: &'a Case,

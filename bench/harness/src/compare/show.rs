@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CONFOUNDED, Compared, Comparison, Outcome, Spread, scope::Place};
+use super::{CONFOUNDED, ComparedRow, Comparison, Outcome, Spread, scope::Place};
 use crate::{
     format::{digits, ratio_places, value},
     text_table::TextTable,
@@ -44,7 +44,7 @@ impl Comparison {
         let mut out = String::new();
         for (side, places) in [("A", &self.a), ("B", &self.b)] {
             for place in places {
-                let _ = writeln!(out, "{side}  {}", shown(place));
+                let _ = writeln!(out, "{side}  {}", describe_place(place));
             }
         }
         let calibration = |places: &[Place]| {
@@ -138,7 +138,7 @@ impl Comparison {
     }
 }
 
-fn shown(place: &Place) -> String {
+fn describe_place(place: &Place) -> String {
     let aa = match &place.validity {
         Validity::Valid { judged, failed } => {
             format!("A/A passed, {} of {judged}", judged - failed)
@@ -152,7 +152,7 @@ fn shown(place: &Place) -> String {
     )
 }
 
-fn line(row: &Compared) -> [String; 5] {
+fn line(row: &ComparedRow) -> [String; 5] {
     let figure = |side: &super::Side| {
         side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
     };

@@ -7,7 +7,7 @@ use confide_estimate::{mean, supported_quantile};
 use super::{
     html::{data, escape, scroll},
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
-    shown::Shown,
+    view::RecordView,
 };
 use crate::{
     format::{digits, labels, value},
@@ -40,7 +40,7 @@ pub(super) struct Curve {
 }
 
 /// All charts of a run.
-pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize, many: bool) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let record = shown.record;
     let mut out = format!(
@@ -84,7 +84,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
 }
 
 /// What the filters know of a chart: all arms of its bench.
-pub(super) fn keys(shown: &Shown<'_>, bench: &Bench, metric: &str) -> String {
+pub(super) fn keys(shown: &RecordView<'_>, bench: &Bench, metric: &str) -> String {
     data(&[
         ("suite", &shown.record.suite.name),
         ("layer", shown.layer(&bench.name, &bench.model).id()),
@@ -94,7 +94,12 @@ pub(super) fn keys(shown: &Shown<'_>, bench: &Bench, metric: &str) -> String {
 }
 
 /// Every arm of a bench at a case, the A/A arm last.
-pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
+pub(super) fn curves(
+    shown: &RecordView<'_>,
+    bench: &Bench,
+    metric: &Metric,
+    case: &str,
+) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &Place| place.bench == bench.name && place.case == case;
     for sample in shown.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {

@@ -9,7 +9,7 @@ use super::{
     charts::keys,
     html::{escape, scroll},
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
-    shown::Shown,
+    view::RecordView,
 };
 use crate::{
     format::{digits, labels, value},
@@ -45,7 +45,7 @@ struct Point<'a> {
 }
 
 /// A chart for each metric of each bench with such a parameter.
-pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"curves-{index}\">Over load, callers and sizes</h2>\n\
@@ -134,7 +134,7 @@ fn words(name: &str) -> String {
 }
 
 fn series<'a>(
-    shown: &Shown<'a>,
+    shown: &RecordView<'a>,
     bench: &Bench,
     metric: &str,
     group: &[(f64, &Case)],

@@ -7,7 +7,7 @@ use confide_estimate::quantile;
 use super::{
     download::Attached,
     html::{definitions, escape, utc},
-    shown::Shown,
+    view::RecordView,
 };
 use crate::{format::digits, record::Record, samples::Slice};
 
@@ -15,11 +15,11 @@ use crate::{format::digits, record::Record, samples::Slice};
 const VOIDS_SHOWN: usize = 60;
 
 /// The last section.
-pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> String {
+pub(super) fn section(shown: &RecordView<'_>, attached: &Attached, many: bool) -> String {
     let record = shown.record;
     let mut out = format!(
         "<h2>Environment, and how to run it again</h2>\n<pre>{}</pre>\n",
-        escape(&again(record)),
+        escape(&command_line(record)),
     );
     let open = if many { "" } else { " open" };
     let _ = write!(out, "<details{open}><summary>The machine and the run</summary>");
@@ -41,7 +41,7 @@ pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> Str
 }
 
 /// The command as it was given.
-pub(crate) fn again(record: &Record) -> String {
+pub(crate) fn command_line(record: &Record) -> String {
     record.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 

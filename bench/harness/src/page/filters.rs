@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{html::escape, layer::Layer, shown::Shown};
+use super::{html::escape, layer::Layer, view::RecordView};
 use crate::rows::row::{Aa, Outcome, Row};
 
 /// Ours, whole; nothing else runs.
@@ -38,7 +38,7 @@ pub(super) fn verdict_of(row: &Row) -> &'static str {
 }
 
 /// The form. It stays hidden until the script shows it: without one it could do nothing.
-pub(super) fn form(shown: &[Shown<'_>]) -> String {
+pub(super) fn form(shown: &[RecordView<'_>]) -> String {
     let rows = || shown.iter().flat_map(|one| one.record.rows.iter().map(move |row| (one, row)));
     let suites: BTreeMap<String, String> =
         shown.iter().map(|one| same(&one.record.suite.name)).collect();

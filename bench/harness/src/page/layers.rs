@@ -1,6 +1,6 @@
 //! What the records say of each layer: rows, figures, and what is missing.
 
-use super::{html::utc, layer::Layer, shown::Shown};
+use super::{html::utc, layer::Layer, view::RecordView};
 use crate::{
     format::{capital, label, value},
     plan::{blocks, cases},
@@ -11,8 +11,8 @@ use crate::{
 
 /// A row and the record it stands in.
 #[derive(Clone, Copy)]
-pub(crate) struct Said<'a> {
-    pub(crate) shown: &'a Shown<'a>,
+pub(crate) struct RowView<'a> {
+    pub(crate) shown: &'a RecordView<'a>,
     pub(crate) index: usize,
     pub(crate) row: &'a Row,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Said<'a> {
 pub(crate) struct LayerRows<'a> {
     pub(crate) layer: Layer,
     /// Headline rows but for A/A.
-    pub(crate) rows: Vec<Said<'a>>,
+    pub(crate) rows: Vec<RowView<'a>>,
     /// What has no other arm to be compared with: figures, as sentences.
     pub(crate) figures: Vec<String>,
     /// What was planned and not measured, and why.
@@ -37,16 +37,19 @@ impl LayerRows<'_> {
 
 /// A suite of a run of many that has no record, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct Absent {
+pub(crate) struct MissingSuite {
     pub(crate) suite: String,
     pub(crate) reason: String,
 }
 
 /// Every layer, empty ones among them, but for those that no suite measures.
-pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<LayerRows<'a>> {
+pub(crate) fn layers<'a>(
+    shown: &'a [RecordView<'a>],
+    absent: &[MissingSuite],
+) -> Vec<LayerRows<'a>> {
     let of = |layer: Layer| {
         let (mut rows, mut figures) = (Vec::new(), Vec::new());
-        let mine = |one: &&Absent| Layer::of_suite(&one.suite) == layer;
+        let mine = |one: &&MissingSuite| Layer::of_suite(&one.suite) == layer;
         let mut missing: Vec<String> = absent
             .iter()
             .filter(mine)
@@ -56,7 +59,7 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<Layer
             let mine = |row: &&Row| {
                 row.headline && !row.twin && one.layer(&row.bench, &row.model) == layer
             };
-            rows.extend(one.record.rows.iter().filter(mine).map(|row| Said {
+            rows.extend(one.record.rows.iter().filter(mine).map(|row| RowView {
                 shown: one,
                 index,
                 row,
@@ -67,7 +70,7 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<Layer
                 1 => String::new(),
                 _ => format!(" ({}, {})", record.suite.name, utc(record.started_unix_s)),
             };
-            figures.extend(alone(one, layer).into_iter().map(|figure| figure + &of));
+            figures.extend(single_arm_figures(one, layer).into_iter().map(|figure| figure + &of));
             missing.extend(not_measured(one, layer));
         }
         missing.dedup();
@@ -80,7 +83,7 @@ pub(crate) fn layers<'a>(shown: &'a [Shown<'a>], absent: &[Absent]) -> Vec<Layer
 }
 
 /// Headline figures of benches with one arm.
-fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
+fn single_arm_figures(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &shown.suite else { return Vec::new() };
     let mut out = Vec::new();
     let mine =
@@ -110,7 +113,7 @@ fn alone(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
 
 /// Benches that failed or gave no row, arms that were left out, benches that this effort does not
 /// run.
-fn not_measured(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
+fn not_measured(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &shown.suite else { return Vec::new() };
     let record = shown.record;
     let mut out = Vec::new();
@@ -121,7 +124,9 @@ fn not_measured(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
         } else if blocks(bench, record.effort, None) == 0 {
             out.push(format!("{}: in a full run only", bench.name));
         } else if !record.rows.iter().any(|row| row.bench == bench.name) {
-            out.extend(without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)));
+            out.extend(
+                reason_without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)),
+            );
         }
         out.extend(left_out(record, &bench.name));
     }
@@ -129,7 +134,7 @@ fn not_measured(shown: &Shown<'_>, layer: Layer) -> Vec<String> {
 }
 
 /// Why a bench that was planned has no row.
-fn without_rows(record: &Record, bench: &Bench) -> Option<String> {
+fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
     let voids: Vec<_> = record.voids.iter().filter(|void| void.bench == bench.name).collect();
     match (voids.first(), &record.partial) {
         (Some(first), _) => Some(format!("{} runs void, the first: {}", voids.len(), first.reason)),

@@ -8,7 +8,7 @@ use super::{
     charts::keys,
     html::{escape, scroll},
     plot::{Axis, WIDTH, open},
-    shown::Shown,
+    view::RecordView,
 };
 use crate::{format::value, plan::cases, samples::Place, suite::bench::Bench};
 
@@ -66,7 +66,7 @@ impl Bar {
 }
 
 /// One chart for each case whose samples know their stages.
-pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"stages-{index}\">Where the time goes</h2>\n\
@@ -106,7 +106,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
     if drawn == 0 { String::new() } else { out + "</section>\n" }
 }
 
-fn bars(shown: &Shown<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
+fn bars(shown: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
     let void: Vec<&Place> =
         shown.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
     bench

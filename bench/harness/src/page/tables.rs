@@ -6,8 +6,8 @@ use super::{
     filters::verdict_of,
     html::{chip, class_of, data, escape, scroll, simulated},
     published::protection,
-    shown::Shown,
     took,
+    view::RecordView,
     words::tally,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What the filters know of a row.
-pub(super) fn row_data(shown: &Shown<'_>, row: &Row) -> String {
+pub(super) fn row_data(shown: &RecordView<'_>, row: &Row) -> String {
     let suite = shown.record.suite.name.as_str();
     let mut out = data(&[
         ("suite", suite),
@@ -38,7 +38,7 @@ pub(super) fn row_data(shown: &Shown<'_>, row: &Row) -> String {
 }
 
 /// The table of the headline rows, with the seed's figures in a column of their own.
-pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn headline(shown: &RecordView<'_>, index: usize) -> String {
     let record = shown.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
     let heading = format!("<h2 id=\"rows-{index}\">Cost of each layer</h2>\n");
@@ -105,7 +105,7 @@ fn known_sources(record: &Record) -> Vec<&str> {
 }
 
 /// Rows of every metric, not only the headline's.
-pub(super) fn every_comparison(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn every_comparison(shown: &RecordView<'_>, index: usize) -> String {
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"all-{index}\">Every comparison</h2>\n<details>\
          <summary>All metrics, all arms, A/A rows among them: {} rows</summary>{}\
@@ -123,7 +123,7 @@ pub(super) fn every_comparison(shown: &Shown<'_>, index: usize) -> String {
     out + "</tbody></table></div></details>\n</section>\n"
 }
 
-fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
+fn comparison(out: &mut String, shown: &RecordView<'_>, row: &Row) {
     let arm = if row.twin { format!("{} (A/A)", row.arm_label) } else { row.arm_label.clone() };
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
@@ -166,7 +166,7 @@ fn size(row: &Row) -> f64 {
 }
 
 /// How cost grows with work, where the suite asks for it.
-pub(super) fn grown(shown: &Shown<'_>) -> String {
+pub(super) fn growth_section(shown: &RecordView<'_>) -> String {
     let fits = fits(shown.record);
     if fits.is_empty() {
         return String::new();
@@ -191,7 +191,7 @@ pub(super) fn grown(shown: &Shown<'_>) -> String {
 }
 
 /// Pooled means and percentiles of every metric of every arm.
-pub(super) fn every_figure(shown: &Shown<'_>) -> String {
+pub(super) fn every_figure(shown: &RecordView<'_>) -> String {
     let record = shown.record;
     let mut out = format!(
         "<details><summary>All figures: pooled means and percentiles</summary>\
@@ -209,7 +209,7 @@ pub(super) fn every_figure(shown: &Shown<'_>) -> String {
     out + "</tbody></table></div></details>\n"
 }
 
-fn line(out: &mut String, shown: &Shown<'_>, row: &Row, seeds: bool) {
+fn line(out: &mut String, shown: &RecordView<'_>, row: &Row, seeds: bool) {
     let record = shown.record;
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let cost = cost(row);
@@ -256,7 +256,7 @@ fn protects(record: &Record, row: &Row) -> String {
 }
 
 /// Which arms, their round trips, the ratio to a floor, what a run took, what speaks against it.
-fn under(shown: &Shown<'_>, row: &Row) -> String {
+fn under(shown: &RecordView<'_>, row: &Row) -> String {
     let reference = shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
     let mut parts = vec![if row.twin {

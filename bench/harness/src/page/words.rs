@@ -1,6 +1,6 @@
 //! Rows as sentences. Every number in them is a row's own, every judgement its verdict.
 
-use super::layers::{LayerRows, Said};
+use super::layers::{LayerRows, RowView};
 use crate::{
     format::capital,
     rows::{
@@ -12,11 +12,11 @@ use crate::{
 };
 
 /// One sentence of one row, and what stands behind it.
-fn sentence(said: &Said<'_>) -> (String, String) {
+fn sentence(said: &RowView<'_>) -> (String, String) {
     let row = said.row;
     let reference = said.shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
-    let instead = format!("{} instead of {}", apart(&row.arm_label), apart(reference));
+    let instead = format!("{} instead of {}", quote_label(&row.arm_label), quote_label(reference));
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
     // A figure without an interval says its n by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
@@ -30,7 +30,7 @@ fn sentence(said: &Said<'_>) -> (String, String) {
 }
 
 /// A label with a comma in it stands in quotation marks.
-fn apart(label: &str) -> String {
+fn quote_label(label: &str) -> String {
     if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
 }
 
@@ -69,18 +69,18 @@ pub(crate) struct Sentence<'a> {
     pub(crate) text: String,
     /// Which arms, at what, over how many blocks.
     pub(crate) detail: String,
-    pub(crate) said: Said<'a>,
+    pub(crate) said: RowView<'a>,
 }
 
 /// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest.
 pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
     let Some(first) = layer.rows.iter().min_by_key(|said| rank(said)) else { return Vec::new() };
-    let same = |a: &Said<'_>, b: &Said<'_>| std::ptr::eq(a.row, b.row);
-    let size = |said: &&Said<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
+    let same = |a: &RowView<'_>, b: &RowView<'_>| std::ptr::eq(a.row, b.row);
+    let size = |said: &&RowView<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
     let judged = || layer.rows.iter().filter(|said| is_sound(said));
     let least = judged().min_by(|a, b| size(a).total_cmp(&size(b)));
     let most = judged().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let told = |before, said: &Said<'a>| {
+    let told = |before, said: &RowView<'a>| {
         let (text, detail) = sentence(said);
         Sentence { before, text, detail, said: *said }
     };
@@ -95,7 +95,7 @@ pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
 }
 
 /// Least is asked for first: sound rows, words for buyers, the suite's own order.
-fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
+fn rank(said: &RowView<'_>) -> (bool, usize, bool, bool) {
     let subject = said.shown.subject(said.row);
     let place = subject.map_or(usize::MAX, |(place, _)| place);
     let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
@@ -104,7 +104,7 @@ fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
 }
 
 /// Whether a row may stand for its layer.
-fn is_sound(said: &Said<'_>) -> bool {
+fn is_sound(said: &RowView<'_>) -> bool {
     let row = said.row;
     !row.client_bound
         && row.has_interval()

@@ -46,7 +46,7 @@ fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> St
 const CPU_S_MIN: f64 = 1e-3;
 
 /// Of the slices that a row is made of.
-pub(super) fn beside(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
+pub(super) fn run_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
     let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
     let mut disturbances = BTreeMap::new();
     for disturbed in slices().flat_map(|slice| &slice.disturbed) {

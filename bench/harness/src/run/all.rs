@@ -106,12 +106,18 @@ struct PlanEntry {
 }
 
 impl AllPlan {
-    /// The plan that travels inside the binary.
+    /// Reads the plan that travels inside the binary.
+    ///
+    /// # Errors
+    /// When a suite of it is not known.
     pub fn embedded() -> Result<Self, BenchError> {
         Self::parse(PLAN, suite_named)
     }
 
-    /// A plan whose suites `find` knows.
+    /// Reads a plan; `find` gives the text of a suite by its name.
+    ///
+    /// # Errors
+    /// When the text is no plan, or `find` does not know a suite.
     pub fn parse(
         text: &str,
         find: impl Fn(&str) -> Result<SuiteText, BenchError>,
@@ -143,6 +149,9 @@ impl AllPlan {
 /// Runs every suite of the plan, or what is left of it where `go_on` is set. `options` is for all of
 /// them: its folder holds theirs, and its suite and part are not looked at. A suite that cannot be
 /// run does not keep the others from it.
+///
+/// # Errors
+/// When a run that was interrupted had another plan, machine or version, or the index cannot be written.
 pub fn run_all(
     plan: &AllPlan,
     options: &Options,
@@ -198,6 +207,9 @@ pub fn run_all(
 
 impl Index {
     /// Reads the index of a folder that `run all` wrote.
+    ///
+    /// # Errors
+    /// When the index is missing or is none.
     pub fn read(folder: &Path) -> Result<Self, BenchError> {
         let path = folder.join(INDEX_FILE);
         let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;

@@ -13,7 +13,7 @@ use super::{
     write_page,
 };
 use crate::{
-    arm::{ArmProcess, Failed},
+    arm::{ArmFailure, ArmProcess},
     blocks::run_block,
     error::BenchError,
     plan::{Case, cases},
@@ -289,7 +289,7 @@ impl Running<'_> {
             });
             ran
         });
-        let Ok(measured) = measured.map_err(|_: Failed| ()) else { return Ok(false) };
+        let Ok(measured) = measured.map_err(|_: ArmFailure| ()) else { return Ok(false) };
         let (bench_name, case) = (bench.name.clone(), case.key.clone());
         let mut lines = Vec::new();
         for mut ran in measured.runs {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// CPU time, memory and disturbed slices of the headline rows; empty of a record that has none.
-pub(super) fn beside(record: &Record) -> String {
+pub(super) fn cost_table(record: &Record) -> String {
     let headline = || record.rows.iter().filter(|row| row.headline);
     let with = || headline().filter_map(|row| Some((row, row.beside.as_deref()?)));
     let mut lines =

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A record as the report shows it.
-pub(crate) struct Shown<'a> {
+pub(crate) struct RecordView<'a> {
     pub(crate) record: &'a Record,
     pub(crate) samples: &'a [Sample],
     pub(crate) slices: &'a [Slice],
@@ -22,7 +22,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) path: PathBuf,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> RecordView<'a> {
     pub(crate) fn new(
         record: &'a Record,
         samples: &'a [Sample],
