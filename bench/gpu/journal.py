@@ -1,7 +1,7 @@
 """What a run leaves, in the instrument's own words: a journal (docs/records.md) that `confide bench` reads.
 
 Its first line is a record with nothing measured yet; slices, samples and whole blocks follow as they are measured, so
-that an interrupted run keeps them. Estimates, intervals and verdicts are not made here: crates/estimate is their one
+that an interrupted run keeps them. Estimates, intervals and verdicts are not made here: bench/estimate is their one
 source, and `confide bench report` computes every row from these samples.
 """
 

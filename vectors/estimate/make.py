@@ -1,4 +1,4 @@
-"""Write the vectors of crates/estimate from scipy, arch, ruptures and numpy.
+"""Write the vectors of bench/estimate from scipy, arch, ruptures and numpy.
 
     tests/statistics.sh --write      (or: pip install -r requirements.txt && python3 make.py)
 

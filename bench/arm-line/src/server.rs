@@ -85,7 +85,7 @@ impl ServerSide {
     }
 
     /// How the cores are shared, for an arm's note.
-    pub fn shown(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.cores {
             Some(Cores { server, client }) => {
                 format!("all of the server on CPU {server}, this client on CPU {client}")

@@ -53,7 +53,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let runtime =
         Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let door = Door::new(&args)?;
+    let door = Dialler::new(&args)?;
     let first = runtime.block_on(door.open())?;
     let tunnel = if args.via.is_some() { ", through the tunnel" } else { "" };
     let hello = Hello {
@@ -71,13 +71,13 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// How connections are opened.
-enum Door {
+enum Dialler {
     Channel(Box<Connector>),
     /// Ordinary TLS or none; the text is the guarantee.
     Loopback(String),
 }
 
-impl Door {
+impl Dialler {
     fn new(args: &Args) -> Outcome<Self> {
         let limits = Limits::default();
         let endpoint = || {
@@ -139,7 +139,7 @@ const TOKENS_MAX: u64 = 100_000;
 
 fn chat(
     runtime: &Runtime,
-    door: &Door,
+    door: &Dialler,
     model: &str,
     warm: &Cell<bool>,
     run: &Run,
@@ -196,7 +196,7 @@ fn wait_until(due: Instant) -> Instant {
 
 /// One measured request; a failure is a sample that says so. `kept` is the link of a kept session.
 async fn request(
-    door: &Door,
+    door: &Dialler,
     kept_link: &mut Option<Link>,
     kept: bool,
     order: &Order,

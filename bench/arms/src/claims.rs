@@ -60,7 +60,7 @@ pub(crate) struct Args {
 }
 
 /// One way to make a claim and to check it.
-trait Way {
+trait ClaimMethod {
     /// What the claim hides from whoever checks it, and what it shows.
     fn hides(&self) -> &'static str;
     /// Makes the claim; gives the bytes that are sent. `None` where there is nothing to make.
@@ -110,7 +110,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     .map_err(|error| error.to_string())
 }
 
-fn way(statement: Statement, by: By) -> Outcome<Box<dyn Way>> {
+fn way(statement: Statement, by: By) -> Outcome<Box<dyn ClaimMethod>> {
     Ok(match (statement, by) {
         (Statement::Signature, By::Native) => Box::new(signature::Native::rsa()?),
         (Statement::Signature, By::Sigma) => Box::new(signature::Sigma::rsa()?),
@@ -134,7 +134,7 @@ fn way(statement: Statement, by: By) -> Outcome<Box<dyn Way>> {
     })
 }
 
-fn measure(order: &Run, way: &mut dyn Way) -> Outcome<Report> {
+fn measure(order: &Run, way: &mut dyn ClaimMethod) -> Outcome<Report> {
     order.knows_only(&[])?;
     let watch = Stopwatch::start();
     let mut report = Report::default();
@@ -145,7 +145,7 @@ fn measure(order: &Run, way: &mut dyn Way) -> Outcome<Report> {
     Ok(report)
 }
 
-fn sample(way: &mut dyn Way) -> Outcome<Sample> {
+fn sample(way: &mut dyn ClaimMethod) -> Outcome<Sample> {
     let repeats = way.repeats();
     let mean_ms =
         |started: Instant| started.elapsed().as_secs_f64() * 1e3 / f64::from(repeats.max(1));

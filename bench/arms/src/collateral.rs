@@ -59,16 +59,16 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 struct CollateralArm {
-    way: Way,
+    way: EndorsementPath,
     policy: Policy,
     services: Services,
-    shown: Vec<Shown>,
+    shown: Vec<PeerEvidence>,
     stapled: String,
     sessions: u64,
 }
 
 /// Where endorsements come from. What is kept between sessions is in here, and nowhere else.
-enum Way {
+enum EndorsementPath {
     Sequence,
     Fetched,
     Cached { source: Arc<Source>, appraiser: PolicyAppraiser },
@@ -76,14 +76,14 @@ enum Way {
 }
 
 /// What a peer shows on one connection.
-struct Shown {
+struct PeerEvidence {
     quote: Vec<u8>,
     claims: Vec<u8>,
     report_data: ReportData,
 }
 
 /// How one session ended. A session that is rejected is an error of the run.
-struct Ended {
+struct SessionResult {
     accepted: bool,
     requests: u64,
 }
@@ -96,13 +96,17 @@ impl CollateralArm {
         let base = Base::parse(&format!("http://{}", args.pccs), false)
             .map_err(|error| error.to_string())?;
         let services = Services::one(&base);
-        let shown: Vec<Shown> = (0..SHOWN).map(|number| Shown::by(&attester, number)).collect();
+        let shown: Vec<PeerEvidence> =
+            (0..SHOWN).map(|number| PeerEvidence::by(&attester, number)).collect();
         let appraiser = || PolicyAppraiser::new(policy.clone(), None, wall);
         let (way, note) = match args.mode.as_str() {
-            "sequence" => {
-                (Way::Sequence, "a client for each session, one document after the other")
+            "sequence" => (
+                EndorsementPath::Sequence,
+                "a client for each session, one document after the other",
+            ),
+            "fetched" => {
+                (EndorsementPath::Fetched, "a client for each session, four documents at once")
             }
-            "fetched" => (Way::Fetched, "a client for each session, four documents at once"),
             "cached" => {
                 let source = Arc::new(source(&services, &policy)?);
                 let platform = platform(&shown[0])?;
@@ -110,11 +114,11 @@ impl CollateralArm {
                 let appraiser = PolicyAppraiser::with_source(policy.clone(), source.clone(), wall);
                 let note = "fetched once before; each run begins four hours later, when a \
                             refresh is due, which its sessions do not wait for";
-                (Way::Cached { source, appraiser }, note)
+                (EndorsementPath::Cached { source, appraiser }, note)
             }
             "stapled" => {
                 let appraiser = appraiser().map_err(|error| error.to_string())?;
-                (Way::Stapled { appraiser }, "the evidence comes with its endorsements")
+                (EndorsementPath::Stapled { appraiser }, "the evidence comes with its endorsements")
             }
             other => {
                 return Err(format!("--mode {other}: wanted sequence, fetched, cached or stapled"));
@@ -131,7 +135,7 @@ impl CollateralArm {
             return Err(format!("param workers: wanted 1 to {WORKERS_MAX}, got {workers}"));
         }
         let before = self.kept_counts();
-        if matches!(self.way, Way::Cached { .. }) {
+        if matches!(self.way, EndorsementPath::Cached { .. }) {
             LATER_S.fetch_add(REFRESH_S, Relaxed);
         }
         let watch = Stopwatch::start();
@@ -177,30 +181,30 @@ impl CollateralArm {
         Ok((samples, requests))
     }
 
-    fn session(&self, shown: &Shown) -> Outcome<Ended> {
+    fn session(&self, shown: &PeerEvidence) -> Outcome<SessionResult> {
         match &self.way {
-            Way::Sequence => self.in_sequence(shown),
-            Way::Fetched => {
+            EndorsementPath::Sequence => self.in_sequence(shown),
+            EndorsementPath::Fetched => {
                 let source = Arc::new(source(&self.services, &self.policy)?);
                 let policy = self.policy.clone();
                 let appraiser = PolicyAppraiser::with_source(policy, source.clone(), wall);
                 let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
-                Ok(Ended { accepted, requests: requests(&source.counts()) })
+                Ok(SessionResult { accepted, requests: requests(&source.counts()) })
             }
-            Way::Cached { appraiser, .. } => {
+            EndorsementPath::Cached { appraiser, .. } => {
                 let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
-                Ok(Ended { accepted, requests: 0 })
+                Ok(SessionResult { accepted, requests: 0 })
             }
-            Way::Stapled { appraiser } => {
+            EndorsementPath::Stapled { appraiser } => {
                 let collateral = Some(self.stapled.as_bytes());
                 let accepted = accepted(appraiser.appraise(&shown.presented(collateral)))?;
-                Ok(Ended { accepted, requests: 0 })
+                Ok(SessionResult { accepted, requests: 0 })
             }
         }
     }
 
     /// Asks for one document after the other, as the seed's verifier does.
-    fn in_sequence(&self, shown: &Shown) -> Outcome<Ended> {
+    fn in_sequence(&self, shown: &PeerEvidence) -> Outcome<SessionResult> {
         let client = Client::new(self.services.clone()).map_err(|error| error.to_string())?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -212,18 +216,18 @@ impl CollateralArm {
             Ok(documents)
         });
         let Ok(documents) = fetched else {
-            return Ok(Ended { accepted: false, requests: requests(&client.counts()) });
+            return Ok(SessionResult { accepted: false, requests: requests(&client.counts()) });
         };
         let collateral = collateral(&documents)?;
         let appraiser = PolicyAppraiser::new(self.policy.clone(), None, wall);
         let appraiser = appraiser.map_err(|error| error.to_string())?;
         let accepted = accepted(appraiser.appraise(&shown.presented(Some(collateral.as_bytes()))))?;
-        Ok(Ended { accepted, requests: requests(&client.counts()) })
+        Ok(SessionResult { accepted, requests: requests(&client.counts()) })
     }
 
     fn kept_counts(&self) -> Counts {
         match &self.way {
-            Way::Cached { source, .. } => source.counts(),
+            EndorsementPath::Cached { source, .. } => source.counts(),
             _ => Counts::default(),
         }
     }
@@ -247,7 +251,7 @@ impl CollateralArm {
     }
 
     fn is_cached(&self) -> bool {
-        matches!(self.way, Way::Cached { .. })
+        matches!(self.way, EndorsementPath::Cached { .. })
     }
 }
 
@@ -278,7 +282,7 @@ fn now() -> u64 {
     wall() + LATER_S.load(Relaxed)
 }
 
-impl Shown {
+impl PeerEvidence {
     fn by(attester: &FakeAttester, number: u64) -> Self {
         let now = wall();
         let mut pubkey_hash = [0; 32];
@@ -319,7 +323,7 @@ fn accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
     }
 }
 
-fn platform(shown: &Shown) -> Outcome<Platform> {
+fn platform(shown: &PeerEvidence) -> Outcome<Platform> {
     Platform::of_evidence(&shown.quote, None).map_err(|error| error.to_string())
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Order {
 }
 
 /// What came back, and when.
-pub(crate) struct Told {
+pub(crate) struct ConversationResult {
     /// From the scheduled instant to the first non-empty content.
     pub(crate) first: Duration,
     /// From the scheduled instant to the end of the stream.
@@ -112,7 +112,7 @@ pub(crate) async fn converse(
     order: &Order,
     number: u64,
     due: Instant,
-) -> Outcome<Told> {
+) -> Outcome<ConversationResult> {
     let body = json!({
         "model": order.model, "stream": true, "max_tokens": order.tokens,
         "seed": order.seed, "temperature": 0,
@@ -141,7 +141,7 @@ pub(crate) async fn converse(
     }
     let first = stream.first.ok_or("the stream had no content")?;
     let text_sha256 = hex::encode(stream.text.finalize());
-    Ok(Told { first, total, tokens: stream.tokens, text_sha256 })
+    Ok(ConversationResult { first, total, tokens: stream.tokens, text_sha256 })
 }
 
 /// Sends one request and reads the JSON of its answer.

@@ -66,7 +66,7 @@ struct Fetched {
     figures: Vec<(&'static str, f64)>,
 }
 
-enum Way {
+enum FetchPath {
     Plain(Plain),
     Notarised(Box<Notarised>),
 }
@@ -77,8 +77,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let server = ServerSide::new(&args.server_pids).map_err(|error| error.to_string())?;
     let mut way = runtime.block_on(open(&args))?;
     let (guarantee, simulated) = match &way {
-        Way::Plain(_) => ("none: the client alone knows what was answered".into(), false),
-        Way::Notarised(notarised) => (notarised.guarantee(), notarised.is_simulated()),
+        FetchPath::Plain(_) => ("none: the client alone knows what was answered".into(), false),
+        FetchPath::Notarised(notarised) => (notarised.guarantee(), notarised.is_simulated()),
     };
     let hello = Hello {
         arm: format!("{:?} fetch, a kept session", args.by).to_lowercase(),
@@ -86,32 +86,32 @@ pub(crate) fn run(args: Args) -> Outcome {
         simulated,
         guarantee: Some(guarantee),
         threads: 1,
-        note: Some(server.shown()),
+        note: Some(server.describe()),
     };
     speak(&hello, |order| measure(order, &server, |path| runtime.block_on(way.fetch(path))))
         .map_err(|error| error.to_string())
 }
 
-async fn open(args: &Args) -> Outcome<Way> {
+async fn open(args: &Args) -> Outcome<FetchPath> {
     match args.by {
         By::Plain => {
             let root = args.root.as_ref().ok_or("--by plain needs --root FILE")?;
-            Plain::open(&args.host, root).await.map(Way::Plain)
+            Plain::open(&args.host, root).await.map(FetchPath::Plain)
         }
         By::Notary => {
             let notary = args.notary.as_ref().ok_or("--by notary needs --notary ADDRESS:PORT")?;
             let policy = args.policy.as_ref().ok_or("--by notary needs --policy FILE")?;
             let opened = Notarised::open(&args.host, notary, policy).await?;
-            Ok(Way::Notarised(Box::new(opened)))
+            Ok(FetchPath::Notarised(Box::new(opened)))
         }
     }
 }
 
-impl Way {
+impl FetchPath {
     async fn fetch(&mut self, path: &str) -> Outcome<Fetched> {
         match self {
-            Way::Plain(plain) => plain.fetch(path).await,
-            Way::Notarised(notarised) => notarised.fetch(path).await,
+            FetchPath::Plain(plain) => plain.fetch(path).await,
+            FetchPath::Notarised(notarised) => notarised.fetch(path).await,
         }
     }
 }

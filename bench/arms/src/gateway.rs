@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use self::{
-    door::Door,
-    load::{Ran, Work, closed, open},
+    door::Route,
+    load::{LoadResult, Work, closed, open},
 };
 use crate::Outcome;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let runtime =
         Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let server = ServerSide::new(&args.server_pids).map_err(|error| error.to_string())?;
-    let (door, guarantee) = runtime.block_on(Door::new(&args))?;
+    let (door, guarantee) = runtime.block_on(Route::new(&args))?;
     let facts = runtime.block_on(door.facts())?;
     let tunnel = if args.via.is_some() { ", through the tunnel" } else { "" };
     let sockets = if args.default_sockets { ", default sockets" } else { "" };
@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         simulated: guarantee.simulated,
         guarantee: Some(guarantee.text),
         threads: 1,
-        note: Some(format!("{facts}, seen on every connection; {}", server.shown())),
+        note: Some(format!("{facts}, seen on every connection; {}", server.describe())),
     };
     let rig = Rig { runtime, server, door, tls: args.mode != Mode::Http };
     speak(&hello, |order| rig.measure(order)).map_err(|error| error.to_string())
@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 struct Rig {
     runtime: Runtime,
     server: ServerSide,
-    door: Door,
+    door: Route,
     tls: bool,
 }
 
@@ -148,7 +148,7 @@ fn rate(given: &serde_json::Value) -> Outcome<f64> {
 }
 
 fn figures(
-    ran: &Ran,
+    ran: &LoadResult,
     work: &Work,
     open_loop: bool,
     wall_s: f64,

@@ -22,7 +22,7 @@ use confide_load::{
 };
 use serde_json::{Map, Value, json};
 
-use self::{accelerator::Accelerator, order::Order, way::Way};
+use self::{accelerator::Accelerator, order::Order, way::Route};
 use crate::Outcome;
 
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let way = Way::new(&args.way)?;
+    let way = Route::new(&args.way)?;
     let seen = way.look()?;
     let hello = Hello {
         arm: format!("confide-arm llm, {}", way.describe()),
@@ -114,7 +114,7 @@ fn head(
         requests: plan.requests.len() as u64,
         offered_per_s: plan.offered_per_s(),
         users: plan.users,
-        target: target.shown(),
+        target: target.to_display(),
         transport: transport.describe(),
         sessions: order.sessions.word().into(),
         limits: order.limits,

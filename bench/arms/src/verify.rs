@@ -92,11 +92,13 @@ pub(crate) fn run(args: Args) -> Outcome {
             let crypto: &dyn Crypto = &AwsLc;
             let appraised =
                 appraise(&input.evidence(), &endorsements, &input.policy, input.at, crypto);
-            said(appraised)
+            to_outcome(appraised)
         }),
-        "prepared" => measure(order, 3, || said(known(&Nothing).map(|(appraised, _)| appraised))),
+        "prepared" => {
+            measure(order, 3, || to_outcome(known(&Nothing).map(|(appraised, _)| appraised)))
+        }
         "platform" => measure(order, 1, || {
-            said(known(&platforms).map(|(appraised, learned)| {
+            to_outcome(known(&platforms).map(|(appraised, learned)| {
                 platforms.keep(learned, prepared.generation());
                 appraised
             }))
@@ -117,11 +119,11 @@ impl Input {
     fn appraise_bytes(&self) -> Outcome<Appraised> {
         let endorsements =
             Endorsements::parse(&self.collateral).map_err(|error| error.to_string())?;
-        said(appraise(&self.evidence(), &endorsements, &self.policy, self.at, &AwsLc))
+        to_outcome(appraise(&self.evidence(), &endorsements, &self.policy, self.at, &AwsLc))
     }
 }
 
-fn said(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
+fn to_outcome(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
     outcome.map_err(|rejection| rejection.to_string())
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let at = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
     let from_bytes = || {
         let parsed = snp::Endorsements::parse(&document).map_err(|error| error.to_string())?;
-        said(snp::appraise(&evidence, &parsed, &policy, at, &AwsLc))
+        to_outcome(snp::appraise(&evidence, &parsed, &policy, at, &AwsLc))
     };
     let hello = Hello {
         arm: format!("confide verify-snp, {} kept", args.keep),
@@ -66,14 +66,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     let floor = || signed.verify();
     speak(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, &signed, from_bytes),
-        "key" => measure(order, &signed, || said(key.appraise(&evidence, &policy, at, &AwsLc))),
+        "key" => {
+            measure(order, &signed, || to_outcome(key.appraise(&evidence, &policy, at, &AwsLc)))
+        }
         "signature" => measure(order, &signed, floor),
         other => Err(format!("--keep {other}: wanted nothing, key or signature")),
     })
     .map_err(|error| error.to_string())
 }
 
-fn said(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
+fn to_outcome(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
     outcome.map_err(|rejection| rejection.to_string())
 }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::{
-    kept::{Kept, Known},
+    kept::{Known, ProofCache},
     work::{DcapFiles, Work},
 };
 use crate::Outcome;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let folder = kept.join(stage.name());
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let program = found(args.prover, &name)?;
+    let program = program_path(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
     let back = External::new(&program, &folder, StopHandle::default(), &quiet);
     let described = match back.describe() {
@@ -84,11 +84,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         other => other.map_err(|error| error.to_string()),
     };
     let hello = hello(&name, stage, &described);
-    let arm = Arm { stage, back, kept: Kept::new(kept), dcap: args.dcap, price: price()? };
+    let arm = Arm { stage, back, kept: ProofCache::new(kept), dcap: args.dcap, price: price()? };
     speak(&hello, |run| arm.measure(run)).map_err(|error| error.to_string())
 }
 
-fn found(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
+fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
     match given {
         Some(path) => Ok(path),
         None => env::current_exe()
@@ -137,7 +137,7 @@ fn hello(name: &str, stage: Stage, described: &Outcome<Description>) -> ZkHello 
 struct Arm<'a> {
     stage: Stage,
     back: External<'a>,
-    kept: Kept,
+    kept: ProofCache,
     dcap: DcapFiles,
     price: Option<f64>,
 }
@@ -161,7 +161,7 @@ impl Arm<'_> {
         let known = self.known(&work, plan)?;
         let mut report = Report::default();
         for _ in 0..run.requests {
-            let (done, used, proof) = self.once(&work, plan)?;
+            let (done, used, proof) = self.measure_once(&work, plan)?;
             let mut sample = self.sample(&known, plan, &done, used, proof);
             if let (false, Some(answer)) = (alike, sample.answer.as_object_mut()) {
                 answer.retain(|name, _| name == "public_values");
@@ -205,7 +205,7 @@ impl Arm<'_> {
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
+    fn measure_once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
         let text = |error: confide_prover::ProverError| error.to_string();
         match self.stage {
             Stage::Native => {

@@ -8,11 +8,14 @@ use std::{
 
 use crate::{
     disturbed::disturbed,
-    host::{Meter, Watch, budget},
+    host::{
+        cost::Meter,
+        quiet::{Watch, budget},
+    },
     process::{LineProcess, NoLine, tail},
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
     samples::{Place, Sample, Slice},
-    suite::Params,
+    suite::bench::Params,
 };
 
 /// An arm makes keys and loads models before it says hello.
@@ -42,7 +45,7 @@ pub(crate) struct ArmProcess {
 }
 
 /// What one run is asked to do.
-pub(crate) struct Ask<'a> {
+pub(crate) struct RunRequest<'a> {
     pub(crate) place: Place,
     pub(crate) order: u32,
     pub(crate) seed: u64,
@@ -54,7 +57,7 @@ pub(crate) struct Ask<'a> {
 
 /// Why a run gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum ArmFailure {
     /// The block is void with this reason.
     Void(String),
     /// The arm says that it cannot work here: it is left out, and its block counts without it.
@@ -65,7 +68,7 @@ pub(crate) enum Failed {
 
 /// One run's samples and its slice, not yet checked.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct ArmRun {
     pub(crate) samples: Vec<Sample>,
     pub(crate) slice: Slice,
 }
@@ -92,12 +95,12 @@ impl ArmProcess {
     }
 
     /// The name for people: the twin is marked.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         if self.twin { format!("{} (A/A)", self.name) } else { self.name.clone() }
     }
 
     /// Starts it if it is not running and waits for its hello.
-    pub(crate) fn ready(&mut self, stop: &AtomicBool) -> Result<(), Failed> {
+    pub(crate) fn ready(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         if self.process.is_some() {
             return Ok(());
         }
@@ -107,7 +110,11 @@ impl ArmProcess {
     }
 
     /// One run.
-    pub(crate) fn run(&mut self, ask: &Ask<'_>, stop: &AtomicBool) -> Result<Ran, Failed> {
+    pub(crate) fn run(
+        &mut self,
+        ask: &RunRequest<'_>,
+        stop: &AtomicBool,
+    ) -> Result<ArmRun, ArmFailure> {
         self.ready(stop)?;
         if self.cold && self.hello.as_ref().is_none_or(|hello| hello.warming) {
             // A new process has cold caches, and so have the services behind it.
@@ -169,7 +176,7 @@ impl ArmProcess {
             warmup: ask.warmup,
             ..Slice::default()
         };
-        Ok(Ran { samples, slice })
+        Ok(ArmRun { samples, slice })
     }
 
     /// Asks it to end and waits.
@@ -185,9 +192,9 @@ impl ArmProcess {
         Some(self.process.as_ref()?.id())
     }
 
-    fn start(&mut self, stop: &AtomicBool) -> Result<(), Failed> {
+    fn start(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         let mut process = LineProcess::start(&self.program, &self.args, &self.log)
-            .map_err(|error| Failed::Void(format!("cannot be started: {error}")))?;
+            .map_err(|error| ArmFailure::Void(format!("cannot be started: {error}")))?;
         let line = process.line(Instant::now() + HELLO_DEADLINE, stop);
         let line = line.map_err(|no| self.failed("before its hello", &no))?;
         match serde_json::from_str(&line) {
@@ -195,7 +202,7 @@ impl ArmProcess {
                 self.given_up.clone_from(&hello.cannot);
                 self.hello.get_or_insert(hello);
                 process.end();
-                Err(Failed::LeftOut)
+                Err(ArmFailure::LeftOut)
             }
             Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL => {
                 // A restart keeps what runs before it said of themselves.
@@ -204,19 +211,20 @@ impl ArmProcess {
                 self.cold = true;
                 Ok(())
             }
-            Ok(FromArm::Hello(hello)) => {
-                Err(Failed::Void(format!("speaks protocol {}, wanted {PROTOCOL}", hello.protocol)))
-            }
-            _ => Err(Failed::Void(format!("first line is no hello: {}", cut(&line)))),
+            Ok(FromArm::Hello(hello)) => Err(ArmFailure::Void(format!(
+                "speaks protocol {}, wanted {PROTOCOL}",
+                hello.protocol
+            ))),
+            _ => Err(ArmFailure::Void(format!("first line is no hello: {}", cut(&line)))),
         }
     }
 
     fn exchange(
         &mut self,
-        ask: &Ask<'_>,
+        ask: &RunRequest<'_>,
         requests: u32,
         stop: &AtomicBool,
-    ) -> Result<(Vec<SampleMessage>, Done), Failed> {
+    ) -> Result<(Vec<SampleMessage>, Done), ArmFailure> {
         self.next_id += 1;
         let id = self.next_id;
         let message = ToArm::Run {
@@ -228,12 +236,12 @@ impl ArmProcess {
         };
         let deadline = Instant::now() + ask.deadline;
         let Some(mut process) = self.process.take() else {
-            return Err(Failed::Void("is not running".into()));
+            return Err(ArmFailure::Void("is not running".into()));
         };
         let line = serde_json::to_string(&message)
-            .map_err(|error| Failed::Void(format!("run line: {error}")))?;
+            .map_err(|error| ArmFailure::Void(format!("run line: {error}")))?;
         if process.discard() {
-            return Err(Failed::Void("spoke without being asked".into()));
+            return Err(ArmFailure::Void("spoke without being asked".into()));
         }
         process.send(&line).map_err(|no| self.failed("at its run line", &no))?;
         let mut samples = Vec::new();
@@ -247,37 +255,37 @@ impl ArmProcess {
                 }
                 Ok(FromArm::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
-                    return Err(Failed::Void(format!("says: {}", cut(&reason))));
+                    return Err(ArmFailure::Void(format!("says: {}", cut(&reason))));
                 }
-                _ => return Err(Failed::Void(format!("unexpected line: {}", cut(&line)))),
+                _ => return Err(ArmFailure::Void(format!("unexpected line: {}", cut(&line)))),
             }
             if samples.len() > SAMPLES_PER_RUN_MAX {
                 let reason = format!("sent more than {SAMPLES_PER_RUN_MAX} samples");
-                return Err(Failed::Void(reason));
+                return Err(ArmFailure::Void(reason));
             }
         }
     }
 
-    fn failed(&self, when: &str, no: &NoLine) -> Failed {
+    fn failed(&self, when: &str, no: &NoLine) -> ArmFailure {
         match no {
-            NoLine::Interrupted => Failed::Interrupted,
+            NoLine::Interrupted => ArmFailure::Interrupted,
             NoLine::Ended(_) => {
-                Failed::Void(format!("{no} {when}; last words: {}", tail(&self.log)))
+                ArmFailure::Void(format!("{no} {when}; last words: {}", tail(&self.log)))
             }
-            _ => Failed::Void(format!("{no} {when}")),
+            _ => ArmFailure::Void(format!("{no} {when}")),
         }
     }
 
-    fn count<T>(&mut self, outcome: Result<T, Failed>) -> Result<T, Failed> {
+    fn count<T>(&mut self, outcome: Result<T, ArmFailure>) -> Result<T, ArmFailure> {
         match &outcome {
             Ok(_) => self.failures = 0,
-            Err(Failed::Void(reason)) => {
+            Err(ArmFailure::Void(reason)) => {
                 self.failures += 1;
                 if self.failures >= FAILURES_MAX {
                     self.given_up = Some(format!("failed {FAILURES_MAX} times: {reason}"));
                 }
             }
-            Err(Failed::Interrupted | Failed::LeftOut) => {}
+            Err(ArmFailure::Interrupted | ArmFailure::LeftOut) => {}
         }
         outcome
     }
@@ -293,7 +301,7 @@ fn exchange_only(messages: &[SampleMessage], done: &mut Done, elapsed: Duration)
 /// The name of that figure.
 const EXCHANGE: &str = "exchange_us";
 
-fn sample(ask: &Ask<'_>, index: u32, message: SampleMessage) -> Sample {
+fn sample(ask: &RunRequest<'_>, index: u32, message: SampleMessage) -> Sample {
     Sample {
         place: ask.place.clone(),
         index,

@@ -5,16 +5,16 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    arm::{ArmProcess, Ask, Failed, Ran},
+    arm::{ArmFailure, ArmProcess, ArmRun, RunRequest},
     plan::{Case, order, work_seed},
     samples::Place,
-    suite::{Bench, Params},
+    suite::bench::{Bench, Params},
 };
 
 /// What a block of one case gave: one entry per arm that was not left out, voids marked.
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) runs: Vec<Ran>,
+    pub(crate) runs: Vec<ArmRun>,
 }
 
 /// Runs every arm once on one case. `Err` only when interrupted.
@@ -25,18 +25,18 @@ pub(crate) fn run_block(
     block: u32,
     arms: &mut [ArmProcess],
     stop: &AtomicBool,
-    mut around: impl FnMut(&mut dyn FnMut() -> Result<Ran, Failed>) -> Result<Ran, Failed>,
-) -> Result<Block, Failed> {
+    mut around: impl FnMut(&mut dyn FnMut() -> Result<ArmRun, ArmFailure>) -> Result<ArmRun, ArmFailure>,
+) -> Result<Block, ArmFailure> {
     let place = [bench.name.as_str(), case.key.as_str()];
     let warmup = block < bench.warmup;
-    let mut ran: Vec<Option<Ran>> = arms.iter().map(|_| None).collect();
+    let mut ran: Vec<Option<ArmRun>> = arms.iter().map(|_| None).collect();
     let mut broken: Option<String> = None;
     for (position, index) in order(seed, &place, block, arms.len()).into_iter().enumerate() {
         let arm = &mut arms[index];
         if arm.given_up.is_some() {
             continue;
         }
-        let ask = Ask {
+        let ask = RunRequest {
             place: Place {
                 bench: bench.name.clone(),
                 case: case.key.clone(),
@@ -53,17 +53,17 @@ pub(crate) fn run_block(
         };
         match around(&mut || arm.run(&ask, stop)) {
             Ok(done) => ran[index] = Some(done),
-            Err(Failed::Interrupted) => return Err(Failed::Interrupted),
-            Err(Failed::LeftOut) => {}
-            Err(Failed::Void(reason)) => {
-                let reason = format!("arm {}: {reason}", arm.shown());
+            Err(ArmFailure::Interrupted) => return Err(ArmFailure::Interrupted),
+            Err(ArmFailure::LeftOut) => {}
+            Err(ArmFailure::Void(reason)) => {
+                let reason = format!("arm {}: {reason}", arm.describe());
                 ran[index] = Some(empty(&ask, &reason));
                 broken.get_or_insert(reason);
             }
         }
     }
     check_answers(bench, &case.params, &mut ran);
-    let mut runs: Vec<Ran> = ran.into_iter().flatten().collect();
+    let mut runs: Vec<ArmRun> = ran.into_iter().flatten().collect();
     if let Some(reason) = broken {
         // A dying or silent arm may have disturbed its neighbours: the whole block counts nowhere.
         for run in &mut runs {
@@ -79,7 +79,7 @@ fn requests(bench: &Bench, case: &Case) -> u32 {
 }
 
 /// Marks what differs from `expect` or, where wanted, from the reference arm (the first).
-pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ran>]) {
+pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<ArmRun>]) {
     let reference = ran.first().and_then(Option::as_ref).map(answers);
     for (index, run) in ran.iter_mut().enumerate() {
         let Some(run) = run else { continue };
@@ -101,7 +101,7 @@ pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ra
     }
 }
 
-fn answers(run: &Ran) -> Vec<Value> {
+fn answers(run: &ArmRun) -> Vec<Value> {
     let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
     samples.chain(run.slice.answer.clone()).collect()
 }
@@ -148,7 +148,7 @@ fn show(answers: &[Value]) -> String {
     text.chars().take(120).collect()
 }
 
-fn empty(ask: &Ask<'_>, reason: &str) -> Ran {
+fn empty(ask: &RunRequest<'_>, reason: &str) -> ArmRun {
     let slice = crate::samples::Slice {
         place: ask.place.clone(),
         order: ask.order,
@@ -156,5 +156,5 @@ fn empty(ask: &Ask<'_>, reason: &str) -> Ran {
         void: Some(reason.to_owned()),
         ..Default::default()
     };
-    Ran { samples: Vec::new(), slice }
+    ArmRun { samples: Vec::new(), slice }
 }

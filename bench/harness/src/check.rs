@@ -4,11 +4,21 @@ use confide_estimate::{Bca, Estimate, INTERVAL_BLOCKS_MIN, Interval, Margin, RES
 use serde::Serialize;
 
 use crate::{
-    BenchError, Loaded, Suite, Validity,
-    compare::{Reason, Refusal, all_cases},
-    format::{cost, ratio_places, verdict},
-    rows::{Aa, Ends, Outcome, Row, Runs, judge, pairs},
-    suite::Better,
+    compare::{
+        all_cases,
+        refusal::{Reason, Refusal},
+    },
+    error::BenchError,
+    format::ratio_places,
+    loaded::Loaded,
+    rows::{
+        judge, pairs,
+        row::{Aa, Ends, Outcome, Row},
+        runs::Runs,
+        text::{cost, verdict},
+    },
+    suite::{Suite, bench::Better},
+    validity::Validity,
 };
 
 /// The bootstrap's own seed, as for rows.
@@ -117,7 +127,10 @@ impl Check {
     }
 }
 
-/// Holds the rows of one record against their margins.
+/// Judges the rows of one record by their margins.
+///
+/// # Errors
+/// When the record's suite cannot be read by this version.
 pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchError> {
     let record = &loaded.record;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
@@ -186,6 +199,9 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
 /// A cost is a ratio within one run, of two arms that met in its blocks, so that the machine and its
 /// mood cancel out of it. What is compared is the ratio of the two ratios, over the blocks of both
 /// runs, each resampled on its own. Another boot is not in its interval, and the lines say so.
+///
+/// # Errors
+/// When the suite of either record cannot be read by this version.
 pub fn check_against(
     loaded: &Loaded,
     baseline: &Loaded,
@@ -236,7 +252,7 @@ fn unlike(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
     if now.suite.name != before.suite.name {
         say(Reason::DifferentSuite, format!("{} against {}", now.suite.name, before.suite.name));
     }
-    let model = |record: &crate::Record| record.machine.cpu_model.clone();
+    let model = |record: &crate::record::Record| record.machine.cpu_model.clone();
     if model(now) != model(before) || now.machine.cpus_online != before.machine.cpus_online {
         say(Reason::DifferentHardware, format!("{} against {}", model(now), model(before)));
     }

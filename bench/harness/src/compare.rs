@@ -6,43 +6,33 @@
 //! machines are the unit, and they are resampled.
 
 mod figures;
-mod refusal;
+pub(crate) mod refusal;
+pub(crate) mod scope;
 mod show;
 #[cfg(test)]
 mod tests;
 
+use self::refusal::{Reason, Refusal};
 use confide_estimate::{ClusterEstimate, ClusterMethod, Clusters};
 use serde::Serialize;
 
 use crate::{
-    Effort, Loaded, Suite,
-    plan::{Case, cases},
-    rows::{Aa, Note},
-    suite::{Bench, Better, Metric},
+    loaded::Loaded,
+    plan::{Case, Effort, cases},
+    rows::row::{Aa, Note},
+    suite::{
+        Suite,
+        bench::{Bench, Better, Metric},
+    },
 };
 
 use figures::{Figures, Side};
-pub use refusal::{Reason, Refusal};
+use scope::{CompareOptions, ComparedCase, Place};
 
 /// The bootstrap's own seed, as for rows.
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 /// The verdict's own words where there is nothing to resample.
 pub(crate) const CONFOUNDED: &str = "confounded: machine";
-
-/// What to compare, and which refusals a caller takes upon himself.
-#[derive(Clone, Debug, Default)]
-pub struct CompareOptions {
-    /// Only this metric; headline or not.
-    pub metric: Option<String>,
-    /// Only this bench.
-    pub bench: Option<String>,
-    /// Every metric, not only the headline ones.
-    pub all: bool,
-    /// Make ratios of unlike hardware; they are no overhead of anything.
-    pub dangerous_across_hardware: bool,
-    /// Make ratios of unlike versions of what was measured.
-    pub dangerous_across_versions: bool,
-}
 
 /// What two sides of records came to.
 #[derive(Clone, Debug, Serialize)]
@@ -55,26 +45,12 @@ pub struct Comparison {
     pub(crate) refused: Vec<Refusal>,
     /// What differs between the machines beside the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
-    pub(crate) rows: Vec<Compared>,
-}
-
-/// One record: where its figures are from.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Place {
-    pub(crate) record: String,
-    pub(crate) suite: String,
-    pub(crate) started_unix_s: u64,
-    pub(crate) cpu_model: String,
-    pub(crate) cpus: u64,
-    pub(crate) kernel: String,
-    pub(crate) validity: crate::Validity,
-    /// The median over slices of a fixed piece of arithmetic.
-    pub(crate) calibration_us: Option<f64>,
+    pub(crate) rows: Vec<ComparedRow>,
 }
 
 /// One figure on both sides.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Compared {
+pub(crate) struct ComparedRow {
     pub(crate) bench: String,
     pub(crate) case: String,
     pub(crate) model: String,
@@ -158,7 +134,7 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
         for case in all_cases(bench).iter().filter(|_| wanted) {
             for metric in bench.metrics.iter().filter(|metric| is_wanted(metric, options)) {
                 for arm in &bench.arms {
-                    let one = One { suite: &suite, bench, case, metric, arm };
+                    let one = ComparedCase { suite: &suite, bench, case, metric, arm };
                     comparison.rows.extend(one.compared(&sides, across.as_ref(), options));
                 }
             }
@@ -182,7 +158,7 @@ impl Comparison {
 
     /// The reasons for which rows were not compared, row by row, each once a row.
     pub fn row_refusals(&self) -> Vec<Reason> {
-        let reasons = |row: &Compared| match &row.result {
+        let reasons = |row: &ComparedRow| match &row.result {
             Outcome::Refused { reasons } => {
                 let mut kinds: Vec<Reason> = reasons.iter().map(|refusal| refusal.reason).collect();
                 kinds.sort_unstable();
@@ -214,23 +190,14 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
     }
 }
 
-/// One arm by one metric at one point of the grid.
-pub(crate) struct One<'a> {
-    pub(crate) suite: &'a Suite,
-    pub(crate) bench: &'a Bench,
-    pub(crate) case: &'a Case,
-    pub(crate) metric: &'a Metric,
-    pub(crate) arm: &'a str,
-}
-
-impl One<'_> {
+impl ComparedCase<'_> {
     /// `None` where neither side has it.
     fn compared(
         &self,
         [a, b]: &[Figures<'_>; 2],
         across: Option<&Refusal>,
         options: &CompareOptions,
-    ) -> Option<Compared> {
+    ) -> Option<ComparedRow> {
         let (of_a, of_b) = (a.of(self), b.of(self));
         if of_a.values.is_empty() && of_b.values.is_empty() {
             return None;
@@ -250,7 +217,7 @@ impl One<'_> {
         }
         let label = crate::format::label(&self.metric.label, &self.case.params);
         let arm_label = self.suite.arm(self.arm).map_or(self.arm, |arm| arm.label.as_str());
-        Some(Compared {
+        Some(ComparedRow {
             bench: self.bench.name.clone(),
             case: self.case.key.clone(),
             model: self.bench.model.clone(),

@@ -3,12 +3,15 @@
 use std::io::{BufRead, Write};
 
 use crate::{
-    BenchError,
+    error::BenchError,
     protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
 };
 
 /// Answers each run at once with `samples` samples that tell nothing. Reads runs from `input` until
 /// it ends.
+///
+/// # Errors
+/// When the input is no line of the protocol, or input or output fail.
 pub fn empty_arm(
     samples: u32,
     input: impl BufRead,

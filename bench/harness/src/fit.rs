@@ -4,58 +4,20 @@
 //! straight line through two sizes says nothing of whether it is one: from three sizes on the largest
 //! error is printed beside it, and with two that there were two.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Effort, Record, Suite,
     format::{digits, value},
-    plan::cases,
-    rows::Figure,
-    suite::Bench,
+    plan::{Effort, cases},
+    record::Record,
+    rows::row::Figure,
+    suite::{
+        Suite,
+        bench::{Bench, Fit},
+    },
 };
 
-/// `[[bench.fit]]`: a metric over another one that counts work.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Fit {
-    /// The metric that costs.
-    pub(crate) cost: String,
-    /// The metric that counts work.
-    pub(crate) work: String,
-    /// One unit of work, for people.
-    pub(crate) unit: String,
-    /// Arms that it is made for; absent: all of the bench.
-    pub(crate) arms: Option<Vec<String>>,
-    /// Points of the grid that it goes through, by param; absent: all. Unlike works have lines of
-    /// their own.
-    #[serde(default)]
-    pub(crate) only: BTreeMap<String, Vec<Value>>,
-    /// What those points are called.
-    pub(crate) label: Option<String>,
-}
-
 impl Fit {
-    /// Why this fit means nothing, if so.
-    pub(crate) fn check(&self, bench: &Bench) -> Result<(), String> {
-        let known = |name: &String| bench.metrics.iter().any(|metric| metric.name == *name);
-        for name in [&self.cost, &self.work] {
-            if !known(name) {
-                return Err(format!("fit names {name}, which is no metric of the bench"));
-            }
-        }
-        for (name, values) in &self.only {
-            let grid = bench.grid.get(name);
-            if values.iter().any(|value| !grid.is_some_and(|grid| grid.contains(value))) {
-                return Err(format!("fit wants a value of {name} that the grid has not"));
-            }
-        }
-        let of = self.arms.iter().flatten().find(|arm| !bench.arms.contains(arm));
-        of.map_or(Ok(()), |arm| Err(format!("fit names {arm}, which the bench does not")))
-    }
-
     /// Names of the cases that it goes through.
     fn through(&self, bench: &Bench, effort: Effort) -> Vec<String> {
         let wanted = |(name, value): (&String, &Value)| {
@@ -122,12 +84,12 @@ fn fitted(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) ->
     let simulated = costs.iter().any(|figure| figure.simulated);
     let text = match line(&points) {
         None => format!("no line: wanted two sizes or more, got {}", points.len()),
-        Some(line) => said(&line, fit, points.len()),
+        Some(line) => describe_line(&line, fit, points.len()),
     };
     Some(Fitted { name, text, simulated })
 }
 
-fn said(line: &Line, fit: &Fit, sizes: usize) -> String {
+fn describe_line(line: &Line, fit: &Fit, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
         2 => "through two sizes, so nothing tells whether it is straight".to_owned(),
@@ -163,6 +125,8 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -211,9 +175,9 @@ mod tests {
             label: None,
         };
         let line = Line { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
-        let text = said(&line, &fit, 4);
+        let text = describe_line(&line, &fit, 4);
         assert!(text.contains("35.4 us for each cycle"), "{text}");
         assert!(text.contains("4 sizes") && text.contains("6.1 %"), "{text}");
-        assert!(said(&line, &fit, 2).contains("two sizes"));
+        assert!(describe_line(&line, &fit, 2).contains("two sizes"));
     }
 }

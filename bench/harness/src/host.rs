@@ -5,27 +5,19 @@
 
 mod cgroup;
 mod clock;
-mod cost;
+pub(crate) mod cost;
 mod cpu;
 mod cpuid;
 mod disk;
-mod facts;
+pub(crate) mod facts;
 mod gpu;
 mod kernel_log;
-mod machine;
-mod programs;
-mod quiet;
-mod root;
+pub(crate) mod machine;
+pub(crate) mod programs;
+pub(crate) mod quiet;
+pub(crate) mod root;
 mod swiotlb;
 mod tee;
-
-pub use facts::{Fact, FactGroup};
-pub use machine::Machine;
-
-pub(crate) use cost::{Cost, Meter, Usage};
-pub(crate) use programs::Program;
-pub(crate) use quiet::{Quiet, Watch, budget, spin};
-pub(crate) use root::Root;
 
 /// Every reader of texts of kernel and programs over the same text, for the fuzzer: none may panic.
 #[doc(hidden)]

@@ -40,27 +40,37 @@ mod suite;
 mod suites;
 mod table;
 mod terminal;
+mod text_table;
+mod validity;
 
 pub use check::{Check, CheckOptions, Checked, check, check_against};
-pub use compare::{CompareOptions, Comparison, Reason, Refusal, compare};
+pub use compare::refusal::{Reason, Refusal};
+pub use compare::scope::CompareOptions;
+pub use compare::{Comparison, compare};
 pub use empty_arm::empty_arm;
 pub use error::BenchError;
+pub use host::facts::{Fact, FactGroup};
+pub use host::machine::Machine;
 #[doc(hidden)]
 pub use host::read_host_texts;
-pub use host::{Fact, FactGroup, Machine};
-pub use loaded::{Estimated, Facts, Loaded, Number, RowFacts, record_folders};
+pub use loaded::facts::{Estimated, Facts, Number, RowFacts};
+pub use loaded::{Loaded, record_folders};
 pub use needs::MissingProgram;
 pub use plan::Effort;
 pub use programs::Programs;
 pub use progress::Progress;
-pub use record::{Part, Record, Validity, record_schema};
-pub use report::{Report, Terminal};
-pub use run::{
-    AllEntry, AllPlan, Index, IndexEntry, Options, Outcome, State, report, resume, run, run_all,
-    stop_on_interrupt,
-};
+pub use record::schema::record_schema;
+pub use record::{Part, Record};
+pub use report::Report;
+pub use run::all::{AllEntry, AllPlan, Index, IndexEntry, State, run_all};
+pub use run::{Options, Outcome, report, resume, run, stop_on_interrupt};
 pub use seeds::seeds;
-pub use selftest::{Finding, measured, selftest_suite, simulate, spin_arm, traps};
+pub use selftest::coverage::simulate;
+pub use selftest::finding::Finding;
+pub use selftest::traps::traps;
+pub use selftest::{measured, selftest_suite, spin_arm};
 pub use suite::Suite;
 pub use suites::{SuiteText, suite_named, suite_names};
 pub use table::table;
+pub use terminal::Terminal;
+pub use validity::Validity;

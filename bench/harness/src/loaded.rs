@@ -1,6 +1,6 @@
 //! A run read back: its record with every sample and slice, whichever layout it was written in.
 
-mod facts;
+pub(crate) mod facts;
 
 use std::{
     fs::File,
@@ -10,12 +10,15 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
-pub use facts::{Estimated, Facts, Number, RowFacts};
-
 use crate::{
-    BenchError, Record, Suite,
-    record::{RECORD_FILE, SAMPLES_FILE, SCHEMA, sha256_hex},
-    samples::{Journaled, Sample, Slice, read_journal, read_lines, rows_of_columns, too_large},
+    error::BenchError,
+    record::{RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, sha256_hex},
+    samples::{
+        Sample, Slice,
+        columns::rows_of_columns,
+        journal::{Journaled, read_journal, read_lines, too_large},
+    },
+    suite::Suite,
 };
 
 /// A record of a day of benches is some 100 MiB; ten times as much is a mistake or an attack.
@@ -35,6 +38,9 @@ pub struct Loaded {
 impl Loaded {
     /// Reads a folder that `bench run` wrote, a `record.json`, or a `record.json.gz`. Of a folder
     /// whose run was killed, or still runs, the journal is read.
+    ///
+    /// # Errors
+    /// When there is no record, it cannot be read, or its layout is not known.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let file = record_path(path);
         if !path.is_dir() || !path.join(SAMPLES_FILE).exists() {
@@ -52,6 +58,9 @@ impl Loaded {
 
     /// A document that stands for itself, as it was downloaded from a page. One of layout 1 has its
     /// samples elsewhere, and is refused.
+    ///
+    /// # Errors
+    /// When the text is no record of a layout that stands for itself.
     pub fn of_document(text: &str) -> Result<Self, BenchError> {
         Self::parse(PathBuf::from(RECORD_FILE), text, |path| {
             let message =
@@ -60,7 +69,10 @@ impl Loaded {
         })
     }
 
-    /// What a journal tells; `None` of a file of samples that is no journal.
+    /// Reads a journal; `None` for a file of samples that is no journal.
+    ///
+    /// # Errors
+    /// When a line of the journal cannot be read.
     pub fn of_journal(bytes: &[u8]) -> Result<Option<Self>, BenchError> {
         Self::from_journal(Path::new(SAMPLES_FILE), bytes, PathBuf::from(RECORD_FILE))
     }
@@ -76,6 +88,9 @@ impl Loaded {
     }
 
     /// The whole run as one JSON document of this version's layout.
+    ///
+    /// # Errors
+    /// When a field cannot be written as JSON.
     pub fn document(&self) -> Result<String, BenchError> {
         let document = self.record.document(&self.samples, &self.slices);
         document.map_err(|error| BenchError::Record {
@@ -86,14 +101,14 @@ impl Loaded {
 
     fn read_file(path: PathBuf) -> Result<Self, BenchError> {
         let text = text(&path)?;
-        Self::parse(path, &text, beside)
+        Self::parse(path, &text, read_sample_file)
     }
 
-    /// `beside` finds the samples of a record of layout 1.
+    /// `read_samples` finds the samples of a record of layout 1.
     fn parse(
         path: PathBuf,
         text: &str,
-        beside: impl FnOnce(&Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError>,
+        read_samples: impl FnOnce(&Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError>,
     ) -> Result<Self, BenchError> {
         let wrong = |message: String| BenchError::Record { path: path.clone(), message };
         let mut record: Record =
@@ -102,7 +117,7 @@ impl Loaded {
             return Err(wrong(format!("wanted schema 1 to {SCHEMA}, got {}", record.schema)));
         }
         let (samples, slices) = if record.schema == 1 {
-            beside(&path)?
+            read_samples(&path)?
         } else {
             rows_of_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
         };
@@ -130,7 +145,10 @@ impl Loaded {
     }
 }
 
-/// Of a folder that holds a record, itself; else the folders in it that do, by name.
+/// Lists the folder itself where it holds a record, else the folders in it that do, by name.
+///
+/// # Errors
+/// When the folder cannot be read, or holds no record.
 pub fn record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let holds = |path: &Path| {
         path.is_file() || record_path(path).exists() || path.join(SAMPLES_FILE).exists()
@@ -174,7 +192,7 @@ fn text(path: &Path) -> Result<String, BenchError> {
 }
 
 /// The samples beside a record of layout 1.
-fn beside(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
+fn read_sample_file(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
     let plain = record.with_file_name(SAMPLES_FILE);
     let packed = record.with_file_name(format!("{SAMPLES_FILE}.gz"));
     let path = if !plain.exists() && packed.exists() { packed } else { plain };
@@ -225,7 +243,7 @@ mod tests {
         let record = &loaded.record;
         assert_eq!((record.suite.name.as_str(), record.partial()), ("gpu", None));
         let row = |arm: &str, metric: &str| {
-            let wanted = |row: &&crate::rows::Row| {
+            let wanted = |row: &&crate::rows::row::Row| {
                 (row.arm.as_str(), row.metric.as_str(), row.reference.as_str())
                     == (arm, metric, "base")
             };

@@ -3,24 +3,28 @@
 use std::fmt::Write;
 
 use crate::{
-    Record,
     fit::fits,
-    format::{aa, cost, sides, verdict},
     page::{
-        Shown, again, facts, is_invisible, judgements,
-        layers::{Absent, LayerRows, layers},
-        placement,
+        environment::{command_line, facts},
+        html::is_invisible,
+        judgement::{judgements, placement},
+        layers::{LayerRows, MissingSuite, layers},
+        view::RecordView,
         words::{answers, tally},
     },
-    record::ArmRecord,
-    rows::Row,
+    record::{ArmRecord, Record},
+    rows::{
+        row::Row,
+        text::{HEAD, cells},
+    },
+    text_table::TextTable,
 };
 
 /// Voids listed in full.
 const VOIDS_SHOWN: usize = 20;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
+pub(crate) fn render(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let mut out = match shown {
         [one] => {
             format!("# {}\n\n{}\n\n", text(&one.record.suite.title), text(&one.record.suite.about))
@@ -70,38 +74,22 @@ fn fenced(out: &mut String, raw: &str) {
     let _ = write!(out, "{fence}text\n{}\n{fence}\n\n", clean.trim_end());
 }
 
-fn row(out: &mut String, cells: &[String]) {
-    let _ = writeln!(out, "| {} |", cells.join(" | "));
-}
-
-fn head(out: &mut String, names: &[&str]) {
-    row(out, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    let rule: Vec<String> = names
-        .iter()
-        .map(|name| {
-            let number = matches!(*name, "n" | "clear" | "protected");
-            if number { "---:".into() } else { "---".into() }
-        })
-        .collect();
-    row(out, &rule);
-}
-
-fn list(out: &mut String, shown: &[Shown<'_>]) {
-    head(out, &["record", "machine", "may it be believed?"]);
+fn list(out: &mut String, shown: &[RecordView<'_>]) {
+    let mut records = TextTable::new(&["record", "machine", "may it be believed?"]);
     for one in shown {
         let placed = placement(one.record);
         let said: Vec<String> =
             judgements(one.record).iter().map(|judgement| text(&judgement.strong)).collect();
-        row(out, &[text(&one.name()), text(&placed[2]), said.join(" ")]);
+        records.push([text(&one.name()), text(&placed[2]), said.join(" ")]);
     }
-    out.push('\n');
+    out.push_str(&records.markdown(&[]));
 }
 
-fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
+fn overview(out: &mut String, shown: &[RecordView<'_>], absent: &[MissingSuite]) {
     out.push_str("## The answers, layer by layer\n\n");
     let all = layers(shown, absent);
     for layer in all.iter().filter(|layer| layer.is_measured()) {
-        answered(out, layer, shown.len() > 1);
+        write_answers(out, layer, shown.len() > 1);
     }
     let absent = || all.iter().filter(|layer| !layer.is_measured());
     if absent().next().is_some() {
@@ -119,7 +107,7 @@ fn overview(out: &mut String, shown: &[Shown<'_>], absent: &[Absent]) {
     }
 }
 
-fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
+fn write_answers(out: &mut String, layer: &LayerRows<'_>, many: bool) {
     let _ = write!(out, "### {}\n\n*{}*\n\n", layer.layer.title(), layer.layer.question());
     for sentence in answers(layer) {
         let before = match sentence.before {
@@ -143,7 +131,7 @@ fn answered(out: &mut String, layer: &LayerRows<'_>, many: bool) {
     }
 }
 
-fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
+fn record(out: &mut String, shown: &RecordView<'_>, many: bool) {
     let record = shown.record;
     let below = if many {
         let _ = write!(out, "## {}\n\n{}\n\n", text(&shown.name()), text(&record.suite.title));
@@ -182,38 +170,31 @@ fn record(out: &mut String, shown: &Shown<'_>, many: bool) {
 }
 
 fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a Row>) {
-    head(out, &["layer", "clear", "protected", "cost [95 %]", "n", "verdict", "definition"]);
+    let [label, clear, protected, _, n, verdict] = HEAD;
+    let head = [label, clear, protected, "cost [95 %]", n, verdict, "definition"];
+    let mut lines = TextTable::new(&head);
     for one in rows {
-        let judged = if one.twin { aa(one) } else { verdict(one) };
+        let [label, clear, protected, cost, n, judged] = cells(one);
         let twin = if one.twin { ", A/A" } else { "" };
-        let [clear, protected] = sides(one);
-        row(
-            out,
-            &[
-                format!("{}{twin}", text(&one.label)),
-                clear,
-                protected,
-                cost(one),
-                one.blocks.to_string(),
-                text(&judged),
-                format!("{}, {}, {} loop", text(&one.model), text(&one.metric), text(&one.load)),
-            ],
-        );
+        let definition =
+            format!("{}, {}, {} loop", text(&one.model), text(&one.metric), text(&one.load));
+        let label = format!("{}{twin}", text(&label));
+        lines.push([label, clear, protected, cost, n, text(&judged), definition]);
     }
-    out.push('\n');
+    out.push_str(&lines.markdown(&[1, 2, 4]));
 }
 
 fn arms(out: &mut String, record: &Record, below: &str) {
     let _ = write!(out, "{below} What was compared, and who is protected from whom\n\n");
-    head(out, &["arm", "what it does", "protects", "guarantee it computed"]);
+    let mut arms = TextTable::new(&["arm", "what it does", "protects", "guarantee it computed"]);
     let mut seen: Vec<&str> = Vec::new();
     for arm in record.arms.iter().filter(|arm| !arm.twin) {
         if !seen.contains(&arm.name.as_str()) {
             seen.push(&arm.name);
-            row(out, &arm_cells(arm));
+            arms.push(arm_cells(arm));
         }
     }
-    out.push('\n');
+    out.push_str(&arms.markdown(&[]));
 }
 
 fn arm_cells(arm: &ArmRecord) -> [String; 4] {
@@ -226,17 +207,15 @@ fn arm_cells(arm: &ArmRecord) -> [String; 4] {
     ]
 }
 
-fn environment(out: &mut String, shown: &Shown<'_>, below: &str) {
+fn environment(out: &mut String, shown: &RecordView<'_>, below: &str) {
     let record = shown.record;
     let _ = write!(out, "{below} Environment, and how to run it again\n\n");
-    fenced(out, &again(record));
+    fenced(out, &command_line(record));
     for (title, facts) in facts(record, shown.slices) {
         let _ = write!(out, "{below}# {}\n\n", text(&title));
-        head(out, &["what", "here"]);
-        for (name, fact) in facts {
-            row(out, &[text(&name), text(&fact)]);
-        }
-        out.push('\n');
+        let mut lines = TextTable::new(&["what", "here"]);
+        facts.iter().for_each(|(name, fact)| lines.push([text(name), text(fact)]));
+        out.push_str(&lines.markdown(&[]));
     }
     if record.voids.is_empty() {
         return;

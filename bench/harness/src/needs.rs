@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{Suite, suite::Arm};
-
 /// Where Debian keeps programs that a user's PATH may lack.
 const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
 
@@ -43,27 +41,6 @@ pub struct MissingProgram {
     pub program: String,
     /// The Debian package that holds it.
     pub package: String,
-}
-
-impl Suite {
-    /// The programs that its arms need and that are not here, each once.
-    pub fn missing_programs(&self) -> Vec<MissingProgram> {
-        let mut missing = Vec::new();
-        for needs in self.arms.iter().filter_map(|arm| arm.needs.as_ref()) {
-            let Some(found) = needs.missing_program() else { continue };
-            if !missing.contains(&found) {
-                missing.push(found);
-            }
-        }
-        missing
-    }
-
-    /// What its arms take that a machine may not have to spare, said before they start.
-    pub fn takes(&self) -> Vec<String> {
-        let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
-        let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
-        self.arms.iter().filter_map(taken).map(said).collect()
-    }
 }
 
 impl Needs {
@@ -111,7 +88,7 @@ impl Needs {
         self.program.as_ref()?.all().iter().find_map(|name| in_path(name))
     }
 
-    fn missing_program(&self) -> Option<MissingProgram> {
+    pub(crate) fn missing_program(&self) -> Option<MissingProgram> {
         let (names, package) = (self.program.as_ref()?.all(), self.package.as_ref()?);
         if names.iter().any(|name| in_path(name).is_some()) {
             return None;
@@ -154,7 +131,10 @@ fn free_gib() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BenchError, suite::tests::SMALL};
+    use crate::{
+        error::BenchError,
+        suite::{Suite, tests::SMALL},
+    };
 
     fn with(needs: &str) -> Result<Suite, BenchError> {
         let text = SMALL.replacen("name = \"b\"", &format!("name = \"b\"\nneeds = {needs}"), 1);

@@ -8,11 +8,12 @@ mod charts;
 mod compared;
 mod curves;
 mod download;
-mod environment;
+pub(crate) mod environment;
 mod filters;
 mod forest;
-mod html;
-mod judgement;
+pub(crate) mod html;
+pub(crate) mod judgement;
+pub(crate) mod layer;
 pub(crate) mod layers;
 mod machines;
 mod overview;
@@ -21,52 +22,14 @@ mod published;
 mod stages;
 mod tables;
 mod took;
+pub(crate) mod view;
 pub(crate) mod words;
 
-use std::path::PathBuf;
-
-pub(crate) use environment::{again, facts};
-pub(crate) use html::is_invisible;
-use html::utc;
-pub(crate) use judgement::{judgements, placement};
-
-use layers::Absent;
-
-use crate::{
-    Record, Suite,
-    samples::{Sample, Slice},
-};
-
-/// A record as the report shows it.
-pub(crate) struct Shown<'a> {
-    pub(crate) record: &'a Record,
-    pub(crate) samples: &'a [Sample],
-    pub(crate) slices: &'a [Slice],
-    /// Of the record's own text; `None` where this version cannot read it any more.
-    pub(crate) suite: Option<Suite>,
-    /// The file that was read, for the download.
-    pub(crate) path: PathBuf,
-}
-
-impl<'a> Shown<'a> {
-    pub(crate) fn new(
-        record: &'a Record,
-        samples: &'a [Sample],
-        slices: &'a [Slice],
-        path: PathBuf,
-    ) -> Self {
-        let suite = Suite::parse(&record.suite.name, &record.suite.text).ok();
-        Self { record, samples, slices, suite, path }
-    }
-
-    /// The suite and its minute: what a reader calls this record.
-    pub(crate) fn name(&self) -> String {
-        format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
-    }
-}
+use layers::MissingSuite;
+use view::RecordView;
 
 /// The whole page.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
+pub(crate) fn render(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let many = shown.len() != 1;
     let title = match shown {
         [one] => one.record.suite.title.clone(),
@@ -102,7 +65,12 @@ pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent]) -> String {
 }
 
 /// Everything of one record.
-fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Attached) -> String {
+fn section(
+    shown: &RecordView<'_>,
+    index: usize,
+    many: bool,
+    attached: &download::Attached,
+) -> String {
     let record = shown.record;
     let mut out = format!("<section class=\"record group\" id=\"r{index}\">\n");
     if many {
@@ -110,7 +78,7 @@ fn section(shown: &Shown<'_>, index: usize, many: bool, attached: &download::Att
     }
     let parts = [
         tables::headline(shown, index),
-        tables::grown(shown),
+        tables::growth_section(shown),
         published::answers(record),
         published::quoted(record),
         forest::section(shown, index),

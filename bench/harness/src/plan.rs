@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::suite::{Bench, Params};
+use crate::suite::bench::{Bench, Params};
 
 /// How much of a suite is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
@@ -88,7 +88,7 @@ fn with(case: &Case, name: &str, value: &Value) -> Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Suite, suite::tests::SMALL};
+    use crate::suite::{Suite, tests::SMALL};
 
     #[test]
     fn a_grid_is_every_combination_and_a_quick_one_is_smaller() {

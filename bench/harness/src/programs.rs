@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::{BenchError, suite::Var};
+use crate::{error::BenchError, suite::bench::Var};
 
 /// Where programs are found.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::suite::Params;
+use crate::suite::bench::Params;
 
 /// The version spoken here.
 pub(crate) const PROTOCOL: u32 = 1;

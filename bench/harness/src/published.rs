@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::suite::{Bench, Params};
+use crate::suite::bench::{Bench, Params};
 
 /// `[[answer]]`: a published table, and what of this suite answers each of its rows.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]

@@ -1,6 +1,6 @@
 //! `record.json`: one document that holds a whole run, and the source of truth of it.
 
-mod schema;
+pub(crate) mod schema;
 
 use std::{
     collections::BTreeMap,
@@ -15,15 +15,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use schema::record_schema;
-
 use crate::{
-    BenchError, Effort, Suite,
-    host::Machine,
+    error::BenchError,
+    host::machine::Machine,
+    plan::Effort,
     published::{AnswerTable, Quoted},
-    rows::{Figure, Row, judge},
-    samples::{Sample, Slice, SliceColumns, columns},
-    suite::SeedFigure,
+    rows::{
+        judge,
+        row::{Figure, Row},
+    },
+    samples::{
+        Sample, Slice,
+        columns::{SliceColumns, columns},
+    },
+    suite::{SeedFigure, Suite},
+    validity::{Validity, Void},
 };
 
 /// The layout of this version. Of layout 1 the samples stand in a file beside.
@@ -205,39 +211,6 @@ pub(crate) struct ServiceRecord {
 pub(crate) struct NotRun {
     pub(crate) bench: String,
     pub(crate) reason: String,
-}
-
-/// A pair or block that counts nowhere, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Void {
-    pub(crate) bench: String,
-    pub(crate) case: String,
-    pub(crate) block: u32,
-    pub(crate) arm: String,
-    pub(crate) reason: String,
-}
-
-/// What the A/A rows say of the run.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case", tag = "outcome")]
-pub enum Validity {
-    /// Every headline A/A row was judged, and no more failed than chance allows.
-    Valid {
-        /// How many.
-        judged: usize,
-        /// How many of them lie outside their margin; the rows beside them are marked invalid.
-        failed: usize,
-    },
-    /// The A/A rows found differences where there are none.
-    Invalid {
-        /// Which, and how.
-        reasons: Vec<String>,
-    },
-    /// Nothing was found, but at least one row had too few blocks to be judged.
-    NotJudged {
-        /// What was missing.
-        reason: String,
-    },
 }
 
 impl Record {

@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    BenchError, Index, Loaded, State, Suite, markdown,
-    page::{self, Shown, layers::Absent},
+    error::BenchError,
+    loaded::Loaded,
+    markdown,
+    page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
-    terminal,
+    run::all::{Index, IndexEntry, State},
+    suite::Suite,
+    terminal::{self, Terminal},
 };
 
 /// Records in one folder: more than a year of nights is another tool's work.
@@ -16,26 +20,20 @@ const RECORDS_MAX: usize = 400;
 #[derive(Debug)]
 pub struct Report {
     loaded: Vec<Loaded>,
-    absent: Vec<Absent>,
-}
-
-/// What a terminal can show.
-#[derive(Clone, Copy, Debug)]
-pub struct Terminal {
-    /// In characters.
-    pub width: usize,
-    /// Whether escape sequences are understood and wanted.
-    pub colour: bool,
+    absent: Vec<MissingSuite>,
 }
 
 impl Report {
     /// Reads each path: a record, its folder, or a folder of such folders (as `run all` leaves it).
+    ///
+    /// # Errors
+    /// When a path holds no record, a record cannot be read, or there are too many.
     pub fn read(paths: &[PathBuf]) -> Result<Self, BenchError> {
         let (mut loaded, mut absent) = (Vec::new(), Vec::new());
         for path in paths {
             absent.extend(absent_in(path));
             for path in records_in(path)? {
-                loaded.push(judged(Loaded::read(&path)?));
+                loaded.push(rejudge(Loaded::read(&path)?));
                 if loaded.len() > RECORDS_MAX {
                     let message = format!("wanted at most {RECORDS_MAX} records, got more");
                     return Err(BenchError::Record { path, message });
@@ -53,30 +51,30 @@ impl Report {
 
     /// One page that works offline.
     pub fn html(&self) -> String {
-        page::render(&self.shown(), &self.absent)
+        page::render(&self.views(), &self.absent)
     }
 
     /// The same for a code host.
     pub fn markdown(&self) -> String {
-        markdown::render(&self.shown(), &self.absent)
+        markdown::render(&self.views(), &self.absent)
     }
 
     /// The same for a terminal.
     pub fn terminal(&self, terminal: Terminal) -> String {
-        terminal::render(&self.shown(), &self.absent, terminal)
+        terminal::render(&self.views(), &self.absent, terminal)
     }
 
-    fn shown(&self) -> Vec<Shown<'_>> {
+    fn views(&self) -> Vec<RecordView<'_>> {
         self.loaded
             .iter()
-            .map(|one| Shown::new(&one.record, &one.samples, &one.slices, one.path.clone()))
+            .map(|one| RecordView::new(&one.record, &one.samples, &one.slices, one.path.clone()))
             .collect()
     }
 }
 
 /// Rows are what today's code makes of the samples, as `run` does it. A record whose suite this
 /// version cannot read keeps the rows it was written with.
-fn judged(mut loaded: Loaded) -> Loaded {
+fn rejudge(mut loaded: Loaded) -> Loaded {
     if let Ok(suite) = Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text)
         && !loaded.slices.is_empty()
     {
@@ -86,13 +84,13 @@ fn judged(mut loaded: Loaded) -> Loaded {
 }
 
 /// Suites of a run of many that left no record, by its index. Without an index nothing is known.
-fn absent_in(path: &Path) -> Vec<Absent> {
+fn absent_in(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
-    let left_out = |entry: &crate::IndexEntry| {
+    let left_out = |entry: &IndexEntry| {
         !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
     };
-    let absent = |entry: crate::IndexEntry| Absent {
+    let absent = |entry: IndexEntry| MissingSuite {
         suite: entry.suite,
         reason: entry.reason.unwrap_or_else(|| "not reached".into()),
     };

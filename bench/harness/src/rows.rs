@@ -1,7 +1,10 @@
 //! From samples to rows: pairs, estimates, verdicts, and the judgement of the A/A rows.
 
-mod beside;
-mod notes;
+pub(crate) mod beside;
+pub(crate) mod notes;
+pub(crate) mod row;
+pub(crate) mod runs;
+pub(crate) mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,163 +12,26 @@ use confide_estimate::{
     AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Margin, Paired, Verdict, hodges_lehmann, holm,
     mean, outside_by_chance, quantile, quantile_interval, signed_rank_p, supported_quantile,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-pub(crate) use beside::Beside;
-pub(crate) use notes::{Note, is_cache_served};
-
+use self::{
+    row::{Aa, Ends, Figure, FloorRatio, Note, Outcome, Row, Without},
+    runs::{ArmPair, ArmRuns, Run, Runs},
+};
 use crate::{
-    Effort, Validity,
     format::label,
-    plan::{Case, cases},
-    record::Void,
+    plan::{Case, Effort, cases},
     samples::{Sample, Slice},
-    suite::{Bench, Better, Client, Metric, Show, Stat, Suite},
+    suite::{
+        Suite,
+        bench::{Bench, Better, Client, Metric, Show},
+    },
+    validity::{Validity, Void},
 };
 
 /// Client CPU above this share marks a row client-bound (DESIGN section 4).
 const CLIENT_BOUND: f64 = 0.8;
 /// The bootstrap's own seed: the same samples give the same row for ever.
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
-
-/// One arm against the reference arm, by one metric, at one point of the grid.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Row {
-    pub(crate) bench: String,
-    pub(crate) case: String,
-    pub(crate) model: String,
-    pub(crate) load: String,
-    pub(crate) label: String,
-    pub(crate) metric: String,
-    pub(crate) stat: Stat,
-    pub(crate) better: Better,
-    pub(crate) show: Show,
-    pub(crate) reference: String,
-    pub(crate) arm: String,
-    pub(crate) arm_label: String,
-    pub(crate) twin: bool,
-    pub(crate) headline: bool,
-    /// Of the reference arm, over blocks: geometric mean where a ratio is shown, else arithmetic.
-    pub(crate) clear: f64,
-    /// Of this arm, likewise.
-    pub(crate) protected: f64,
-    pub(crate) blocks: usize,
-    /// Cost: above 1 is slower or less, whichever way the metric counts.
-    pub(crate) ratio: Option<Ends>,
-    /// This arm minus the reference arm, in the metric's unit.
-    pub(crate) difference: Ends,
-    pub(crate) margin: f64,
-    pub(crate) adds_at_most: Option<f64>,
-    pub(crate) outcome: Outcome,
-    /// For an A/A row its own judgement, for others that of the A/A row beside it.
-    pub(crate) aa: Option<Aa>,
-    /// Of the two arms' blocks: what pairing gains.
-    pub(crate) correlation: Option<f64>,
-    pub(crate) simulated: bool,
-    pub(crate) client_bound: bool,
-    pub(crate) floor: Option<FloorRatio>,
-    pub(crate) round_trips: [Option<f64>; 2],
-    /// What the arms said that a reader of these figures must know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) marks: Vec<String>,
-    /// Too few blocks: the ends stand in the record and are not printed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) no_interval: bool,
-    /// Widths of the 95 % interval of the log ratio, with pairing and without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) widths: Option<[f64; 2]>,
-    /// The median of the means of all pairs of blocks' ratios, which outliers do not move.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hodges_lehmann: Option<f64>,
-    /// Wilcoxon's signed-rank test of the ratios against 1, two-sided: secondary to the interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) p: Option<f64>,
-    /// The same with all headline rows of the suite tried together (Holm).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) p_holm: Option<f64>,
-    /// What its own samples say against it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<Note>,
-    /// CPU time, memory and disturbed slices.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) beside: Option<Box<Beside>>,
-}
-
-impl Row {
-    /// Whether its interval may be printed.
-    pub(crate) fn has_interval(&self) -> bool {
-        self.blocks >= INTERVAL_BLOCKS_MIN
-    }
-
-    /// A percentile of runs whose tail holds too little: not a figure at all.
-    pub(crate) fn is_without_tail(&self) -> bool {
-        self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))
-    }
-}
-
-/// An estimate with its intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Ends {
-    pub(crate) value: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    pub(crate) low_999: f64,
-    pub(crate) high_999: f64,
-    pub(crate) block_sd: f64,
-}
-
-/// The verdict of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case", tag = "verdict")]
-pub(crate) enum Outcome {
-    Within,
-    Above,
-    Below,
-    Undecided {
-        blocks_wanted: Option<u64>,
-    },
-    /// No ratio can be made of zeros, or no margin was set.
-    NotEvaluated,
-}
-
-/// The judgement of an A/A row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Aa {
-    Valid,
-    OutsideMargin,
-    ExcludesOne,
-    TooFewBlocks,
-}
-
-/// The arm's figure over a floor measured next to it.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct FloorRatio {
-    pub(crate) name: String,
-    pub(crate) value: f64,
-}
-
-/// All samples of one arm at one point of the grid, pooled.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) bench: String,
-    pub(crate) case: String,
-    pub(crate) arm: String,
-    pub(crate) twin: bool,
-    pub(crate) metric: String,
-    pub(crate) n: usize,
-    pub(crate) mean: f64,
-    /// Only where the tail holds ten samples.
-    pub(crate) p50: Option<f64>,
-    pub(crate) p95: Option<f64>,
-    pub(crate) p99: Option<f64>,
-    /// 95 % intervals of p50, p95 and p99 by the binomial count, where the tails hold enough; of
-    /// samples taken as independent, which those of one run seldom are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) percentile_ends: Option<[Option<[f64; 2]>; 3]>,
-    pub(crate) simulated: bool,
-}
 
 /// Everything that is computed of a run.
 pub(crate) struct Judged {
@@ -189,7 +55,7 @@ pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &
         notes::mark_non_monotone(bench, &cases, &mut rows);
     }
     correct(&mut rows);
-    beside::without_disturbed(suite, effort, samples, slices, &mut rows);
+    without_disturbed(suite, effort, samples, slices, &mut rows);
     let validity = validity(&rows);
     Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
 }
@@ -205,60 +71,50 @@ fn correct(rows: &mut [Row]) {
     }
 }
 
-/// Runs by bench, case, arm and block; warm-up left out.
-pub(crate) struct Runs<'a> {
-    by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>>,
-}
-
-type ArmKey<'a> = (&'a str, &'a str, &'a str, bool);
-
-pub(crate) struct Run<'a> {
-    pub(crate) slice: &'a Slice,
-    pub(crate) samples: Vec<&'a Sample>,
-}
-
-impl<'a> Runs<'a> {
-    pub(crate) fn new(samples: &'a [Sample], slices: &'a [Slice]) -> Self {
-        let mut by_arm: BTreeMap<ArmKey<'a>, BTreeMap<u32, Run<'a>>> = BTreeMap::new();
-        for slice in slices.iter().filter(|slice| !slice.warmup) {
-            let run = Run { slice, samples: Vec::new() };
-            by_arm.entry(key(&slice.place)).or_default().insert(slice.place.block, run);
-        }
-        for sample in samples.iter().filter(|sample| !sample.warmup) {
-            let blocks = by_arm.get_mut(&key(&sample.place));
-            if let Some(run) = blocks.and_then(|blocks| blocks.get_mut(&sample.place.block)) {
-                run.samples.push(sample);
+/// Puts the estimates without disturbed slices beside the rows that have some.
+fn without_disturbed(
+    suite: &Suite,
+    effort: Effort,
+    samples: &[Sample],
+    slices: &[Slice],
+    rows: &mut [Row],
+) {
+    let quiet: Vec<Slice> =
+        slices.iter().filter(|slice| slice.disturbed.is_empty()).cloned().collect();
+    if quiet.len() == slices.len() {
+        return;
+    }
+    let runs = Runs::new(samples, &quiet);
+    for bench in &suite.benches {
+        for case in cases(bench, effort) {
+            for metric in bench.metrics.iter().filter(|metric| metric.compare) {
+                let here = |row: &&mut Row| {
+                    (&row.bench, &row.case, &row.metric) == (&bench.name, &case.key, &metric.name)
+                        && row.beside.as_ref().is_some_and(|beside| beside.disturbed > 0)
+                };
+                let mut marked: Vec<&mut Row> = rows.iter_mut().filter(here).collect();
+                if marked.is_empty() {
+                    continue;
+                }
+                let without = rows_of(suite, bench, &case, metric, &runs);
+                for row in &mut marked {
+                    let same = without.iter().find(|other| {
+                        (&other.reference, &other.arm, other.twin)
+                            == (&row.reference, &row.arm, row.twin)
+                    });
+                    let fewer = same.filter(|other| other.blocks < row.blocks);
+                    let estimate = fewer.map(|other| Without {
+                        blocks: other.blocks,
+                        ratio: other.ratio,
+                        difference: other.difference,
+                    });
+                    if let Some(beside) = &mut row.beside {
+                        beside.without_disturbed = estimate;
+                    }
+                }
             }
         }
-        Self { by_arm }
     }
-
-    /// The runs of one arm that count, block by block.
-    pub(crate) fn of<'s>(
-        &'s self,
-        bench: &'s Bench,
-        case: &'s Case,
-        arm: &'s str,
-        twin: bool,
-    ) -> Vec<&'s Run<'s>> {
-        let key = (bench.name.as_str(), case.key.as_str(), arm, twin);
-        let blocks = self.by_arm.get(&key);
-        let valid = |run: &&Run<'s>| run.slice.void.is_none();
-        blocks.map(|blocks| blocks.values().filter(valid).collect()).unwrap_or_default()
-    }
-}
-
-impl Run<'_> {
-    /// The one number of this run: of its samples, else of the whole run.
-    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
-        let values: Vec<f64> =
-            self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
-        metric.stat.of(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
-    }
-}
-
-fn key(place: &crate::samples::Place) -> ArmKey<'_> {
-    (&place.bench, &place.case, &place.arm, place.twin)
 }
 
 /// The A/A row first, then one row per other arm.
@@ -280,9 +136,14 @@ fn rows_of(
         .chain(others)
         .chain(second)
         .filter_map(|(reference, arm, twin)| {
-            let theirs = runs.of(bench, case, reference, false);
-            let mine = runs.of(bench, case, arm, twin);
-            row(suite, bench, case, metric, (&theirs, &mine), (reference, arm, twin))
+            let label = |name| suite.arm(name).map_or(name, |arm| arm.label.as_str());
+            let arm_runs = |(name, twin)| ArmRuns {
+                name,
+                label: label(name),
+                runs: runs.of(bench, case, name, twin),
+            };
+            let [reference, arm] = [(reference, false), (arm, twin)].map(arm_runs);
+            row(&ArmPair { bench, case, metric, reference, arm, twin })
         })
         .collect();
     let aa = rows.iter().find(|row| row.twin).and_then(|row| row.aa);
@@ -295,14 +156,10 @@ fn rows_of(
     rows
 }
 
-fn row(
-    suite: &Suite,
-    bench: &Bench,
-    case: &Case,
-    metric: &Metric,
-    (reference, mine): (&[&Run<'_>], &[&Run<'_>]),
-    (against, arm, twin): (&str, &str, bool),
-) -> Option<Row> {
+/// One row; `None` where no two blocks have both figures.
+fn row(pair: &ArmPair<'_>) -> Option<Row> {
+    let ArmPair { bench, case, metric, twin, .. } = *pair;
+    let (reference, mine) = (pair.reference.runs.as_slice(), pair.arm.runs.as_slice());
     let pairs = pairs(metric, reference, mine);
     let (clear, protected): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
     let paired = Paired::new(&clear, &protected, BOOTSTRAP_SEED).ok()?;
@@ -315,30 +172,28 @@ fn row(
     let logs = cost.log_ratios().ok();
     let hodges_lehmann = logs.as_deref().and_then(hodges_lehmann).map(f64::exp);
     let ends = ratio.as_ref().map(|ratio| (ratio.interval.low, ratio.interval.high));
-    let notes = notes::notes(bench, case, metric, (reference, mine), &paired, hodges_lehmann, ends);
-    let adds_at_most = metric.adds_at_most.get(arm).copied().filter(|_| !twin);
+    let notes = notes::notes(pair, &paired, hodges_lehmann, ends);
+    let adds_at_most = metric.adds_at_most.get(pair.arm.name).copied().filter(|_| !twin);
     let outcome = match notes.iter().any(|note| matches!(note, Note::ThinTail { .. })) {
         true => Outcome::NotEvaluated,
         false => outcome(metric, adds_at_most, ratio.as_ref(), &difference),
     };
     let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::of(ratio, metric.margin)));
     let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
-    let [arm_label, reference_label] =
-        [arm, against].map(|name| suite.arm(name).map_or(name, |arm| arm.label.as_str()));
     let both = reference.iter().chain(mine);
     Some(Row {
         bench: bench.name.clone(),
         case: case.key.clone(),
         model: bench.model.clone(),
         load: format!("{:?}", bench.load).to_lowercase(),
-        label: name(bench, case, metric, (against, reference_label), arm_label, twin),
+        label: name(pair),
         metric: metric.name.clone(),
         stat: metric.stat,
         better: metric.better,
         show: metric.show,
-        reference: against.to_owned(),
-        arm: arm.to_owned(),
-        arm_label: arm_label.to_owned(),
+        reference: pair.reference.name.to_owned(),
+        arm: pair.arm.name.to_owned(),
+        arm_label: pair.arm.label.to_owned(),
         twin,
         headline: metric.headline,
         clear: of(&clear),
@@ -351,14 +206,14 @@ fn row(
         p: logs.as_deref().and_then(signed_rank_p),
         p_holm: None,
         notes,
-        beside: beside::beside(metric, [reference, mine]),
+        beside: beside::run_costs(metric, [reference, mine]),
         ratio: ratio.map(Ends::from),
         difference: difference.into(),
         margin: metric.margin,
         adds_at_most,
         outcome,
         aa: aa.filter(|_| twin),
-        marks: marks([(reference_label, reference), (arm_label, mine)]),
+        marks: marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
         simulated: both.clone().any(|run| run.slice.simulated),
         client_bound: bench.client == Client::Load && (bound(reference) || bound(mine)),
         floor: floor(metric, mine),
@@ -406,20 +261,14 @@ fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
 }
 
 /// What a row is called: its arm where there are several, its reference where that is a second one.
-fn name(
-    bench: &Bench,
-    case: &Case,
-    metric: &Metric,
-    (against, reference_label): (&str, &str),
-    arm_label: &str,
-    twin: bool,
-) -> String {
-    let mut text = label(&metric.label, &case.params);
-    if bench.arms.len() > 2 && !twin {
-        text = format!("{text}: {arm_label}");
+fn name(pair: &ArmPair<'_>) -> String {
+    let arms = &pair.bench.arms;
+    let mut text = label(&pair.metric.label, &pair.case.params);
+    if arms.len() > 2 && !pair.twin {
+        text = format!("{text}: {}", pair.arm.label);
     }
-    if bench.arms.first().is_some_and(|first| first != against) {
-        text = format!("{text}, against {reference_label}");
+    if arms.first().is_some_and(|first| first != pair.reference.name) {
+        text = format!("{text}, against {}", pair.reference.label);
     }
     text
 }
@@ -563,54 +412,4 @@ fn validity(rows: &[Row]) -> Validity {
         return Validity::NotJudged { reason: "no A/A row has two blocks".into() };
     }
     Validity::Valid { judged: twins.len(), failed }
-}
-
-impl Stat {
-    /// One number of many; `None` of nothing.
-    pub(crate) fn of(self, values: &[f64]) -> Option<f64> {
-        match self {
-            Self::Mean => mean(values),
-            Self::P50 => quantile(values, 0.5),
-            Self::P95 => quantile(values, 0.95),
-            Self::Min => quantile(values, 0.0),
-            Self::Max => quantile(values, 1.0),
-            Self::Sum => (!values.is_empty()).then(|| values.iter().sum()),
-        }
-    }
-}
-
-impl From<Estimate> for Ends {
-    fn from(estimate: Estimate) -> Self {
-        Self {
-            value: estimate.value,
-            low: estimate.interval.low,
-            high: estimate.interval.high,
-            low_999: estimate.wide.low,
-            // Two blocks may leave it open: JSON has no infinity, and a record has to be readable.
-            high_999: estimate.wide.high.min(f64::MAX),
-            block_sd: estimate.block_sd,
-        }
-    }
-}
-
-impl From<Verdict> for Outcome {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Within => Self::Within,
-            Verdict::Above => Self::Above,
-            Verdict::Below => Self::Below,
-            Verdict::Undecided { blocks_wanted } => Self::Undecided { blocks_wanted },
-        }
-    }
-}
-
-impl From<AaJudgement> for Aa {
-    fn from(judgement: AaJudgement) -> Self {
-        match judgement {
-            AaJudgement::Valid => Self::Valid,
-            AaJudgement::OutsideMargin => Self::OutsideMargin,
-            AaJudgement::ExcludesOne => Self::ExcludesOne,
-            AaJudgement::TooFewBlocks => Self::TooFewBlocks,
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! A run from suite to report, one that goes on where it was interrupted, and a report from a
 //! record.
 
-mod all;
+pub(crate) mod all;
 mod running;
 mod steps;
 
@@ -14,18 +14,25 @@ use std::{
     },
 };
 
-pub use all::{AllEntry, AllPlan, Index, IndexEntry, State, run_all};
-
 use crate::{
-    BenchError, Effort, Loaded, Programs, Record, Suite, SuiteText,
-    host::Machine,
+    error::BenchError,
+    host::machine::Machine,
+    loaded::Loaded,
     page,
+    plan::Effort,
+    programs::Programs,
     progress::Progress,
     record::{
-        Ended, PAGE_FILE, Part, PlanRecord, RECORD_FILE, SAMPLES_FILE, SCHEMA, Session,
+        Ended, PAGE_FILE, Part, PlanRecord, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, Session,
         SuiteRecord, boot, commit, sha256_hex,
     },
-    samples::{Journal, Journaled, Line, Sample, Slice, read_journal},
+    samples::{
+        Sample, Slice,
+        journal::{Journal, Journaled, Line, read_journal},
+    },
+    suite::Suite,
+    suites::SuiteText,
+    validity::Validity,
 };
 
 /// What to run, and everything that only the program knows.
@@ -68,6 +75,9 @@ pub struct Outcome {
 
 /// Sets the flag at the first SIGINT or SIGTERM; a second one ends the process. Its journal is
 /// then the record.
+///
+/// # Errors
+/// When the signal handler cannot be set.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -80,11 +90,16 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
     Ok(stop)
 }
 
-/// Runs a suite. `stop` ends it early with a valid partial record; `told` hears of every slice.
+/// Runs a suite. `cancel` ends it early with a valid partial record; `on_progress` is
+/// called after every slice.
+///
+/// # Errors
+/// When suite or options mean nothing, the preparation fails, or a file cannot be written. A bench that
+/// fails is named in the record instead.
 pub fn run(
     options: &Options,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(&Progress),
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check(&suite, options)?;
@@ -93,15 +108,18 @@ pub fn run(
     let record = planned(options, &suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
     journal.put([Line::Run(Box::new(record.clone()))])?;
-    running::measure(options, &suite, Journaled::new(record), journal, (stop, told))
+    running::measure(options, &suite, Journaled::new(record), journal, cancel, on_progress)
 }
 
 /// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
 /// none, starts one. What was measured is kept; what could not be run is tried again.
+///
+/// # Errors
+/// As [`run`]; also when the run that was interrupted had another plan, machine or version.
 pub fn resume(
     options: &Options,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(&Progress),
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
     check(&suite, options)?;
@@ -111,14 +129,14 @@ pub fn resume(
         if record.exists() {
             return Err(refused("the run", "one that was interrupted", "a whole record"));
         }
-        return run(options, stop, told);
+        return run(options, cancel, on_progress);
     }
     let file = File::open(&path).map_err(BenchError::io("read", &path))?;
     let Some(had) = read_journal(&path, file)? else {
         // A journal that was killed before its first line was written holds nothing.
         let empty = std::fs::metadata(&path).is_ok_and(|data| data.len() < EMPTY_JOURNAL_BYTES);
         if empty && !record.exists() {
-            return run(options, stop, told);
+            return run(options, cancel, on_progress);
         }
         return Err(refused("the journal", "one of layout 2", "another"));
     };
@@ -128,7 +146,7 @@ pub fn resume(
     for name in [RECORD_FILE, PAGE_FILE] {
         let _ = std::fs::remove_file(options.out.join(name));
     }
-    running::measure(options, &suite, had, journal, (stop, told))
+    running::measure(options, &suite, had, journal, cancel, on_progress)
 }
 
 /// A first line is never shorter: it holds the suite.
@@ -136,6 +154,9 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 
 /// Rebuilds rows and page from a record; the record is not touched. Where a run was killed its
 /// record is made from the journal.
+///
+/// # Errors
+/// When the record cannot be read, or record or page cannot be written.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
     let Loaded { mut record, samples, slices, path, .. } = Loaded::read(folder)?;
     let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
@@ -214,7 +235,7 @@ fn planned(options: &Options, suite: &Suite) -> Record {
         services: Vec::new(),
         not_run: Vec::new(),
         voids: Vec::new(),
-        validity: crate::Validity::NotJudged { reason: "no row was computed".into() },
+        validity: Validity::NotJudged { reason: "no row was computed".into() },
         rows: Vec::new(),
         figures: Vec::new(),
         seed_figures: suite.seed_figures.clone(),
@@ -279,7 +300,7 @@ fn write_page(
     slices: &[Slice],
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
-    let shown = page::Shown::new(record, samples, slices, folder.join(RECORD_FILE));
+    let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
     std::fs::write(&path, page::render(&[shown], &[])).map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

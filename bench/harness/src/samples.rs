@@ -1,7 +1,7 @@
 //! Samples and slices: what one request and one run of an arm gave.
 
-mod columns;
-mod journal;
+pub(crate) mod columns;
+pub(crate) mod journal;
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use columns::{SliceColumns, by_slice, columns, rows_of_columns};
-pub(crate) use journal::{Journal, Journaled, Line, read_journal, read_lines, too_large};
-
 use crate::{
     disturbed::Disturbed,
-    host::{Cost, Quiet},
+    host::{cost::Cost, quiet::Quiet},
     protocol::Floor,
 };
 

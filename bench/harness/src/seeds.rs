@@ -13,12 +13,15 @@ mod found;
 use std::collections::BTreeMap;
 
 use self::data::Seeds;
-use crate::{BenchError, Loaded, Suite, suite_named};
+use crate::{error::BenchError, loaded::Loaded, suite::Suite, suites::suite_named};
 
 /// The data file, as it travels inside the binary.
 const DATA: &str = include_str!("../../seeds.toml");
 
-/// The document in Markdown. `command` is what makes it again, for its first lines.
+/// Writes the document in Markdown. `command` is what makes it again, for its first lines.
+///
+/// # Errors
+/// When the data file means nothing.
 pub fn seeds(records: &[Loaded], command: &str) -> Result<String, BenchError> {
     let seeds = Seeds::parse(DATA)?;
     let suites = Suites::named_in(&seeds);

@@ -1,13 +1,9 @@
 //! The instrument under test: a delay that is known must be found, none must not be.
 
-mod coverage;
-mod finding;
+pub(crate) mod coverage;
+pub(crate) mod finding;
 pub(crate) mod synthetic;
-mod traps;
-
-pub use coverage::simulate;
-pub use finding::Finding;
-pub use traps::traps;
+pub(crate) mod traps;
 
 use std::{
     io::{BufRead, Write},
@@ -16,11 +12,15 @@ use std::{
 
 use serde_json::{Value, json};
 
+use self::finding::Finding;
 use crate::{
-    BenchError, Record, SuiteText,
-    host::spin,
+    error::BenchError,
+    host::quiet::spin,
     protocol::{FromArm, Hello, PROTOCOL, SampleMessage, ToArm},
-    rows::{Outcome, Row},
+    record::Record,
+    rows::row::{Outcome, Row},
+    suites::SuiteText,
+    validity::Validity,
 };
 
 /// The delays that are injected, with the arms that have them.
@@ -42,6 +42,7 @@ pub fn selftest_suite() -> SuiteText {
     };
     let text = format!(
         "[suite]\nname = \"selftest\"\ntitle = \"The instrument under test\"\n\
+         layer = \"instrument\"\n\
          about = \"Known delays of 2 and 5 % must be found and one of 0 % must not.\"\nseed = 20260101\n\
          {}{}{}{}\
          [[bench]]\nname = \"spin\"\nmodel = \"spin\"\nload = \"closed\"\n\
@@ -74,9 +75,9 @@ pub fn measured(record: &Record) -> Vec<Finding> {
 fn aa(record: &Record) -> Finding {
     let name = "real processes, A/A";
     match &record.validity {
-        crate::Validity::Invalid { reasons } => Finding::new(name, false, reasons.join("; ")),
-        crate::Validity::NotJudged { reason } => Finding::new(name, true, reason.clone()),
-        crate::Validity::Valid { judged, failed } => {
+        Validity::Invalid { reasons } => Finding::new(name, false, reasons.join("; ")),
+        Validity::NotJudged { reason } => Finding::new(name, true, reason.clone()),
+        Validity::Valid { judged, failed } => {
             Finding::new(name, true, format!("{} of {judged} rows passed", judged - failed))
         }
     }
@@ -86,14 +87,14 @@ fn without_delay(row: Option<&Row>) -> Finding {
     let name = "real processes, no delay";
     let Some(row) = row else { return Finding::new(name, false, "the arm has no row") };
     let found = matches!(row.outcome, Outcome::Above | Outcome::Below);
-    Finding::new(name, !found, crate::format::cost(row))
+    Finding::new(name, !found, crate::rows::text::cost(row))
 }
 
 /// A delay is found if the interval excludes 1 and the estimate is near to it. If it is not, but the
 /// interval is wider than the delay and the 99.9 % interval covers the truth, noise leaves it
 /// undecided.
 fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
-    let (truth, says) = (1.0 + delay, crate::format::cost(row));
+    let (truth, says) = (1.0 + delay, crate::rows::text::cost(row));
     let Some(ends) = row.ratio else { return Finding::new(name, false, says) };
     let is_near = (ends.value / truth).ln().abs() < FOUND_WITHIN.max(delay * 0.4);
     let is_found = ends.low > 1.0 && is_near;
@@ -109,6 +110,9 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
 
 /// A whole arm: fixed arithmetic, then waiting for `delay` times what the arithmetic took. Reads
 /// runs from `input` until it ends.
+///
+/// # Errors
+/// When the input is no line of the protocol, or input or output fail.
 pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Result<(), BenchError> {
     let mut say = |message: &FromArm| {
         let text = serde_json::to_string(message).map_err(std::io::Error::from);
@@ -135,7 +139,8 @@ pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Resu
             say(&FromArm::Error { id, reason: "wanted a param steps".into() })?;
             continue;
         };
-        let samples: Vec<SampleMessage> = (0..requests).map(|_| one(id, steps, delay)).collect();
+        let samples: Vec<SampleMessage> =
+            (0..requests).map(|_| spin_once(id, steps, delay)).collect();
         for sample in samples {
             say(&FromArm::Sample(sample))?;
         }
@@ -144,7 +149,7 @@ pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Resu
     Ok(())
 }
 
-fn one(id: u64, steps: u64, delay: f64) -> SampleMessage {
+fn spin_once(id: u64, steps: u64, delay: f64) -> SampleMessage {
     let started = Instant::now();
     spin(u32::try_from(steps).unwrap_or(u32::MAX));
     let spun = started.elapsed();
@@ -168,7 +173,7 @@ fn one(id: u64, steps: u64, delay: f64) -> SampleMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Suite;
+    use crate::suite::Suite;
 
     #[test]
     fn the_suite_of_the_self_test_parses() {
@@ -215,9 +220,9 @@ mod tests {
     #[test]
     fn a_difference_between_twins_makes_the_run_invalid() {
         let record = synthetic(1, [0.0, 0.05, 0.0, 0.02, 0.05]);
-        assert!(matches!(record.validity(), crate::Validity::Invalid { .. }));
+        assert!(matches!(record.validity(), Validity::Invalid { .. }));
         let slow = record.rows.iter().find(|row| row.arm == "spin-slow").unwrap();
-        assert!(crate::format::verdict(slow).starts_with("invalid"));
+        assert!(crate::rows::text::verdict(slow).starts_with("invalid"));
     }
 
     #[test]
@@ -225,7 +230,7 @@ mod tests {
         let invalid = (1..=60)
             .filter(|seed| {
                 let record = synthetic(1000 + seed, [0.0, 0.0, 0.0, 0.02, 0.05]);
-                matches!(record.validity(), crate::Validity::Invalid { .. })
+                matches!(record.validity(), Validity::Invalid { .. })
             })
             .count();
         assert!(invalid <= 2, "{invalid} of 60");
@@ -267,7 +272,7 @@ mod tests {
                 });
             }
         }
-        let judged = crate::rows::judge(&suite, crate::Effort::Quick, &[], &slices);
+        let judged = crate::rows::judge(&suite, crate::plan::Effort::Quick, &[], &slices);
         Record::bare(judged)
     }
 

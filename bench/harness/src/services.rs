@@ -10,9 +10,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    BenchError, Programs,
+    error::BenchError,
     process::{LineProcess, run_to_end, tail},
-    programs::Names,
+    programs::{Names, Programs},
     record::ServiceRecord,
     suite::{Command, Suite},
 };
@@ -149,7 +149,7 @@ impl<'a> Services<'a> {
         self.records.retain(|record| record.name != *name);
         self.records.push(ServiceRecord {
             name: name.clone(),
-            command: shown(&service.command, &args),
+            command: recorded_command(&service.command, &args),
             simulated: service.simulated,
             ready,
         });
@@ -190,6 +190,6 @@ pub(crate) fn argv(
 }
 
 /// The command as the record shows it: the program by its word in the suite.
-pub(crate) fn shown(command: &[String], args: &[String]) -> Vec<String> {
+pub(crate) fn recorded_command(command: &[String], args: &[String]) -> Vec<String> {
     command.first().into_iter().chain(args).cloned().collect()
 }

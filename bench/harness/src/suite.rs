@@ -1,23 +1,22 @@
 //! A suite: what is measured, as data. Unknown keys are errors.
 
+pub(crate) mod bench;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
-    BenchError,
-    fit::Fit,
-    needs::Needs,
+    error::BenchError,
+    needs::{MissingProgram, Needs},
     published::{AnswerTable, Quoted},
 };
 
+use self::bench::{Bench, Params, Var};
+
 /// A service that takes longer to be ready is broken.
 const READY_S_MAX: u32 = 900;
-
-/// Parameters of one point of a grid, by name.
-pub(crate) type Params = BTreeMap<String, Value>;
 
 /// A parsed and checked suite.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,6 +31,8 @@ pub struct Suite {
     pub(crate) services: Vec<Command>,
     #[serde(rename = "arm")]
     pub(crate) arms: Vec<Arm>,
+    #[serde(default, rename = "subject")]
+    pub(crate) subjects: Vec<Subject>,
     #[serde(rename = "bench")]
     pub(crate) benches: Vec<Bench>,
     #[serde(default, rename = "seed_figure")]
@@ -48,16 +49,23 @@ pub struct Suite {
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) title: String,
+    /// The layer of the report page where the suite's rows stand (`bench/suites/layers.toml`).
+    pub(crate) layer: Option<String>,
+    /// Names of programs: a sentence that begins with one keeps its lower case.
+    #[serde(default)]
+    pub(crate) names: Vec<String>,
     pub(crate) about: String,
     pub(crate) seed: u64,
 }
 
-/// A value for commands: a text, or a choice by whether a path exists.
+/// `[[subject]]`: what a reader calls some arms, as the subject of a sentence about their rows. Rows
+/// of the subject that stands first in the suite answer first for their layer.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub(crate) enum Var {
-    Text(String),
-    Choice { if_exists: String, then: String, otherwise: String },
+#[serde(deny_unknown_fields)]
+pub(crate) struct Subject {
+    pub(crate) words: String,
+    pub(crate) benches: Vec<String>,
+    pub(crate) arms: Vec<String>,
 }
 
 /// `[[prepare]]` and `[[service]]`.
@@ -95,143 +103,6 @@ impl Arm {
     }
 }
 
-/// `[[bench]]`: one workload over a grid of parameters.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bench {
-    pub(crate) name: String,
-    /// Definition in MODELS.md.
-    pub(crate) model: String,
-    pub(crate) load: Load,
-    /// The first is the reference.
-    pub(crate) arms: Vec<String>,
-    pub(crate) requests: u32,
-    /// A param that `requests` is multiplied by, for work that grows with its callers.
-    pub(crate) requests_times: Option<String>,
-    pub(crate) blocks: Blocks,
-    /// Blocks that run first and are kept out of every estimate.
-    #[serde(default = "one")]
-    pub(crate) warmup: u32,
-    /// Blocks after which services and arms are started anew; 0 keeps them. A process has luck of
-    /// its own (memory, threads, neighbours) that would otherwise pass for a property of its arm.
-    #[serde(default = "one")]
-    pub(crate) restart_every: u32,
-    #[serde(default)]
-    pub(crate) params: Params,
-    #[serde(default)]
-    pub(crate) grid: BTreeMap<String, Vec<Value>>,
-    /// Replaces lists of `grid` in a quick run.
-    #[serde(default)]
-    pub(crate) quick_grid: BTreeMap<String, Vec<Value>>,
-    /// Override the suite's `vars` for this bench.
-    #[serde(default)]
-    pub(crate) vars: BTreeMap<String, Var>,
-    #[serde(default)]
-    pub(crate) expect: Params,
-    #[serde(default = "yes")]
-    pub(crate) same_answer: bool,
-    #[serde(default = "sixty")]
-    pub(crate) deadline_s: u32,
-    /// `load`: the arm is a client whose CPU must not be the limit. `subject`: it is measured.
-    #[serde(default)]
-    pub(crate) client: Client,
-    #[serde(rename = "metric")]
-    pub(crate) metrics: Vec<Metric>,
-    /// Lines of cost over work that the report prints.
-    #[serde(default, rename = "fit")]
-    pub(crate) fits: Vec<Fit>,
-}
-
-/// Blocks per effort; none in a quick run leaves the bench to full ones.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Blocks {
-    pub(crate) quick: u32,
-    pub(crate) full: u32,
-}
-
-/// How requests arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Load {
-    /// The next request waits for the last answer.
-    Closed,
-    /// Requests start on a schedule; latency counts from the scheduled instant.
-    Open,
-}
-
-/// What the arm's own CPU means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Client {
-    Load,
-    #[default]
-    Subject,
-}
-
-/// `[[bench.metric]]`: one number per run, and how it is judged.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Metric {
-    pub(crate) name: String,
-    pub(crate) label: String,
-    #[serde(default)]
-    pub(crate) stat: Stat,
-    #[serde(default)]
-    pub(crate) better: Better,
-    #[serde(default)]
-    pub(crate) show: Show,
-    /// Relative equivalence margin.
-    #[serde(default = "two_percent")]
-    pub(crate) margin: f64,
-    /// By arm: a one-sided limit on the difference, in the metric's unit, instead of `margin`.
-    #[serde(default)]
-    pub(crate) adds_at_most: BTreeMap<String, f64>,
-    /// Rows of this metric stand in the printed table and judge the run's A/A.
-    #[serde(default)]
-    pub(crate) headline: bool,
-    /// A second reference: the arms of the bench are set against this one as well.
-    pub(crate) also_against: Option<String>,
-    /// The arms stand in the order of their threads and this is a figure per thread, which more
-    /// threads do not raise: what rises is marked.
-    #[serde(default)]
-    pub(crate) scales: bool,
-    /// False: shown with its values only, for figures that the reference arm does not have.
-    #[serde(default = "yes")]
-    pub(crate) compare: bool,
-}
-
-/// How the samples of one run become one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Stat {
-    #[default]
-    Mean,
-    P50,
-    P95,
-    Min,
-    Max,
-    Sum,
-}
-
-/// Which direction costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Better {
-    Higher,
-    #[default]
-    Lower,
-}
-
-/// How the cost is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Show {
-    Difference,
-    #[default]
-    Ratio,
-}
-
 /// `[[seed_figure]]`: a published figure, for a column of its own.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -247,7 +118,10 @@ pub(crate) struct SeedFigure {
 }
 
 impl Suite {
-    /// Parses and checks; `name` is for messages.
+    /// Parses and checks a suite; `name` is for messages.
+    ///
+    /// # Errors
+    /// When the text is no TOML of a suite, or names what is not there.
     pub fn parse(name: &str, text: &str) -> Result<Self, BenchError> {
         let suite: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
             name: name.to_owned(),
@@ -264,6 +138,41 @@ impl Suite {
     /// The arm of this name; every name in a checked suite has one.
     pub(crate) fn arm(&self, name: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.name == name)
+    }
+
+    /// The programs that its arms need and that are not here, each once.
+    pub fn missing_programs(&self) -> Vec<MissingProgram> {
+        let mut missing = Vec::new();
+        for needs in self.arms.iter().filter_map(|arm| arm.needs.as_ref()) {
+            let Some(found) = needs.missing_program() else { continue };
+            if !missing.contains(&found) {
+                missing.push(found);
+            }
+        }
+        missing
+    }
+
+    /// What its arms take that a machine may not have to spare, said before they start.
+    pub fn takes(&self) -> Vec<String> {
+        let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
+        let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
+        self.arms.iter().filter_map(taken).map(said).collect()
+    }
+
+    /// The bench of this name.
+    pub(crate) fn bench(&self, name: &str) -> Option<&Bench> {
+        self.benches.iter().find(|bench| bench.name == name)
+    }
+
+    /// Whether the suite says itself where its rows stand on the page: suites of records from
+    /// before `layer` existed do not.
+    pub(crate) fn names_layers(&self) -> bool {
+        self.suite.layer.is_some() || self.benches.iter().any(|bench| bench.layer.is_some())
+    }
+
+    /// The layer of a bench, by id.
+    pub(crate) fn layer_of<'a>(&'a self, bench: &'a Bench) -> Option<&'a str> {
+        bench.layer.as_deref().or(self.suite.layer.as_deref())
     }
 
     fn check(&self) -> Result<(), (String, String)> {
@@ -296,6 +205,9 @@ impl Suite {
             }
             self.check_bench(bench).map_err(|message| (bench.name.clone(), message))?;
         }
+        for subject in &self.subjects {
+            self.check_subject(subject).map_err(|message| (subject.words.clone(), message))?;
+        }
         for figure in &self.seed_figures {
             let Some(bench) = self.benches.iter().find(|bench| bench.name == figure.bench) else {
                 return wrong("seed_figure", format!("no bench named {}", figure.bench));
@@ -311,6 +223,19 @@ impl Suite {
             row.check(&self.benches).map_err(|message| ("quoted".to_owned(), message))?;
         }
         Ok(())
+    }
+
+    fn check_subject(&self, subject: &Subject) -> Result<(), String> {
+        for name in &subject.benches {
+            let bench = self.bench(name).ok_or_else(|| format!("no bench named {name}"))?;
+            if !bench.arms.iter().any(|arm| subject.arms.contains(arm)) {
+                return Err(format!("bench {name} has none of its arms"));
+            }
+        }
+        match subject.arms.iter().find(|name| self.arm(name).is_none()) {
+            Some(name) => Err(format!("no arm named {name}")),
+            None => Ok(()),
+        }
     }
 
     fn check_bench(&self, bench: &Bench) -> Result<(), String> {
@@ -363,24 +288,8 @@ impl Suite {
     }
 }
 
-fn one() -> u32 {
-    1
-}
-
 fn thirty() -> u32 {
     30
-}
-
-fn sixty() -> u32 {
-    60
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn two_percent() -> f64 {
-    0.02
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The suites that travel inside the binary, and suites by path.
 
-use std::path::Path;
+use std::{path::Path, sync::LazyLock};
 
-use crate::BenchError;
+use crate::{error::BenchError, suite::Suite};
 
 const EMBEDDED: &[(&str, &str)] = &[
     ("adapters", include_str!("../../suites/adapters.toml")),
@@ -40,6 +40,9 @@ pub struct SuiteText {
 }
 
 /// Finds a suite: a path that ends in `.toml`, or the name of an embedded one.
+///
+/// # Errors
+/// When no embedded suite has the name, or the file cannot be read.
 pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
     let found = |text: String| SuiteText { name: name.to_owned(), text };
     if name.ends_with(".toml") {
@@ -63,6 +66,14 @@ pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
         })
 }
 
+/// The embedded suites, parsed once.
+pub(crate) fn embedded_suites() -> &'static [Suite] {
+    static PARSED: LazyLock<Vec<Suite>> = LazyLock::new(|| {
+        EMBEDDED.iter().filter_map(|(name, text)| Suite::parse(name, text).ok()).collect()
+    });
+    &PARSED
+}
+
 /// The names of the embedded suites, in alphabetical order.
 pub fn suite_names() -> impl Iterator<Item = &'static str> {
     EMBEDDED.iter().map(|(name, _)| *name)
@@ -71,7 +82,6 @@ pub fn suite_names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Suite;
 
     #[test]
     fn every_embedded_suite_parses_and_shows_at_least_one_headline() {

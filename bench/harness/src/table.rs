@@ -3,34 +3,37 @@
 mod beside;
 
 use crate::{
-    Record, Validity,
     fit::{Fitted, fits},
-    format::{aa, cost, pairing, sides, verdict},
-    record::ArmRecord,
-    rows::Row,
+    record::{ArmRecord, Record},
+    rows::{
+        row::Row,
+        text::{HEAD, cells, pairing},
+    },
+    text_table::TextTable,
+    validity::Validity,
 };
 
 /// The headline rows, the A/A rows and their judgement, as text that ends in a newline.
 pub fn table(record: &Record) -> String {
-    let mut lines: Vec<[String; 6]> =
-        vec![["layer", "clear", "protected", "cost", "n", "verdict"].map(str::to_owned)];
-    let headline = || record.rows.iter().filter(|row| row.headline);
-    lines.extend(headline().filter(|row| !row.twin).map(|row| line(row, &row.label, verdict(row))));
-    let first_aa = lines.len();
-    lines.extend(
-        headline()
-            .filter(|row| row.twin)
-            .map(|row| line(row, &format!("A/A {}", row.label), aa(row))),
-    );
-    let mut text = aligned(&lines, first_aa);
+    let headline = |twin: bool| record.rows.iter().filter(move |r| r.headline && r.twin == twin);
+    let mut rows = TextTable::new(&HEAD);
+    headline(false).for_each(|row| rows.push(cells(row)));
+    if headline(true).next().is_some() {
+        rows.push([]);
+    }
+    for row in headline(true) {
+        let [label, rest @ ..] = cells(row);
+        rows.push([format!("A/A {label}")].into_iter().chain(rest));
+    }
+    let mut text = rows.columns(&[4]);
     text.push('\n');
     text.push_str(&guarantees(record));
     text.push_str(&pairings(record));
     text.push_str(&notes(record));
-    text.push_str(&grown(record));
-    text.push_str(&together(record));
+    text.push_str(&growth_lines(record));
+    text.push_str(&joint_test(record));
     text.push_str(&judgement(record));
-    let beside = beside::beside(record);
+    let beside = beside::cost_table(record);
     if !beside.is_empty() {
         text.push('\n');
         text.push_str(&beside);
@@ -77,7 +80,7 @@ fn notes(record: &Record) -> String {
 }
 
 /// How cost grows with work, where the suite asks for it.
-fn grown(record: &Record) -> String {
+fn growth_lines(record: &Record) -> String {
     let line = |fitted: &Fitted| {
         let simulated = if fitted.simulated { ", simulated" } else { "" };
         format!("{}: {}{simulated}\n", fitted.name, fitted.text)
@@ -86,7 +89,7 @@ fn grown(record: &Record) -> String {
 }
 
 /// How many rows differ from 1 when all are tried together; secondary to the intervals.
-fn together(record: &Record) -> String {
+fn joint_test(record: &Record) -> String {
     let tried: Vec<f64> = record.rows.iter().filter_map(|row| row.p_holm).collect();
     if tried.len() < 2 {
         return String::new();
@@ -154,33 +157,6 @@ pub(crate) fn judgement(record: &Record) -> String {
     if let Some(first) = record.voids.first() {
         let count = record.voids.len();
         text.push_str(&format!("void: {count} runs, the first: {}\n", first.reason));
-    }
-    text
-}
-
-fn line(row: &Row, label: &str, verdict: String) -> [String; 6] {
-    let [clear, protected] = sides(row);
-    [label.to_owned(), clear, protected, cost(row), row.blocks.to_string(), verdict]
-}
-
-fn aligned(lines: &[[String; 6]], first_aa: usize) -> String {
-    let width = |column: usize| {
-        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let mut text = String::new();
-    for (index, line) in lines.iter().enumerate() {
-        if index == first_aa && first_aa < lines.len() {
-            text.push('\n');
-        }
-        let mut shown = String::new();
-        for (column, cell) in line.iter().enumerate() {
-            let padding = " ".repeat(widths[column] - cell.chars().count());
-            shown.push_str(&if column == 4 { padding + cell } else { cell.clone() + &padding });
-            shown.push_str("  ");
-        }
-        text.push_str(shown.trim_end());
-        text.push('\n');
     }
     text
 }

@@ -4,16 +4,28 @@ use std::fmt::Write;
 
 use crate::{
     fit::fits,
-    format::{aa, cost, sides, verdict},
     page::{
-        Shown, again, is_invisible, judgements,
-        layers::{Absent, LayerRows, layers},
-        placement,
+        environment::command_line,
+        html::is_invisible,
+        judgement::{judgements, placement},
+        layers::{LayerRows, MissingSuite, layers},
+        view::RecordView,
         words::{answers, tally},
     },
-    report::Terminal,
-    rows::{Aa, Outcome, Row},
+    rows::{
+        row::{Aa, Outcome, Row},
+        text::cells,
+    },
 };
+
+/// What a terminal can show.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// In characters.
+    pub width: usize,
+    /// Whether escape sequences are understood and wanted.
+    pub colour: bool,
+}
 
 /// Narrower, lines would be one word each.
 const WIDTH_MIN: usize = 40;
@@ -23,7 +35,11 @@ const WIDTH_MAX: usize = 160;
 const ONE_LINE: usize = 118;
 
 /// The whole text.
-pub(crate) fn render(shown: &[Shown<'_>], absent: &[Absent], terminal: Terminal) -> String {
+pub(crate) fn render(
+    shown: &[RecordView<'_>],
+    absent: &[MissingSuite],
+    terminal: Terminal,
+) -> String {
     let width = terminal.width.clamp(WIDTH_MIN, WIDTH_MAX);
     let mut page = Page { out: String::new(), width, colour: terminal.colour };
     let all = layers(shown, absent);
@@ -89,7 +105,7 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn record(&mut self, shown: &Shown<'_>) {
+    fn record(&mut self, shown: &RecordView<'_>) {
         let record = shown.record;
         self.heading(&format!("{}: {}", shown.name(), record.suite.title));
         self.wrapped("  ", &placement(record)[1..].join(", "));
@@ -123,12 +139,13 @@ impl Page {
             self.wrapped("  ", &format!("{}: {}{simulated}", fitted.name, fitted.text));
         }
         self.out.push('\n');
-        self.wrapped("  ", &format!("again: {}", again(record)));
+        self.wrapped("  ", &format!("again: {}", command_line(record)));
         self.out.push('\n');
     }
 
     fn rows(&mut self, rows: &[&Row]) {
-        let cells: Vec<[String; 6]> = rows.iter().map(|row| cells(row)).collect();
+        let cells: Vec<[String; 6]> =
+            rows.iter().map(|row| cells(row).map(|text| clean(&text))).collect();
         let wide = |column: usize| {
             cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default()
         };
@@ -227,13 +244,6 @@ fn paint_of(row: &Row) -> &'static str {
         (_, Outcome::Below) => BLUE,
         _ => PLAIN,
     }
-}
-
-fn cells(row: &Row) -> [String; 6] {
-    let judged = if row.twin { aa(row) } else { verdict(row) };
-    let [clear, protected] = sides(row);
-    [row.label.clone(), clear, protected, cost(row), row.blocks.to_string(), judged]
-        .map(|text| clean(&text))
 }
 
 /// What a record says must not reach the terminal as a command to it.

@@ -151,12 +151,12 @@ pub fn run(
     let mut left = if plan.users.is_some() { begun.count() } else { plan.requests.len() };
     loop {
         match told.recv_timeout(LOOK_EVERY) {
-            Ok(Told::Event(event)) => {
+            Ok(WorkerMessage::Event(event)) => {
                 each(Some(&event));
                 outcome.events.push(*event);
                 left -= usize::from(plan.users.is_none());
             }
-            Ok(Told::UserLeft) => left -= 1,
+            Ok(WorkerMessage::UserLeft) => left -= 1,
             Err(std_mpsc::RecvTimeoutError::Timeout) => each(None),
             // Every worker has ended.
             Err(std_mpsc::RecvTimeoutError::Disconnected) => break,
@@ -176,7 +176,7 @@ pub fn run(
 }
 
 /// What a worker tells the caller.
-pub(crate) enum Told {
+pub(crate) enum WorkerMessage {
     Event(Box<Event>),
     UserLeft,
 }
@@ -206,7 +206,7 @@ impl Workers {
     fn start(
         options: &Options,
         transport: &Arc<dyn Transport>,
-        tell: &std_mpsc::Sender<Told>,
+        tell: &std_mpsc::Sender<WorkerMessage>,
     ) -> Result<Self, LoadError> {
         let (say_ready, ready) = std_mpsc::channel();
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
@@ -286,7 +286,7 @@ impl Workers {
 async fn work(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     connections: Connections,
-    tell: std_mpsc::Sender<Told>,
+    tell: std_mpsc::Sender<WorkerMessage>,
 ) -> Worked {
     let mut tasks = tokio::task::JoinSet::new();
     let (mut shared, mut worked, mut cpu) = (None, Worked::default(), Duration::ZERO);
@@ -307,7 +307,7 @@ async fn work(
                 let tell = tell.clone();
                 tasks.spawn(async move {
                     let event = exchange(&shared, &connections, request).await;
-                    let _ = tell.send(Told::Event(Box::new(event)));
+                    let _ = tell.send(WorkerMessage::Event(Box::new(event)));
                 });
             }
             (Job::User { scheduled_s }, Some(shared)) => {
@@ -326,7 +326,7 @@ async fn work(
 async fn user(
     shared: Arc<Shared>,
     connections: Connections,
-    tell: std_mpsc::Sender<Told>,
+    tell: std_mpsc::Sender<WorkerMessage>,
     started_s: f64,
 ) {
     let mut scheduled_s = Some(started_s);
@@ -338,12 +338,12 @@ async fn user(
         }
         let event = exchange(&shared, &connections, request).await;
         let cut = event.error.as_deref() == Some(CUT);
-        let _ = tell.send(Told::Event(Box::new(event)));
+        let _ = tell.send(WorkerMessage::Event(Box::new(event)));
         if cut {
             break;
         }
     }
-    let _ = tell.send(Told::UserLeft);
+    let _ = tell.send(WorkerMessage::UserLeft);
 }
 
 /// Starts the thread that keeps the schedule. It gives its CPU seconds.

@@ -156,7 +156,7 @@ impl Plan {
                 prompt_tokens: workload.prompt_tokens.draw(&mut lengths),
                 output_tokens: workload.output_tokens.draw(&mut lengths),
             };
-            plan.requests.push(told(&workload.arrivals, plan.requests.len(), drawn));
+            plan.requests.push(with_trace_lengths(&workload.arrivals, plan.requests.len(), drawn));
         }
         if let Arrivals::Closed { users, .. } = workload.arrivals {
             plan.users = Some(users);
@@ -290,7 +290,7 @@ impl Iterator for Instants<'_> {
 }
 
 /// The trace's own lengths, where it has them, instead of those drawn.
-fn told(arrivals: &Arrivals, index: usize, drawn: Planned) -> Planned {
+fn with_trace_lengths(arrivals: &Arrivals, index: usize, drawn: Planned) -> Planned {
     let Arrivals::Trace { rows, .. } = arrivals else { return drawn };
     let Some(row) = rows.get(index) else { return drawn };
     Planned {

@@ -67,7 +67,7 @@ impl Target {
     }
 
     /// The address without credentials.
-    pub fn shown(&self) -> String {
+    pub fn to_display(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.path)
     }
@@ -116,7 +116,7 @@ impl fmt::Debug for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = self.key.as_ref().map(|_| "…");
         out.debug_struct("Target")
-            .field("url", &self.shown())
+            .field("url", &self.to_display())
             .field("model", &self.model)
             .field("key", &key)
             .finish_non_exhaustive()
@@ -136,7 +136,7 @@ mod tests {
             ("https://a.example/openai/v1/", "https://a.example:443/openai/v1/chat/completions"),
             ("http://[::1]:9", "http://[::1]:9/v1/chat/completions"),
         ] {
-            assert_eq!(Target::parse(url, "m").unwrap().shown(), shown);
+            assert_eq!(Target::parse(url, "m").unwrap().to_display(), shown);
         }
         for url in [
             "a.example",

@@ -29,7 +29,10 @@ pub enum TableName {
     Samples,
 }
 
-/// Writes a record. `table` matters to CSV and Parquet.
+/// Writes a record in a format. `table` chooses rows or samples, for CSV and Parquet.
+///
+/// # Errors
+/// When the output cannot be written.
 pub fn export(
     loaded: &Loaded,
     format: Format,

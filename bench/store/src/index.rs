@@ -128,6 +128,9 @@ pub struct RowLine {
 
 /// Opens what `place` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file,
 /// which is made where it is missing. Brings the schema up to date.
+///
+/// # Errors
+/// When the database cannot be opened or was written by a newer version.
 pub fn open(place: &str) -> Result<Box<dyn Index>, StoreError> {
     if place.starts_with("postgres://") || place.starts_with("postgresql://") {
         return Ok(Box::new(Postgres::open(place)?));
@@ -136,7 +139,7 @@ pub fn open(place: &str) -> Result<Box<dyn Index>, StoreError> {
 }
 
 /// The migrations that a database at `version` lacks, with the version that each leads to.
-fn missing(
+fn missing_migrations(
     version: Option<i64>,
 ) -> Result<impl Iterator<Item = (i64, &'static schema::Migration)>, StoreError> {
     let (got, wanted) = (version.unwrap_or(0), schema::MIGRATIONS.len() as i64);

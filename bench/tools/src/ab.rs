@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             note: Some(format!(
                 "closed loop: mean latency is concurrency / rate and holds no service time; a new \
              connection for each request; all processes of ab share one CPU: {}",
-                server.shown()
+                server.describe()
             )),
         },
     };

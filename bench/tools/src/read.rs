@@ -46,7 +46,7 @@ fn number(tool: &'static str, what: &'static str, value: &Value) -> Result<f64, 
     match value.as_f64() {
         Some(number) if (0.0..FIGURE_MAX).contains(&number) => Ok(number),
         _ if value.is_null() => Err(ReadError::Missing { tool, what }),
-        _ => Err(ReadError::NoNumber { tool, what, got: shown(&value.to_string()) }),
+        _ => Err(ReadError::NoNumber { tool, what, got: excerpt(&value.to_string()) }),
     }
 }
 
@@ -54,11 +54,11 @@ fn number(tool: &'static str, what: &'static str, value: &Value) -> Result<f64, 
 fn word(tool: &'static str, what: &'static str, text: &str) -> Result<f64, ReadError> {
     match text.trim().parse::<f64>() {
         Ok(number) if (0.0..FIGURE_MAX).contains(&number) => Ok(number),
-        _ => Err(ReadError::NoNumber { tool, what, got: shown(text) }),
+        _ => Err(ReadError::NoNumber { tool, what, got: excerpt(text) }),
     }
 }
 
 /// Short enough for a message.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }

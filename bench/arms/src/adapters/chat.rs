@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// A whole answer and what it took.
-struct Told {
+struct Answer {
     answer: Value,
     tokens: u64,
     total_ms: f64,
@@ -79,7 +79,7 @@ pub(crate) fn best(report: &mut Report) {
     report.metrics.insert("best_tokens_per_s".into(), json!(best));
 }
 
-async fn ask(args: &Args, tokens: u64) -> Outcome<Told> {
+async fn ask(args: &Args, tokens: u64) -> Outcome<Answer> {
     let mut link = Link::plain(&args.server).await?;
     let body = json!({
         "model": args.model, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,
@@ -90,5 +90,5 @@ async fn ask(args: &Args, tokens: u64) -> Outcome<Told> {
     let total_ms = began.elapsed().as_secs_f64() * 1e3;
     let tokens = answer["usage"]["completion_tokens"].as_u64();
     let tokens = tokens.ok_or_else(|| format!("the answer has no usage: {answer}"))?;
-    Ok(Told { answer, tokens, total_ms })
+    Ok(Answer { answer, tokens, total_ms })
 }

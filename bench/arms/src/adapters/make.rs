@@ -39,11 +39,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         "qwen-1.5b" => Widths { hidden: 1536, kv: 256, inner: 8960 },
         other => return Err(format!("--shape {other}: wanted qwen-1.5b")),
     };
-    let adapter = made(&widths, args.layers, args.rank, &args.projections);
+    let adapter = make_adapter(&widths, args.layers, args.rank, &args.projections);
     adapter.save(&args.out).map_err(|error| error.to_string())
 }
 
-fn made(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {
+fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {
     let mut random = Random(11);
     let sites = (0..layers).flat_map(|layer| {
         projections.iter().map(move |projection| Site { layer, projection: *projection })
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_made_adapter_has_the_widths_of_the_model() {
         let widths = Widths { hidden: 12, kv: 4, inner: 20 };
-        let adapter = made(&widths, 2, 3, &Projection::ALL);
+        let adapter = make_adapter(&widths, 2, 3, &Projection::ALL);
         assert_eq!(adapter.modules.len(), 14);
         let site = Site { layer: 1, projection: Projection::Down };
         assert_eq!((adapter.sites()[&site].input, adapter.sites()[&site].output), (20, 12));

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     server: String,
     /// Which route: tokens from the server, or hidden states.
     #[arg(long, value_enum)]
-    door: Door,
+    door: Endpoint,
     /// The adapter; the base model where none is named.
     #[arg(long)]
     adapter: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Door {
+enum Endpoint {
     Chat,
     Split,
 }
@@ -101,8 +101,8 @@ impl SocketArm {
 
     async fn ask(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
         match self.args.door {
-            Door::Chat => self.chat(socket, tokens).await,
-            Door::Split => self.split(socket, tokens).await,
+            Endpoint::Chat => self.chat(socket, tokens).await,
+            Endpoint::Split => self.split(socket, tokens).await,
         }
     }
 

@@ -3,7 +3,7 @@
 use confide_disclosure::{Commitment, CommittedDirection, Direction, Seed, TranscriptOpening};
 use sha2::{Digest, Sha256};
 
-use super::Way;
+use super::ClaimMethod;
 use crate::Outcome;
 
 /// Bytes of the transcript: 1,024 leaves.
@@ -38,7 +38,7 @@ impl Whole {
     }
 }
 
-impl Way for Whole {
+impl ClaimMethod for Whole {
     fn hides(&self) -> &'static str {
         "nothing: all bytes are shown"
     }
@@ -90,7 +90,7 @@ pub(super) fn committed() -> Outcome<CommittedDirection<'static>> {
     CommittedDirection::new(seed, Direction::Response, text).map_err(|error| error.to_string())
 }
 
-impl Way for Opening {
+impl ClaimMethod for Opening {
     fn hides(&self) -> &'static str {
         "the leaves that are not opened; place, length and root are open, and openings can be linked"
     }

@@ -6,7 +6,7 @@ use confide_circuits::{
 use confide_disclosure::{Commitment, Direction, OpenedLeaf};
 use sha2::{Digest, Sha256};
 
-use super::{Way, bytes};
+use super::{ClaimMethod, bytes};
 use crate::Outcome;
 
 /// What proofs are bound to.
@@ -28,7 +28,7 @@ impl Preimage {
     }
 }
 
-impl Way for Preimage {
+impl ClaimMethod for Preimage {
     fn hides(&self) -> &'static str {
         "the text; its digest and a bound of its length are open (zero-knowledge: yes)"
     }
@@ -77,7 +77,7 @@ impl Contains {
     }
 }
 
-impl Way for Contains {
+impl ClaimMethod for Contains {
     fn hides(&self) -> &'static str {
         "which leaf it is and all else in it; root and the bytes found are open (zero-knowledge: yes)"
     }

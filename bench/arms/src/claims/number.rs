@@ -2,7 +2,7 @@
 
 use confide_sigma::{Blinding, Commitment, Range, prove_range, verify_range};
 
-use super::Way;
+use super::ClaimMethod;
 use crate::Outcome;
 
 const NUMBER: u64 = 1234;
@@ -32,7 +32,7 @@ impl Opened {
     }
 }
 
-impl Way for Opened {
+impl ClaimMethod for Opened {
     fn hides(&self) -> &'static str {
         "nothing of this number: it is shown with what opens it"
     }
@@ -65,7 +65,7 @@ impl InRange {
     }
 }
 
-impl Way for InRange {
+impl ClaimMethod for InRange {
     fn hides(&self) -> &'static str {
         "the number, but that it is at most 4096 (zero-knowledge: yes)"
     }

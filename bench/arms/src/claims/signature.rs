@@ -12,7 +12,7 @@ use aws_lc_rs::{
 };
 use confide_sigma::{Hash, PublicKey, SignatureProof};
 
-use super::Way;
+use super::ClaimMethod;
 use crate::Outcome;
 
 const TEXT: [u8; 1024] = [0x2a; 1024];
@@ -68,7 +68,7 @@ impl Native {
     }
 }
 
-impl Way for Native {
+impl ClaimMethod for Native {
     fn hides(&self) -> &'static str {
         "nothing: the signature is shown, and can be shown on"
     }
@@ -114,7 +114,7 @@ impl Sigma {
     }
 }
 
-impl Way for Sigma {
+impl ClaimMethod for Sigma {
     fn hides(&self) -> &'static str {
         match self.rsa {
             true => "the signature; key and digest are open (zero-knowledge: yes)",

@@ -60,11 +60,11 @@ async fn serve(args: Args) -> Outcome {
     );
     loop {
         let (stream, _) = listener.accept().await.map_err(|error| error.to_string())?;
-        tokio::spawn(one(server.clone(), stream));
+        tokio::spawn(serve_connection(server.clone(), stream));
     }
 }
 
-async fn one(server: Arc<Server>, stream: TcpStream) {
+async fn serve_connection(server: Arc<Server>, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     // A client whose connection broke reports it; this end has nobody to tell.
     let Ok(accepted) = server.accept(stream).await else { return };

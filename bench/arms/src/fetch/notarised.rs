@@ -38,7 +38,7 @@ impl Notarised {
             Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits)
                 .map_err(|error| with_causes(&error))?;
         let client = HttpClient::new(connector, limits, unix_now);
-        let key = whole(&client, Request::get(KEY_PATH), no_body()).await?;
+        let key = send_request(&client, Request::get(KEY_PATH), no_body()).await?;
         let key = KeyEvidence::decode(&key).map_err(|error| error.to_string())?;
         let evidence = Evidence {
             quote: &key.evidence.quote,
@@ -72,7 +72,8 @@ impl Notarised {
         let request = FetchRequest::new("GET", &url, fields, Vec::new(), self.key.spki_hash())
             .map_err(|error| error.to_string())?;
         let encoded = request.encode().map_err(|error| error.to_string())?;
-        let answer = whole(&self.client, Request::post(FETCH_PATH), whole_body(encoded)).await?;
+        let answer =
+            send_request(&self.client, Request::post(FETCH_PATH), whole_body(encoded)).await?;
         let mut reader = AnswerReader::default();
         let read = reader.push(&answer).map(drop).and_then(|()| reader.finish());
         let received = read.map_err(|error| error.to_string())?;
@@ -85,7 +86,11 @@ impl Notarised {
     }
 }
 
-async fn whole(client: &HttpClient, request: Builder, body: RequestBody) -> Outcome<Vec<u8>> {
+async fn send_request(
+    client: &HttpClient,
+    request: Builder,
+    body: RequestBody,
+) -> Outcome<Vec<u8>> {
     let request = request.body(body).map_err(|error| error.to_string())?;
     let answer = client.request(request).await.map_err(|error| with_causes(&error))?.response;
     let status = answer.status();

@@ -33,7 +33,7 @@ use crate::{Outcome, read};
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// One way to the server.
-pub(crate) struct Door {
+pub(crate) struct Route {
     server: String,
     via: Option<String>,
     nodelay: bool,
@@ -61,7 +61,7 @@ impl fmt::Display for Facts {
     }
 }
 
-impl Door {
+impl Route {
     pub(crate) async fn new(args: &Args) -> Outcome<(Self, Guarantee)> {
         let group = match args.group {
             Group::X25519 => "X25519",

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::mpsc};
 
 use super::{
-    door::{Door, Stream},
+    door::{Route, Stream},
     wire::{exchange, request},
 };
 use crate::Outcome;
@@ -27,7 +27,7 @@ pub(crate) struct Work {
 
 /// What a run was.
 #[derive(Default)]
-pub(crate) struct Ran {
+pub(crate) struct LoadResult {
     /// From the scheduled instant in an open loop, else from the last answer of the same slot.
     pub(crate) times_ms: Vec<f64>,
     /// Open loop: from the scheduled instant to the start of work.
@@ -39,8 +39,8 @@ pub(crate) struct Ran {
 }
 
 /// `concurrency` slots, each with its next request when its last one is answered.
-pub(crate) async fn closed(door: &Door, work: &Work) -> Outcome<Ran> {
-    let seen = RefCell::new(Seen::new(door, work)?);
+pub(crate) async fn closed(door: &Route, work: &Work) -> Outcome<LoadResult> {
+    let seen = RefCell::new(SharedResult::new(door, work)?);
     let left = Cell::new(work.requests);
     let slot = || async {
         let mut line = Line::default();
@@ -59,8 +59,8 @@ pub(crate) async fn closed(door: &Door, work: &Work) -> Outcome<Ran> {
 
 /// Requests start on a fixed schedule whether or not earlier ones have ended; each has a
 /// connection of its own, or takes one that is free.
-pub(crate) async fn open(door: &Door, work: &Work, rate_per_s: f64) -> Outcome<Ran> {
-    let seen = RefCell::new(Seen::new(door, work)?);
+pub(crate) async fn open(door: &Route, work: &Work, rate_per_s: f64) -> Outcome<LoadResult> {
+    let seen = RefCell::new(SharedResult::new(door, work)?);
     let free: RefCell<Vec<Line>> = RefCell::default();
     let (sender, mut due) = mpsc::unbounded_channel::<Instant>();
     let start = Instant::now();
@@ -115,19 +115,19 @@ pub(crate) async fn open(door: &Door, work: &Work, rate_per_s: f64) -> Outcome<R
 }
 
 /// What all slots add to.
-struct Seen {
+struct SharedResult {
     request: std::rc::Rc<[u8]>,
-    ran: Ran,
+    ran: LoadResult,
 }
 
-impl Seen {
-    fn new(door: &Door, work: &Work) -> Outcome<Self> {
+impl SharedResult {
+    fn new(door: &Route, work: &Work) -> Outcome<Self> {
         let request = request(&work.path, door.server(), work.kept)?;
-        Ok(Self { request: request.into(), ran: Ran::default() })
+        Ok(Self { request: request.into(), ran: LoadResult::default() })
     }
 
     /// All answers of a run are one: another one is a wrong one.
-    fn take(&mut self, told: Told, took: Duration) -> Outcome {
+    fn take(&mut self, told: RequestResult, took: Duration) -> Outcome {
         let sha256 = hex::encode(told.body_sha256);
         if self.ran.body_sha256.is_empty() {
             self.ran.body_sha256 = sha256;
@@ -140,7 +140,7 @@ impl Seen {
     }
 }
 
-struct Told {
+struct RequestResult {
     body_sha256: [u8; 32],
     shook: bool,
 }
@@ -153,7 +153,7 @@ struct Line {
 }
 
 impl Line {
-    async fn ask(&mut self, door: &Door, kept: bool, request: &[u8]) -> Outcome<Told> {
+    async fn ask(&mut self, door: &Route, kept: bool, request: &[u8]) -> Outcome<RequestResult> {
         let opens = self.stream.is_none();
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -164,7 +164,7 @@ impl Line {
         if !kept {
             self.close().await?;
         }
-        Ok(Told { body_sha256, shook: opens && door.shakes() })
+        Ok(RequestResult { body_sha256, shook: opens && door.shakes() })
     }
 
     async fn close(&mut self) -> Outcome {

@@ -30,7 +30,7 @@ pub(crate) async fn exchange(
     stream.flush().await.map_err(broke)?;
     buffer.clear();
     loop {
-        if let Some(body) = whole(buffer)? {
+        if let Some(body) = complete_body(buffer)? {
             return Ok(Sha256::digest(body).into());
         }
         if buffer.len() > ANSWER_BYTES_MAX {
@@ -43,7 +43,7 @@ pub(crate) async fn exchange(
 }
 
 /// The body, when all of it is there.
-fn whole(answer: &[u8]) -> Outcome<Option<&[u8]>> {
+fn complete_body(answer: &[u8]) -> Outcome<Option<&[u8]>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).map_err(|_| "the head is no text")?;
     let mut lines = head.split("\r\n");
@@ -71,9 +71,9 @@ mod tests {
     fn an_answer_is_whole_at_its_last_byte_and_not_before() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         for end in 0..answer.len() {
-            assert_eq!(whole(&answer[..end]), Ok(None), "{end} bytes");
+            assert_eq!(complete_body(&answer[..end]), Ok(None), "{end} bytes");
         }
-        assert_eq!(whole(answer), Ok(Some(&b"ok"[..])));
+        assert_eq!(complete_body(answer), Ok(Some(&b"ok"[..])));
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nok",
             "\r\n\r\n",
         ] {
-            assert!(whole(answer.as_bytes()).is_err(), "{answer}");
+            assert!(complete_body(answer.as_bytes()).is_err(), "{answer}");
         }
     }
 

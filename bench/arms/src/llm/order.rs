@@ -43,7 +43,7 @@ impl Order {
         let limit = |name: &str| optional(run, name);
         let sessions = match run.text("session", "new")?.as_str() {
             "new" => Sessions::New,
-            "kept" => Sessions::Kept { first: whole(run, "sessions", 0)? },
+            "kept" => Sessions::Kept { first: param_u32(run, "sessions", 0)? },
             other => return Err(format!("param session: wanted new or kept, got {other}")),
         };
         let requests = run.requests.clamp(1, REQUESTS_MAX);
@@ -74,7 +74,7 @@ fn arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
         "poisson" => Ok(Arrivals::Poisson { rate_per_s: rate(run, saturation)? }),
         "constant" => Ok(Arrivals::Constant { rate_per_s: rate(run, saturation)? }),
         "closed" => Ok(Arrivals::Closed {
-            users: whole(run, "users", 1)?,
+            users: param_u32(run, "users", 1)?,
             ramp_s: optional(run, "ramp_s")?.unwrap_or(0.0),
         }),
         "trace" => {
@@ -109,7 +109,7 @@ fn optional(run: &Run, name: &str) -> Outcome<Option<f64>> {
     number.map(Some).ok_or_else(|| format!("param {name}: wanted a number above 0, got {value}"))
 }
 
-fn whole(run: &Run, name: &str, default: u64) -> Outcome<u32> {
+fn param_u32(run: &Run, name: &str, default: u64) -> Outcome<u32> {
     let number = run.number(name, default)?;
     u32::try_from(number).map_err(|_| format!("param {name}: {number} is too many"))
 }

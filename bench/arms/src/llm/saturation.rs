@@ -14,7 +14,7 @@ use confide_load::{
 };
 use serde_json::{Value, json};
 
-use super::way::{self, Way};
+use super::way::{self, Route};
 use crate::{Outcome, read as read_file};
 
 #[derive(clap::Args)]
@@ -76,7 +76,7 @@ fn measure(args: &Args) -> Outcome<Value> {
     let plan = Arc::new(Plan::new(&workload).map_err(|error| error.to_string())?);
     let url = format!("http://{}", args.way.server());
     let target = Target::parse(&url, &args.model).map_err(|error| error.to_string())?;
-    let transport: Arc<dyn Transport> = Arc::new(Way::new(&args.way)?);
+    let transport: Arc<dyn Transport> = Arc::new(Route::new(&args.way)?);
     let options = Options { sessions: Sessions::Kept { first: 0 }, ..Options::default() };
     let stop = AtomicBool::new(false);
     let outcome = load(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})

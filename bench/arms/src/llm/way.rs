@@ -51,7 +51,7 @@ impl WayArgs {
 }
 
 /// How connections are opened.
-pub(super) struct Way {
+pub(super) struct Route {
     tcp: Tcp,
     host: String,
     server: String,
@@ -67,12 +67,12 @@ enum Secure {
 }
 
 /// What one connection says of the channel.
-pub(super) struct Seen {
+pub(super) struct ChannelFacts {
     pub(super) guarantee: String,
     pub(super) simulated: bool,
 }
 
-impl Way {
+impl Route {
     pub(super) fn new(args: &WayArgs) -> Outcome<Self> {
         let (host, port) = args.server.rsplit_once(':').ok_or("--server: wanted HOST:PORT")?;
         let port = port.parse().map_err(|_| "--server: wanted HOST:PORT")?;
@@ -110,11 +110,11 @@ impl Way {
     }
 
     /// Opens one connection before anything is measured.
-    pub(super) fn look(&self) -> Outcome<Seen> {
+    pub(super) fn look(&self) -> Outcome<ChannelFacts> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let (_, appraised) = runtime.block_on(self.connect(Clock::new(Instant::now())))?;
-        Ok(Seen {
+        Ok(ChannelFacts {
             guarantee: appraised.as_ref().map_or("none".into(), |it| it.guarantee().into()),
             simulated: appraised.is_some_and(|it| it.is_simulated()),
         })
@@ -184,7 +184,7 @@ impl Way {
     }
 }
 
-impl Transport for Way {
+impl Transport for Route {
     fn open(&self, clock: Clock) -> Opening<'_> {
         Box::pin(async move { self.connect(clock).await.map(|(opened, _)| opened) })
     }

@@ -15,9 +15,9 @@ pub(super) struct Known {
 }
 
 /// A folder of proofs, by work, mode and memory.
-pub(super) struct Kept(PathBuf);
+pub(super) struct ProofCache(PathBuf);
 
-impl Kept {
+impl ProofCache {
     pub(super) fn new(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }

@@ -6,10 +6,15 @@ use confide_estimate::{mean, quantile};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{One, Place};
+use super::scope::{ComparedCase, Place};
 use crate::{
-    Loaded, Suite,
-    rows::{Aa, Note, Row, Runs, judge},
+    loaded::Loaded,
+    rows::{
+        judge,
+        row::{Aa, Note, Row},
+        runs::Runs,
+    },
+    suite::Suite,
 };
 
 /// So many differences of two machines are named.
@@ -19,10 +24,10 @@ const DIFFERENCE_CHARACTERS_MAX: usize = 60;
 
 /// All records of one side, judged anew, so that every one has today's notes.
 pub(super) struct Figures<'a> {
-    records: Vec<Judged<'a>>,
+    records: Vec<JudgedRecord<'a>>,
 }
 
-struct Judged<'a> {
+struct JudgedRecord<'a> {
     loaded: &'a Loaded,
     runs: Runs<'a>,
     rows: Vec<Row>,
@@ -60,12 +65,12 @@ impl<'a> Figures<'a> {
         let of = |loaded: &'a Loaded| {
             let (samples, slices) = (&loaded.samples, &loaded.slices);
             let rows = judge(suite, loaded.record.effort, samples, slices).rows;
-            Judged { loaded, runs: Runs::new(samples, slices), rows }
+            JudgedRecord { loaded, runs: Runs::new(samples, slices), rows }
         };
         Self { records: side.iter().map(of).collect() }
     }
 
-    pub(super) fn of(&self, one: &One<'_>) -> Gathered {
+    pub(super) fn of(&self, one: &ComparedCase<'_>) -> Gathered {
         let mut gathered = Gathered::default();
         let mut clusters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (number, record) in self.records.iter().enumerate() {
@@ -86,8 +91,8 @@ impl<'a> Figures<'a> {
     }
 
     /// The answers of one arm, by record and block.
-    pub(super) fn answers(&self, one: &One<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
-        let of = |record: &Judged<'_>| {
+    pub(super) fn answers(&self, one: &ComparedCase<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
+        let of = |record: &JudgedRecord<'_>| {
             let runs = record.runs.of(one.bench, one.case, one.arm, false);
             let answers = runs.into_iter().map(|run| {
                 let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
@@ -100,7 +105,7 @@ impl<'a> Figures<'a> {
     }
 
     /// Means of the metrics that count work, over all records: bytes, tokens, counts.
-    pub(super) fn work(&self, one: &One<'_>) -> BTreeMap<String, f64> {
+    pub(super) fn work(&self, one: &ComparedCase<'_>) -> BTreeMap<String, f64> {
         let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for record in &self.records {
             for run in record.runs.of(one.bench, one.case, one.arm, false) {
@@ -117,7 +122,7 @@ impl<'a> Figures<'a> {
 }
 
 impl Gathered {
-    fn add(&mut self, one: &One<'_>, rows: &[Row]) {
+    fn add(&mut self, one: &ComparedCase<'_>, rows: &[Row]) {
         let here = |row: &&Row| {
             row.bench == one.bench.name && row.case == one.case.key && row.metric == one.metric.name
         };

@@ -3,13 +3,17 @@
 use serde::Serialize;
 
 use super::{
-    CompareOptions, One,
     figures::{Figures, Gathered},
+    scope::{CompareOptions, ComparedCase},
 };
 use crate::{
-    Loaded, Suite, Validity,
-    rows::{Aa, Note, is_cache_served},
-    suite::Bench,
+    loaded::Loaded,
+    rows::{
+        notes::is_cache_served,
+        row::{Aa, Note},
+    },
+    suite::{Suite, bench::Bench},
+    validity::Validity,
 };
 
 /// Counts of work that differ by more than this are other work.
@@ -233,7 +237,7 @@ pub(super) fn hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
 }
 
 /// What stops one row, by what its own record says of it.
-pub(super) fn of_row(one: &One<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
+pub(super) fn of_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
     let mut refused = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
         let mut refuse = |reason, detail: String| {
@@ -270,7 +274,7 @@ pub(super) fn of_row(one: &One<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
 }
 
 /// Answers block by block, and counts of work.
-pub(super) fn work(one: &One<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
+pub(super) fn work(one: &ComparedCase<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
     let (of_a, of_b) = (a.answers(one), b.answers(one));
     let first = of_a.first()?;
     for other in of_a.iter().skip(1).chain(&of_b) {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{CONFOUNDED, Compared, Comparison, Outcome, Place, Spread};
+use super::{CONFOUNDED, ComparedRow, Comparison, Outcome, Spread, scope::Place};
 use crate::{
-    Validity,
     format::{digits, ratio_places, value},
+    text_table::TextTable,
+    validity::Validity,
 };
 
 const HEAD: [&str; 5] = ["layer", "A", "B", "cost of B over A", "n"];
@@ -16,19 +17,7 @@ impl Comparison {
         let mut out = self.sides();
         if self.refused.is_empty() {
             out.push('\n');
-            let lines: Vec<[String; 5]> = self.lines();
-            let width = |column: usize| {
-                lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
-            };
-            let widths: Vec<usize> = (0..5).map(width).collect();
-            for line in &lines {
-                let cells = line.iter().zip(&widths).map(|(cell, width)| {
-                    let padding = " ".repeat(width - cell.chars().count());
-                    format!("{cell}{padding}")
-                });
-                let shown = cells.collect::<Vec<_>>().join("  ");
-                let _ = writeln!(out, "{}", shown.trim_end());
-            }
+            out.push_str(&self.text_table(|cell| cell).columns(&[]));
         }
         out + &self.notes("")
     }
@@ -37,14 +26,8 @@ impl Comparison {
     pub fn markdown(&self) -> String {
         let mut out = format!("```\n{}```\n\n", self.sides());
         if self.refused.is_empty() {
-            for (index, line) in self.lines().iter().enumerate() {
-                let cells: Vec<String> = line.iter().map(|cell| cell.replace('|', "\\|")).collect();
-                let _ = writeln!(out, "| {} |", cells.join(" | "));
-                if index == 0 {
-                    out.push_str("| --- | ---: | ---: | --- | --- |\n");
-                }
-            }
-            out.push('\n');
+            let table = self.text_table(|cell| cell.replace('|', "\\|"));
+            out.push_str(&table.markdown(&[1, 2]));
         }
         out + &self.notes("- ")
     }
@@ -61,7 +44,7 @@ impl Comparison {
         let mut out = String::new();
         for (side, places) in [("A", &self.a), ("B", &self.b)] {
             for place in places {
-                let _ = writeln!(out, "{side}  {}", shown(place));
+                let _ = writeln!(out, "{side}  {}", describe_place(place));
             }
         }
         let calibration = |places: &[Place]| {
@@ -79,6 +62,13 @@ impl Comparison {
             );
         }
         out
+    }
+
+    /// The rows under their head, each cell as `escape` writes it.
+    fn text_table(&self, escape: impl Fn(String) -> String) -> TextTable {
+        let mut table = TextTable::new(&HEAD);
+        self.rows.iter().for_each(|row| table.push(line(row).map(&escape)));
+        table
     }
 
     pub(crate) fn lines(&self) -> Vec<[String; 5]> {
@@ -148,7 +138,7 @@ impl Comparison {
     }
 }
 
-fn shown(place: &Place) -> String {
+fn describe_place(place: &Place) -> String {
     let aa = match &place.validity {
         Validity::Valid { judged, failed } => {
             format!("A/A passed, {} of {judged}", judged - failed)
@@ -162,7 +152,7 @@ fn shown(place: &Place) -> String {
     )
 }
 
-fn line(row: &Compared) -> [String; 5] {
+fn line(row: &ComparedRow) -> [String; 5] {
     let figure = |side: &super::Side| {
         side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
     };

@@ -100,7 +100,7 @@ fn a_record_is_not_compared_with_itself_or_with_nothing() {
 fn invalid_and_partial_records_are_refused() {
     let [a, b] = pair();
     let mut bad = b.clone();
-    bad.record.validity = crate::Validity::Invalid { reasons: vec!["work".into()] };
+    bad.record.validity = crate::validity::Validity::Invalid { reasons: vec!["work".into()] };
     assert_eq!(whole(&a, &bad), [Reason::Invalid]);
     let mut bad = b;
     bad.record.partial = Some("interrupted".into());

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Root, programs::Ask, root::field};
+use super::{
+    programs::Ask,
+    root::{Root, field},
+};
 
 /// What is known of them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]

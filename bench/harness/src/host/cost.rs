@@ -9,7 +9,10 @@ use nix::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Root, quiet::TICKS_PER_S, root::field};
+use super::{
+    quiet::TICKS_PER_S,
+    root::{Root, field},
+};
 
 /// What the three used while a slice ran.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]

@@ -56,7 +56,7 @@ impl Leaves {
 }
 
 /// The printable part of a name in registers.
-pub(crate) fn shown(name: [u8; 12]) -> String {
+pub(crate) fn to_text(name: [u8; 12]) -> String {
     let printable = name.iter().filter(|byte| (0x20..0x7f).contains(*byte));
     printable.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()
 }
@@ -77,12 +77,12 @@ mod tests {
     fn a_name_in_registers_is_read_in_order_and_shown_without_zeros() {
         let name = twelve([0x4b4d_564b, 0x564b_4d56, 0x0000_004d]);
         assert_eq!(&name, b"KVMKVMKVM\0\0\0");
-        assert_eq!(shown(name), "KVMKVMKVM");
+        assert_eq!(to_text(name), "KVMKVMKVM");
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn this_processor_has_a_vendor() {
-        assert!(!shown(Leaves::read().unwrap().vendor).is_empty());
+        assert!(!to_text(Leaves::read().unwrap().vendor).is_empty());
     }
 }

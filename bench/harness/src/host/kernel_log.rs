@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt};
 
-use super::Root;
+use super::root::Root;
 
 /// The kernel's ring holds at most some MiB; what is longer is not read on.
 const LOG_BYTES_MAX: usize = 16 << 20;

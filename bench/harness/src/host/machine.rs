@@ -6,16 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Program, Root,
     cgroup::Limits,
     clock::Clock,
     cpu::{Cpu, mitigations},
-    cpuid::{Leaves, shown},
+    cpuid::{Leaves, to_text},
     disk::{Disk, FileSystem, disks, file_system},
     gpu::Gpus,
     kernel_log::KernelLog,
-    programs::{self, Ask},
-    root::field,
+    programs::{self, Ask, Program},
+    root::{Root, field},
     swiotlb::Swiotlb,
     tee::{Says, Tee},
 };
@@ -164,7 +163,7 @@ fn limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
 /// The short list of older records: what was found, without judgement.
 fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
     let hypervisor = cpuid.and_then(|leaves| leaves.hypervisor);
-    let first = hypervisor.map(|name| format!("hypervisor {}", shown(name)));
+    let first = hypervisor.map(|name| format!("hypervisor {}", to_text(name)));
     let guest = tee.signals.iter().filter(|signal| signal.says == Says::Guest);
     let found = guest.map(|signal| format!("{}: {}", signal.source, signal.value));
     let dmi = tee.signals.iter().filter(|s| s.source == "dmi" && s.value != "none");

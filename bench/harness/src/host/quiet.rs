@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Root;
+use super::root::Root;
 
 /// Counters over one slice, and a fixed piece of arithmetic before and after it. What the machine
 /// does not tell is absent.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Root, kernel_log::KernelLog};
+use super::{kernel_log::KernelLog, root::Root};
 
 /// A slab is 2 KiB (IO_TLB_SHIFT is 11).
 const SLAB_BYTES: u64 = 1 << 11;

@@ -9,7 +9,7 @@ mod summary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Root, cpuid::Leaves, kernel_log::KernelLog};
+use super::{cpuid::Leaves, kernel_log::KernelLog, root::Root};
 
 /// What kinds of protection a signal can speak of.
 #[derive(

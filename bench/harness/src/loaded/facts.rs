@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::Loaded;
 use crate::{
-    Validity,
-    rows::{Ends, Row},
-    samples::{Slice, by_slice},
-    suite::Show,
+    rows::row::{Ends, Row},
+    samples::{Slice, columns::by_slice},
+    suite::bench::Show,
+    validity::Validity,
 };
 
 /// A run and its rows.

@@ -5,17 +5,15 @@ use std::{collections::BTreeMap, fmt::Write};
 use confide_estimate::{mean, supported_quantile};
 
 use super::{
-    Shown,
     html::{data, escape, scroll},
-    layers::Layer,
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    view::RecordView,
 };
 use crate::{
-    Record,
     format::{digits, labels, value},
     plan::cases,
     samples::{Place, Sample, Slice},
-    suite::{Bench, Metric},
+    suite::bench::{Bench, Metric},
 };
 
 /// Cases that are open when the page is; the others wait behind their summary.
@@ -42,7 +40,7 @@ pub(super) struct Curve {
 }
 
 /// All charts of a run.
-pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize, many: bool) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let record = shown.record;
     let mut out = format!(
@@ -72,7 +70,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
             let _ = write!(
                 out,
                 "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts\">",
-                keys(record, bench, &metric.name),
+                keys(shown, bench, &metric.name),
                 if drawn <= open_cases { " open" } else { "" },
                 escape(title.trim()),
                 legend(curves.iter().map(|curve| &curve.ink)),
@@ -86,17 +84,22 @@ pub(super) fn section(shown: &Shown<'_>, index: usize, many: bool) -> String {
 }
 
 /// What the filters know of a chart: all arms of its bench.
-pub(super) fn keys(record: &Record, bench: &Bench, metric: &str) -> String {
+pub(super) fn keys(shown: &RecordView<'_>, bench: &Bench, metric: &str) -> String {
     data(&[
-        ("suite", &record.suite.name),
-        ("layer", Layer::of(&record.suite.name, &bench.model).id()),
+        ("suite", &shown.record.suite.name),
+        ("layer", shown.layer(&bench.name, &bench.model).id()),
         ("arm", &bench.arms.join("\n")),
         ("metric", metric),
     ])
 }
 
 /// Every arm of a bench at a case, the A/A arm last.
-pub(super) fn curves(shown: &Shown<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
+pub(super) fn curves(
+    shown: &RecordView<'_>,
+    bench: &Bench,
+    metric: &Metric,
+    case: &str,
+) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &Place| place.bench == bench.name && place.case == case;
     for sample in shown.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {

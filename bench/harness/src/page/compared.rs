@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::html::{escape, scroll, simulated};
-use crate::{Record, record::ArmRecord};
+use crate::record::{ArmRecord, Record};
 
 /// One table per distinct set of arms.
 pub(super) fn section(record: &Record) -> String {
@@ -36,13 +36,13 @@ pub(super) fn section(record: &Record) -> String {
             escape(&benches.join(", ")),
             escape(&arm.description),
             escape(&arm.protects),
-            escape(&says(arm)),
+            escape(&describe_arm(arm)),
         );
     }
     out + "</tbody></table></div>\n"
 }
 
-fn says(arm: &ArmRecord) -> String {
+fn describe_arm(arm: &ArmRecord) -> String {
     let guarantee = arm.guarantee.as_ref().map(|text| format!("guarantee: {text}"));
     // Some arms note what they guarantee: once is enough.
     let note = arm.note.clone().filter(|note| arm.guarantee.as_ref() != Some(note));

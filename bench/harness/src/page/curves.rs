@@ -6,16 +6,16 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    Shown,
     charts::keys,
     html::{escape, scroll},
     plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    view::RecordView,
 };
 use crate::{
     format::{digits, labels, value},
     plan::{Case, cases},
-    rows::Figure,
-    suite::Bench,
+    rows::row::Figure,
+    suite::bench::Bench,
 };
 
 /// Fewer points are a table.
@@ -45,7 +45,7 @@ struct Point<'a> {
 }
 
 /// A chart for each metric of each bench with such a parameter.
-pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"curves-{index}\">Over load, callers and sizes</h2>\n\
@@ -77,7 +77,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
                 out,
                 "<details class=\"case item\" open{}><summary>{}</summary>{}\
                  <div class=\"charts\">{figures}</div></details>",
-                keys(shown.record, bench, &metrics_of(bench)),
+                keys(shown, bench, &metrics_of(bench)),
                 escape(&title(bench, &name, &group)),
                 legend(inks.iter()),
             );
@@ -134,7 +134,7 @@ fn words(name: &str) -> String {
 }
 
 fn series<'a>(
-    shown: &Shown<'a>,
+    shown: &RecordView<'a>,
     bench: &Bench,
     metric: &str,
     group: &[(f64, &Case)],

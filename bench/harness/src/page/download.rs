@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 
-use super::{Shown, html::escape};
+use super::{html::escape, view::RecordView};
 use crate::format::value;
 
 /// Of all records of a page, compressed: more makes a page that a telephone does not open.
@@ -30,7 +30,7 @@ pub(super) enum Attached {
 }
 
 /// Every record, as many as the page can carry.
-pub(super) fn attach(shown: &[Shown<'_>]) -> Vec<Attached> {
+pub(super) fn attach(shown: &[RecordView<'_>]) -> Vec<Attached> {
     let mut room = ATTACHED_BYTES_MAX;
     shown.iter().map(|one| of_one(one, &mut room)).collect()
 }
@@ -59,7 +59,7 @@ impl Attached {
     }
 }
 
-fn of_one(shown: &Shown<'_>, room: &mut usize) -> Attached {
+fn of_one(shown: &RecordView<'_>, room: &mut usize) -> Attached {
     let name = format!("{}.record.json.gz", stem(shown));
     match packed(shown) {
         Some(bytes) if bytes.len() <= *room => {
@@ -75,7 +75,7 @@ fn of_one(shown: &Shown<'_>, room: &mut usize) -> Attached {
 }
 
 /// Suite and second: no two records of a machine share them.
-fn stem(shown: &Shown<'_>) -> String {
+fn stem(shown: &RecordView<'_>) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = shown.record.suite.name.chars().take(40).map(kept).collect();
     format!("{name}-{}", shown.record.started_unix_s)
@@ -83,7 +83,7 @@ fn stem(shown: &Shown<'_>) -> String {
 
 /// The whole document, samples among it, compressed. The file itself where it is such a document,
 /// else one of today's layout. No time stands in it, so that the same record gives the same page.
-fn packed(shown: &Shown<'_>) -> Option<Vec<u8>> {
+fn packed(shown: &RecordView<'_>) -> Option<Vec<u8>> {
     let text = match file(shown) {
         Some(bytes) if bytes.starts_with(&[0x1f, 0x8b]) => return Some(bytes),
         Some(bytes) => bytes,
@@ -96,7 +96,7 @@ fn packed(shown: &Shown<'_>) -> Option<Vec<u8>> {
 
 /// The bytes of the record's own file, where it holds its samples. A partial record may be behind
 /// its journal.
-fn file(shown: &Shown<'_>) -> Option<Vec<u8>> {
+fn file(shown: &RecordView<'_>) -> Option<Vec<u8>> {
     if shown.record.schema < 2 || shown.record.partial.is_some() {
         return None;
     }

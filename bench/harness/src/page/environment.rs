@@ -5,21 +5,21 @@ use std::fmt::Write;
 use confide_estimate::quantile;
 
 use super::{
-    Shown,
     download::Attached,
     html::{definitions, escape, utc},
+    view::RecordView,
 };
-use crate::{Record, format::digits, samples::Slice};
+use crate::{format::digits, record::Record, samples::Slice};
 
 /// Voids listed in full; more than these have one cause.
 const VOIDS_SHOWN: usize = 60;
 
 /// The last section.
-pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> String {
+pub(super) fn section(shown: &RecordView<'_>, attached: &Attached, many: bool) -> String {
     let record = shown.record;
     let mut out = format!(
         "<h2>Environment, and how to run it again</h2>\n<pre>{}</pre>\n",
-        escape(&again(record)),
+        escape(&command_line(record)),
     );
     let open = if many { "" } else { " open" };
     let _ = write!(out, "<details{open}><summary>The machine and the run</summary>");
@@ -41,7 +41,7 @@ pub(super) fn section(shown: &Shown<'_>, attached: &Attached, many: bool) -> Str
 }
 
 /// The command as it was given.
-pub(crate) fn again(record: &Record) -> String {
+pub(crate) fn command_line(record: &Record) -> String {
     record.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<Group> {
     ];
     let mut out = vec![("The run".to_owned(), plan.into_iter().map(named).collect::<Vec<_>>())];
     for group in record.machine.facts() {
-        let fact = |fact: crate::Fact| {
+        let fact = |fact: crate::host::facts::Fact| {
             let note =
                 if fact.note.is_empty() { String::new() } else { format!(" ({})", fact.note) };
             (fact.name, format!("{}{note}", fact.value))

@@ -5,12 +5,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{
-    Shown,
-    html::escape,
-    layers::{LAYERS, Layer},
-};
-use crate::rows::{Aa, Outcome, Row};
+use super::{html::escape, layer::Layer, view::RecordView};
+use crate::rows::row::{Aa, Outcome, Row};
 
 /// Ours, whole; nothing else runs.
 pub(super) const SCRIPT: &str = include_str!("script.js");
@@ -42,14 +38,12 @@ pub(super) fn verdict_of(row: &Row) -> &'static str {
 }
 
 /// The form. It stays hidden until the script shows it: without one it could do nothing.
-pub(super) fn form(shown: &[Shown<'_>]) -> String {
+pub(super) fn form(shown: &[RecordView<'_>]) -> String {
     let rows = || shown.iter().flat_map(|one| one.record.rows.iter().map(move |row| (one, row)));
     let suites: BTreeMap<String, String> =
         shown.iter().map(|one| same(&one.record.suite.name)).collect();
-    let used: Vec<Layer> =
-        rows().map(|(one, row)| Layer::of(&one.record.suite.name, &row.model)).collect();
-    let layers: Vec<(String, String)> = LAYERS
-        .iter()
+    let used: Vec<Layer> = rows().map(|(one, row)| one.layer(&row.bench, &row.model)).collect();
+    let layers: Vec<(String, String)> = Layer::all()
         .filter(|layer| used.contains(layer))
         .map(|layer| (layer.id().to_owned(), layer.title().to_owned()))
         .collect();

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     html::{class_of, escape, sign_of},
     tables::row_data,
+    view::RecordView,
 };
 use crate::{
-    format::{digits, ratio_places, verdict},
-    rows::Row,
+    format::{digits, ratio_places},
+    rows::{row::Row, text::verdict},
 };
 
 /// Ratios beyond this, either way, go to the panel of large costs: on one axis with them, 2 %
@@ -17,7 +17,7 @@ use crate::{
 const NEAR: f64 = 1.3;
 
 /// Both panels.
-pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
     let rows: Vec<(&Row, f64, f64, f64)> = shown
         .record
         .rows
@@ -49,7 +49,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
     out + "</section>\n"
 }
 
-fn panel(out: &mut String, shown: &Shown<'_>, rows: &[&Row], title: &str) {
+fn panel(out: &mut String, shown: &RecordView<'_>, rows: &[&Row], title: &str) {
     let axis = Axis::over(rows);
     out.push_str("<div class=\"group\">");
     if !title.is_empty() {
@@ -71,7 +71,7 @@ fn panel(out: &mut String, shown: &Shown<'_>, rows: &[&Row], title: &str) {
     out.push_str("</div><span></span></li>\n</ul></div>\n");
 }
 
-fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
+fn bar(out: &mut String, axis: &Axis, shown: &RecordView<'_>, row: &Row) {
     let Some(ends) = row.ratio else { return };
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let class = class_of(row);
@@ -109,13 +109,13 @@ fn bar(out: &mut String, axis: &Axis, shown: &Shown<'_>, row: &Row) {
         axis.place(ends.value),
         sign_of(class),
         escape(&text),
-        said(row),
+        describe_row(row),
     );
 }
 
 /// The verdict in a word, for who does not see the mark. A limit on a difference is shown to all:
 /// the mark follows it, not the ratio beside it.
-fn said(row: &Row) -> String {
+fn describe_row(row: &Row) -> String {
     if row.adds_at_most.is_some() {
         return format!("<small>{}</small>", escape(&verdict(row)));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::rows::{Aa, Outcome, Row};
+use crate::rows::row::{Aa, Outcome, Row};
 
 /// Text as HTML, also within double quotes. What cannot be seen but changes what is (controls,
 /// changes of direction) becomes a mark: a record is written by others.

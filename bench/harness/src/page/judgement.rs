@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     download::Attached,
     html::{data, escape, sign_of, utc},
     layers::left_out,
+    view::RecordView,
 };
-use crate::{Effort, Record, Validity};
+use crate::{plan::Effort, record::Record, validity::Validity};
 
 /// One line of judgement over a record.
 pub(crate) struct Judgement {
@@ -96,13 +96,18 @@ fn validity(record: &Record) -> Judgement {
 }
 
 /// Title, purpose and the facts that place the run; of many records how many may be believed.
-pub(super) fn header(shown: &[Shown<'_>], title: &str, attached: &[Attached]) -> String {
+pub(super) fn header(shown: &[RecordView<'_>], title: &str, attached: &[Attached]) -> String {
     let mut out = format!("<h1>{}</h1>\n", escape(title));
     match (shown, attached) {
         ([one], [attached]) => {
             let about = &one.record.suite.about;
-            let _ =
-                write!(out, "<p>{}</p>\n{}{}", escape(about), placed(one, attached), judged(one));
+            let _ = write!(
+                out,
+                "<p>{}</p>\n{}{}",
+                escape(about),
+                placed(one, attached),
+                judgement_list(one)
+            );
         }
         _ => out.push_str(&believed(shown)),
     }
@@ -110,7 +115,7 @@ pub(super) fn header(shown: &[Shown<'_>], title: &str, attached: &[Attached]) ->
 }
 
 /// What the A/A rows say of many records, in one sentence that leads to them.
-fn believed(shown: &[Shown<'_>]) -> String {
+fn believed(shown: &[RecordView<'_>]) -> String {
     let count =
         |is: fn(&Validity) -> bool| shown.iter().filter(|one| is(&one.record.validity)).count();
     let said: Vec<String> = [
@@ -130,14 +135,14 @@ fn believed(shown: &[Shown<'_>]) -> String {
 }
 
 /// Heading and judgement of one record among many.
-pub(super) fn of_one(shown: &Shown<'_>) -> String {
+pub(super) fn of_one(shown: &RecordView<'_>) -> String {
     let about = &shown.record.suite;
     format!(
         "<h2 class=\"record\">{} <small>{}</small></h2>\n<p>{}</p>\n{}",
         escape(&about.title),
         escape(&shown.name()),
         escape(&about.about),
-        judged(shown),
+        judgement_list(shown),
     )
 }
 
@@ -160,13 +165,13 @@ pub(crate) fn placement(record: &Record) -> Vec<String> {
     ]
 }
 
-fn placed(shown: &Shown<'_>, attached: &Attached) -> String {
+fn placed(shown: &RecordView<'_>, attached: &Attached) -> String {
     let facts = placement(shown.record);
     let items: String = facts.iter().map(|fact| format!("<li>{}</li>", escape(fact))).collect();
     format!("<ul class=\"facts\">{items}<li class=\"screen data\">{}</li></ul>\n", attached.link())
 }
 
-fn judged(shown: &Shown<'_>) -> String {
+fn judgement_list(shown: &RecordView<'_>) -> String {
     let mut out = String::new();
     for judgement in judgements(shown.record) {
         let _ = writeln!(
@@ -187,7 +192,7 @@ fn mark(class: &str) -> &'static str {
 }
 
 /// The records of the page, each with what its A/A rows say and its download.
-pub(super) fn records(shown: &[Shown<'_>], attached: &[Attached]) -> String {
+pub(super) fn records(shown: &[RecordView<'_>], attached: &[Attached]) -> String {
     let mut out = String::from(
         "<h2 id=\"records\">The records of this page</h2>\n\
          <table class=\"cards records\"><thead><tr>\

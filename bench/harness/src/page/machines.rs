@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::html::{escape, scroll};
-use crate::compare::{Compared, Comparison, Outcome};
+use crate::compare::{ComparedRow, Comparison, Outcome};
 
 impl Comparison {
     /// One page that works offline.
@@ -22,7 +22,7 @@ impl Comparison {
             include_str!("style.css"),
             escape(self.sides().trim_end()),
             self.table(),
-            self.said(),
+            self.describe(),
         )
     }
 
@@ -64,7 +64,7 @@ impl Comparison {
     }
 
     /// Refusals, A/A ratios, floors: line by line, as at a terminal.
-    fn said(&self) -> String {
+    fn describe(&self) -> String {
         let notes = self.notes("");
         let lines: Vec<String> = notes
             .lines()
@@ -88,7 +88,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn over(rows: &[Compared]) -> Self {
+    fn over(rows: &[ComparedRow]) -> Self {
         let ends = rows.iter().filter_map(ends).flat_map(|(low, _, high, _)| [low, high]);
         let (mut low, mut high) = (0.95f64, 1.05f64);
         for end in ends.filter(|end| end.is_finite() && *end > 0.0) {
@@ -102,7 +102,7 @@ impl Axis {
         (share * 100.0).clamp(0.0, 100.0)
     }
 
-    fn track(&self, row: &Compared) -> String {
+    fn track(&self, row: &ComparedRow) -> String {
         let one = format!("<i class=\"one\" style=\"left:{:.2}%\"></i>", self.place(1.0));
         let drawn = ends(row).map_or_else(String::new, |(low, value, high, interval)| {
             let (from, to) = (self.place(low), self.place(high));
@@ -122,7 +122,7 @@ impl Axis {
 }
 
 /// Low, value, high of a ratio, and whether the ends are an interval.
-fn ends(row: &Compared) -> Option<(f64, f64, f64, bool)> {
+fn ends(row: &ComparedRow) -> Option<(f64, f64, f64, bool)> {
     match &row.result {
         Outcome::Clustered { ratio: Some(spread), .. } => {
             Some((spread.low, spread.value, spread.high, true))
@@ -137,7 +137,8 @@ mod tests {
     use confide_estimate::Random;
 
     use crate::{
-        CompareOptions, Loaded, compare,
+        compare::{compare, scope::CompareOptions},
+        loaded::Loaded,
         selftest::synthetic::{Noise, Shape, blocks, loaded},
     };
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     filters::verdict_of,
     html::{chip, class_of, data, escape},
-    layers::{Absent, LayerRows, layers},
+    layers::{LayerRows, MissingSuite, layers},
+    view::RecordView,
     words::{Sentence, answers, tally},
 };
 
@@ -14,7 +14,7 @@ use super::{
 const MISSING_SHOWN: usize = 6;
 
 /// Every layer with its answer, its record, and what is missing.
-pub(super) fn section(shown: &[Shown<'_>], absent: &[Absent]) -> String {
+pub(super) fn section(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
     let mut out = String::from(
         "<section id=\"overview\">\n<h2>The answers, layer by layer</h2>\n<p class=\"soft\">Each \
          sentence is one row of a record: cost, 95 % interval, verdict about a margin that was set \
@@ -29,7 +29,7 @@ pub(super) fn section(shown: &[Shown<'_>], absent: &[Absent]) -> String {
     if !absent.is_empty() {
         out.push_str("<h3>Not measured here</h3>\n<ul class=\"absent\">\n");
         for layer in absent {
-            let why = absence(layer);
+            let why = missing_reason(layer);
             let _ = writeln!(
                 out,
                 "<li class=\"item\"{}><b>{}</b> {why}</li>",
@@ -43,7 +43,7 @@ pub(super) fn section(shown: &[Shown<'_>], absent: &[Absent]) -> String {
 }
 
 /// Why a layer has no row, and the command that would give it some.
-fn absence(layer: &LayerRows<'_>) -> String {
+fn missing_reason(layer: &LayerRows<'_>) -> String {
     if !layer.missing.is_empty() {
         return reasons(&layer.missing);
     }
@@ -65,7 +65,7 @@ fn reasons(missing: &[String]) -> String {
     text
 }
 
-fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
+fn card(out: &mut String, shown: &[RecordView<'_>], layer: &LayerRows<'_>) {
     let id = layer.layer.id();
     let mut suites: Vec<&str> =
         layer.rows.iter().map(|said| said.shown.record.suite.name.as_str()).collect();
@@ -116,7 +116,7 @@ fn card(out: &mut String, shown: &[Shown<'_>], layer: &LayerRows<'_>) {
 }
 
 /// Of many records, which one.
-fn source(shown: &[Shown<'_>], sentence: &Sentence<'_>) -> String {
+fn source(shown: &[RecordView<'_>], sentence: &Sentence<'_>) -> String {
     if shown.len() < 2 {
         return String::new();
     }

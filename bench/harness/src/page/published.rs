@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use super::html::{chip, escape, scroll, simulated, words};
 use crate::{
-    Record,
     format::value,
     published::{AnswerRow, AnswerTable, Ours, Quoted},
-    record::ArmRecord,
-    rows::Figure,
+    record::{ArmRecord, Record},
+    rows::row::Figure,
 };
 
 /// Every published table, theirs and ours.
@@ -35,9 +34,9 @@ pub(super) fn quoted(record: &Record) -> String {
     }
     let mut out = format!(
         "<h2>Other systems, quoted</h2>\n<p class=\"soft\">Published by others on their hardware \
-         with their models, not measured here. Rates of different classes of protection are no \
-         race: a system that hides everything does more than one that hides the activations from \
-         an adapter's host.</p>\n{}<table class=\"cards\"><thead><tr>\
+         with their models, not measured here. Rates of different classes of protection are not \
+         comparable: a system that hides everything from everybody does more than one that hides \
+         one thing from one party.</p>\n{}<table class=\"cards\"><thead><tr>\
          <th scope=\"col\">system</th><th scope=\"col\">what is encrypted</th>\
          <th scope=\"col\">who is protected from whom</th>\
          <th scope=\"col\" class=\"num\">rate</th>\

@@ -1,31 +1,48 @@
 //! Where the time of one request goes: its stages, one bar an arm.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, sync::LazyLock};
+
+use serde::Deserialize;
 
 use super::{
-    Shown,
     charts::keys,
     html::{escape, scroll},
     plot::{Axis, WIDTH, open},
+    view::RecordView,
 };
-use crate::{format::value, plan::cases, samples::Place, suite::Bench};
+use crate::{format::value, plan::cases, samples::Place, suite::bench::Bench};
 
-/// In the order of a request, from its scheduled instant; the rest of connecting and the wait for
-/// the first token are what no named part of them claims.
-const STAGES: [&str; 12] = [
-    "late dispatch",
-    "DNS",
-    "TCP",
-    "TLS",
-    "quote",
-    "collateral",
-    "verify",
-    "rest of connecting",
-    "queue",
-    "prefill",
-    "wait for first token",
-    "decode",
-];
+/// The stages in their order, as data: the rest of connecting and the wait for the first token are
+/// what no named part of them claims.
+const TEXT: &str = include_str!("../../../suites/stages.toml");
+
+/// `bench/suites/stages.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stages {
+    #[serde(rename = "stage")]
+    stages: Vec<Stage>,
+}
+
+/// `[[stage]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stage {
+    label: String,
+    #[serde(default)]
+    metrics: Vec<String>,
+    #[serde(default)]
+    holds: Vec<String>,
+    #[serde(default)]
+    rest_of: Vec<String>,
+    since: Option<String>,
+}
+
+static STAGES: LazyLock<Vec<Stage>> =
+    LazyLock::new(|| toml::from_str::<Stages>(TEXT).map_or_else(|_| Vec::new(), |all| all.stages));
+
+/// A request's whole time, by any of its names; without one there are no stages.
+const WHOLE: [&str; 3] = ["total_ms", "e2e_ms", "ttft_ms"];
 
 /// An arm this many times as fast as the slowest could not be seen beside it.
 const APART: f64 = 6.0;
@@ -37,7 +54,7 @@ const SIDE: f64 = 6.0;
 /// Mean of every stage, in ms, of one arm at one case.
 struct Bar {
     label: String,
-    stages: [f64; STAGES.len()],
+    stages: Vec<f64>,
     n: usize,
     simulated: bool,
 }
@@ -49,7 +66,7 @@ impl Bar {
 }
 
 /// One chart for each case whose samples know their stages.
-pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
     let Some(suite) = &shown.suite else { return String::new() };
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"stages-{index}\">Where the time goes</h2>\n\
@@ -70,7 +87,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
             let _ = write!(
                 out,
                 "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts wide\">",
-                keys(shown.record, bench, "total_ms"),
+                keys(shown, bench, "total_ms"),
                 if drawn <= 2 { " open" } else { "" },
                 escape(title.trim()),
                 legend(&used),
@@ -89,7 +106,7 @@ pub(super) fn section(shown: &Shown<'_>, index: usize) -> String {
     if drawn == 0 { String::new() } else { out + "</section>\n" }
 }
 
-fn bars(shown: &Shown<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
+fn bars(shown: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
     let void: Vec<&Place> =
         shown.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
     bench
@@ -124,30 +141,24 @@ fn bars(shown: &Shown<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
 
 /// From the parts that samples name to parts that add up to the whole.
 ///
-/// `connect_ms` holds `handshake_ms`, which holds quote, collateral and appraisal; `ttft_ms` holds
-/// `connect_ms`; `total_ms` holds `ttft_ms` (MODELS.md, `chat-ttft`).
-fn stages(means: &BTreeMap<&str, f64>) -> Option<[f64; STAGES.len()]> {
-    let of = |name: &str| means.get(name).copied();
-    let or_0 = |name: &str| of(name).unwrap_or(0.0).max(0.0);
-    let (total, ttft) = (of("total_ms").or(of("e2e_ms")), of("ttft_ms"));
-    let late = or_0("dispatch_ms");
-    let connect = of("connect_ms");
-    let whole = total.or(ttft)?;
-    let ttft = ttft.unwrap_or(whole);
-    let proof = [or_0("quote_ms"), or_0("collateral_ms"), or_0("appraisal_ms")];
-    let proven: f64 = proof.iter().sum();
-    let (dns, tcp) = (or_0("dns_ms"), or_0("tcp_ms"));
-    let handshake = of("tls_ms").or(of("handshake_ms")).unwrap_or(0.0);
-    // The handshake waits for the proof where it holds it.
-    let tls = if handshake >= proven { handshake - proven } else { handshake };
-    let parts = dns + tcp + tls + proven;
-    let ready = connect.map_or(0.0, |connect| (connect - parts).max(0.0));
-    let connected = connect.unwrap_or(0.0).max(parts);
-    let (queue, prefill) = (or_0("queue_ms"), or_0("prefill_ms"));
-    let first = (ttft - late - connected - queue - prefill).max(0.0);
-    let decode = of("decode_ms").unwrap_or((whole - ttft).max(0.0));
-    let [quote, collateral, verify] = proof;
-    Some([late, dns, tcp, tls, quote, collateral, verify, ready, queue, prefill, first, decode])
+/// `connect_ms` holds `handshake_ms`, which holds the proof; `ttft_ms` holds `connect_ms`;
+/// `total_ms` holds `ttft_ms` (MODELS.md, `chat-ttft`).
+fn stages(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
+    let mean = |name: &String| means.get(name.as_str()).copied();
+    WHOLE.iter().find_map(|name| means.get(name))?;
+    let mut out: Vec<f64> = Vec::with_capacity(STAGES.len());
+    for stage in STAGES.iter() {
+        let held: f64 = stage.holds.iter().filter_map(mean).map(|ms| ms.max(0.0)).sum();
+        // The whole stage where it does not hold them.
+        let named = stage.metrics.iter().find_map(mean);
+        let named = named.map(|ms| if ms >= held { ms - held } else { ms });
+        let since = |label: &String| STAGES.iter().position(|known| known.label == *label);
+        let since = stage.since.as_ref().and_then(since).unwrap_or(0);
+        let before: f64 = out.iter().skip(since).sum();
+        let rest = || Some(stage.rest_of.iter().find_map(mean)? - before);
+        out.push(named.or_else(rest).unwrap_or(0.0).max(0.0));
+    }
+    Some(out)
 }
 
 /// Stages that a case has, in order: their places are the numbers of the segments.
@@ -164,7 +175,7 @@ fn legend(used: &[usize]) -> String {
             out,
             "<li><i class=\"s{index}\" aria-hidden=\"true\">{}</i> {}</li>",
             number + 1,
-            STAGES[*index],
+            escape(&STAGES[*index].label),
         );
     }
     out + "</ul>"
@@ -211,16 +222,26 @@ fn chart(out: &mut String, id: &str, caption: &str, used: &[usize], bars: &[&Bar
             from += ms;
             let width = axis.place(from, SIDE, WIDTH - SIDE) - left;
             let number = used.iter().position(|known| *known == index).unwrap_or_default() + 1;
-            segment(out, (index, number), left, y + 17.0, width);
+            segment(out, &Segment { stage: index, number, left, top: y + 17.0, width });
         }
     }
     out.push_str("</svg></figure>");
 }
 
-fn segment(out: &mut String, (index, number): (usize, usize), left: f64, top: f64, width: f64) {
+/// One stage of one bar, in pixels; `number` is its place among the stages that are drawn.
+struct Segment {
+    stage: usize,
+    number: usize,
+    left: f64,
+    top: f64,
+    width: f64,
+}
+
+fn segment(out: &mut String, segment: &Segment) {
+    let Segment { stage, number, left, top, width } = *segment;
     let _ = write!(
         out,
-        "<rect class=\"s{index}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+        "<rect class=\"s{stage}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
         width.max(0.6),
     );
     if width >= 16.0 {
@@ -242,7 +263,8 @@ fn numbers(used: &[usize], bars: &[Bar]) -> String {
         scroll("The numbers of this chart"),
     );
     for index in used {
-        let _ = write!(out, "<th scope=\"col\" class=\"num\">{}</th>", STAGES[*index]);
+        let _ =
+            write!(out, "<th scope=\"col\" class=\"num\">{}</th>", escape(&STAGES[*index].label));
     }
     out.push_str("<th scope=\"col\" class=\"num\">whole</th></tr></thead><tbody>");
     for bar in bars {
@@ -257,7 +279,7 @@ fn numbers(used: &[usize], bars: &[Bar]) -> String {
             let _ = write!(
                 out,
                 "<td class=\"num\" data-name=\"{}\">{}</td>",
-                STAGES[*index],
+                escape(&STAGES[*index].label),
                 escape(&value("_ms", bar.stages[*index])),
             );
         }
@@ -274,7 +296,7 @@ fn numbers(used: &[usize], bars: &[Bar]) -> String {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&'static str, f64)]) -> [f64; STAGES.len()] {
+    fn of(pairs: &[(&'static str, f64)]) -> Vec<f64> {
         stages(&pairs.iter().copied().collect()).unwrap()
     }
 

@@ -3,29 +3,30 @@
 use std::fmt::Write;
 
 use super::{
-    Shown,
     filters::verdict_of,
     html::{chip, class_of, data, escape, scroll, simulated},
-    layers::Layer,
     published::protection,
     took,
+    view::RecordView,
     words::tally,
 };
 use crate::{
-    Record,
     fit::fits,
-    format::{aa, cost, digits, metric, pairing, sides, value, verdict},
-    record::ArmRecord,
-    rows::{Figure, Row},
+    format::{digits, metric, value},
+    record::{ArmRecord, Record},
+    rows::{
+        row::{Figure, Row},
+        text::{aa, cost, pairing, sides, verdict},
+    },
     suite::SeedFigure,
 };
 
 /// What the filters know of a row.
-pub(super) fn row_data(shown: &Shown<'_>, row: &Row) -> String {
+pub(super) fn row_data(shown: &RecordView<'_>, row: &Row) -> String {
     let suite = shown.record.suite.name.as_str();
     let mut out = data(&[
         ("suite", suite),
-        ("layer", Layer::of(suite, &row.model).id()),
+        ("layer", shown.layer(&row.bench, &row.model).id()),
         ("arm", &row.arm),
         ("metric", &row.metric),
         ("verdict", verdict_of(row)),
@@ -37,7 +38,7 @@ pub(super) fn row_data(shown: &Shown<'_>, row: &Row) -> String {
 }
 
 /// The table of the headline rows, with the seed's figures in a column of their own.
-pub(super) fn headline(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn headline(shown: &RecordView<'_>, index: usize) -> String {
     let record = shown.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
     let heading = format!("<h2 id=\"rows-{index}\">Cost of each layer</h2>\n");
@@ -104,7 +105,7 @@ fn known_sources(record: &Record) -> Vec<&str> {
 }
 
 /// Rows of every metric, not only the headline's.
-pub(super) fn every_comparison(shown: &Shown<'_>, index: usize) -> String {
+pub(super) fn every_comparison(shown: &RecordView<'_>, index: usize) -> String {
     let mut out = format!(
         "<section class=\"group\">\n<h2 id=\"all-{index}\">Every comparison</h2>\n<details>\
          <summary>All metrics, all arms, A/A rows among them: {} rows</summary>{}\
@@ -122,7 +123,7 @@ pub(super) fn every_comparison(shown: &Shown<'_>, index: usize) -> String {
     out + "</tbody></table></div></details>\n</section>\n"
 }
 
-fn comparison(out: &mut String, shown: &Shown<'_>, row: &Row) {
+fn comparison(out: &mut String, shown: &RecordView<'_>, row: &Row) {
     let arm = if row.twin { format!("{} (A/A)", row.arm_label) } else { row.arm_label.clone() };
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
@@ -165,7 +166,7 @@ fn size(row: &Row) -> f64 {
 }
 
 /// How cost grows with work, where the suite asks for it.
-pub(super) fn grown(shown: &Shown<'_>) -> String {
+pub(super) fn growth_section(shown: &RecordView<'_>) -> String {
     let fits = fits(shown.record);
     if fits.is_empty() {
         return String::new();
@@ -190,7 +191,7 @@ pub(super) fn grown(shown: &Shown<'_>) -> String {
 }
 
 /// Pooled means and percentiles of every metric of every arm.
-pub(super) fn every_figure(shown: &Shown<'_>) -> String {
+pub(super) fn every_figure(shown: &RecordView<'_>) -> String {
     let record = shown.record;
     let mut out = format!(
         "<details><summary>All figures: pooled means and percentiles</summary>\
@@ -208,7 +209,7 @@ pub(super) fn every_figure(shown: &Shown<'_>) -> String {
     out + "</tbody></table></div></details>\n"
 }
 
-fn line(out: &mut String, shown: &Shown<'_>, row: &Row, seeds: bool) {
+fn line(out: &mut String, shown: &RecordView<'_>, row: &Row, seeds: bool) {
     let record = shown.record;
     let judged = if row.twin { aa(row) } else { verdict(row) };
     let cost = cost(row);
@@ -255,7 +256,7 @@ fn protects(record: &Record, row: &Row) -> String {
 }
 
 /// Which arms, their round trips, the ratio to a floor, what a run took, what speaks against it.
-fn under(shown: &Shown<'_>, row: &Row) -> String {
+fn under(shown: &RecordView<'_>, row: &Row) -> String {
     let reference = shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
     let mut parts = vec![if row.twin {
@@ -273,7 +274,7 @@ fn under(shown: &Shown<'_>, row: &Row) -> String {
     }
     if !row.twin
         && row.has_interval()
-        && row.show == crate::suite::Show::Difference
+        && row.show == crate::suite::bench::Show::Difference
         && let Some(ratio) = &row.ratio
     {
         parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));

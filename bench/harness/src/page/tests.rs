@@ -2,8 +2,13 @@
 
 use serde_json::Value;
 
-use super::Shown;
-use crate::{Loaded, Record, markdown, report::Terminal, terminal};
+use super::view::RecordView;
+use crate::{
+    loaded::Loaded,
+    markdown,
+    record::Record,
+    terminal::{self, Terminal},
+};
 
 /// What would act in HTML, in an attribute, in Markdown or on a terminal.
 const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e}|`x`\n# [a](b:c)";
@@ -48,7 +53,7 @@ fn hostile() -> (Record, Loaded) {
 fn what_a_record_says_never_becomes_markup() {
     let (record, loaded) = hostile();
     let path = std::path::PathBuf::from("record.json");
-    let shown = [Shown::new(&record, &loaded.samples, &loaded.slices, path)];
+    let shown = [RecordView::new(&record, &loaded.samples, &loaded.slices, path)];
     assert!(shown[0].suite.is_some(), "the charts are drawn too");
     let page = super::render(&shown, &[]);
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
@@ -62,7 +67,7 @@ fn what_a_record_says_never_becomes_markup() {
 fn what_a_record_says_never_becomes_markdown_or_a_command_to_a_terminal() {
     let (record, loaded) = hostile();
     let path = std::path::PathBuf::from("record.json");
-    let shown = [Shown::new(&record, &loaded.samples, &loaded.slices, path)];
+    let shown = [RecordView::new(&record, &loaded.samples, &loaded.slices, path)];
     let text = markdown::render(&shown, &[]);
     // Within a fence nothing acts; the fence itself is tested where it is made.
     let outside: String = text.split("``").step_by(2).collect();
@@ -77,7 +82,8 @@ fn what_a_record_says_never_becomes_markdown_or_a_command_to_a_terminal() {
 #[test]
 fn a_terminal_of_80_columns_gets_no_longer_line_where_words_allow() {
     let loaded = kept();
-    let shown = [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let shown =
+        [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
     let text = terminal::render(&shown, &[], Terminal { width: 80, colour: false });
     let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(long.is_empty(), "{long:#?}");
@@ -88,7 +94,7 @@ fn the_same_records_give_the_same_page() {
     let loaded = kept();
     let page = || {
         let shown =
-            [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+            [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
         super::render(&shown, &[])
     };
     assert_eq!(page(), page());
@@ -97,7 +103,8 @@ fn the_same_records_give_the_same_page() {
 #[test]
 fn every_image_has_a_name_and_every_id_is_used_once() {
     let loaded = kept();
-    let shown = [Shown::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
+    let shown =
+        [RecordView::new(&loaded.record, &loaded.samples, &loaded.slices, loaded.path.clone())];
     let page = super::render(&shown, &[]);
     let images = page.split("<svg").skip(1);
     for image in images {

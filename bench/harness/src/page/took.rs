@@ -2,17 +2,17 @@
 
 use crate::{
     format::{digits, ratio_places, value},
-    rows::{Beside, Row},
+    rows::row::{Beside, Row},
 };
 
 /// CPU, memory, work for each CPU second, the harness's own share; and the disturbed runs, with what
 /// the row would be without them. Nothing for a record that did not count.
 pub(super) fn of_row(row: &Row) -> Vec<String> {
     let Some(beside) = &row.beside else { return Vec::new() };
-    [took(row, beside), disturbed(beside)].into_iter().flatten().collect()
+    [cost_text(row, beside), disturbed(beside)].into_iter().flatten().collect()
 }
 
-fn took(row: &Row, beside: &Beside) -> Option<String> {
+fn cost_text(row: &Row, beside: &Beside) -> Option<String> {
     let pair = |both: [Option<f64>; 2], metric: &str| {
         let [clear, protected] = both;
         Some(format!("{} → {}", value(metric, clear?), value(metric, protected?)))

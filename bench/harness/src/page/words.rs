@@ -1,52 +1,37 @@
 //! Rows as sentences. Every number in them is a row's own, every judgement its verdict.
 
-use super::layers::{LayerRows, Said};
+use super::layers::{LayerRows, RowView};
 use crate::{
-    format::{cost, verdict},
-    rows::{Aa, Outcome, Row},
+    format::capital,
+    rows::{
+        row::{Aa, Outcome, Row},
+        text::{cost, verdict},
+    },
+    suite::bench::Show,
+    validity::Validity,
 };
 
-/// What some arms are called by who buys them: definition, its `session` param, start of the
-/// arm's name, words.
-const PLAIN: &[(&str, &str, &str, &str)] = &[
-    ("chat-ttft", "kept", "ra-", "An attested session that is kept"),
-    ("chat-ttft", "kept", "connect", "An attested session that is kept"),
-    ("chat-ttft", "new", "ra-", "A new attested session for every question"),
-    ("nested-transfer", "", "nested", "A second layer of TLS inside the first"),
-];
-
 /// One sentence of one row, and what stands behind it.
-fn sentence(said: &Said<'_>) -> (String, String) {
+fn sentence(said: &RowView<'_>) -> (String, String) {
     let row = said.row;
     let reference = said.shown.record.arms.iter().find(|arm| arm.name == row.reference);
     let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
-    let instead = format!("{} instead of {}", apart(&row.arm_label), apart(reference));
+    let instead = format!("{} instead of {}", quote_label(&row.arm_label), quote_label(reference));
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
     // A figure without an interval says its n by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
-    let (subject, parts) = match plain(said) {
-        Some((_, plain)) => (plain.to_owned(), [instead, about, blocks]),
+    let (subject, parts) = match said.shown.subject(row) {
+        Some((_, words)) => (words.to_owned(), [instead, about, blocks]),
         None => (instead, [about, blocks, String::new()]),
     };
     let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    (capital(&text), parts.join("; "))
+    (capital(&text, said.shown.names()), parts.join("; "))
 }
 
 /// A label with a comma in it stands in quotation marks.
-fn apart(label: &str) -> String {
+fn quote_label(label: &str) -> String {
     if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
-}
-
-/// A label may begin in lower case, a sentence does not; names of programs stay.
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) if !text.starts_with("confide") && !text.starts_with("dcap") => {
-            first.to_uppercase().chain(letters).collect()
-        }
-        _ => text.to_owned(),
-    }
 }
 
 /// What the verdict means, in a verb.
@@ -77,19 +62,6 @@ fn claim(row: &Row) -> &'static str {
     }
 }
 
-/// Rank in [`PLAIN`] and its words.
-fn plain(said: &Said<'_>) -> Option<(usize, &'static str)> {
-    let bench = said.shown.suite.as_ref()?.benches.iter().find(|b| b.name == said.row.bench)?;
-    let session = bench.params.get("session").and_then(|value| value.as_str()).unwrap_or("");
-    let fits = |(model, kind, arm, _): &(&str, &str, &str, &str)| {
-        *model == said.row.model
-            && (kind.is_empty() || *kind == session)
-            && said.row.arm.starts_with(arm)
-    };
-    let at = PLAIN.iter().position(fits)?;
-    Some((at, PLAIN[at].3))
-}
-
 /// A sentence and the place of its record.
 pub(crate) struct Sentence<'a> {
     /// `Costs least`; empty before the first.
@@ -97,18 +69,18 @@ pub(crate) struct Sentence<'a> {
     pub(crate) text: String,
     /// Which arms, at what, over how many blocks.
     pub(crate) detail: String,
-    pub(crate) said: Said<'a>,
+    pub(crate) said: RowView<'a>,
 }
 
 /// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest.
 pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
     let Some(first) = layer.rows.iter().min_by_key(|said| rank(said)) else { return Vec::new() };
-    let same = |a: &Said<'_>, b: &Said<'_>| std::ptr::eq(a.row, b.row);
-    let size = |said: &&Said<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
+    let same = |a: &RowView<'_>, b: &RowView<'_>| std::ptr::eq(a.row, b.row);
+    let size = |said: &&RowView<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
     let judged = || layer.rows.iter().filter(|said| is_sound(said));
     let least = judged().min_by(|a, b| size(a).total_cmp(&size(b)));
     let most = judged().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let told = |before, said: &Said<'a>| {
+    let told = |before, said: &RowView<'a>| {
         let (text, detail) = sentence(said);
         Sentence { before, text, detail, said: *said }
     };
@@ -123,20 +95,21 @@ pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
 }
 
 /// Least is asked for first: sound rows, words for buyers, the suite's own order.
-fn rank(said: &Said<'_>) -> (bool, usize, bool, bool) {
-    let plain = plain(said).map_or(PLAIN.len(), |(at, _)| at);
+fn rank(said: &RowView<'_>) -> (bool, usize, bool, bool) {
+    let subject = said.shown.subject(said.row);
+    let place = subject.map_or(usize::MAX, |(place, _)| place);
     let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
-    let absolute = said.row.show == crate::suite::Show::Difference;
-    (!is_sound(said), plain, absolute && plain < PLAIN.len(), !decided)
+    let absolute = said.row.show == Show::Difference;
+    (!is_sound(said), place, absolute && subject.is_some(), !decided)
 }
 
 /// Whether a row may stand for its layer.
-fn is_sound(said: &Said<'_>) -> bool {
+fn is_sound(said: &RowView<'_>) -> bool {
     let row = said.row;
     !row.client_bound
         && row.has_interval()
         && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
-        && !matches!(said.shown.record.validity, crate::Validity::Invalid { .. })
+        && !matches!(said.shown.record.validity, Validity::Invalid { .. })
 }
 
 /// `Of 16 comparisons, 5 within their margin, 8 above it.`

@@ -3,56 +3,17 @@
 use std::collections::BTreeMap;
 
 use confide_estimate::{INTERVAL_BLOCKS_MIN, mean};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::{Ends, Row, Run, Runs, rows_of};
-use crate::{
-    Effort,
-    disturbed::Disturbance,
-    format::value,
-    host::Usage,
-    plan::cases,
-    samples::{Sample, Slice},
-    suite::{Metric, Show, Suite},
+use super::{
+    row::{Beside, Ends, Row},
+    runs::Run,
 };
-
-/// Of the reference arm and of this one, in that order; absent where a record does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
-#[serde(default)]
-pub(crate) struct Beside {
-    /// CPU seconds of the arm with all processes below it, mean over its slices.
-    pub(crate) cpu_s: [Option<f64>; 2],
-    /// CPU seconds of the services meanwhile.
-    pub(crate) services_cpu_s: [Option<f64>; 2],
-    /// CPUs that arm and services kept busy, mean.
-    pub(crate) cores: [Option<f64>; 2],
-    /// The largest peak of the arm's memory in any slice.
-    pub(crate) memory_mib: [Option<f64>; 2],
-    pub(crate) services_memory_mib: [Option<f64>; 2],
-    /// Of a rate: work for each CPU second of arm and services.
-    pub(crate) per_cpu_s: [Option<f64>; 2],
-    /// CPU seconds of the harness while these slices ran, mean, and its largest peak.
-    pub(crate) harness_cpu_s: Option<f64>,
-    pub(crate) harness_memory_mib: Option<f64>,
-    /// Slices of both arms, and how many of them were disturbed.
-    pub(crate) slices: usize,
-    pub(crate) disturbed: usize,
-    /// In how many slices each disturbance was seen.
-    pub(crate) disturbances: BTreeMap<Disturbance, usize>,
-    /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
-    /// and at least two in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) without_disturbed: Option<Without>,
-}
-
-/// An estimate of fewer blocks, for comparison; the row's own stays the one with all.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Without {
-    pub(crate) blocks: usize,
-    pub(crate) ratio: Option<Ends>,
-    pub(crate) difference: Ends,
-}
+use crate::{
+    format::value,
+    host::cost::Usage,
+    samples::Slice,
+    suite::bench::{Metric, Show},
+};
 
 impl Beside {
     /// `x1.10 [1.09, 1.11] of 17 blocks, with them x1.21 [1.05, 1.40] of 20`.
@@ -85,7 +46,7 @@ fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> St
 const CPU_S_MIN: f64 = 1e-3;
 
 /// Of the slices that a row is made of.
-pub(super) fn beside(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
+pub(super) fn run_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
     let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
     let mut disturbances = BTreeMap::new();
     for disturbed in slices().flat_map(|slice| &slice.disturbed) {
@@ -108,52 +69,6 @@ pub(super) fn beside(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Besi
     };
     let known = beside.cpu_s.iter().chain(&beside.services_cpu_s).any(Option::is_some);
     (known || beside.disturbed > 0).then(|| Box::new(beside))
-}
-
-/// Puts the estimates without disturbed slices beside the rows that have some.
-pub(super) fn without_disturbed(
-    suite: &Suite,
-    effort: Effort,
-    samples: &[Sample],
-    slices: &[Slice],
-    rows: &mut [Row],
-) {
-    let quiet: Vec<Slice> =
-        slices.iter().filter(|slice| slice.disturbed.is_empty()).cloned().collect();
-    if quiet.len() == slices.len() {
-        return;
-    }
-    let runs = Runs::new(samples, &quiet);
-    for bench in &suite.benches {
-        for case in cases(bench, effort) {
-            for metric in bench.metrics.iter().filter(|metric| metric.compare) {
-                let here = |row: &&mut Row| {
-                    (&row.bench, &row.case, &row.metric) == (&bench.name, &case.key, &metric.name)
-                        && row.beside.as_ref().is_some_and(|beside| beside.disturbed > 0)
-                };
-                let mut marked: Vec<&mut Row> = rows.iter_mut().filter(here).collect();
-                if marked.is_empty() {
-                    continue;
-                }
-                let without = rows_of(suite, bench, &case, metric, &runs);
-                for row in &mut marked {
-                    let same = without.iter().find(|other| {
-                        (&other.reference, &other.arm, other.twin)
-                            == (&row.reference, &row.arm, row.twin)
-                    });
-                    let fewer = same.filter(|other| other.blocks < row.blocks);
-                    let estimate = fewer.map(|other| Without {
-                        blocks: other.blocks,
-                        ratio: other.ratio,
-                        difference: other.difference,
-                    });
-                    if let Some(beside) = &mut row.beside {
-                        beside.without_disturbed = estimate;
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl Slice {
@@ -199,8 +114,13 @@ fn per_cpu_s(metric: &Metric, run: &Run<'_>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::{
-        disturbed::Disturbed, host::Cost, record::Record, rows::judge, samples::Place,
-        suite::tests::SMALL,
+        disturbed::{Disturbance, Disturbed},
+        host::cost::Cost,
+        plan::{Effort, cases},
+        record::Record,
+        rows::judge,
+        samples::Place,
+        suite::{Suite, tests::SMALL},
     };
 
     /// 20 blocks of two arms and a twin; arm `b` takes 10 % longer, and in the blocks that are

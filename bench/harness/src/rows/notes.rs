@@ -1,13 +1,14 @@
 //! What a row's own samples say against it: remarks that are computed, beside those of the arms.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Row, Run};
+use super::{
+    row::{Note, Row},
+    runs::{ArmPair, Run},
+};
 use crate::{
     plan::Case,
-    suite::{Bench, Better, Load, Metric, Stat},
+    suite::bench::{Bench, Better, Load, Metric, Stat},
 };
 use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness};
 
@@ -28,30 +29,6 @@ const FOLLOWING_SHARE: f64 = 0.9;
 const SCHEDULE_REQUESTS_MIN: usize = 10;
 /// A correlation of neighbours beyond this many standard deviations is no chance: one in 200.
 const ALIKE_BEYOND: f64 = 2.58;
-
-/// A remark on one row.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case", tag = "note")]
-pub(crate) enum Note {
-    /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and
-    /// says nothing of the time of service.
-    LittlesLaw { users: f64 },
-    /// A percentile of so few samples a run that its tail holds fewer than ten.
-    ThinTail { samples: f64 },
-    /// An open load whose requests were scheduled when the last one ended: a stall hides the requests
-    /// that should have come meanwhile (coordinated omission).
-    NotOpen { share: f64 },
-    /// The ratio changed for good at this block, in the second half of the run.
-    Unsteady { block: usize, blocks: usize },
-    /// Neighbouring blocks resemble each other: the interval may be too narrow.
-    Alike { correlation: f64 },
-    /// The median of the pairs (Hodges and Lehmann) lies outside the interval of the mean.
-    Outliers { hodges_lehmann: f64 },
-    /// More per thread than the reference arm's: no scaling does that, the reference is the odd one.
-    Superlinear { times: f64 },
-    /// Both neighbours on the grid lie on the same side, beyond the intervals.
-    NonMonotone { param: String },
-}
 
 /// What arms say of reads that did not come from the disk.
 const CACHED: &[&str] = &[
@@ -122,14 +99,13 @@ impl Note {
 
 /// The notes of one row; those that need its neighbours come later ([`mark_non_monotone`]).
 pub(super) fn notes(
-    bench: &Bench,
-    case: &Case,
-    metric: &Metric,
-    (reference, mine): (&[&Run<'_>], &[&Run<'_>]),
+    pair: &ArmPair<'_>,
     paired: &Paired<'_>,
     location: Option<f64>,
     row: Option<(f64, f64)>,
 ) -> Vec<Note> {
+    let ArmPair { bench, case, metric, .. } = *pair;
+    let (reference, mine) = (&pair.reference.runs, &pair.arm.runs);
     let both: Vec<&Run<'_>> = reference.iter().chain(mine).copied().collect();
     let mut notes = Vec::new();
     notes.extend(littles_law(bench, case, metric, reference).filter(|_| !mine.is_empty()));

@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Options, Outcome, planned, refuse_another, resume, run};
 use crate::{
-    BenchError, Effort, Loaded, Suite, SuiteText,
+    error::BenchError,
+    loaded::Loaded,
+    plan::Effort,
     progress::Progress,
     record::{INDEX_FILE, Part, RECORD_FILE, SAMPLES_FILE, sha256_hex},
-    suites::suite_named,
+    suite::Suite,
+    suites::{SuiteText, suite_named},
 };
 
 const PLAN: &str = include_str!("../../../suites/all.toml");
@@ -103,12 +106,18 @@ struct PlanEntry {
 }
 
 impl AllPlan {
-    /// The plan that travels inside the binary.
+    /// Reads the plan that travels inside the binary.
+    ///
+    /// # Errors
+    /// When a suite of it is not known.
     pub fn embedded() -> Result<Self, BenchError> {
         Self::parse(PLAN, suite_named)
     }
 
-    /// A plan whose suites `find` knows.
+    /// Reads a plan; `find` gives the text of a suite by its name.
+    ///
+    /// # Errors
+    /// When the text is no plan, or `find` does not know a suite.
     pub fn parse(
         text: &str,
         find: impl Fn(&str) -> Result<SuiteText, BenchError>,
@@ -140,13 +149,16 @@ impl AllPlan {
 /// Runs every suite of the plan, or what is left of it where `go_on` is set. `options` is for all of
 /// them: its folder holds theirs, and its suite and part are not looked at. A suite that cannot be
 /// run does not keep the others from it.
+///
+/// # Errors
+/// When a run that was interrupted had another plan, machine or version, or the index cannot be written.
 pub fn run_all(
     plan: &AllPlan,
     options: &Options,
     go_on: bool,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(&Progress),
-    ended: &mut dyn FnMut(&IndexEntry, Option<&Outcome>),
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
+    on_end: &mut dyn FnMut(&IndexEntry, Option<&Outcome>),
 ) -> Result<Index, BenchError> {
     let out = &options.out;
     std::fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
@@ -164,9 +176,9 @@ pub fn run_all(
     let mut before = 0;
     for (at, entry) in plan.entries.iter().enumerate() {
         let weight = u64::from(entry.part.budget_s.unwrap_or(1));
-        if !stop.load(Ordering::Relaxed) {
+        if !cancel.load(Ordering::Relaxed) {
             let mine = of_entry(entry, options, started.elapsed().as_secs());
-            let mut told = |progress: &Progress| {
+            let mut on_suite_progress = |progress: &Progress| {
                 let what = format!(
                     "{}/{} {}: {}",
                     at + 1,
@@ -175,16 +187,16 @@ pub fn run_all(
                     progress.what
                 );
                 let share = weight * 1000 * progress.done / progress.total.max(1);
-                told(&Progress {
+                on_progress(&Progress {
                     done: before * 1000 + share.min(weight * 1000),
                     total: u64::from(plan.budget_s()) * 1000,
                     elapsed: started.elapsed(),
                     what,
                 });
             };
-            let outcome = one(&mine, go_on, stop, &mut told)?;
+            let outcome = run_one_suite(&mine, go_on, cancel, &mut on_suite_progress)?;
             index.suites[at] = entry_of(&entry.suite.name, &mine.out, &outcome);
-            ended(&index.suites[at], outcome.as_ref().ok().and_then(Option::as_ref));
+            on_end(&index.suites[at], outcome.as_ref().ok().and_then(Option::as_ref));
         }
         before += weight;
         index.wall_s = started.elapsed().as_secs_f64();
@@ -195,6 +207,9 @@ pub fn run_all(
 
 impl Index {
     /// Reads the index of a folder that `run all` wrote.
+    ///
+    /// # Errors
+    /// When the index is missing or is none.
     pub fn read(folder: &Path) -> Result<Self, BenchError> {
         let path = folder.join(INDEX_FILE);
         let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
@@ -240,17 +255,22 @@ fn of_entry(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
 }
 
 /// The outer error stops all of them: another plan, machine or version.
-type One = Result<Result<Option<Outcome>, BenchError>, BenchError>;
+type SuiteResult = Result<Result<Option<Outcome>, BenchError>, BenchError>;
 
-/// One suite; `None` where its whole record is there already.
-fn one(options: &Options, go_on: bool, stop: &AtomicBool, told: &mut dyn FnMut(&Progress)) -> One {
+/// Runs one suite; `None` where its whole record is there already.
+fn run_one_suite(
+    options: &Options,
+    go_on: bool,
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
+) -> SuiteResult {
     if !go_on {
-        return Ok(run(options, stop, told).map(Some));
+        return Ok(run(options, cancel, on_progress).map(Some));
     }
     if is_whole(options)? {
         return Ok(Ok(None));
     }
-    match resume(options, stop, told) {
+    match resume(options, cancel, on_progress) {
         Err(error @ BenchError::Resume { .. }) => Err(error),
         other => Ok(other.map(Some)),
     }
@@ -317,7 +337,7 @@ mod tests {
             command: Vec::new(),
             version: String::new(),
             started_unix_s: 0,
-            programs: crate::Programs::beside(PathBuf::new()),
+            programs: crate::programs::Programs::beside(PathBuf::new()),
         }
     }
 }

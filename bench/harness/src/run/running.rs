@@ -9,32 +9,34 @@ use std::{
 
 use super::{
     Options, Outcome, session,
-    steps::{DoneBlocks, Share, Step, measured, slices, steps},
+    steps::{DoneBlocks, Share, Step, planned_blocks, slices, steps},
     write_page,
 };
 use crate::{
-    BenchError, Record, Suite,
-    arm::{ArmProcess, Failed},
+    arm::{ArmFailure, ArmProcess},
     blocks::run_block,
+    error::BenchError,
     plan::{Case, cases},
     programs::{Names, text_of},
     progress::Progress,
-    record::{ArmRecord, Cut, Ended, NotRun, RECORD_FILE, SAMPLES_FILE, ServiceRecord},
-    samples::{Journal, Journaled, Line, Sample, Slice},
-    services::{Services, argv, shown},
-    suite::{Arm, Bench},
+    record::{ArmRecord, Cut, Ended, NotRun, RECORD_FILE, Record, SAMPLES_FILE, ServiceRecord},
+    samples::{
+        Sample, Slice,
+        journal::{Journal, Journaled, Line},
+    },
+    services::{Services, argv, recorded_command},
+    suite::{Arm, Suite, bench::Bench},
 };
 
-/// The flag that ends a run early, and who hears of every slice.
-pub(super) type Outside<'a> = (&'a AtomicBool, &'a mut dyn FnMut(&Progress));
-
-/// Runs what is left of the plan, then writes record and page.
+/// Runs what is left of the plan, then writes record and page. `cancel` ends it early, `on_progress`
+/// is called after every slice.
 pub(super) fn measure(
     options: &Options,
     suite: &Suite,
     had: Journaled,
     mut journal: Journal,
-    (stop, told): Outside<'_>,
+    cancel: &AtomicBool,
+    on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let log = options.out.join("log");
     std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
@@ -47,8 +49,8 @@ pub(super) fn measure(
     let mut running = Running {
         suite,
         options,
-        stop,
-        told,
+        cancel,
+        on_progress,
         log: &log,
         started: Instant::now(),
         before_s: before as f64,
@@ -64,8 +66,8 @@ pub(super) fn measure(
         total: 0,
     };
     running.total = suite.benches.iter().map(|bench| running.slices_left(bench)).sum();
-    let ended = running.whole();
-    running.last_word(ended.as_ref().err())?;
+    let ended = running.run_suite();
+    running.write_end(ended.as_ref().err())?;
     ended?;
     running.finish()
 }
@@ -73,8 +75,8 @@ pub(super) fn measure(
 struct Running<'a> {
     suite: &'a Suite,
     options: &'a Options,
-    stop: &'a AtomicBool,
-    told: &'a mut dyn FnMut(&Progress),
+    cancel: &'a AtomicBool,
+    on_progress: &'a mut dyn FnMut(&Progress),
     log: &'a Path,
     started: Instant,
     /// Between the start of the run and that of this session.
@@ -94,11 +96,11 @@ struct Running<'a> {
 }
 
 /// How often a bench whose share was used up may go on in time that others left.
-const PASSES_MAX: u32 = 3;
+const ROUNDS_MAX: u32 = 3;
 
 impl Running<'_> {
-    /// Every bench, after the preparation.
-    fn whole(&mut self) -> Result<(), BenchError> {
+    /// Runs every bench, after the preparation.
+    fn run_suite(&mut self) -> Result<(), BenchError> {
         let (suite, options) = (self.suite, self.options);
         let mut services = Services::new(suite, &options.programs, self.log);
         let mut names = Names::default();
@@ -111,8 +113,8 @@ impl Running<'_> {
             names.set(name, value);
         }
         if self.total > 0 {
-            match services.prepare(&names, self.stop) {
-                Err(error) if !self.stop.load(Ordering::Relaxed) => return Err(error),
+            match services.prepare(&names, self.cancel) {
+                Err(error) if !self.cancel.load(Ordering::Relaxed) => return Err(error),
                 _ => {}
             }
         }
@@ -121,9 +123,9 @@ impl Running<'_> {
         names.set("now", now.to_string());
         let left = |bench: &&Bench| self.slices_left(bench) > 0;
         let mut open: Vec<&Bench> = suite.benches.iter().filter(left).collect();
-        // What one pass leaves for want of time, the next goes on with in the time that is left.
-        for _ in 0..PASSES_MAX {
-            self.pass(&open, &mut services, &names)?;
+        // What one round leaves for want of time, the next goes on with in the time that is left.
+        for _ in 0..ROUNDS_MAX {
+            self.run_round(&open, &mut services, &names)?;
             open.retain(|bench| self.short.contains_key(&bench.name));
             if self.stopped || open.is_empty() {
                 break;
@@ -131,20 +133,20 @@ impl Running<'_> {
         }
         services.end();
         if !self.stopped {
-            open.into_iter().try_for_each(|bench| self.cut(bench))?;
+            open.into_iter().try_for_each(|bench| self.record_cut(bench))?;
         }
         Ok(())
     }
 
-    /// Every one of these benches once, each with its share of the budget that is left.
-    fn pass(
+    /// Runs every one of these benches once, each with its share of the budget that is left.
+    fn run_round(
         &mut self,
         benches: &[&Bench],
         services: &mut Services<'_>,
         names: &Names,
     ) -> Result<(), BenchError> {
         for (index, bench) in benches.iter().enumerate() {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.cancel.load(Ordering::Relaxed) {
                 self.stopped = true;
                 break;
             }
@@ -154,7 +156,7 @@ impl Running<'_> {
             let after: f64 = benches[index..].iter().map(|bench| self.weight(bench)).sum();
             let end = self.done + self.slices_left(bench);
             let share = Share::new(budget, self.weight(bench) / after, self.cost(bench));
-            if let Err(error) = self.bench(bench, share, services, names.clone()) {
+            if let Err(error) = self.run_bench(bench, share, services, names.clone()) {
                 let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
                 self.journal.put([Line::NotRun(not_run.clone())])?;
                 self.record.not_run.push(not_run);
@@ -180,7 +182,8 @@ impl Running<'_> {
         Some(*self.short.get(&bench.name)? * (bench.warmup + 1))
     }
 
-    fn bench(
+    /// Starts the arms of a bench, runs its blocks and ends the arms.
+    fn run_bench(
         &mut self,
         bench: &Bench,
         share: Share,
@@ -197,22 +200,22 @@ impl Running<'_> {
                 let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
                 let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
                 // An arm that was left out of earlier blocks stays out.
-                let earlier = self.known(&bench.name, &arm.name, twin).filter(|_| measured);
+                let earlier = self.arm_record_of(&bench.name, &arm.name, twin).filter(|_| measured);
                 process.given_up =
                     earlier.map_or_else(|| arm.missing(), |arm| arm.given_up.clone());
                 process
             })
             .collect();
-        let outcome = self.blocks(bench, &mut arms, share, services, &names);
+        let outcome = self.run_blocks(bench, &mut arms, share, services, &names);
         for arm in &mut arms {
             arm.end();
         }
-        self.tell(bench, &arms, services)?;
+        self.record_processes(bench, &arms, services)?;
         outcome
     }
 
-    /// Block by block over all cases, so that an interruption leaves every case about equal.
-    fn blocks(
+    /// Runs block by block over all cases, so that an interruption leaves every case about equal.
+    fn run_blocks(
         &mut self,
         bench: &Bench,
         arms: &mut [ArmProcess],
@@ -221,7 +224,7 @@ impl Running<'_> {
         names: &Names,
     ) -> Result<(), BenchError> {
         let cases = cases(bench, self.options.effort);
-        let planned = self.measured(bench);
+        let planned = self.planned_blocks(bench);
         let before = self.blocks_done(bench);
         for (at, (block, left)) in self.steps(bench).into_iter().enumerate() {
             let done = block.saturating_sub(bench.warmup).max(before);
@@ -233,7 +236,7 @@ impl Running<'_> {
             }
             if at == 0 || bench.restart_every > 0 && block % bench.restart_every == 0 {
                 match self.start_anew(bench, arms, services, names.clone()) {
-                    Err(_) if self.stop.load(Ordering::Relaxed) => {
+                    Err(_) if self.cancel.load(Ordering::Relaxed) => {
                         self.stopped = true;
                         return Ok(());
                     }
@@ -246,7 +249,7 @@ impl Running<'_> {
                 format!("{}, block {} of {planned}", bench.name, done + 1)
             };
             for case in left {
-                if !self.block(bench, &cases[case], block, arms, services, &what)? {
+                if !self.run_block(bench, &cases[case], block, arms, services, &what)? {
                     self.stopped = true;
                     return Ok(());
                 }
@@ -257,8 +260,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// False when interrupted.
-    fn block(
+    /// Runs one block of one case and keeps its samples. Returns false when it was interrupted.
+    fn run_block(
         &mut self,
         bench: &Bench,
         case: &Case,
@@ -268,9 +271,9 @@ impl Running<'_> {
         what: &str,
     ) -> Result<bool, BenchError> {
         let (started, before_s, total) = (self.started, self.before_s, self.total);
-        let (done, told) = (&mut self.done, &mut self.told);
+        let (done, on_progress) = (&mut self.done, &mut self.on_progress);
         let seed = self.record.seed;
-        let measured = run_block(bench, case, seed, block, arms, self.stop, |run| {
+        let measured = run_block(bench, case, seed, block, arms, self.cancel, |run| {
             let started_s = before_s + started.elapsed().as_secs_f64();
             let mut ran = run();
             if let Ok(ran) = &mut ran {
@@ -278,10 +281,15 @@ impl Running<'_> {
             }
             *done += 1;
             let elapsed = started.elapsed();
-            told(&Progress { done: (*done).min(total), total, elapsed, what: what.to_owned() });
+            on_progress(&Progress {
+                done: (*done).min(total),
+                total,
+                elapsed,
+                what: what.to_owned(),
+            });
             ran
         });
-        let Ok(measured) = measured.map_err(|_: Failed| ()) else { return Ok(false) };
+        let Ok(measured) = measured.map_err(|_: ArmFailure| ()) else { return Ok(false) };
         let (bench_name, case) = (bench.name.clone(), case.key.clone());
         let mut lines = Vec::new();
         for mut ran in measured.runs {
@@ -294,7 +302,7 @@ impl Running<'_> {
         lines.push(Line::Block { bench: bench_name.clone(), case: case.clone(), block });
         self.journal.put(lines)?;
         self.blocks.insert((bench_name, case, block));
-        self.tell(bench, arms, services)?;
+        self.record_processes(bench, arms, services)?;
         Ok(true)
     }
 
@@ -314,7 +322,7 @@ impl Running<'_> {
         let mut left: Vec<_> =
             arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
         let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
-        let tainted = services.start_for(&commands, &mut names, self.stop)?;
+        let tainted = services.start_for(&commands, &mut names, self.cancel)?;
         for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
             (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
             arm.simulated = simulated;
@@ -333,9 +341,9 @@ impl Running<'_> {
             .into_iter()
     }
 
-    /// A bench ended before its plan.
-    fn cut(&mut self, bench: &Bench) -> Result<(), BenchError> {
-        let planned = self.measured(bench);
+    /// Records that a bench ended before its plan.
+    fn record_cut(&mut self, bench: &Bench) -> Result<(), BenchError> {
+        let planned = self.planned_blocks(bench);
         let blocks = self.blocks_done(bench);
         let budget = self.options.part.budget_s.unwrap_or_default();
         let reason = format!("its share of the suite's {budget} s was used up");
@@ -348,11 +356,11 @@ impl Running<'_> {
     /// Measured blocks that are done, of a bench that has a plan.
     fn blocks_done(&self, bench: &Bench) -> u32 {
         let left = self.steps(bench).iter().filter(|(block, _)| *block >= bench.warmup).count();
-        self.measured(bench).saturating_sub(left as u32)
+        self.planned_blocks(bench).saturating_sub(left as u32)
     }
 
-    /// Writes down what is newly known of arms and services.
-    fn tell(
+    /// Writes to the journal what is newly known of arms and services.
+    fn record_processes(
         &mut self,
         bench: &Bench,
         arms: &[ArmProcess],
@@ -397,7 +405,7 @@ impl Running<'_> {
     fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {
         let suite_arm = self.suite.arm(&arm.name);
         let hello = arm.hello.as_ref();
-        if let (None, Some(known)) = (hello, self.known(&bench.name, &arm.name, arm.twin)) {
+        if let (None, Some(known)) = (hello, self.arm_record_of(&bench.name, &arm.name, arm.twin)) {
             // It was not started in this session; what it said in an earlier one stays.
             return ArmRecord { given_up: arm.given_up.clone(), ..known.clone() };
         }
@@ -408,7 +416,8 @@ impl Running<'_> {
             name: arm.name.clone(),
             label: text(|arm| &arm.label),
             twin: arm.twin,
-            command: suite_arm.map_or_else(Vec::new, |known| shown(&known.command, &arm.args)),
+            command: suite_arm
+                .map_or_else(Vec::new, |known| recorded_command(&known.command, &arm.args)),
             description: text(|arm| &arm.description),
             protects: text(|arm| &arm.protects),
             says: hello.map_or_else(String::new, |hello| hello.arm.clone()),
@@ -420,16 +429,18 @@ impl Running<'_> {
         }
     }
 
-    fn known(&self, bench: &str, arm: &str, twin: bool) -> Option<&ArmRecord> {
+    /// What the record holds of an arm.
+    fn arm_record_of(&self, bench: &str, arm: &str, twin: bool) -> Option<&ArmRecord> {
         let of = |known: &&ArmRecord| {
             (known.bench.as_str(), known.name.as_str(), known.twin) == (bench, arm, twin)
         };
         self.record.arms.iter().find(of)
     }
 
-    fn measured(&self, bench: &Bench) -> u32 {
+    /// Measured blocks of the bench's plan.
+    fn planned_blocks(&self, bench: &Bench) -> u32 {
         let Options { effort, blocks, part, .. } = self.options;
-        measured(bench, *effort, *blocks, part)
+        planned_blocks(bench, *effort, *blocks, part)
     }
 
     fn steps(&self, bench: &Bench) -> Vec<Step> {
@@ -437,7 +448,7 @@ impl Running<'_> {
             return Vec::new();
         }
         let seed = self.record.seed;
-        steps(bench, self.options.effort, seed, self.measured(bench), &self.blocks)
+        steps(bench, self.options.effort, seed, self.planned_blocks(bench), &self.blocks)
     }
 
     fn slices_left(&self, bench: &Bench) -> u64 {
@@ -445,15 +456,17 @@ impl Running<'_> {
     }
 
     /// Writes how the session ended.
-    fn last_word(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
+    fn write_end(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
         let wall_s = self.started.elapsed().as_secs_f64();
         let interrupted = self.stopped || failed.is_some();
         let ended = if interrupted { Ended::Interrupted } else { Ended::Done };
         let partial = match failed {
             Some(error) => Some(error.to_string()),
-            None if self.stopped => {
-                Some(format!("interrupted with {} of {} slices left", self.left(), self.all()))
-            }
+            None if self.stopped => Some(format!(
+                "interrupted with {} of {} slices left",
+                self.all_slices_left(),
+                self.planned_slices()
+            )),
             None => None,
         };
         if let Some(session) = self.record.sessions.last_mut() {
@@ -464,15 +477,18 @@ impl Running<'_> {
         self.journal.put([Line::End { wall_s, ended, partial }])
     }
 
-    fn left(&self) -> u64 {
+    fn all_slices_left(&self) -> u64 {
         self.suite.benches.iter().map(|bench| self.slices_left(bench)).sum()
     }
 
     /// Slices of the whole plan, as if none of it had been interrupted.
-    fn all(&self) -> u64 {
+    fn planned_slices(&self) -> u64 {
         let (effort, seed) = (self.options.effort, self.record.seed);
         let of = |bench: &Bench| {
-            slices(bench, &steps(bench, effort, seed, self.measured(bench), &DoneBlocks::new()))
+            slices(
+                bench,
+                &steps(bench, effort, seed, self.planned_blocks(bench), &DoneBlocks::new()),
+            )
         };
         self.suite.benches.iter().map(of).sum()
     }

@@ -6,10 +6,9 @@ use std::{
 };
 
 use crate::{
-    Effort,
-    plan::{blocks, cases, order},
+    plan::{Effort, blocks, cases, order},
     record::Part,
-    suite::Bench,
+    suite::bench::Bench,
 };
 
 /// A block of a bench: its number, and its cases that are still to be run, in their order.
@@ -19,7 +18,12 @@ pub(crate) type Step = (u32, Vec<usize>);
 pub(crate) type DoneBlocks = BTreeSet<(String, String, u32)>;
 
 /// Measured blocks of this bench in this run, however few or many were asked for of the others.
-pub(crate) fn measured(bench: &Bench, effort: Effort, asked: Option<u32>, part: &Part) -> u32 {
+pub(crate) fn planned_blocks(
+    bench: &Bench,
+    effort: Effort,
+    asked: Option<u32>,
+    part: &Part,
+) -> u32 {
     let left_out = !part.benches.is_empty() && !part.benches.contains(&bench.name);
     match blocks(bench, effort, None) {
         _ if left_out => 0,
@@ -105,7 +109,7 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Suite, suite::tests::SMALL};
+    use crate::suite::{Suite, tests::SMALL};
 
     fn bench() -> Bench {
         Suite::parse("small", SMALL).unwrap().benches.remove(0)
@@ -143,8 +147,8 @@ mod tests {
     #[test]
     fn a_bench_outside_the_part_has_no_blocks() {
         let part = Part { benches: vec!["another".into()], budget_s: None };
-        assert_eq!(measured(&bench(), Effort::Quick, Some(9), &part), 0);
-        assert_eq!(measured(&bench(), Effort::Quick, Some(9), &Part::default()), 9);
+        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &part), 0);
+        assert_eq!(planned_blocks(&bench(), Effort::Quick, Some(9), &Part::default()), 9);
     }
 
     #[test]

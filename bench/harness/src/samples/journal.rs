@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Sample, Slice};
 use crate::{
-    BenchError, Record,
-    host::Program,
-    record::{ArmRecord, Cut, Ended, NotRun, ServiceRecord, Session},
+    error::BenchError,
+    host::programs::Program,
+    record::{ArmRecord, Cut, Ended, NotRun, Record, ServiceRecord, Session},
 };
 
 /// Of a whole file, after decompression: a hundred times the longest run so far.

@@ -3,7 +3,11 @@
 use serde::Deserialize;
 
 use super::arithmetic;
-use crate::{BenchError, Suite, published::AnswerRow, suite::Params};
+use crate::{
+    error::BenchError,
+    published::AnswerRow,
+    suite::{Suite, bench::Params},
+};
 
 /// The whole file. Unknown keys are errors.
 #[derive(Debug, Deserialize)]

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::{
     Suites,
     data::{AnswersOf, Check, Kind, Report, Row, Seeds, Table},
-    found::{Found, find, name},
+    found::{SeedAnswer, find, name},
 };
-use crate::{Effort, Loaded, Validity, format::digits};
+use crate::{format::digits, loaded::Loaded, plan::Effort, validity::Validity};
 
 /// Before the command, in the document's head.
 const MADE_BY: &str = "Made by `";
@@ -54,12 +54,12 @@ impl Document<'_> {
         let (mut ours, mut named) = (Vec::new(), Vec::new());
         for answer in &row.ours {
             match find(answer, self.suites, self.records) {
-                Found::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
-                Found::NoRecord => {
+                SeedAnswer::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
+                SeedAnswer::NoRecord => {
                     let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
                     ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
                 }
-                Found::Said(said, loaded) => {
+                SeedAnswer::Figure(said, loaded) => {
                     ours.push(said);
                     named.push(format!("`{}`", name(loaded)));
                 }

@@ -5,39 +5,44 @@ use super::{
     data::{Answer, Percentile},
 };
 use crate::{
-    Loaded, Record, Validity,
-    format::{cost, sides, value, verdict},
-    rows::{Figure, Row},
+    format::value,
+    loaded::Loaded,
+    record::Record,
+    rows::{
+        row::{Figure, Row},
+        text::{cost, sides, verdict},
+    },
+    validity::Validity,
 };
 
 /// What a record says of one named row.
-pub(super) enum Found<'a> {
+pub(super) enum SeedAnswer<'a> {
     /// The suite does not exist.
     NotBuilt,
     /// No record holds it.
     NoRecord,
     /// Its text, and the record.
-    Said(String, &'a Loaded),
+    Figure(String, &'a Loaded),
 }
 
 /// Looks through all records: of the valid ones the newest, else the newest.
-pub(super) fn find<'a>(answer: &Answer, suites: &Suites, records: &'a [Loaded]) -> Found<'a> {
+pub(super) fn find<'a>(answer: &Answer, suites: &Suites, records: &'a [Loaded]) -> SeedAnswer<'a> {
     let Some(suite) = suites.of(&answer.suite) else {
-        return Found::NotBuilt;
+        return SeedAnswer::NotBuilt;
     };
     let bench = suite.benches.iter().find(|bench| bench.name == answer.bench);
     let first = bench.and_then(|bench| bench.arms.first());
-    let Some(reference) = answer.against.as_ref().or(first) else { return Found::NoRecord };
+    let Some(reference) = answer.against.as_ref().or(first) else { return SeedAnswer::NoRecord };
     let mut fitting: Vec<&Loaded> =
         records.iter().filter(|loaded| holds(&loaded.record, answer, suites)).collect();
     fitting.sort_by_key(|loaded| (is_invalid(&loaded.record), std::cmp::Reverse(age(loaded))));
     for loaded in fitting {
-        if let Some(text) = said(&loaded.record, answer, reference) {
+        if let Some(text) = describe_figure(&loaded.record, answer, reference) {
             let invalid = if is_invalid(&loaded.record) { ", *of an invalid run*" } else { "" };
-            return Found::Said(format!("{text}{invalid}"), loaded);
+            return SeedAnswer::Figure(format!("{text}{invalid}"), loaded);
         }
     }
-    Found::NoRecord
+    SeedAnswer::NoRecord
 }
 
 /// How a record is called: its folder, or its file where it lies alone.
@@ -69,7 +74,7 @@ fn age(loaded: &Loaded) -> u64 {
 }
 
 /// As a comparison where the arm has one, else its own figure, else why it was left out.
-fn said(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
     if let Some(percentile) = answer.percentile {
         return percentile_of(figure(record, answer)?, percentile);
     }

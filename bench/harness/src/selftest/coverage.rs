@@ -10,8 +10,13 @@ use super::{
     synthetic::{Noise, Shape, blocks},
 };
 use crate::{
-    BenchError, Effort, Suite,
-    rows::{Aa, Ends, Judged, Outcome, judge},
+    error::BenchError,
+    plan::Effort,
+    rows::{
+        Judged, judge,
+        row::{Aa, Ends, Outcome},
+    },
+    suite::Suite,
 };
 
 /// Blocks as the suites have them.
@@ -29,7 +34,10 @@ const WIDE_MISSED_MAX: f64 = 0.003;
 /// Of honest rows so many may be judged invalid: outside the margin, or beyond 99.9 %.
 const JUDGED_INVALID_MAX: f64 = 0.03;
 
-/// A/A and delays; `runs` for each number of blocks and each delay. Takes all CPUs.
+/// Simulates A/A runs and delays, `runs` for each number of blocks and each delay. Takes all CPUs.
+///
+/// # Errors
+/// When a synthetic suite cannot be read.
 pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
     let mut findings = Vec::new();
     let (mut all, mut wide, mut invalid) = (0, 0, 0);

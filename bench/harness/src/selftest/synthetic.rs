@@ -6,10 +6,12 @@ use confide_estimate::Random;
 use serde_json::Value;
 
 use crate::{
-    Effort, Loaded, Record, Suite,
-    record::{ArmRecord, SuiteRecord, sha256_hex},
+    loaded::Loaded,
+    plan::Effort,
+    record::{ArmRecord, Record, SuiteRecord, sha256_hex},
     rows::judge,
     samples::{Place, Sample, Slice},
+    suite::Suite,
 };
 
 /// The one bench of every made-up suite.
@@ -71,7 +73,7 @@ impl Shape {
     }
 
     /// The suite; a made-up one always parses, and a test says so.
-    pub(crate) fn suite(&self) -> Result<Suite, crate::BenchError> {
+    pub(crate) fn suite(&self) -> Result<Suite, crate::error::BenchError> {
         Suite::parse("made-up", &self.text())
     }
 }
@@ -151,7 +153,7 @@ pub(crate) fn loaded(
     started_unix_s: u64,
     samples: Vec<Sample>,
     slices: Vec<Slice>,
-) -> Result<Loaded, crate::BenchError> {
+) -> Result<Loaded, crate::error::BenchError> {
     let suite = shape.suite()?;
     let mut record = Record::bare(judge(&suite, Effort::Full, &samples, &slices));
     let text = shape.text();

@@ -8,16 +8,24 @@ use super::{
     synthetic::{METRIC, Noise, Shape, blocks, loaded, sample, slice, tokens},
 };
 use crate::{
-    BenchError, CompareOptions, Effort, Loaded, Reason,
-    arm::Ran,
+    arm::ArmRun,
     blocks::check_answers,
-    compare::{Comparison, Outcome as Compared, compare},
-    format::{cost, verdict},
-    rows::{Note, Outcome, Row, judge},
+    compare::{Comparison, Outcome as Compared, compare, refusal::Reason, scope::CompareOptions},
+    error::BenchError,
+    loaded::Loaded,
+    plan::Effort,
+    rows::{
+        judge,
+        row::{Note, Outcome, Row},
+        text::{cost, verdict},
+    },
     samples::{Place, Sample, Slice},
 };
 
-/// Every trap.
+/// Tries every trap: known mistakes of measurement that must be noticed.
+///
+/// # Errors
+/// When a synthetic suite cannot be read.
 pub fn traps() -> Result<Vec<Finding>, BenchError> {
     Ok(vec![
         coordinated_omission()?,
@@ -206,7 +214,7 @@ fn unequal_work_within() -> Result<Finding, BenchError> {
     let ran = |arm: &str, count: u32| {
         let mut slice = slice(arm, false, 0, METRIC, 1.0);
         slice.answer = tokens(count);
-        Some(Ran { samples: Vec::new(), slice })
+        Some(ArmRun { samples: Vec::new(), slice })
     };
     let mut block = [ran("a", 200), ran("b", 180)];
     check_answers(bench, &none, &mut block);

@@ -3,23 +3,23 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
-    Record,
     format::{digits, value},
-    rows::{Beside, Row},
+    record::Record,
+    rows::row::{Beside, Row},
+    text_table::TextTable,
 };
 
 /// CPU time, memory and disturbed slices of the headline rows; empty of a record that has none.
-pub(super) fn beside(record: &Record) -> String {
+pub(super) fn cost_table(record: &Record) -> String {
     let headline = || record.rows.iter().filter(|row| row.headline);
     let with = || headline().filter_map(|row| Some((row, row.beside.as_deref()?)));
-    let mut lines: Vec<[String; 6]> = vec![
-        ["cost of a run", "CPU time", "cores", "MiB", "per CPU s", "disturbed"].map(Into::into),
-    ];
-    lines.extend(with().map(|(row, beside)| line(row, beside)));
-    if lines.len() == 1 {
+    let mut lines =
+        TextTable::new(&["cost of a run", "CPU time", "cores", "MiB", "per CPU s", "disturbed"]);
+    with().for_each(|(row, beside)| lines.push(line(row, beside)));
+    if lines.is_empty() {
         return String::new();
     }
-    let mut text = columns(&lines);
+    let mut text = lines.columns(&[]);
     text.push_str(SIDES);
     text.push_str(&harness(with().map(|(_, beside)| beside)));
     text.push_str(&disturbances(with().map(|(_, beside)| beside)));
@@ -90,19 +90,4 @@ fn disturbances<'a>(all: impl Iterator<Item = &'a Beside>) -> String {
     let names: Vec<String> =
         counted.iter().map(|(by, count)| format!("{} (up to {count} slices)", by.name())).collect();
     format!("disturbed, and kept: {}\n", names.join(", "))
-}
-
-fn columns(lines: &[[String; 6]]) -> String {
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let padded: Vec<String> = line
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.chars().count())))
-            .collect();
-        let _ = writeln!(text, "{}", padded.join("  ").trim_end());
-    }
-    text
 }

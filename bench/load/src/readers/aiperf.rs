@@ -36,8 +36,8 @@ struct Metric {
 pub(super) fn view(file: &File) -> View {
     let mut view = View::new(Tool::AiPerf);
     view.version.clone_from(&file.aiperf_version);
-    view.completed = whole(file.request_count.as_ref());
-    view.failed = whole(file.error_request_count.as_ref());
+    view.completed = count_of(file.request_count.as_ref());
+    view.failed = count_of(file.error_request_count.as_ref());
     for (quantity, metric) in [
         (Quantity::First, &file.time_to_first_token),
         (Quantity::ChunkGap, &file.inter_chunk_latency),
@@ -60,7 +60,7 @@ pub(super) fn view(file: &File) -> View {
 }
 
 /// A count is written as a metric whose mean it is.
-fn whole(metric: Option<&Metric>) -> Option<u64> {
+fn count_of(metric: Option<&Metric>) -> Option<u64> {
     // Beyond 2^53 the file's own number is no longer exact.
     metric?.avg.filter(|count| (0.0..9.0e15).contains(count)).map(|count| count.round() as u64)
 }

@@ -10,8 +10,8 @@ use tokio::{
 use tokio_postgres::{Client, NoTls, Row, types::ToSql};
 
 use super::{
-    Added, Cell, Index, Query, RecordLine, RowLine, list_cells, missing, record_cells, row_cells,
-    rows_cells, schema,
+    Added, Cell, Index, Query, RecordLine, RowLine, list_cells, missing_migrations, record_cells,
+    row_cells, rows_cells, schema,
 };
 use crate::StoreError;
 
@@ -130,7 +130,7 @@ async fn migrate(client: &mut Client) -> Result<(), StoreError> {
     transaction.batch_execute(MIGRATION_LOCK).await?;
     transaction.batch_execute(schema::VERSION_TABLE).await?;
     let version: Option<i64> = transaction.query_one(schema::VERSION, &[]).await?.try_get(0)?;
-    for (step, migration) in missing(version)? {
+    for (step, migration) in missing_migrations(version)? {
         transaction.batch_execute(migration.postgres).await?;
         transaction.execute(schema::SET_VERSION, &[&step]).await?;
     }

@@ -6,8 +6,8 @@ use confide_bench::Facts;
 use rusqlite::{Connection, Row, ToSql, TransactionBehavior, params_from_iter};
 
 use super::{
-    Added, Cell, Index, Query, RecordLine, RowLine, list_cells, missing, record_cells, row_cells,
-    rows_cells, schema,
+    Added, Cell, Index, Query, RecordLine, RowLine, list_cells, missing_migrations, record_cells,
+    row_cells, rows_cells, schema,
 };
 use crate::StoreError;
 
@@ -26,7 +26,7 @@ impl Sqlite {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute(schema::VERSION_TABLE, [])?;
         let version: Option<i64> = transaction.query_row(schema::VERSION, [], |row| row.get(0))?;
-        for (step, migration) in missing(version)? {
+        for (step, migration) in missing_migrations(version)? {
             transaction.execute_batch(migration.sqlite)?;
             transaction.execute(schema::SET_VERSION, [step])?;
         }

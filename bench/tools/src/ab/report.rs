@@ -72,13 +72,13 @@ impl Report {
         Ok(Self {
             protocol: after(text, "SSL/TLS Protocol:").map(str::to_owned),
             group: after(text, "Server Temp Key:").map(str::to_owned),
-            concurrency: whole(text, "Concurrency Level:")?,
-            complete: whole(text, "Complete requests:")?,
-            failed: whole(text, "Failed requests:")?,
+            concurrency: count(text, "Concurrency Level:")?,
+            complete: count(text, "Complete requests:")?,
+            failed: count(text, "Failed requests:")?,
             failed_by_length,
             not_2xx: match after(text, "Non-2xx responses:") {
                 None => 0,
-                Some(_) => whole(text, "Non-2xx responses:")?,
+                Some(_) => count(text, "Non-2xx responses:")?,
             },
             rate_per_s: number(text, "Requests per second:")?,
             mean_ms: number(text, "Time per request:")?,
@@ -99,7 +99,7 @@ fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-fn whole(text: &str, name: &'static str) -> Result<u64, ReportError> {
+fn count(text: &str, name: &'static str) -> Result<u64, ReportError> {
     let field = after(text, name).ok_or(ReportError::Missing { name })?;
     field.parse().map_err(|_| ReportError::NoNumber { name, got: cut(field) })
 }

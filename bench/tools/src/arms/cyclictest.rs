@@ -72,14 +72,17 @@ fn woken(args: &Args, run: &Run, allowed: bool) -> Outcome<Report> {
     let _ = fs::remove_file(&file);
     ran?;
     let mut report = watch.report();
-    told(&mut report, &text.map_err(|error| format!("cyclictest wrote no results: {error}"))?)?;
+    fill_report(
+        &mut report,
+        &text.map_err(|error| format!("cyclictest wrote no results: {error}"))?,
+    )?;
     if !allowed {
         report.marks.push("without real-time priority".to_owned());
     }
     Ok(report)
 }
 
-fn told(report: &mut Report, text: &str) -> Outcome {
+fn fill_report(report: &mut Report, text: &str) -> Outcome {
     let wakeups = cyclictest::read(text).map_err(|error| error.to_string())?;
     metric(report, "wakeup_us", Some(wakeups.mean_us));
     for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn a_tail_without_ten_wakeups_is_left_out() {
         let mut report = Report::default();
-        told(&mut report, include_str!("../../recorded/cyclictest.json")).expect("recorded");
+        fill_report(&mut report, include_str!("../../recorded/cyclictest.json")).expect("recorded");
         assert!(report.metrics.contains_key("wakeup_p99_us"));
         assert!(!report.metrics.contains_key("wakeup_p999_us"));
         assert_eq!(report.metrics["wakeup_max_us"], 2675.0);

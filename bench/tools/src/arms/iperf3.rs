@@ -158,10 +158,10 @@ fn transfer(run: &Run, server: &Server) -> Outcome<Report> {
     // Its failures are told in the JSON, beside an exit status.
     let output = command.output().map_err(|error| format!("cannot start iperf3: {error}"))?;
     let transfer = iperf3::read(&stdout(&output)).map_err(|error| error.to_string())?;
-    Ok(told(watch.report(), &transfer))
+    Ok(fill_report(watch.report(), &transfer))
 }
 
-fn told(mut report: Report, transfer: &Transfer) -> Report {
+fn fill_report(mut report: Report, transfer: &Transfer) -> Report {
     let gib = transfer.received_bytes / f64::from(1 << 30);
     let per_gib = |count: f64| (gib > 0.0).then(|| count / gib);
     metric(&mut report, "received_gbit_per_s", Some(transfer.received_bits_per_s / 1e9));
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_transfer_has_its_rate_its_retransmits_and_both_ends_cores() {
         let read = iperf3::read(include_str!("../../recorded/iperf3-two.json")).expect("recorded");
-        let report = told(Report::default(), &read);
+        let report = fill_report(Report::default(), &read);
         let figure = |name: &str| report.metrics[name].as_f64().unwrap_or(f64::NAN);
         assert!((figure("received_gbit_per_s") - 13.295).abs() < 1e-3);
         assert!((figure("retransmits_per_gib") - 10.31).abs() < 0.01);
@@ -196,6 +196,6 @@ mod tests {
     fn a_system_that_counts_no_retransmits_gives_none() {
         let mut read = iperf3::read(include_str!("../../recorded/iperf3-two.json")).expect("it");
         read.retransmits = None;
-        assert!(!told(Report::default(), &read).metrics.contains_key("retransmits_per_gib"));
+        assert!(!fill_report(Report::default(), &read).metrics.contains_key("retransmits_per_gib"));
     }
 }

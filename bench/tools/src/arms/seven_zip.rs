@@ -44,13 +44,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let watch = Watch::start();
         let all = match args.copies {
             true => copies(program, threads, dictionary)?,
-            false => vec![once(program, threads, dictionary)?],
+            false => vec![run_benchmark(program, threads, dictionary)?],
         };
-        Ok(told(run, watch.report(), &all, threads, dictionary))
+        Ok(fill_report(run, watch.report(), &all, threads, dictionary))
     })
 }
 
-fn once(program: &str, threads: usize, dictionary: u64) -> Outcome<Ratings> {
+fn run_benchmark(program: &str, threads: usize, dictionary: u64) -> Outcome<Ratings> {
     let output = output(Command::new(program).args(words(threads, dictionary)))?;
     seven_zip::read(&stdout(&output)).map_err(|error| error.to_string())
 }
@@ -80,7 +80,13 @@ fn words(threads: usize, dictionary: u64) -> [String; 4] {
     ["b".into(), "1".into(), format!("-mmt{threads}"), format!("-md{dictionary}")]
 }
 
-fn told(run: &Run, mut report: Report, all: &[Ratings], threads: usize, dictionary: u64) -> Report {
+fn fill_report(
+    run: &Run,
+    mut report: Report,
+    all: &[Ratings],
+    threads: usize,
+    dictionary: u64,
+) -> Report {
     let sum = |of: fn(&Ratings) -> f64| all.iter().map(of).sum::<f64>();
     let (total, compress, decompress) =
         (sum(|r| r.total_mips), sum(|r| r.compress.mips), sum(|r| r.decompress.mips));
@@ -119,7 +125,7 @@ mod tests {
     fn copies_are_summed_and_a_small_dictionary_is_said() {
         let one = seven_zip::read(include_str!("../../recorded/7z-1.txt")).expect("recorded");
         let run: Run = serde_json::from_str(r#"{"id":1,"params":{"dictionary":18}}"#).expect("run");
-        let report = told(&run, Report::default(), &[one.clone(), one], 2, 18);
+        let report = fill_report(&run, Report::default(), &[one.clone(), one], 2, 18);
         assert_eq!(report.metrics["rating_mips"], 15_288.0);
         assert_eq!(report.metrics["rating_per_thread_mips"], 7_644.0);
         assert_eq!(report.marks, ["reduced dictionary, 2^18"]);

@@ -63,7 +63,7 @@ fn counts(histogram: &Value, times_us: &mut Counted) -> Result<u64, ReadError> {
         let wrong = || ReadError::NoNumber {
             tool: TOOL,
             what: "a bin",
-            got: super::shown(&format!("{value}: {count}")),
+            got: super::excerpt(&format!("{value}: {count}")),
         };
         let count = count.as_u64().ok_or_else(wrong)?;
         times_us.add(value.parse().map_err(|_| wrong())?, count);

@@ -1,6 +1,6 @@
 //! iperf3's `-J`, of a client over TCP.
 
-use super::{number, object, shown};
+use super::{excerpt, number, object};
 use crate::ReadError;
 
 const TOOL: &str = "iperf3";
@@ -33,7 +33,7 @@ pub struct Transfer {
 pub fn read(text: &str) -> Result<Transfer, ReadError> {
     let whole = object(TOOL, text)?;
     if let Some(message) = whole["error"].as_str() {
-        return Err(ReadError::Failed { tool: TOOL, message: shown(message) });
+        return Err(ReadError::Failed { tool: TOOL, message: excerpt(message) });
     }
     let end = &whole["end"];
     let (sent, received) = (&end["sum_sent"], &end["sum_received"]);

@@ -91,7 +91,7 @@ pub fn read(text: &str) -> Result<Rates, ReadError> {
 }
 
 fn bits(what: &'static str, text: &str) -> Result<u32, ReadError> {
-    let got = || super::shown(text);
+    let got = || super::excerpt(text);
     text.parse().map_err(|_| ReadError::NoNumber { tool: TOOL, what, got: got() })
 }
 

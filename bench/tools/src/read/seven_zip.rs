@@ -1,6 +1,6 @@
 //! The table of `7z b`.
 
-use super::{limited, shown, word};
+use super::{excerpt, limited, word};
 use crate::ReadError;
 
 const TOOL: &str = "7-zip";
@@ -69,7 +69,7 @@ pub fn read(text: &str) -> Result<Ratings, ReadError> {
 fn sides(rest: &str) -> Result<(Rating, Rating), ReadError> {
     let words: Vec<&str> = rest.split_whitespace().filter(|word| *word != "|").collect();
     let [one, usage, _, mips, two, usage2, _, mips2] = words.as_slice() else {
-        let got = shown(rest);
+        let got = excerpt(rest);
         return Err(ReadError::NoNumber { tool: TOOL, what: "the line of means", got });
     };
     let rating = |speed: &str, usage: &str, mips: &str| {

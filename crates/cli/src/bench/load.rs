@@ -288,7 +288,7 @@ fn head(
         requests: plan.requests.len() as u64,
         offered_per_s: plan.offered_per_s(),
         users: plan.users,
-        target: target.shown(),
+        target: target.to_display(),
         transport: transport.describe(),
         sessions: options.sessions.word().into(),
         limits: args.limits.unwrap_or_default(),

@@ -2,10 +2,9 @@
 
 use super::{
     super::{
-        Root,
-        cpuid::{Leaves, shown},
+        cpuid::{Leaves, to_text},
         kernel_log::KernelLog,
-        root::field,
+        root::{Root, field},
     },
     Kind, Says, Signal,
     summary::PARAVISOR,
@@ -71,17 +70,17 @@ fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
         return vec![signal("cpuid", "no x86-64 processor", Says::Unread, &[])];
     };
     let vendor = match leaves.hypervisor {
-        Some(name) => format!("hypervisor {:?}", shown(name)),
+        Some(name) => format!("hypervisor {:?}", to_text(name)),
         None => "no hypervisor bit".into(),
     };
     let mut signals = vec![signal("cpuid 0x40000000", vendor, Says::Context, &[])];
     // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
     signals.push(match leaves.tdx {
         Some(name) if &name == b"IntelTDX    " => {
-            signal("cpuid 0x21", format!("{:?}", shown(name)), Says::Guest, &[Kind::Tdx])
+            signal("cpuid 0x21", format!("{:?}", to_text(name)), Says::Guest, &[Kind::Tdx])
         }
         Some(name) => {
-            signal("cpuid 0x21", format!("{:?}", shown(name)), Says::Absent, &[Kind::Tdx])
+            signal("cpuid 0x21", format!("{:?}", to_text(name)), Says::Absent, &[Kind::Tdx])
         }
         None => signal("cpuid 0x21", "no such leaf", Says::Absent, &[Kind::Tdx]),
     });

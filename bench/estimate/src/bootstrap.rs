@@ -56,7 +56,10 @@ pub struct Bca {
 }
 
 impl Bca {
-    /// Of the mean of `values`; resamples with the house's generator.
+    /// Bootstraps the mean of `values` with indices drawn from `seed`.
+    ///
+    /// # Errors
+    /// When there are fewer than two values, one is not finite, or `resamples` is 0.
     pub fn of_mean(values: &[f64], resamples: usize, seed: u64) -> Result<Self, EstimateError> {
         checked(values)?;
         let mut random = Random::new(seed);
@@ -64,7 +67,10 @@ impl Bca {
         Self::of(&[values], replicates)
     }
 
-    /// Of the mean of `values`, with the given indices, one row per resample.
+    /// Bootstraps the mean of `values` with the given indices, one row per resample.
+    ///
+    /// # Errors
+    /// When there are fewer than two values, one is not finite, there is no row, or an index is out of range.
     pub fn of_mean_with_indices(
         values: &[f64],
         indices: &[Vec<usize>],
@@ -74,7 +80,10 @@ impl Bca {
         Self::of(&[values], means)
     }
 
-    /// Of mean(arm) - mean(reference), each resampled on its own: nothing is paired.
+    /// Bootstraps mean(arm) - mean(reference), each resampled on its own: nothing is paired.
+    ///
+    /// # Errors
+    /// When an arm has fewer than two values, one is not finite, or `resamples` is 0.
     pub fn of_difference(
         reference: &[f64],
         arm: &[f64],
@@ -89,7 +98,10 @@ impl Bca {
         Self::of(&[reference, arm], replicates)
     }
 
-    /// The same with given indices, one row per resample and arm.
+    /// Bootstraps mean(arm) - mean(reference) with the given indices, one row per resample and arm.
+    ///
+    /// # Errors
+    /// When an arm has fewer than two values, one is not finite, there is no row, or an index is out of range.
     pub fn of_difference_with_indices(
         (reference, of_reference): (&[f64], &[Vec<usize>]),
         (arm, of_arm): (&[f64], &[Vec<usize>]),

@@ -50,7 +50,10 @@ pub struct ClusterEstimate {
 }
 
 impl<'a> Clusters<'a> {
-    /// Two arms; `seed` is the bootstrap's. At least two clusters each, none empty.
+    /// Sets the clusters of two arms against each other; `seed` is the bootstrap's.
+    ///
+    /// # Errors
+    /// When a side has fewer than two clusters, or a cluster has no block.
     pub fn new(
         reference: &'a [Vec<f64>],
         arm: &'a [Vec<f64>],
@@ -66,7 +69,10 @@ impl<'a> Clusters<'a> {
         Ok(Self { reference, arm, seed })
     }
 
-    /// The geometric mean over clusters of arm / reference.
+    /// Estimates the geometric mean over clusters of arm / reference.
+    ///
+    /// # Errors
+    /// When a value is not finite or not above zero.
     pub fn ratio(&self) -> Result<ClusterEstimate, EstimateError> {
         let (reference, arm) = (logs(self.reference)?, logs(self.arm)?);
         let of_logs = self.estimate(&reference, &arm)?;
@@ -77,7 +83,10 @@ impl<'a> Clusters<'a> {
         })
     }
 
-    /// The mean over clusters of arm minus that of the reference arm.
+    /// Estimates the mean over clusters of arm minus that of the reference arm.
+    ///
+    /// # Errors
+    /// When a value is not finite.
     pub fn difference(&self) -> Result<ClusterEstimate, EstimateError> {
         self.estimate(self.reference, self.arm)
     }

@@ -26,7 +26,10 @@ pub struct Paired<'a> {
 }
 
 impl<'a> Paired<'a> {
-    /// Pairs two arms; `seed` is the bootstrap's.
+    /// Pairs two arms block by block; `seed` is the bootstrap's.
+    ///
+    /// # Errors
+    /// When the arms do not have the same number of blocks.
     pub fn new(reference: &'a [f64], arm: &'a [f64], seed: u64) -> Result<Self, EstimateError> {
         if reference.len() != arm.len() {
             let (reference, arm) = (reference.len(), arm.len());
@@ -35,7 +38,10 @@ impl<'a> Paired<'a> {
         Ok(Self { reference, arm, seed })
     }
 
-    /// The geometric mean of the per-block ratios arm / reference.
+    /// Estimates the geometric mean of the per-block ratios arm / reference.
+    ///
+    /// # Errors
+    /// When there are fewer than two blocks, or a value is not finite or not above zero.
     pub fn ratio(&self) -> Result<Estimate, EstimateError> {
         let of_logs = self.estimate(&self.log_ratios()?)?;
         Ok(Estimate {
@@ -46,7 +52,10 @@ impl<'a> Paired<'a> {
         })
     }
 
-    /// The logarithms of the per-block ratios arm / reference.
+    /// Computes the logarithms of the per-block ratios arm / reference.
+    ///
+    /// # Errors
+    /// When a value is not above zero.
     pub fn log_ratios(&self) -> Result<Vec<f64>, EstimateError> {
         let pairs = self.reference.iter().zip(self.arm).enumerate();
         let log = |(index, (reference, arm)): (usize, (&f64, &f64))| {
@@ -72,7 +81,10 @@ impl<'a> Paired<'a> {
         Some([width, unpaired]).filter(|widths| widths.iter().all(|width| width.is_finite()))
     }
 
-    /// The arithmetic mean of the per-block differences arm - reference.
+    /// Estimates the arithmetic mean of the per-block differences arm - reference.
+    ///
+    /// # Errors
+    /// When there are fewer than two blocks, or a value is not finite.
     pub fn difference(&self) -> Result<Estimate, EstimateError> {
         let differences: Vec<f64> =
             self.reference.iter().zip(self.arm).map(|(reference, arm)| arm - reference).collect();

@@ -20,6 +20,9 @@ pub fn autocorrelation(values: &[f64]) -> Option<f64> {
 /// The circular block bootstrap of a mean (Politis and Romano, 1992): whole stretches of `length`
 /// neighbours are resampled, the end joined to the beginning; percentile ends. The same choices as
 /// `arch.bootstrap.CircularBlockBootstrap`, against which it is tested.
+///
+/// # Errors
+/// When there are fewer than two values, one is not finite, or `resamples` is 0.
 pub fn circular_interval(
     values: &[f64],
     length: usize,
@@ -43,7 +46,10 @@ pub fn circular_interval(
     percentile_interval(values, &rows, level)
 }
 
-/// Percentile ends of the means of the given resamples.
+/// Computes the percentile ends of the means of the given resamples.
+///
+/// # Errors
+/// When there are fewer than two values, or no resample, or an index is out of range.
 pub fn percentile_interval(
     values: &[f64],
     indices: &[Vec<usize>],

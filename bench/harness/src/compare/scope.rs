@@ -1,0 +1,50 @@
+//! What is compared: the options, the records, one arm by one metric.
+
+use serde::Serialize;
+
+use crate::{
+    plan::Case,
+    suite::{
+        Suite,
+        bench::{Bench, Metric},
+    },
+    validity::Validity,
+};
+
+/// What to compare, and which refusals a caller takes upon himself.
+#[derive(Clone, Debug, Default)]
+pub struct CompareOptions {
+    /// Only this metric; headline or not.
+    pub metric: Option<String>,
+    /// Only this bench.
+    pub bench: Option<String>,
+    /// Every metric, not only the headline ones.
+    pub all: bool,
+    /// Make ratios of unlike hardware; they are no overhead of anything.
+    pub dangerous_across_hardware: bool,
+    /// Make ratios of unlike versions of what was measured.
+    pub dangerous_across_versions: bool,
+}
+
+/// One record: where its figures are from.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Place {
+    pub(crate) record: String,
+    pub(crate) suite: String,
+    pub(crate) started_unix_s: u64,
+    pub(crate) cpu_model: String,
+    pub(crate) cpus: u64,
+    pub(crate) kernel: String,
+    pub(crate) validity: Validity,
+    /// The median over slices of a fixed piece of arithmetic.
+    pub(crate) calibration_us: Option<f64>,
+}
+
+/// One arm by one metric at one point of the grid.
+pub(crate) struct ComparedCase<'a> {
+    pub(crate) suite: &'a Suite,
+    pub(crate) bench: &'a Bench,
+    pub(crate) case: &'a Case,
+    pub(crate) metric: &'a Metric,
+    pub(crate) arm: &'a str,
+}

@@ -1,0 +1,144 @@
+//! Layers: what a row is about, in words of somebody who buys a machine.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::{suite::Suite, suites::embedded_suites};
+
+/// The layers in the page's order, as data.
+const TEXT: &str = include_str!("../../../suites/layers.toml");
+
+/// The layer of rows whose suite names none.
+const OTHER: &str = "other";
+
+/// `bench/suites/layers.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Layers {
+    #[serde(rename = "layer")]
+    layers: Vec<LayerText>,
+}
+
+/// `[[layer]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayerText {
+    id: String,
+    title: String,
+    question: String,
+    suite: Option<String>,
+}
+
+static LAYERS: LazyLock<Vec<LayerText>> =
+    LazyLock::new(|| toml::from_str::<Layers>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers));
+
+/// One part of the page: the place of its text in `bench/suites/layers.toml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layer(usize);
+
+impl Layer {
+    /// Every layer, in the order of the page.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..LAYERS.len()).map(Self)
+    }
+
+    /// The layer of this id; the last one where the id is unknown or absent.
+    fn by_id(id: Option<&str>) -> Self {
+        let place = |id: &str| LAYERS.iter().position(|layer| layer.id == id);
+        Self(id.and_then(place).or_else(|| place(OTHER)).unwrap_or_default())
+    }
+
+    /// The layer of a bench: what `suite` says of it, else what today's suites say of the
+    /// definition, else that of the suite.
+    pub(super) fn of(suite: Option<&Suite>, bench: &str, model: &str) -> Self {
+        let own = suite.and_then(|suite| suite.layer_of(suite.bench(bench)?));
+        let defined = || {
+            let mut benches = embedded_suites()
+                .iter()
+                .flat_map(|suite| suite.benches.iter().map(move |bench| (suite, bench)));
+            let (suite, bench) = benches.find(|(_, bench)| bench.model == model)?;
+            suite.layer_of(bench)
+        };
+        let of_suite = || suite.and_then(|suite| suite.suite.layer.as_deref());
+        Self::by_id(own.or_else(defined).or_else(of_suite))
+    }
+
+    /// The layer of a suite that has no record.
+    pub(super) fn of_suite(name: &str) -> Self {
+        let suite = embedded_suites().iter().find(|suite| suite.suite.name == name);
+        Self::by_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
+    }
+
+    fn text(self) -> Option<&'static LayerText> {
+        LAYERS.get(self.0)
+    }
+
+    /// The name in links and filters.
+    pub(crate) fn id(self) -> &'static str {
+        self.text().map_or(OTHER, |layer| &layer.id)
+    }
+
+    /// The heading.
+    pub(crate) fn title(self) -> &'static str {
+        self.text().map_or("", |layer| &layer.title)
+    }
+
+    /// What a buyer asks of it.
+    pub(crate) fn question(self) -> &'static str {
+        self.text().map_or("", |layer| &layer.question)
+    }
+
+    /// The suite that would measure it, where no record does.
+    pub(crate) fn suite(self) -> Option<&'static str> {
+        self.text()?.suite.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The layer's id of a row by its suite's name, its bench and its definition.
+    fn layer(suite: &str, bench: &str, model: &str) -> &'static str {
+        let suite = embedded_suites().iter().find(|known| known.suite.name == suite);
+        Layer::of(suite, bench, model).id()
+    }
+
+    #[test]
+    fn a_row_belongs_to_the_layer_of_its_suite_else_of_its_definition() {
+        assert_eq!(layer("storage", "new here", "anything"), "storage");
+        assert_eq!(layer("main", "chat/new", "chat-ttft"), "chat");
+        assert_eq!(layer("main", "nested", "nested-transfer"), "transport");
+        assert_eq!(layer("main", "verify", "quote-verify"), "attestation");
+        assert_eq!(layer("main", "gone since", "quote-verify"), "attestation");
+        assert_eq!(layer("mine.toml", "one", "zk-stage"), "proofs");
+        assert_eq!(layer("mine.toml", "one", "mine"), "other");
+        assert_eq!(Layer::of_suite("verify").id(), "attestation");
+    }
+
+    #[test]
+    fn every_layer_has_its_own_id() {
+        let mut ids: Vec<&str> = Layer::all().map(Layer::id).collect();
+        assert_eq!(ids.last(), Some(&OTHER));
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
+    }
+
+    #[test]
+    fn every_bench_names_a_layer_of_the_page_and_every_layer_a_suite_that_is_there() {
+        for suite in embedded_suites() {
+            for bench in &suite.benches {
+                let id = suite.layer_of(bench);
+                let known = Layer::all().any(|layer| Some(layer.id()) == id);
+                assert!(known, "{}: {}: {id:?}", suite.suite.name, bench.name);
+            }
+        }
+        for layer in Layer::all() {
+            let known = |name| embedded_suites().iter().any(|suite| suite.suite.name == name);
+            assert!(layer.suite().is_none_or(known), "{}", layer.id());
+        }
+    }
+}

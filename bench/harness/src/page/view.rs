@@ -1,0 +1,67 @@
+//! A record as the report shows it, with the words of its suite.
+
+use std::path::PathBuf;
+
+use super::{html::utc, layer::Layer};
+use crate::{
+    record::Record,
+    rows::row::Row,
+    samples::{Sample, Slice},
+    suite::Suite,
+    suites::embedded_suites,
+};
+
+/// A record as the report shows it.
+pub(crate) struct RecordView<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) samples: &'a [Sample],
+    pub(crate) slices: &'a [Slice],
+    /// Of the record's own text; `None` where this version cannot read it any more.
+    pub(crate) suite: Option<Suite>,
+    /// The file that was read, for the download.
+    pub(crate) path: PathBuf,
+}
+
+impl<'a> RecordView<'a> {
+    pub(crate) fn new(
+        record: &'a Record,
+        samples: &'a [Sample],
+        slices: &'a [Slice],
+        path: PathBuf,
+    ) -> Self {
+        let suite = Suite::parse(&record.suite.name, &record.suite.text).ok();
+        Self { record, samples, slices, suite, path }
+    }
+
+    /// The suite whose words the page takes: the record's own, or today's of the same name where the
+    /// record is from before suites had words for the page.
+    fn speaking(&self) -> Option<&Suite> {
+        let name = &self.record.suite.name;
+        let today = || embedded_suites().iter().find(|suite| suite.suite.name == *name);
+        self.suite.as_ref().filter(|suite| suite.names_layers()).or_else(today)
+    }
+
+    /// The layer of a bench, by its name and its definition.
+    pub(crate) fn layer(&self, bench: &str, model: &str) -> Layer {
+        Layer::of(self.speaking(), bench, model)
+    }
+
+    /// What the suite calls the row's arm, and the place of these words among the suite's.
+    pub(crate) fn subject(&self, row: &Row) -> Option<(usize, &str)> {
+        let subjects = self.speaking()?.subjects.iter().enumerate();
+        let mut fitting = subjects.filter(|(_, subject)| {
+            subject.benches.contains(&row.bench) && subject.arms.contains(&row.arm)
+        });
+        fitting.next().map(|(place, subject)| (place, subject.words.as_str()))
+    }
+
+    /// Names of programs that keep their lower case where a sentence begins.
+    pub(crate) fn names(&self) -> &[String] {
+        self.speaking().map_or(&[], |suite| &suite.suite.names)
+    }
+
+    /// The suite and its minute: what a reader calls this record.
+    pub(crate) fn name(&self) -> String {
+        format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
+    }
+}

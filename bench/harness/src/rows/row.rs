@@ -1,0 +1,247 @@
+//! A row, its estimate, its verdict and what stands with them in a record.
+
+use std::collections::BTreeMap;
+
+use confide_estimate::{AaJudgement, Estimate, INTERVAL_BLOCKS_MIN, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    disturbed::Disturbance,
+    suite::bench::{Better, Show, Stat},
+};
+
+/// One arm against the reference arm, by one metric, at one point of the grid.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Row {
+    pub(crate) bench: String,
+    pub(crate) case: String,
+    pub(crate) model: String,
+    pub(crate) load: String,
+    pub(crate) label: String,
+    pub(crate) metric: String,
+    pub(crate) stat: Stat,
+    pub(crate) better: Better,
+    pub(crate) show: Show,
+    pub(crate) reference: String,
+    pub(crate) arm: String,
+    pub(crate) arm_label: String,
+    pub(crate) twin: bool,
+    pub(crate) headline: bool,
+    /// Of the reference arm, over blocks: geometric mean where a ratio is shown, else arithmetic.
+    pub(crate) clear: f64,
+    /// Of this arm, likewise.
+    pub(crate) protected: f64,
+    pub(crate) blocks: usize,
+    /// Cost: above 1 is slower or less, whichever way the metric counts.
+    pub(crate) ratio: Option<Ends>,
+    /// This arm minus the reference arm, in the metric's unit.
+    pub(crate) difference: Ends,
+    pub(crate) margin: f64,
+    pub(crate) adds_at_most: Option<f64>,
+    pub(crate) outcome: Outcome,
+    /// For an A/A row its own judgement, for others that of the A/A row beside it.
+    pub(crate) aa: Option<Aa>,
+    /// Of the two arms' blocks: what pairing gains.
+    pub(crate) correlation: Option<f64>,
+    pub(crate) simulated: bool,
+    pub(crate) client_bound: bool,
+    pub(crate) floor: Option<FloorRatio>,
+    pub(crate) round_trips: [Option<f64>; 2],
+    /// What the arms said that a reader of these figures must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) marks: Vec<String>,
+    /// Too few blocks: the ends stand in the record and are not printed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_interval: bool,
+    /// Widths of the 95 % interval of the log ratio, with pairing and without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) widths: Option<[f64; 2]>,
+    /// The median of the means of all pairs of blocks' ratios, which outliers do not move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hodges_lehmann: Option<f64>,
+    /// Wilcoxon's signed-rank test of the ratios against 1, two-sided: secondary to the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p: Option<f64>,
+    /// The same with all headline rows of the suite tried together (Holm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p_holm: Option<f64>,
+    /// What its own samples say against it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<Note>,
+    /// CPU time, memory and disturbed slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beside: Option<Box<Beside>>,
+}
+
+impl Row {
+    /// Whether its interval may be printed.
+    pub(crate) fn has_interval(&self) -> bool {
+        self.blocks >= INTERVAL_BLOCKS_MIN
+    }
+
+    /// A percentile of runs whose tail holds too little: not a figure at all.
+    pub(crate) fn is_without_tail(&self) -> bool {
+        self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))
+    }
+}
+
+/// An estimate with its intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Ends {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) low_999: f64,
+    pub(crate) high_999: f64,
+    pub(crate) block_sd: f64,
+}
+
+/// The verdict of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub(crate) enum Outcome {
+    Within,
+    Above,
+    Below,
+    Undecided {
+        blocks_wanted: Option<u64>,
+    },
+    /// No ratio can be made of zeros, or no margin was set.
+    NotEvaluated,
+}
+
+/// The judgement of an A/A row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Aa {
+    Valid,
+    OutsideMargin,
+    ExcludesOne,
+    TooFewBlocks,
+}
+
+/// The arm's figure over a floor measured next to it.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct FloorRatio {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+}
+
+/// All samples of one arm at one point of the grid, pooled.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) bench: String,
+    pub(crate) case: String,
+    pub(crate) arm: String,
+    pub(crate) twin: bool,
+    pub(crate) metric: String,
+    pub(crate) n: usize,
+    pub(crate) mean: f64,
+    /// Only where the tail holds ten samples.
+    pub(crate) p50: Option<f64>,
+    pub(crate) p95: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    /// 95 % intervals of p50, p95 and p99 by the binomial count, where the tails hold enough; of
+    /// samples taken as independent, which those of one run seldom are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) percentile_ends: Option<[Option<[f64; 2]>; 3]>,
+    pub(crate) simulated: bool,
+}
+
+impl From<Estimate> for Ends {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            value: estimate.value,
+            low: estimate.interval.low,
+            high: estimate.interval.high,
+            low_999: estimate.wide.low,
+            // Two blocks may leave it open: JSON has no infinity, and a record has to be readable.
+            high_999: estimate.wide.high.min(f64::MAX),
+            block_sd: estimate.block_sd,
+        }
+    }
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Within => Self::Within,
+            Verdict::Above => Self::Above,
+            Verdict::Below => Self::Below,
+            Verdict::Undecided { blocks_wanted } => Self::Undecided { blocks_wanted },
+        }
+    }
+}
+
+impl From<AaJudgement> for Aa {
+    fn from(judgement: AaJudgement) -> Self {
+        match judgement {
+            AaJudgement::Valid => Self::Valid,
+            AaJudgement::OutsideMargin => Self::OutsideMargin,
+            AaJudgement::ExcludesOne => Self::ExcludesOne,
+            AaJudgement::TooFewBlocks => Self::TooFewBlocks,
+        }
+    }
+}
+
+/// Of the reference arm and of this one, in that order; absent where a record does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub(crate) struct Beside {
+    /// CPU seconds of the arm with all processes below it, mean over its slices.
+    pub(crate) cpu_s: [Option<f64>; 2],
+    /// CPU seconds of the services meanwhile.
+    pub(crate) services_cpu_s: [Option<f64>; 2],
+    /// CPUs that arm and services kept busy, mean.
+    pub(crate) cores: [Option<f64>; 2],
+    /// The largest peak of the arm's memory in any slice.
+    pub(crate) memory_mib: [Option<f64>; 2],
+    pub(crate) services_memory_mib: [Option<f64>; 2],
+    /// Of a rate: work for each CPU second of arm and services.
+    pub(crate) per_cpu_s: [Option<f64>; 2],
+    /// CPU seconds of the harness while these slices ran, mean, and its largest peak.
+    pub(crate) harness_cpu_s: Option<f64>,
+    pub(crate) harness_memory_mib: Option<f64>,
+    /// Slices of both arms, and how many of them were disturbed.
+    pub(crate) slices: usize,
+    pub(crate) disturbed: usize,
+    /// In how many slices each disturbance was seen.
+    pub(crate) disturbances: BTreeMap<Disturbance, usize>,
+    /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
+    /// and at least two in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) without_disturbed: Option<Without>,
+}
+
+/// An estimate of fewer blocks, for comparison; the row's own stays the one with all.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Without {
+    pub(crate) blocks: usize,
+    pub(crate) ratio: Option<Ends>,
+    pub(crate) difference: Ends,
+}
+
+/// A remark on one row.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case", tag = "note")]
+pub(crate) enum Note {
+    /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and
+    /// says nothing of the time of service.
+    LittlesLaw { users: f64 },
+    /// A percentile of so few samples a run that its tail holds fewer than ten.
+    ThinTail { samples: f64 },
+    /// An open load whose requests were scheduled when the last one ended: a stall hides the requests
+    /// that should have come meanwhile (coordinated omission).
+    NotOpen { share: f64 },
+    /// The ratio changed for good at this block, in the second half of the run.
+    Unsteady { block: usize, blocks: usize },
+    /// Neighbouring blocks resemble each other: the interval may be too narrow.
+    Alike { correlation: f64 },
+    /// The median of the pairs (Hodges and Lehmann) lies outside the interval of the mean.
+    Outliers { hodges_lehmann: f64 },
+    /// More per thread than the reference arm's: no scaling does that, the reference is the odd one.
+    Superlinear { times: f64 },
+    /// Both neighbours on the grid lie on the same side, beyond the intervals.
+    NonMonotone { param: String },
+}

@@ -1,0 +1,158 @@
+//! A row in words: its cost, its two figures, its verdict.
+
+use super::row::{Aa, Ends, Note, Outcome, Row};
+use crate::{
+    format::{digits, ratio_places, scale_of, value},
+    suite::bench::Show,
+};
+
+/// The head of a table of rows.
+pub(crate) const HEAD: [&str; 6] = ["layer", "clear", "protected", "cost", "n", "verdict"];
+
+/// The cells of a row under [`HEAD`]; an A/A row ends in its own judgement.
+pub(crate) fn cells(row: &Row) -> [String; 6] {
+    let judged = if row.twin { aa(row) } else { verdict(row) };
+    let [clear, protected] = sides(row);
+    [row.label.clone(), clear, protected, cost(row), row.blocks.to_string(), judged]
+}
+
+/// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; of fewer than ten blocks `x1.16, no
+/// interval: 8`; of a percentile without a tail none.
+pub(crate) fn cost(row: &Row) -> String {
+    if row.is_without_tail() {
+        return "no percentile".into();
+    }
+    let text = match (&row.ratio, row.show) {
+        (Some(ratio), Show::Ratio) => {
+            let places = ratio_places(ratio.low, ratio.high);
+            let [v, l, h] = [ratio.value, ratio.low, ratio.high].map(|x| format!("{x:.places$}"));
+            format!("x{v} [{l}, {h}]")
+        }
+        _ => difference(&row.metric, &row.difference),
+    };
+    if row.has_interval() {
+        return text;
+    }
+    if let (Some(ratio), Show::Ratio) = (&row.ratio, row.show) {
+        // The width of an interval that is not shown says nothing of the places that are.
+        return format!("x{}, no interval: {}", digits(ratio.value), row.blocks);
+    }
+    let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
+    format!("{number}, no interval: {}", row.blocks)
+}
+
+/// The reference arm's figure and this arm's, of the kind that fits the cost.
+pub(crate) fn sides(row: &Row) -> [String; 2] {
+    if row.is_without_tail() {
+        return ["–".into(), "–".into()];
+    }
+    [row.clear, row.protected].map(|number| value(&row.metric, number))
+}
+
+fn difference(metric: &str, ends: &Ends) -> String {
+    let biggest = ends.low.abs().max(ends.high.abs()).max(ends.value.abs());
+    let (scale, unit) = scale_of(metric, biggest);
+    let spread = (ends.high - ends.low) * scale;
+    let places = if spread >= 20.0 {
+        0
+    } else if spread >= 0.2 {
+        1
+    } else if spread >= 0.02 {
+        2
+    } else {
+        3
+    };
+    let number = |x: f64| format!("{:.places$}", clean(x * scale, places));
+    let sign = if clean(ends.value * scale, places) < 0.0 { "" } else { "+" };
+    format!("{sign}{} {unit} [{}, {}]", number(ends.value), number(ends.low), number(ends.high))
+}
+
+/// Rounding to -0.0 would print a minus before nothing.
+fn clean(x: f64, places: usize) -> f64 {
+    if x.abs() < 0.5 * 10f64.powi(-(places as i32)) { 0.0 } else { x }
+}
+
+/// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
+pub(crate) fn verdict(row: &Row) -> String {
+    let margin = match row.adds_at_most {
+        Some(limit) => {
+            let (scale, unit) = scale_of(&row.metric, limit.abs());
+            format!("{} {unit}", digits(limit * scale))
+        }
+        None => format!("{} %", digits(row.margin * 100.0)),
+    };
+    let mut text = match row.outcome {
+        Outcome::Undecided { .. } if !row.has_interval() => {
+            format!("undecided: {} blocks", row.blocks)
+        }
+        Outcome::NotEvaluated if row.is_without_tail() => {
+            "not evaluated: percentile without a tail".to_owned()
+        }
+        Outcome::Within => format!("within {margin}"),
+        Outcome::Above => format!("above {margin} margin"),
+        Outcome::Below => format!("below {margin} margin, cheaper"),
+        Outcome::Undecided { blocks_wanted: Some(blocks) } => {
+            format!("undecided at {margin}, {blocks} blocks would decide")
+        }
+        Outcome::Undecided { blocks_wanted: None } => {
+            format!("undecided at {margin}, over 10,000 blocks would decide")
+        }
+        Outcome::NotEvaluated => "not evaluated".to_owned(),
+    };
+    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+        text = format!("invalid, its A/A failed ({text})");
+    }
+    if row.client_bound {
+        text.push_str(", client-bound");
+    }
+    if row.simulated {
+        text.push_str(", simulated");
+    }
+    text + &marks(row)
+}
+
+/// What the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples say by
+/// themselves; empty where nothing.
+pub(crate) fn marks(row: &Row) -> String {
+    let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
+    let said = row.marks.iter().map(String::as_str);
+    said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
+}
+
+/// What running both arms in the same block gained, in words: `None` where it is not known.
+///
+/// It gained where the interval of the pairs is narrower than that of the same blocks unpaired, by
+/// more than chance would make it.
+pub(crate) fn pairing(row: &Row) -> Option<String> {
+    let (r, [paired, unpaired]) = (row.correlation?, row.widths?);
+    if !row.has_interval() {
+        return None;
+    }
+    // Of unrelated pairs one in forty has a greater correlation than this.
+    let by_chance = 1.96 / (row.blocks as f64).sqrt();
+    let widths =
+        format!("95 % interval {:.1} % wide, {:.1} % unpaired", paired * 100.0, unpaired * 100.0);
+    Some(if paired > unpaired * GAINS_BELOW {
+        format!("pairing gained nothing: r = {r:.2} ({widths})")
+    } else if r < by_chance {
+        format!("what pairing gained cannot be told from nothing: r = {r:.2} ({widths})")
+    } else {
+        let gained = (1.0 - paired / unpaired) * 100.0;
+        format!("pairing narrowed the interval by {gained:.0} %: r = {r:.2} ({widths})")
+    })
+}
+
+/// An interval that pairing narrows by less than a twentieth is not worth naming as a gain.
+const GAINS_BELOW: f64 = 0.95;
+
+/// The judgement of an A/A row.
+pub(crate) fn aa(row: &Row) -> String {
+    let text = match row.aa {
+        Some(Aa::Valid) => "passed",
+        Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",
+        Some(Aa::ExcludesOne) => "FAILED: 99.9 % interval excludes 1",
+        Some(Aa::TooFewBlocks) => "nothing found; too few blocks to judge",
+        None => "not evaluated",
+    };
+    format!("{text}{}", marks(row))
+}
