@@ -65,7 +65,9 @@ def variants(file: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 def for_host(source: Source) -> str:
     """The text for a host compiler: dynamic shared memory becomes a pointer, each kernel gets its launcher."""
-    text = _DYNAMIC_SHARED.sub(r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text)
+    text = _DYNAMIC_SHARED.sub(
+        r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text
+    )
     launchers = "".join(f"CONFIDE_KERNEL({name})\n" for name in source.kernels)
     return f'#line 1 "{source.path}"\n{text}\n{launchers}'
 
@@ -99,7 +101,11 @@ def _kernels(text: str, defines: dict[str, str]) -> dict[str, tuple[Parameter, .
 
 def _parameter(text: str, defines: dict[str, str]) -> Parameter:
     pointer = "*" in text
-    words = [word for word in re.findall(r"\w+", text) if word not in ("__restrict__", "__restrict", "volatile")]
+    words = [
+        word
+        for word in re.findall(r"\w+", text)
+        if word not in ("__restrict__", "__restrict", "volatile")
+    ]
     constant = "const" in words
     words = [word for word in words if word != "const"]
     kind = " ".join(defines.get(word, word) for word in words[:-1])

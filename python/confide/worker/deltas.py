@@ -6,8 +6,9 @@ the outputs of the projections that read it. Whoever drives the generator adds t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Hashable, Protocol, Sequence, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -24,7 +25,9 @@ READS = {
     "feed_forward_inner": ("down",),
     "final_hidden": ("final_hidden",),
 }
-SOURCE_OF = {projection: source for source, projections in READS.items() for projection in projections}
+SOURCE_OF = {
+    projection: source for source, projections in READS.items() for projection in projections
+}
 
 Site = tuple[int, str]  # layer, projection; final_hidden stands in layer 0
 Width = tuple[int, int]  # input, output

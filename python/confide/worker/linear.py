@@ -54,7 +54,13 @@ class FourBit:
     `codes` [out, in] hold q in 0..15, two to a byte, the even input in the high half: what torch's CUDA product wants.
     """
 
-    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor | None = None, dtype: torch.dtype = torch.bfloat16):
+    def __init__(
+        self,
+        codes: Tensor,
+        scales: Tensor,
+        bias: Tensor | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
         self.codes, self.scales, self.bias, self.dtype = codes, scales, bias, dtype
         self.out, self.width = codes.shape[0], codes.shape[1] * 2
         self.packed: Tensor | None = None
@@ -74,7 +80,9 @@ class FourBit:
         high, low = self.codes >> 4, self.codes & 15
         values = torch.stack((high, low), dim=-1).reshape(self.out, self.width // GROUP, GROUP)
         scale, offset = self.scales.transpose(0, 1).float().unsqueeze(-1).unbind(2)
-        return ((values.float() - 8.0) * scale + offset).reshape(self.out, self.width).to(self.dtype)
+        return (
+            ((values.float() - 8.0) * scale + offset).reshape(self.out, self.width).to(self.dtype)
+        )
 
     def bytes(self) -> int:
         kept = self.codes if self.packed is None else self.packed
@@ -86,7 +94,9 @@ class FourBit:
             return
         try:
             packed = torch.ops.aten._convert_weight_to_int4pack(self.codes, INNER_TILES)
-            rows = torch.linspace(-1, 1, self.width, device=packed.device, dtype=self.dtype).unsqueeze(0)
+            rows = torch.linspace(
+                -1, 1, self.width, device=packed.device, dtype=self.dtype
+            ).unsqueeze(0)
             got = torch.ops.aten._weight_int4pack_mm(rows, packed, GROUP, self.scales).float()
             wanted = rows.float() @ self.dequantised().float().t()
             if (got - wanted).norm() > 0.02 * wanted.norm():
@@ -99,7 +109,7 @@ class FourBit:
 
 def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
     """A 4-bit matrix from a plain one, on the device where it lies. The inputs must be a multiple of the group."""
-    out, width = weight.shape
+    width = weight.shape[1]
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
     parts = [quantised(rows) for rows in weight.split(ROWS_AT_ONCE)]

@@ -61,14 +61,18 @@ def load(folder: Path) -> dict[Site, Pair]:
     if not path.is_file():
         for name in PICKLES:
             if (folder / name).exists():
-                raise AdapterError(f"{folder / name}: wanted safetensors, got a pickle, which is never opened")
+                raise AdapterError(
+                    f"{folder / name}: wanted safetensors, got a pickle, which is never opened"
+                )
         raise AdapterError(f"{path}: cannot be read: no such file")
     if path.stat().st_size > WEIGHTS_BYTES_MAX:
         raise AdapterError(f"{path}: wanted at most {WEIGHTS_BYTES_MAX} bytes")
     tensors = read_tensors(path)
     stack, parts = sort(tensors)
     refuse_missing(config, stack, {site for site, _ in parts})
-    pairs = {site: pair_of(config, stack, site, parts) for site in sorted({site for site, _ in parts})}
+    pairs = {
+        site: pair_of(config, stack, site, parts) for site in sorted({site for site, _ in parts})
+    }
     if not pairs:
         raise AdapterError(f"{path}: any lora_A is missing")
     return pairs
@@ -122,12 +126,24 @@ def refuse(raw: dict[str, Any]) -> None:
     harmless = start is None or isinstance(start, bool) or str(start).lower() in HARMLESS_STARTS
     for name, holds, wanted in [
         ("peft_type", raw.get("peft_type") == "LORA", "LORA"),
-        ("task_type", raw.get("task_type") in (None, "CAUSAL_LM", "FEATURE_EXTRACTION"), "CAUSAL_LM"),
+        (
+            "task_type",
+            raw.get("task_type") in (None, "CAUSAL_LM", "FEATURE_EXTRACTION"),
+            "CAUSAL_LM",
+        ),
         ("bias", raw.get("bias") in (None, "none"), "none"),
         ("lora_bias", not raw.get("lora_bias"), "false"),
         ("modules_to_save", not raw.get("modules_to_save"), "no whole modules"),
-        ("init_lora_weights", harmless, "a start that leaves the base model's weights as they were"),
-        ("use_dora", not raw.get("use_dora"), "false: magnitudes are folded by crates/lora, not here"),
+        (
+            "init_lora_weights",
+            harmless,
+            "a start that leaves the base model's weights as they were",
+        ),
+        (
+            "use_dora",
+            not raw.get("use_dora"),
+            "false: magnitudes are folded by crates/lora, not here",
+        ),
         ("target_modules", bool(raw.get("target_modules")), "names, a pattern or all-linear"),
     ]:
         if not holds:
@@ -135,9 +151,18 @@ def refuse(raw: dict[str, Any]) -> None:
     for name, value in raw.items():
         if name not in KNOWN and name not in WITHOUT_EFFECT and not is_off(value):
             raise field(name, "nothing, null, false or empty", value)
-    if not 1 <= int(raw.get("r") or 8) <= RANK_MAX or abs(float(raw.get("lora_alpha") or 8)) > ALPHA_MAX:
-        raise field("r", f"a rank from 1 to {RANK_MAX}, lora_alpha of at most a million", raw.get("r"))
-    for name, most in (("rank_pattern", PATTERNS_MAX), ("alpha_pattern", PATTERNS_MAX), ("target_modules", NAMES_MAX)):
+    if (
+        not 1 <= int(raw.get("r") or 8) <= RANK_MAX
+        or abs(float(raw.get("lora_alpha") or 8)) > ALPHA_MAX
+    ):
+        raise field(
+            "r", f"a rank from 1 to {RANK_MAX}, lora_alpha of at most a million", raw.get("r")
+        )
+    for name, most in (
+        ("rank_pattern", PATTERNS_MAX),
+        ("alpha_pattern", PATTERNS_MAX),
+        ("target_modules", NAMES_MAX),
+    ):
         value = raw.get(name) or {}
         if not isinstance(value, str) and len(value) > most:
             raise field(name, f"at most {most} entries", len(value))
@@ -161,11 +186,15 @@ def sort(tensors: dict[str, Tensor]) -> tuple[str, dict[tuple[Site, str], Tensor
         match = NAME.fullmatch(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
         placed = site_of(match["module"]) if match else None
         if match is None or placed is None:
-            raise AdapterError(f"adapter_model.safetensors: {name}: it is no part of a LoRA of a decoder's projections")
+            raise AdapterError(
+                f"adapter_model.safetensors: {name}: it is no part of a LoRA of a decoder's projections"
+            )
         stack, site = placed
         here = (stack, match["adapter"])
         if seen not in (None, here) or (site, match["part"]) in found:
-            raise AdapterError(f"adapter_model.safetensors: {name}: another stack or adapter, or there twice")
+            raise AdapterError(
+                f"adapter_model.safetensors: {name}: another stack or adapter, or there twice"
+            )
         seen = here
         found[site, match["part"]] = tensors[name]
     return (seen or (STACKS[0], None))[0], found
@@ -198,7 +227,9 @@ def refuse_missing(config: dict[str, Any], stack: str, sites: set[Site]) -> None
             path = path_of(stack, (layer, projection))
             wanted, there = chooses(config, path), (layer, projection) in sites
             if wanted and not there:
-                raise AdapterError(f"adapter_model.safetensors: {PREFIX}{path}.lora_A.weight is missing")
+                raise AdapterError(
+                    f"adapter_model.safetensors: {PREFIX}{path}.lora_A.weight is missing"
+                )
             if there and not wanted:
                 reason = "is there, but the configuration does not choose it"
                 raise AdapterError(f"adapter_model.safetensors: {path} {reason}")
@@ -237,7 +268,9 @@ def compiled(name: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise AdapterError(f"adapter_config.json: {name}: pattern {pattern[:200]!r}: {error}") from error
+        raise AdapterError(
+            f"adapter_config.json: {name}: pattern {pattern[:200]!r}: {error}"
+        ) from error
 
 
 def by_pattern(config: dict[str, Any], name: str, path: str, otherwise: float) -> float:
@@ -248,7 +281,9 @@ def by_pattern(config: dict[str, Any], name: str, path: str, otherwise: float) -
     return otherwise
 
 
-def pair_of(config: dict[str, Any], stack: str, site: Site, parts: dict[tuple[Site, str], Tensor]) -> Pair:
+def pair_of(
+    config: dict[str, Any], stack: str, site: Site, parts: dict[tuple[Site, str], Tensor]
+) -> Pair:
     """A site's matrices with their scale."""
     path = path_of(stack, site)
     rank = int(by_pattern(config, "rank_pattern", path, config.get("r") or 8))
@@ -256,10 +291,16 @@ def pair_of(config: dict[str, Any], stack: str, site: Site, parts: dict[tuple[Si
     alpha = float(by_pattern(config, "alpha_pattern", path, otherwise))
     for part in "AB":
         if (site, part) not in parts:
-            raise AdapterError(f"adapter_model.safetensors: {PREFIX}{path}.lora_{part}.weight is missing")
+            raise AdapterError(
+                f"adapter_model.safetensors: {PREFIX}{path}.lora_{part}.weight is missing"
+            )
     a, b = parts[site, "A"], parts[site, "B"]
     if a.dim() != 2 or b.dim() != 2 or a.shape[0] != rank or b.shape[1] != rank:
-        raise AdapterError(f"{path}: wanted A [{rank}, in] and B [out, {rank}], got {list(a.shape)}, {list(b.shape)}")
+        raise AdapterError(
+            f"{path}: wanted A [{rank}, in] and B [out, {rank}], got {list(a.shape)}, {list(b.shape)}"
+        )
     if not 0 < a.shape[1] <= WIDTH_MAX or not 0 < b.shape[0] <= WIDTH_MAX or abs(alpha) > ALPHA_MAX:
-        raise AdapterError(f"{path}: wanted widths of at most {WIDTH_MAX}, got {a.shape[1]} and {b.shape[0]}")
+        raise AdapterError(
+            f"{path}: wanted widths of at most {WIDTH_MAX}, got {a.shape[1]} and {b.shape[0]}"
+        )
     return Pair(a, b, alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -160,13 +161,23 @@ class RelayDeltas:
 
     def mine(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The outputs that the adapter changes, in the order of their numbers."""
-        return {name: outputs[name] for name in PROJECTIONS if name in outputs and (layer, name) in self.adapter.sites}
+        return {
+            name: outputs[name]
+            for name in PROJECTIONS
+            if name in outputs and (layer, name) in self.adapter.sites
+        }
 
-    def ask(self, layer: int, source: str, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]) -> None:
+    def ask(
+        self, layer: int, source: str, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]
+    ) -> None:
         """Sends what the adapter needs at a point."""
         number, kind = self.number, SOURCES.index(source)
         head = struct.pack("<IIBIIB", number, layer, kind, *rows.shape, len(outputs))
-        parts = [head, bytes(PROJECTIONS.index(name) for name in outputs), rows.astype("<f4").tobytes()]
+        parts = [
+            head,
+            bytes(PROJECTIONS.index(name) for name in outputs),
+            rows.astype("<f4").tobytes(),
+        ]
         parts += [output.astype("<f4").tobytes() for output in outputs.values()]
         payload = b"".join(parts)
         self.trips, self.bytes = self.trips + 1, self.bytes + len(payload)
@@ -181,7 +192,9 @@ class RelayDeltas:
             raise AdapterError(f"deltas: wanted {wanted} bytes, got {len(rest)}", "host_lost")
         found, place = {}, 0
         for name, output in asked.items():
-            found[name] = numpy.frombuffer(rest, "<f4", output.size, place).reshape(output.shape).copy()
+            found[name] = (
+                numpy.frombuffer(rest, "<f4", output.size, place).reshape(output.shape).copy()
+            )
             place += output.size * 4
         return found
 
@@ -197,7 +210,12 @@ class RelayGroup:
         self.mailbox = mailbox
 
     def add(
-        self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]
+        self,
+        layer: int,
+        source: str,
+        rows: Tensor,
+        outputs: dict[str, Tensor],
+        deltas: list[Deltas | None],
     ) -> None:
         host = rows.float().cpu().numpy()
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -98,10 +100,8 @@ class Connection:
             self.changed.notify_all()
         self.mailbox.close(reason)
         for end in (lambda: self.stream.shutdown(socket.SHUT_RDWR), self.stream.close):
-            try:
+            with contextlib.suppress(OSError):
                 end()
-            except OSError:
-                pass
         self.wake()
 
 
@@ -119,7 +119,9 @@ def send_within(stream: socket.socket, frame: bytes, seconds: float) -> None:
 class Server:
     """Listens, and turns the scheduler. Everything that touches the device happens in `run`."""
 
-    def __init__(self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]) -> None:
+    def __init__(
+        self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]
+    ) -> None:
         self.path, self.scheduler, self.told, self.status = path, scheduler, welcome, status
         scheduler.listener, scheduler.wake = self, self.wake
         self.changed = threading.Condition()
@@ -268,7 +270,9 @@ class Server:
     def greet(self, connection: Connection, hello: dict[str, Any]) -> None:
         """Answers a hello."""
         if hello.get("protocol") != protocol.PROTOCOL:
-            raise Malformed(f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}")
+            raise Malformed(
+                f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}"
+            )
         vocabulary = self.scheduler.rows.vocabulary
         known = hello.get("vocabulary", vocabulary)
         if not isinstance(known, int) or known < 1:
@@ -296,14 +300,18 @@ class Server:
     def generate(self, raw: dict[str, Any]) -> None:
         """Takes a generation or says why not."""
         try:
-            request = Request.parse(raw, self.scheduler.rows.vocabulary, self.scheduler.cache.size.context)
+            request = Request.parse(
+                raw, self.scheduler.rows.vocabulary, self.scheduler.cache.size.context
+            )
             adapter = None
             if request.adapter is not None:
                 adapter = self.adapters.loaded.get(request.adapter)
                 if adapter is None:
                     raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
             if self.scheduler.is_running(request.number):
-                raise Malformed(f"generate: id {request.number} is that of a generation that has not ended")
+                raise Malformed(
+                    f"generate: id {request.number} is that of a generation that has not ended"
+                )
             self.scheduler.submit(request, adapter)
         except Refused as error:
             told = {"kind": error.kind, "message": protocol.short(str(error))}
@@ -333,7 +341,11 @@ class Server:
         try:
             adapter = self.adapters.attach(name, future.result())
         except Exception as error:
-            told = str(error) if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"
+            told = (
+                str(error)
+                if isinstance(error, AdapterError)
+                else f"{type(error).__name__}: {error}"
+            )
             self.answer(name, error=told)
             return
         guarantee = getattr(adapter, "guarantee", None)
@@ -357,7 +369,11 @@ class Server:
         self.scheduler.stepper.forget(lambda keys: True)
 
     def answer(self, name: str, error: str | None = None, **more: Any) -> None:
-        told = {"name": name, "ok": error is None, **{key: value for key, value in more.items() if value is not None}}
+        told = {
+            "name": name,
+            "ok": error is None,
+            **{key: value for key, value in more.items() if value is not None},
+        }
         if error is not None:
             told["error"] = protocol.short(error)
         self.send(json_frame(protocol.ADAPTER, told))

@@ -36,9 +36,12 @@ class Races(unittest.TestCase):
             ("late_readers", 1, "race in global memory"),
         ):
             for order in ("", "reversed"):
-                with self.subTest(kernel=name, order=order), mock.patch.dict(os.environ, {"CONFIDE_CPU_ORDER": order}):
-                    with self.assertRaisesRegex(RuntimeError, told):
-                        runtime.Module(RACES).kernel(name)(blocks, 32, np.zeros(65, np.uint32))
+                with (
+                    self.subTest(kernel=name, order=order),
+                    mock.patch.dict(os.environ, {"CONFIDE_CPU_ORDER": order}),
+                    self.assertRaisesRegex(RuntimeError, told),
+                ):
+                    runtime.Module(RACES).kernel(name)(blocks, 32, np.zeros(65, np.uint32))
 
     def test_one_block_alone_does_not_race_with_itself(self) -> None:
         for name in ("blocks_that_add", "blocks_that_read"):
@@ -47,7 +50,11 @@ class Races(unittest.TestCase):
     def test_choosing_tokens_has_none(self) -> None:
         logits = np.random.default_rng(1).normal(size=(3, 300)).astype(np.float32)
         sampler = Sampler(logits, 3, 300, 50, "cpu")
-        sampler.temperatures[:], sampler.top_ps[:], sampler.remaining[:] = (0, 0.7, 0.7), (1, 1, 0.6), 9
+        sampler.temperatures[:], sampler.top_ps[:], sampler.remaining[:] = (
+            (0, 0.7, 0.7),
+            (1, 1, 0.6),
+            9,
+        )
         tokens, positions = np.zeros(3, np.int64), np.array([4, 5, 6])
         sampler.choose(logits, tokens, positions)
         np.testing.assert_array_equal(positions, [5, 6, 7])
