@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..worker.adapter_error import AdapterError
+from ..adapter_error import AdapterError
+from ..adapter_error import AdapterRefused as AdapterRefused
 
 
 class BlindError(AdapterError):
@@ -121,10 +122,6 @@ class ActivationRefused(BlindError):
     """An activation cannot be sent: not finite, or too coarse under the adapter's norm limit."""
 
     KIND = "activation"
-
-
-class AdapterRefused(BlindError):
-    """A folder that is no adapter this package reads, or one beyond a limit."""
 
 
 class OutOfOrder(BlindError):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..sites import source_number
 from .batches import Batch, Taken, prepare
 from .channel import Channel, Dial, named
 from .errors import (
@@ -34,7 +35,6 @@ from .online_step import OnlineStep
 from .pack import packed_bytes
 from .parameters import SECURITY_BITS_MIN
 from .session import HolderOptions, Meter, Session
-from .sites import source_number
 from .terms import Terms
 
 _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002

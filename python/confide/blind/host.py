@@ -19,15 +19,16 @@ from typing import Any
 
 import numpy
 
+from .. import peft
 from ..cuda import online, ring
-from . import masks, peft
+from ..sites import PROJECTIONS, source_of
+from . import masks
 from .accounts import Account, Budgets, Clients, Slot
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
 from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
-from .sites import PROJECTIONS, source_of
 from .terms import Pair, Weights, noise_headroom, quantised
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy
 
+from .. import peft
 from ..cuda import online, ring
-from . import guarantee, masks, parameters, peft
+from ..sites import READERS, Site, Width, source_number
+from . import guarantee, masks, parameters
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
 from .host import AdapterHost, Hosted, HostOptions
-from .sites import READERS, Site, Width, source_number
 from .terms import Terms
 
 ADAPTERS_MAX = 16

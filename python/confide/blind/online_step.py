@@ -7,13 +7,13 @@ from typing import Any
 import numpy
 
 from ..cuda import online
+from ..sites import READERS
 from . import masks
 from .batches import Taken
 from .errors import ActivationRefused, ProtocolError
 from .messages import VECTORS_MAX
 from .pack import pack, packed_bytes, unpack
 from .quantise import quantise_vector
-from .sites import READERS
 from .terms import Terms
 
 

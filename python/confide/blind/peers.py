@@ -29,7 +29,11 @@ def peer_of(address: str) -> str:
         return ""
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None) or found
-    return str(mapped) if mapped.version == 4 else str(ipaddress.ip_network((mapped, 64)))
+    return (
+        str(mapped)
+        if mapped.version == 4
+        else str(ipaddress.ip_network((mapped, 64), strict=False))
+    )
 
 
 class Preparations:

@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass, field
 
 from ..cuda import ring
+from ..sites import Site, Width
 from . import parameters
 from .batches import Pool
 from .channel import Channel
 from .errors import HostRefused
 from .frames import Kind
 from .messages import Attach, Hello, Welcome, decode_group_terms
-from .sites import Site, Width
 from .terms import Terms
 
 

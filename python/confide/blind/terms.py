@@ -11,26 +11,18 @@ from dataclasses import dataclass
 
 import numpy
 
+from ..peft import Pair
+from ..sites import PROJECTIONS, source_of
 from .errors import AdapterRefused
 from .messages import Fields
 from .parameters import ParameterSet
 from .quantise import ENTRY_MAX, VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
-from .sites import PROJECTIONS, source_of
 
 WIDTH_MAX = 1 << 16
 RANK_MAX = 1024
 PARTS_MAX = 8
 NORM_LIMIT_WIRE_MAX = 1 << 62
 NOISE_SIGMA_MAX = float(1 << 30)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
-
-    a: numpy.ndarray
-    b: numpy.ndarray
-    scale: float
 
 
 @dataclass(frozen=True)

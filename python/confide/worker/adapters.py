@@ -7,13 +7,12 @@ import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import peft
+from .. import peft
 from .config import Config
 from .deltas import (
     PROJECTIONS,
@@ -78,9 +77,8 @@ class Adapters:
     def made(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Reads or reaches an adapter; may take long, and may run beside steps."""
         if kind == "plain":
-            return PlainAdapter(
-                name, peft.load(Path(str(spec.get("path", "")))), self.bank, self.context
-            )
+            _, pairs = peft.load(str(spec.get("path", "")))
+            return PlainAdapter(name, pairs, self.bank, self.context)
         if kind == "relay":
             from .relay import RelayAdapter
 
@@ -159,9 +157,11 @@ class PlainAdapter:
         self.points = points_of(self.sites)
         self.number, self.open_count, self.is_loaded = next(self.count), 0, True
         kept = {"device": context.device, "dtype": context.dtype}
-        self.a = {site: pair.a.to(**kept) for site, pair in pairs.items()}
+        self.a = {site: torch.from_numpy(pair.a).to(**kept) for site, pair in pairs.items()}
         # The scale goes into B while it has all its bits.
-        self.b = {site: (pair.b * pair.scale).to(**kept) for site, pair in pairs.items()}
+        self.b = {
+            site: (torch.from_numpy(pair.b) * pair.scale).to(**kept) for site, pair in pairs.items()
+        }
 
     def open(self) -> Deltas:
         self.open_count += 1

@@ -6,7 +6,7 @@ import traceback
 
 import torch
 
-from .adapter_error import AdapterError
+from ..adapter_error import AdapterError
 
 
 class OutOfMemory(Exception):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy
 
-from confide.blind.sites import module_path
+from confide.sites import module_path
 
 RANK, ALPHA = 4, 8.0
 WIDTHS = {

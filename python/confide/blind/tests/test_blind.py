@@ -7,6 +7,7 @@ import unittest
 
 import numpy
 
+from confide import peft
 from confide.blind import (
     batches,
     channel,
@@ -16,13 +17,12 @@ from confide.blind import (
     messages,
     pack,
     parameters,
-    peft,
     session,
     terms,
 )
 from confide.blind.errors import (
     ActivationRefused,
-    BlindError,
+    AdapterRefused,
     BudgetUsedUp,
     HostLost,
     HostRefused,
@@ -388,7 +388,7 @@ class FolderTest(unittest.TestCase):
         for change in changes:
             with self.subTest(change=change), hosts.folder() as folder:
                 adapters.write_adapter(folder, **change)
-                with self.assertRaises(BlindError):
+                with self.assertRaises(AdapterRefused):
                     peft.load(folder)
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder, use_rslora=True, alpha_pattern={"q_proj": 3})

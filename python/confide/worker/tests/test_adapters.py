@@ -170,7 +170,7 @@ class Plain(WithFolder):
             ({"use_dora": True}, "use_dora"), ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
             ({"bias": "all"}, "bias"), ({"lora_bias": True}, "lora_bias"), ({"peft_type": "IA3"}, "peft_type"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights"), ({"arrow_config": {"x": 1}}, "arrow_config"),
-            ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted A \\[5"), ({"r": 0}, "good"),
+            ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
             ({"target_modules": "(q_proj"}, "pattern"), ({"layers_to_transform": [0, 1, 2, 3]}, "missing"),
         ]:  # fmt: skip
             path.write_text(json.dumps({**good, **change}))
@@ -208,11 +208,11 @@ class Answers(threading.Thread):
         self, bench: Bench, path: Path, after: int = 1 << 30, error: int = 1, stalls: bool = False
     ) -> None:
         super().__init__(daemon=True)
-        from confide.worker import peft as folder
+        from confide import peft as folder
 
         self.bench, self.pairs, self.after, self.error, self.stalls = (
             bench,
-            folder.load(path),
+            folder.load(path)[1],
             after,
             error,
             stalls,
@@ -248,7 +248,8 @@ class Answers(threading.Thread):
         for name in projections:
             pair = self.pairs[layer, name]
             out, rest = rest[: rows * pair.b.shape[0]], rest[rows * pair.b.shape[0] :]
-            delta = given @ pair.a.t() @ pair.b.t() * pair.scale
+            a, b = torch.from_numpy(pair.a), torch.from_numpy(pair.b)
+            delta = given @ a.t() @ b.t() * pair.scale
             changed.append((torch.tensor(out).view(rows, -1) + delta).numpy().tobytes())
         assert not len(rest)
         self.bench.mailbox.put(head + b"\0" + b"".join(changed))

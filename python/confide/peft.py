@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from .errors import AdapterRefused
+from .adapter_error import AdapterRefused
 from .safetensors_file import read_tensors
 from .sites import MODEL_PROJECTIONS, Site, module_path, source_of
-from .terms import Pair
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 CONFIG_BYTES_MAX = 1 << 20
@@ -73,6 +73,15 @@ _KNOWN = {
     "init_lora_weights",
 }
 _HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica", "true", "false"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
+
+    a: numpy.ndarray
+    b: numpy.ndarray
+    scale: float
 
 
 def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
@@ -252,7 +261,9 @@ def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
     try:
         return re.compile(whole)
     except re.error as error:
-        raise _field(name, "a regular expression", f"{pattern!r}: {error}") from error
+        raise _field(
+            name, "a pattern that is a regular expression", f"{pattern!r}: {error}"
+        ) from error
 
 
 def _patterns(name: str, value: Any, check: Any) -> list[tuple[Any, Any]]:
@@ -284,7 +295,7 @@ def _names(name: str, value: Any) -> Any:
     )
 
 
-class _layers_chosen:
+class _LayersChosen:
     def __init__(self, indices: set[int], patterns: list[re.Pattern[str]]) -> None:
         self.indices, self.patterns, self.last = indices, patterns, max(indices)
 
@@ -295,7 +306,7 @@ class _layers_chosen:
         return False
 
 
-def _layers(fields: dict[str, Any]) -> _layers_chosen | None:
+def _layers(fields: dict[str, Any]) -> _LayersChosen | None:
     listed, patterns = fields.get("layers_to_transform"), fields.get("layers_pattern") or []
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
@@ -310,7 +321,7 @@ def _layers(fields: dict[str, Any]) -> _layers_chosen | None:
     forms = [rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\." for pattern in patterns] or [
         r".*?\.[^.]*\.(?P<idx>\d+)\."
     ]
-    return _layers_chosen(set(indices), [_compiled("layers_pattern", form, form) for form in forms])
+    return _LayersChosen(set(indices), [_compiled("layers_pattern", form, form) for form in forms])
 
 
 def _sorted(

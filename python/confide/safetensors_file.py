@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy
 
-from .errors import AdapterRefused
+from .adapter_error import AdapterRefused
 
 FILE_BYTES_MAX = 4 << 30
 HEADER_BYTES_MAX = 4 << 20
@@ -48,7 +49,7 @@ def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
     return tensors
 
 
-def _tensor(name: str, entry: dict, body: memoryview) -> numpy.ndarray:
+def _tensor(name: str, entry: dict[str, Any], body: memoryview) -> numpy.ndarray:
     kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     if kind not in _BYTES:
         raise AdapterRefused(f"{name}: wanted F32, F16 or BF16, got {kind}")
