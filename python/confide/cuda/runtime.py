@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
-from . import cpu, driver, source
+from . import driver, source
 from .source import Parameter
 
 u8, u16, u32, u64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
@@ -45,7 +47,7 @@ _BLOCK_THREADS_MAX = 1024
 
 
 def devices() -> list[str]:
-    """ "cpu", and each "cuda:N" that torch sees."""
+    """The devices of this machine: "cpu", then each "cuda:N" that torch sees."""
     found = ["cpu"]
     if driver.present():
         import torch
@@ -64,6 +66,17 @@ def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool
     return True
 
 
+def _emulator() -> ModuleType:
+    """The kernels' CPU form (cpu.py and host/), a test tool of the checkout: no wheel has it, and none falls back to it."""
+    try:
+        return importlib.import_module(".cpu", __package__)
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            "device cpu: the kernels' CPU form is for tests and is not in this package; hint: "
+            "name a CUDA device, or run from a checkout of the repository"
+        ) from error
+
+
 class Module:
     """A .cu file (relative to this package, or absolute) built for `device`, with `defines` as macros.
 
@@ -74,7 +87,7 @@ class Module:
     def __new__(
         cls,
         file: str | os.PathLike[str],
-        device: str = "cpu",
+        device: str,
         defines: dict[str, str | int] | None = None,
     ):
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
@@ -85,7 +98,7 @@ class Module:
         self._source = source.read(file, defines)
         self._kernels: dict[str, Kernel] = {}
         if device == "cpu":
-            self._library: Any = cpu.load(self._source)
+            self._library: Any = _emulator().load(self._source)
         elif device.startswith("cuda"):
             self._library = driver.DeviceModule(self._source, int(device.partition(":")[2] or 0))
         else:
@@ -110,7 +123,7 @@ class Module:
         parameters = self._source.kernels[name]
         if self.device != "cpu":
             return Kernel(name, parameters, self.device, self._library.kernel(name).launch)
-        found = cpu.HostKernel(self._library, name)
+        found = _emulator().HostKernel(self._library, name)
         for parameter, size in zip(parameters, found.parameter_bytes, strict=True):
             known = _TYPES.get(parameter.type)
             if size != (8 if parameter.pointer else ctypes.sizeof(known[0]) if known else size):

@@ -86,8 +86,8 @@ def _closure(path: Path) -> list[Path]:
                 if (folder / name).is_file():
                     waiting.append((folder / name).resolve())
                     break
-    # The CPU form is part of what every file means.
-    host = sorted((FOLDER / "host").iterdir())
+    # The CPU form is part of what every file means, where it is there: wheels leave it out.
+    host = sorted((FOLDER / "host").glob("*"))
     return found + [header for header in host if header not in found]
 
 
