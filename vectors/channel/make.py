@@ -291,88 +291,93 @@ ABOUT_MESSAGES = (
 
 
 def message_cases():
+    return good_messages() + bad_messages()
+
+
+def good_messages():
     def good(name, content, kind, **values):
         return {"name": name, "bytes": content.hex(), "kind": kind, **values}
-
-    def request(length):
-        return array(uint(1), bstr(bytes(length)))
 
     with_collateral = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"))
     bare = array(bstr(QUOTE), bstr(GOOD), NULL)
     evidence = {"quote": QUOTE.hex(), "claims": GOOD.hex(), "collateral": b"{}".hex()}
     context = bstr(CONTEXT)
-    long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
     path = batch_path(batch_leaves(3), 2)
     shared = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path), NULL)
     with_gpu = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"), NULL, bstr(b"gpu"))
+    return [
+        good("request", array(uint(1), context), "request", context=CONTEXT.hex()),
+        good("request for no evidence", array(uint(1), NULL), "request", context=None),
+        good(
+            "reply",
+            array(uint(2), NULL, with_collateral),
+            "reply",
+            context=None,
+            evidence=evidence,
+        ),
+        good(
+            "reply that demands",
+            array(uint(2), context, bare),
+            "reply",
+            context=CONTEXT.hex(),
+            evidence={**evidence, "collateral": None},
+        ),
+        good(
+            "reply without evidence",
+            array(uint(2), context, NULL),
+            "reply",
+            context=CONTEXT.hex(),
+            evidence=None,
+        ),
+        good("evidence", array(uint(3), with_collateral), "evidence", evidence=evidence),
+        good(
+            "evidence of a batch",
+            array(uint(3), shared),
+            "evidence",
+            evidence={**evidence, "collateral": None, "batch": path.hex()},
+        ),
+        good(
+            "reply with evidence of a GPU",
+            array(uint(2), NULL, with_gpu),
+            "reply",
+            context=None,
+            evidence={**evidence, "gpu": b"gpu".hex()},
+        ),
+        good("accepted", array(uint(4)), "accepted"),
+    ] + [
+        good(f"refused {code}", array(uint(0), uint(code)), "refused", code=code)
+        for code in range(1, 6)
+    ]
+
+
+def bad_messages():
+    def request(length):
+        return array(uint(1), bstr(bytes(length)))
+
+    long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
+    path = batch_path(batch_leaves(3), 2)
     neither = array(bstr(QUOTE), bstr(GOOD), NULL, NULL, NULL)
     four = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path))
     long_path = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(bytes(358)), NULL)
-    return (
-        [
-            good("request", array(uint(1), context), "request", context=CONTEXT.hex()),
-            good("request for no evidence", array(uint(1), NULL), "request", context=None),
-            good(
-                "reply",
-                array(uint(2), NULL, with_collateral),
-                "reply",
-                context=None,
-                evidence=evidence,
-            ),
-            good(
-                "reply that demands",
-                array(uint(2), context, bare),
-                "reply",
-                context=CONTEXT.hex(),
-                evidence={**evidence, "collateral": None},
-            ),
-            good(
-                "reply without evidence",
-                array(uint(2), context, NULL),
-                "reply",
-                context=CONTEXT.hex(),
-                evidence=None,
-            ),
-            good("evidence", array(uint(3), with_collateral), "evidence", evidence=evidence),
-            good(
-                "evidence of a batch",
-                array(uint(3), shared),
-                "evidence",
-                evidence={**evidence, "collateral": None, "batch": path.hex()},
-            ),
-            good(
-                "reply with evidence of a GPU",
-                array(uint(2), NULL, with_gpu),
-                "reply",
-                context=None,
-                evidence={**evidence, "gpu": b"gpu".hex()},
-            ),
-            good("accepted", array(uint(4)), "accepted"),
-        ]
-        + [
-            good(f"refused {code}", array(uint(0), uint(code)), "refused", code=code)
-            for code in range(1, 6)
-        ]
-        + [
-            bad("empty input", b"", "malformed"),
-            bad("a map", mapping([]), "malformed"),
-            bad("kind 5", array(uint(5)), "kind"),
-            bad("accepted with a member", array(uint(4), NULL), "members"),
-            bad("context of 16 bytes", request(16), "context_length"),
-            bad("context of 33 bytes", request(33), "context_length"),
-            bad("empty context", request(0), "context_length"),
-            bad("refusal 0", array(uint(0), uint(0)), "refusal_code"),
-            bad("refusal 6", array(uint(0), uint(6)), "refusal_code"),
-            bad("empty quote", array(uint(3), array(bstr(b""), bstr(GOOD), NULL)), "empty"),
-            bad("evidence of two", array(uint(3), array(bstr(QUOTE), bstr(GOOD))), "malformed"),
-            bad("claims of 1025 bytes", array(uint(3), long_claims), "too_long"),
-            bad("evidence of four", array(uint(3), four), "malformed"),
-            bad("evidence of five with neither", array(uint(3), neither), "not_canonical"),
-            bad("batch path of 358 bytes", array(uint(3), long_path), "too_long"),
-            bad("one byte after the end", array(uint(4)) + b"\0", "not_canonical"),
-            bad("a kind in a longer form", b"\x81\x18\x04", "not_canonical"),
-        ]
-    )
+    return [
+        bad("empty input", b"", "malformed"),
+        bad("a map", mapping([]), "malformed"),
+        bad("kind 5", array(uint(5)), "kind"),
+        bad("accepted with a member", array(uint(4), NULL), "members"),
+        bad("context of 16 bytes", request(16), "context_length"),
+        bad("context of 33 bytes", request(33), "context_length"),
+        bad("empty context", request(0), "context_length"),
+        bad("refusal 0", array(uint(0), uint(0)), "refusal_code"),
+        bad("refusal 6", array(uint(0), uint(6)), "refusal_code"),
+        bad("empty quote", array(uint(3), array(bstr(b""), bstr(GOOD), NULL)), "empty"),
+        bad("evidence of two", array(uint(3), array(bstr(QUOTE), bstr(GOOD))), "malformed"),
+        bad("claims of 1025 bytes", array(uint(3), long_claims), "too_long"),
+        bad("evidence of four", array(uint(3), four), "malformed"),
+        bad("evidence of five with neither", array(uint(3), neither), "not_canonical"),
+        bad("batch path of 358 bytes", array(uint(3), long_path), "too_long"),
+        bad("one byte after the end", array(uint(4)) + b"\0", "not_canonical"),
+        bad("a kind in a longer form", b"\x81\x18\x04", "not_canonical"),
+    ]
 
 
 # Batches.

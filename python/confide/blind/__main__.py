@@ -71,22 +71,7 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
         metavar="N",
         help="answers for each client, adapter and input; else one fewer than the input is wide",
     )
-    kept = host.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file"
-    )
-    kept.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
-        "~/.local/state/confide",
-    )
-    kept.add_argument(
-        "--dangerous-forget-budgets",
-        action="store_true",
-        help="keep the counts of answers in memory only: every restart makes all budgets new",
-    )
+    _budget_file_arguments(host)
     host.add_argument(
         "--clients",
         type=Path,
@@ -113,6 +98,26 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
         "--dangerous-answer-strangers",
         action="store_true",
         help="answer key holders beyond loopback that show no credential: any can learn the adapter",
+    )
+
+
+def _budget_file_arguments(host: argparse.ArgumentParser) -> None:
+    """Where the counts of answers are kept."""
+    kept = host.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file"
+    )
+    kept.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
+        "~/.local/state/confide",
+    )
+    kept.add_argument(
+        "--dangerous-forget-budgets",
+        action="store_true",
+        help="keep the counts of answers in memory only: every restart makes all budgets new",
     )
 
 

@@ -67,7 +67,7 @@ def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool
 
 
 def _emulator() -> ModuleType:
-    """The kernels' CPU form (cpu.py and host/), a test tool of the checkout: no wheel has it, and none falls back to it."""
+    """The kernels' CPU form (cpu.py and host/): a test tool of the checkout, which no wheel has."""
     try:
         return importlib.import_module(".cpu", __package__)
     except ModuleNotFoundError as error:
