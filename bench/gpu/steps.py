@@ -178,7 +178,7 @@ class Masked:
 
 
 def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
-    """scale · B · A · x of layer 0's q, in float64."""
+    """Returns scale · B · A · x of layer 0's q, in float64."""
     from safetensors.torch import load_file
 
     tensors = load_file(path / "adapter_model.safetensors")

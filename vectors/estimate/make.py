@@ -130,7 +130,7 @@ def paired():
 
 
 def of_arch():
-    """arch draws its indices from its own generator; they are read off the same seed."""
+    """The package arch draws its indices from its own generator; they are read off the same seed."""
     for number, (name, values) in enumerate(data_sets()):
 
         def drawn(make):

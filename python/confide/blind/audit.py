@@ -27,6 +27,7 @@ class AuditLog:
         self._tally: dict[bytes, dict[str, Any]] = {}
 
     def __call__(self, event: str, session: Any = None, **fields: Any) -> None:
+        """Appends an event with its fields to the file, in JSON; answers are counted and written together."""
         with self._lock:
             if event == "answered":
                 counts = self._counts(session)["inputs"]

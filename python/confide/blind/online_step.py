@@ -21,6 +21,7 @@ class OnlineStep:
     """begin, then masked and opened for each run of counters, then add. One thread at a time."""
 
     def __new__(cls, session: Any, terms: Terms, device: str) -> OnlineStep:
+        """Chooses the form for the device: "cpu", or a CUDA device."""
         return object.__new__(_OnCpu if device == "cpu" else _OnCuda)
 
     def __init__(self, session: Any, terms: Terms, device: str) -> None:
@@ -28,7 +29,7 @@ class OnlineStep:
         self.low = numpy.uint64((1 << terms.bits) - 1)
 
     def begin(self, rows: Any) -> None:
-        """rows [T, columns]: quantised on a CPU, so that a refusal spends no counter."""
+        """`rows` [T, columns]: quantised on a CPU, so that a refusal spends no counter."""
         raise NotImplementedError
 
     def masked(self, taken: Taken, done: int) -> bytes:

@@ -193,7 +193,7 @@ def quantised(
 
 
 def merged(pair: Pair) -> numpy.ndarray:
-    """scale · b · a in float64, summed rank after rank."""
+    """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
         total += (pair.b[:, rank].astype(numpy.float64) * pair.scale)[:, None] * pair.a[

@@ -72,7 +72,7 @@ def host(values: Array) -> np.ndarray:
 
 
 def take_columns(values: Array, places: Sequence[int]) -> Array:
-    """values [count, n] at some places of the second axis, contiguous."""
+    """Returns `values` [count, n] at some places of the second axis, contiguous."""
     if isinstance(values, np.ndarray):
         return np.ascontiguousarray(values[:, list(places)])
     torch = sys.modules["torch"]

@@ -95,7 +95,7 @@ class Ckks:
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
     def encode(self, slots: Array) -> Array:
-        """slots float64 [messages, given] to scaled coefficients int64 [messages, n]; other slots are 0."""
+        """Encodes `slots` float64 [messages, given] as scaled coefficients int64 [messages, n]; other slots are 0."""
         count, given = slots.shape
         if given > self.n // 2:
             raise ValueError(f"slots: wanted at most {self.n // 2}, got {given}")
@@ -163,7 +163,7 @@ class SeedLayout:
     def __init__(
         self, ckks: Ckks, matrix: np.ndarray, key_rng: Rng | None = None, rng: Rng | None = None
     ) -> None:
-        """matrix float [rank, width], width at most n/2. The generators are this object's from here on."""
+        """`matrix`: float [rank, width], width at most n/2. The generators are this object's from here on."""
         self.ckks, (self.rank, self.width) = ckks, matrix.shape
         if not 0 < self.width <= ckks.n // 2 or self.rank == 0:
             raise ValueError(
@@ -195,8 +195,8 @@ class SeedLayout:
         self.dots = arrays.empty(self.packs * self.copies, "float64", device)
 
     def step(self, vector: Array) -> Array:
-        """vector float64 [width] on the device to float64 [rank], overwritten by the next step. `status` [1] becomes 1
-        where the vector does not fit the scale; the caller reads it when it reads the result.
+        """Multiplies `vector` float64 [width] on the device: float64 [rank], overwritten by the next step. `status` [1]
+        becomes 1 where the vector does not fit the scale; the caller reads it when it reads the result.
         """
         self.encrypt(vector)
         self.multiply()

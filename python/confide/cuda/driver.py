@@ -46,7 +46,7 @@ class CudaError(RuntimeError):
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """libcuda of the installed driver."""
+    """Returns libcuda of the installed driver."""
     return ctypes.CDLL("libcuda.so.1")
 
 

@@ -18,7 +18,7 @@ class Rng:
     """Draws take whole words of 64 bits from the keystream, in order. `wipe()` zeroes the key."""
 
     def __init__(self, key: Array, device: str) -> None:
-        """key uint32 [8] on the device; it is this object's from here on."""
+        """`key`: uint32 [8] on the device; it is this object's from here on."""
         self.device = device
         self._key: Array | None = key
         self._next = 0

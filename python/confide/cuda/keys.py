@@ -15,7 +15,7 @@ class SecretKey:
     """A ternary secret, in the device's memory only, never written out. `wipe()` zeroes it."""
 
     def __init__(self, context: Context, secret: Array) -> None:
-        """secret [limbs, n] in NTT form; it is this object's from here on."""
+        """`secret`: [limbs, n] in NTT form; it is this object's from here on."""
         self.context = context
         self._secret: Array | None = secret
 
@@ -102,7 +102,7 @@ class PublicKey:
     """b = -a*s + e with a from a seed: whoever has it hides results from the holder of the secret key."""
 
     def __init__(self, context: Context, seed: bytes, b: Array) -> None:
-        """b [1, limbs, n] in NTT form."""
+        """`b`: [1, limbs, n] in NTT form."""
         self.context, self.seed, self.b = context, seed, b
         self.a = public_polynomials(context, [seed], [0])
 
@@ -141,7 +141,7 @@ class Encryptor:
         self._next = 0
 
     def encrypt(self, messages: Array) -> Seeded:
-        """messages [count, n], taken mod 2^k."""
+        """`messages`: [count, n], taken mod 2^k."""
         context = self.key.context
         given = arrays.on_device(messages, "uint64", context.device, "messages", (None, context.n))
         count = given.shape[0]

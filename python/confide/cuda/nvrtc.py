@@ -39,7 +39,7 @@ class Figures:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """libnvrtc from $CONFIDE_NVRTC, the nvidia wheels, torch, the loader's path or a CUDA toolkit, in this order."""
+    """Loads libnvrtc from $CONFIDE_NVRTC, nvidia's wheels, torch, the loader or a CUDA toolkit, in this order."""
     for candidate in _candidates():
         try:
             found = ctypes.CDLL(str(candidate))
@@ -115,7 +115,7 @@ def built(source: Source, arch: str) -> tuple[bytes, str]:
 
 
 def figures(log: str) -> dict[str, Figures]:
-    """ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
+    """Returns ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
     found: dict[str, Figures] = {}
     parts = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     for name, part in zip(parts[::2], parts[1::2]):

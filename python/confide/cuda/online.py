@@ -30,7 +30,7 @@ _TYPES = {"float32": "float", "bfloat16": "bf16"}
 
 
 def zeros(device: str, shape: int | Sequence[int], dtype: str) -> Array:
-    """numpy zeros on "cpu", a torch tensor elsewhere."""
+    """Returns numpy zeros on "cpu", a torch tensor elsewhere."""
     if device == "cpu":
         return numpy.zeros(shape, dtype)
     import torch
@@ -156,7 +156,7 @@ class InputOnDevice:
         tokens: int,
         parts: dict[int, PartOnDevice],
     ) -> None:
-        """matrix int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
+        """`matrix`: int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
         self.columns, self.bits, self.norm_limit, self.tokens, self.parts = (
             columns,
             bits,
@@ -222,7 +222,7 @@ class Pool:
     def install(
         self, batch: int, prepared: Array, mask_key: bytes, share_key: bytes = bytes(32)
     ) -> None:
-        """prepared uint64 or int64 [tokens, rows]: what the key holder adds. The slot's last batch must be used up."""
+        """`prepared` uint64 or int64 [tokens, rows]: what the key holder adds. Its last batch must be spent."""
         if batch != self.installed:
             raise ValueError(f"batch: wanted {self.installed}, got {batch}")
         slot = batch % self.slots

@@ -21,8 +21,8 @@ _THREADS = 128
 def hide(
     context: Context, parts: Array, plain: Array | None, key: PublicKey, rng: Rng | None
 ) -> None:
-    """parts [rows, 2, limbs, n], in NTT form, plus a fresh flooded encryption of plain [rows, n] (None: of zero) under
-    the key: in coefficient form, in place. Six words of the generator for each coefficient.
+    """Adds to `parts` [rows, 2, limbs, n], in NTT form, a fresh flooded encryption of plain [rows, n] (None: of zero)
+    under the key: in coefficient form, in place. Six words of the generator for each coefficient.
     """
     if context.flood_bits == 0:
         raise ValueError(
@@ -48,7 +48,7 @@ def hide(
 
 
 def switched_down(context: Context, parts: Array) -> Small:
-    """parts [rows, 2, limbs, n] in coefficient form, divided by all primes but the first."""
+    """Divides `parts` [rows, 2, limbs, n], in coefficient form, by all primes but the first."""
     rows = parts.shape[0]
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
     grid = (-(-context.n // _THREADS), 2 * rows)
@@ -73,7 +73,7 @@ class ScalarProducts:
     """
 
     def __init__(self, context: Context, matrix: Array) -> None:
-        """matrix int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
+        """`matrix`: int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
         values = arrays.host(matrix) if not isinstance(matrix, np.ndarray) else matrix
         if values.dtype != np.int16 or values.ndim != 2:
             raise TypeError(
@@ -150,8 +150,8 @@ class PlaintextProducts:
     """out_i = sum over j of weights_ij(X) * ct_j mod X^n + 1: the direct scheme."""
 
     def __init__(self, context: Context, weights: Array) -> None:
-        """weights int64 [outputs, inputs, n], small signed coefficients: the magnitudes that enter one answer sum to at
-        most the context's `row_l1_max`.
+        """`weights`: int64 [outputs, inputs, n], small signed coefficients: the magnitudes in one answer sum to
+        at most the context's `row_l1_max`.
         """
         values = arrays.host(weights) if not isinstance(weights, np.ndarray) else weights
         if (

@@ -90,6 +90,7 @@ class Module:
         device: str,
         defines: dict[str, str | int] | None = None,
     ):
+        """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
         return _module(cls, str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
 
@@ -162,6 +163,7 @@ class Kernel:
         shared: int = 0,
         overlap: bool = False,
     ) -> None:
+        """Launches the kernel on `grid` blocks (at most three sizes) of `block` threads; waits for no device."""
         dims = _three(grid) + _three(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")

@@ -62,7 +62,7 @@ def packed_bytes(context: Context, limbs: int, count: int) -> int:
 
 
 def packed(context: Context, values: Array) -> list[bytes]:
-    """values [count, limbs, n], modulo the first limbs: the bytes of each."""
+    """Returns the bytes of each of `values` [count, limbs, n], modulo the first limbs."""
     count, limbs, n = values.shape
     starts, total = _layout(context, limbs, n)
     words = arrays.zeros((count, total), "uint64", context.device)

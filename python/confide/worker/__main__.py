@@ -121,6 +121,7 @@ class Stop:
         threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
 
     def until_input_ends(self) -> None:
+        """Reads standard input until its end, which is the end of `confide serve`."""
         with contextlib.suppress(OSError):
             # One that is not open has ended.
             while os.read(0, 4096):
@@ -136,6 +137,7 @@ class Stop:
         threading.Thread(target=self.cut_off, name="cut-off", daemon=True).start()
 
     def cut_off(self) -> None:
+        """Ends the process, however busy, when the time to stop in is over."""
         time.sleep(STOP_SECONDS)
         os._exit(0)
 

@@ -164,6 +164,7 @@ class PlainAdapter:
         }
 
     def open(self) -> Deltas:
+        """Returns the deltas of one generation."""
         self.open_count += 1
         return PlainDeltas(self)
 
@@ -185,6 +186,7 @@ class PlainDeltas:
         return "bank", self.grouped.version
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
+        """Adds scale · B · (A · rows) to each output in place; rows [T, in], outputs [T, out] by projection."""
         for projection, output in outputs.items():
             a = self.adapter.a.get((layer, projection))
             if a is not None:
@@ -199,9 +201,11 @@ class PlainDeltas:
         self.row = row
 
     def report(self) -> dict[str, Any]:
+        """Returns what is said of the adapter at the end of a generation."""
         return {"guarantee": self.guarantee}
 
     def close(self) -> None:
+        """Leaves the place in the batch and the adapter."""
         self.place(None)
         self.adapter.open_count -= 1
 
@@ -247,6 +251,7 @@ class Bank:
         self.version += 1
 
     def column(self) -> Tensor:
+        """Returns zeros [slots], in the type of the activations."""
         return torch.zeros(self.context.slots, device=self.context.device, dtype=self.context.dtype)
 
     def stack(

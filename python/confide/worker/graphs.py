@@ -180,6 +180,7 @@ class Stepper:
         return self.copied(source, target)
 
     def copied(self, source: Tensor, target: Tensor) -> Told:
+        """Copies `source` into `target` without waiting and returns what can be read after its event."""
         target.copy_(source, non_blocking=True)
         if self.device.type != "cuda":
             return Told(target.clone(), None)
@@ -201,6 +202,7 @@ class Stepper:
         rows.advance(batch, shape.group, logits, shape.kind)
 
     def replay(self, shape: Shape, recorded: Recorded, add: Add | None) -> None:
+        """Replays the recorded graphs of a step, with what `add` does between them."""
         recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
             graph.replay()
@@ -338,6 +340,7 @@ class Stepper:
         return first.elapsed_time(last) / TRIALS
 
     def pinned(self) -> Tensor:
+        """Returns zeros int64 [slots] in host memory, pinned where the device is a CUDA device."""
         pin = self.device.type == "cuda"
         return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)
 

@@ -21,12 +21,14 @@ class Matrix(Protocol):
 
     out: int
 
-    def __call__(self, rows: Tensor) -> Tensor: ...
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
         """Adds the product to `target` [T, out] in place."""
 
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
 
 
 class Plain:
@@ -37,13 +39,16 @@ class Plain:
         self.out = weight.shape[0]
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
         return functional.linear(rows, self.weight, self.bias)
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
+        """Adds the product to `target` [T, out] in place."""
         # One kernel: the product's own epilogue adds. No matrix that is used so has a bias.
         target.addmm_(rows, self.weight.t())
 
     def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
         bias = 0 if self.bias is None else self.bias.nbytes
         return self.weight.nbytes + bias
 
@@ -67,12 +72,14 @@ class FourBit:
         self.form = "dequantised at each product"
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
         if self.packed is None:
             return functional.linear(rows, self.dequantised(), self.bias)
         product = torch.ops.aten._weight_int4pack_mm(rows, self.packed, GROUP, self.scales)
         return product if self.bias is None else product.add_(self.bias)
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
+        """Adds the product to `target` [T, out] in place."""
         target.add_(self(rows))
 
     def dequantised(self) -> Tensor:
@@ -85,6 +92,7 @@ class FourBit:
         )
 
     def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
         kept = self.codes if self.packed is None else self.packed
         return kept.nbytes + self.scales.nbytes + (0 if self.bias is None else self.bias.nbytes)
 

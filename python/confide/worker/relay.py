@@ -24,7 +24,8 @@ CAUSES = {1: "host_lost", 2: "refused", 3: "budget", 4: "activation"}
 class Line(Protocol):
     """What a relay needs of the connection."""
 
-    def send_need(self, payload: bytes) -> None: ...
+    def send_need(self, payload: bytes) -> None:
+        """Sends a need frame to `confide serve` (docs/worker.md)."""
 
 
 class Mailbox:
@@ -86,6 +87,7 @@ class Mailbox:
                 self.wanted.pop(number, None)
 
     def opened(self, error: int, rest: bytes) -> bytes:
+        """Returns the answer's rest, or raises `AdapterError` with the message that came in its stead."""
         if error == 0:
             return rest
         import json
@@ -120,6 +122,7 @@ class RelayAdapter:
         self.group = RelayGroup(context.line)
 
     def open(self) -> Deltas:
+        """Returns the deltas of one generation."""
         return RelayDeltas(self)
 
 
@@ -140,6 +143,7 @@ class RelayDeltas:
         self.number = number
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
+        """Has the outputs [T, out] changed in place by what `confide serve` answers for rows [T, in]."""
         mine = self.mine(layer, outputs)
         if not mine:
             return
@@ -199,6 +203,7 @@ class RelayDeltas:
         return found
 
     def report(self) -> dict[str, Any]:
+        """Returns what is said of the adapter at the end of a generation."""
         # What the adapter itself took stands in the report of whoever answers; these are the socket's.
         return {"guarantee": self.guarantee, "steps_ms": {"relay_ms": self.seconds * 1e3}}
 
@@ -217,6 +222,7 @@ class RelayGroup:
         outputs: dict[str, Tensor],
         deltas: list[Deltas | None],
     ) -> None:
+        """Asks for all rows of the batch at once, then waits for the answers; an error stops its generation alone."""
         host = rows.float().cpu().numpy()
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []

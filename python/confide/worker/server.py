@@ -174,6 +174,7 @@ class Server:
             connection.lose(f"no hello within {HELLO_SECONDS:.0f} s")
 
     def wake(self) -> None:
+        """Wakes the thread that takes turns."""
         with self.changed:
             self.woken = True
             self.changed.notify_all()
@@ -292,6 +293,7 @@ class Server:
         return self.scheduler.is_cancelled(number)
 
     def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
+        """Returns an empty set of adapters for the model, over `mailbox`."""
         model, cache = self.scheduler.model, self.scheduler.cache
         made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
         made.in_use = self.scheduler.uses
@@ -353,6 +355,7 @@ class Server:
         self.forget_graphs()
 
     def unload(self, raw: dict[str, Any]) -> None:
+        """Unloads an adapter by name. Raises `Malformed` without a name."""
         name = raw.get("name")
         if not isinstance(name, str):
             raise Malformed("unload adapter: wanted a name")
@@ -369,6 +372,7 @@ class Server:
         self.scheduler.stepper.forget(lambda keys: True)
 
     def answer(self, name: str, error: str | None = None, **more: Any) -> None:
+        """Answers a request about the adapter `name`: done, or not done for the reason `error`."""
         told = {
             "name": name,
             "ok": error is None,
@@ -381,13 +385,16 @@ class Server:
     # Frames out.
 
     def send(self, frame: bytes) -> None:
+        """Sends a frame, where a connection is."""
         if self.connection is not None:
             self.connection.send(frame)
 
     def tokens(self, told: list[tuple[int, int]]) -> None:
+        """Sends the tokens of a step, each with its generation's number."""
         self.send(protocol.tokens_frame(told))
 
     def ended(self, generation: Generation) -> None:
+        """Sends the end of a generation, with its error cut to what a frame takes."""
         told = generation.ended_frame()
         if told["error"] is not None:
             told["error"]["message"] = protocol.short(told["error"]["message"])

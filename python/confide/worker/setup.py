@@ -34,10 +34,12 @@ class Silent:
         self.over: dict[int, Generation] = {}
 
     def tokens(self, told: list[tuple[int, int]]) -> None:
+        """Keeps tokens by their generation's number."""
         for number, token in told:
             self.said.setdefault(number, []).append(token)
 
     def ended(self, generation: Generation) -> None:
+        """Keeps a generation that ended by its number."""
         self.over[generation.request.number] = generation
 
 

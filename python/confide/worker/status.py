@@ -82,6 +82,8 @@ class Nvml:
     one: Nvml | None = None
 
     class Rates(ctypes.Structure):
+        """nvmlUtilization_t: percent of time that the GPU and its memory were busy."""
+
         _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
     def __init__(self) -> None:
@@ -90,6 +92,7 @@ class Nvml:
 
     @classmethod
     def opened(cls) -> Nvml:
+        """Returns the one library of this process."""
         cls.one = cls.one or Nvml()
         return cls.one
 
@@ -109,6 +112,7 @@ class Nvml:
         return told
 
     def check(self, code: int) -> None:
+        """Raises `OSError` for any status but success."""
         if code:
             raise OSError(f"NVML: error {code}")
 
