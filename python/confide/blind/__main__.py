@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 from . import parameters
 from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
@@ -194,7 +195,7 @@ def _budget_file(given: argparse.Namespace) -> Path | None:
     return found
 
 
-def _ready(host: AdapterHost, listener: socket.socket) -> dict:
+def _ready(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     adapters = [

@@ -21,6 +21,7 @@ import numpy
 
 from .. import peft
 from ..cuda import online, ring
+from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from . import masks
 from .accounts import Account, Budgets, Clients, Slot
@@ -29,7 +30,7 @@ from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
 from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
-from .terms import Pair, Weights, noise_headroom, quantised
+from .terms import Weights, noise_headroom, quantised
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import struct
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Fields:
             raise self.wrong(field, "a finite number of at least 0")
         return value
 
-    def short(self, field: str) -> bytes:
+    def short(self, field: str) -> builtins.bytes:
         """A length of one byte, then that many."""
         return self.bytes(field, self.number(field, "B"))
 
@@ -63,7 +64,7 @@ class Fields:
             raise self.wrong(field, "a known code")
         return words[at]
 
-    def rest(self) -> bytes:
+    def rest(self) -> builtins.bytes:
         """All that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)

@@ -40,7 +40,8 @@ class Preparations:
     """The batches that are being prepared, by peer."""
 
     def __init__(self, limits: HostLimits) -> None:
-        self._limits, self._running, self._lock = limits, Counter(), threading.Lock()
+        self._limits, self._lock = limits, threading.Lock()
+        self._running: Counter[str] = Counter()
 
     def acquire(self, peer: str) -> bool:
         """Room for one more batch of a peer. The last room is for a peer that has none yet."""

@@ -89,7 +89,7 @@ class Context:
     def kernel(self, file: str, name: str) -> runtime.Kernel:
         """A kernel for this context's words."""
         worded = file in ("ntt.cu", "encrypt.cu", "keys.cu", "products.cu")
-        return runtime.Module(file, self.device, self._defines if worded else {}).kernel(name)
+        return runtime.Module(file, self.device, self._defines if worded else None).kernel(name)
 
     def launch(self, file: str, name: str, grid: int | tuple[int, ...], *arguments: object) -> None:
         """A kernel of whole polynomials: a block each, the polynomial in shared memory."""

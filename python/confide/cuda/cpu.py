@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from . import cache
 from .nvrtc import CompileError
@@ -107,7 +108,7 @@ class HostKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData],
+        values: list[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. $CONFIDE_CPU_ORDER=reversed runs threads and blocks backwards."""

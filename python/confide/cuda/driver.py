@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from typing import Any
 
 from . import nvrtc
 from .source import Source
@@ -156,7 +157,7 @@ class DeviceKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData],
+        values: list[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults.

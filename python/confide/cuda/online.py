@@ -46,7 +46,7 @@ def upload(device: str, values: numpy.ndarray) -> Array:
 
     signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
     # torch takes no array that cannot be written, such as bytes are.
-    return torch.from_numpy(numpy.require(signed, requirements="CW")).to(device)
+    return torch.from_numpy(numpy.require(signed, requirements=("C", "W"))).to(device)
 
 
 def address(array: Array) -> int:

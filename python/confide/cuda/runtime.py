@@ -15,7 +15,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -56,7 +56,7 @@ def devices() -> list[str]:
     return found
 
 
-def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool:
+def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> bool:
     """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
     try:
         read = source.read(file, defines)
@@ -88,7 +88,7 @@ class Module:
         cls,
         file: str | os.PathLike[str],
         device: str,
-        defines: dict[str, str | int] | None = None,
+        defines: Mapping[str, str | int] | None = None,
     ):
         """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))

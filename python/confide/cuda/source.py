@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Source:
     kernels: dict[str, tuple[Parameter, ...]]
 
 
-def read(file: str | os.PathLike[str], defines: dict[str, str | int] | None = None) -> Source:
+def read(file: str | os.PathLike[str], defines: Mapping[str, str | int] | None = None) -> Source:
     """The source named by `file`, relative to this package's folder or absolute."""
     path = (FOLDER / file).resolve()
     if not path.is_file():

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # How long after the end of standard input the process may take for a turn under way.
@@ -141,7 +142,7 @@ class Stop:
         time.sleep(STOP_SECONDS)
         os._exit(0)
 
-    def then(self, action) -> None:
+    def then(self, action: Callable[[], None]) -> None:
         """What stops cleanly, once there is something to stop."""
         self.action = action
         if self.asked.is_set():
