@@ -109,12 +109,12 @@ class Kernels(unittest.TestCase):
 
 class Faults(unittest.TestCase):
     def test_a_barrier_that_some_threads_never_reach_is_named(self) -> None:
-        kernel = runtime.Module(FEATURES).kernel("stuck")
+        kernel = runtime.Module(FEATURES, "cpu").kernel("stuck")
         with self.assertRaisesRegex(RuntimeError, "of 32 threads 16 wait at __syncthreads"):
             kernel(1, 32, np.zeros(32, np.uint32))
 
     def test_arguments_are_checked(self) -> None:
-        kernel = runtime.Module(FEATURES).kernel("reverse")
+        kernel = runtime.Module(FEATURES, "cpu").kernel("reverse")
         values, reversed_parts = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
         read_only = np.zeros(64, np.uint32)
         read_only.flags.writeable = False
@@ -134,10 +134,10 @@ class Faults(unittest.TestCase):
         with self.assertRaises(ValueError):
             kernel(0, 32, values, reversed_parts)
         with self.assertRaises(KeyError):
-            runtime.Module(FEATURES).kernel("absent")
+            runtime.Module(FEATURES, "cpu").kernel("absent")
 
     def test_numbers_must_fit_their_parameter(self) -> None:
-        kernel = runtime.Module(FEATURES).kernel("through_bf16")
+        kernel = runtime.Module(FEATURES, "cpu").kernel("through_bf16")
         values, halves, back = (
             np.zeros(4, np.float32),
             np.zeros(4, np.uint16),
@@ -150,7 +150,7 @@ class Faults(unittest.TestCase):
 
     def test_too_much_shared_memory_is_refused(self) -> None:
         with self.assertRaises(RuntimeError):
-            kernel = runtime.Module(FEATURES).kernel("sum")
+            kernel = runtime.Module(FEATURES, "cpu").kernel("sum")
             kernel(1, 32, np.zeros(32, np.float32), np.zeros(1, np.float32), shared=1 << 20)
 
 
