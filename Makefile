@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build prover zkvm-test zkvm-keys test style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -54,7 +54,7 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style prover unit operators-build no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
 style: tools  ## rustfmt and clippy, warnings denied
@@ -62,6 +62,9 @@ style: tools  ## rustfmt and clippy, warnings denied
 	  echo "cargo has no rustfmt or no clippy: rustup component add rustfmt clippy"; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+python-style:  ## ruff and mypy on all Python (skipped where the wheels are missing)
+	tests/python_style.sh
 
 unit: tools  ## the tests beside the code and across processes
 	@# All targets, so that the tests build no dependency a second time with other features.
@@ -180,5 +183,5 @@ cxx:
 
 clean:  ## remove what was built
 	cargo clean
-	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker \
+	rm -rf $(SP1_TARGET) $(VENV) .venv-seal .venv-statistics .venv-guidellm .venv-aiperf .venv-foreign .venv-kernels .venv-worker .venv-style \
 	  bench-out

@@ -41,9 +41,9 @@ fn files_and_lines_are_short() {
 #[test]
 fn functions_are_short() {
     let mut long = Vec::new();
-    for path in sources().into_iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+    for path in sources() {
         let (text, shown) = (read(&path), shown(&path));
-        for (name, lines) in functions(&text) {
+        for (name, lines) in functions_of(&path, &text) {
             let known = LONG_FUNCTIONS.iter().any(|(known, _)| *known == format!("{shown}:{name}"));
             if lines > FUNCTION_LINES_MAX && !known {
                 long.push(format!("{shown}: fn {name} has {lines} lines"));
@@ -62,8 +62,10 @@ fn exceptions_are_still_needed() {
     }
     for (function, _) in LONG_FUNCTIONS {
         let (file, name) = function.split_once(':').expect("written as file:function");
-        let text = fs::read_to_string(confide_tests::checkout().join(file)).unwrap_or_default();
-        let long = functions(&text).iter().any(|(n, l)| n == name && *l > FUNCTION_LINES_MAX);
+        let path = confide_tests::checkout().join(file);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let long =
+            functions_of(&path, &text).iter().any(|(n, l)| n == name && *l > FUNCTION_LINES_MAX);
         assert!(long, "{function} is short now: drop its exception");
     }
 }
@@ -87,12 +89,128 @@ fn names_and_words_say_something() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+#[test]
+fn functions_of_python_and_cuda_are_measured() {
+    let python = "def a(\n    x,\n) -> int:\n    \"\"\"Text\nat the margin.\n    \"\"\"\n    return x\n\n\nB = 1\n";
+    assert_eq!(python_functions(python), [("a".to_owned(), 7)]);
+    let cuda = "struct S {\n    int f() const {\n        return 1;\n    }\n};\n\n// Text.\n\
+        extern \"C\" __global__ void __launch_bounds__(128)\n    kernel(int a,\n           int b) {\n    \
+        if (a) {\n    }\n}\n";
+    assert_eq!(cuda_functions(cuda), [("f".to_owned(), 3), ("kernel".to_owned(), 6)]);
+}
+
 fn sources() -> Vec<std::path::PathBuf> {
-    files_under("", &[".rs", ".py", ".sh"])
+    files_under("", &[".rs", ".py", ".sh", ".cu", ".cuh", ".h"])
 }
 
 fn read(path: &std::path::Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", shown(path)))
+}
+
+/// The functions of a source file by its language, each with its lines; none of a shell script.
+fn functions_of(path: &std::path::Path, text: &str) -> Vec<(String, usize)> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("rs") => functions(text),
+        Some("py") => python_functions(text),
+        Some("cu" | "cuh" | "h") => cuda_functions(text),
+        _ => Vec::new(),
+    }
+}
+
+/// The functions of a formatted Python file: a `def` opens one, the next line of its indent or less that is not the end
+/// of its signature closes it. Lines within a string of several lines do not count as code of their indent.
+fn python_functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut in_string = false;
+    let starts_code: Vec<bool> = lines
+        .iter()
+        .map(|line| {
+            let starts =
+                !in_string && !line.trim().is_empty() && !line.trim_start().starts_with(')');
+            in_string ^= line.matches("\"\"\"").count() % 2 == 1;
+            starts
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let (code, indent) = (line.trim_start(), indent_of(line));
+        let opened = code.strip_prefix("async ").unwrap_or(code).strip_prefix("def ");
+        let (Some(rest), true) = (opened, starts_code[start]) else { continue };
+        let end = (start + 1..lines.len())
+            .find(|&next| starts_code[next] && indent_of(lines[next]) <= indent)
+            .unwrap_or(lines.len());
+        let body = lines[start..end].iter().rposition(|line| !line.trim().is_empty());
+        found.push((name_at_start(rest), body.map_or(1, |last| last + 1)));
+    }
+    found
+}
+
+/// The functions of a CUDA or C++ file: a `{` that ends a statement which is no type, scope or control structure opens
+/// one, the `}` of the statement's indent closes it.
+fn cuda_functions(text: &str) -> Vec<(String, usize)> {
+    const OTHERS: &[&str] = &[
+        "struct",
+        "class",
+        "enum",
+        "union",
+        "namespace",
+        "if",
+        "for",
+        "while",
+        "else",
+        "switch",
+        "do",
+        "}",
+    ];
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (brace, line) in lines.iter().enumerate().filter(|(_, line)| line.ends_with('{')) {
+        let mut start = brace;
+        while start > 0 && continues(lines[start - 1]) {
+            start -= 1;
+        }
+        let words = lines[start..=brace]
+            .iter()
+            .copied()
+            .filter(|line| !line.trim_start().starts_with("template"));
+        let statement = words.collect::<Vec<_>>().join(" ");
+        let first =
+            statement.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '}'));
+        let is_other = first.into_iter().next().is_some_and(|word| OTHERS.contains(&word));
+        if is_other || !statement.contains('(') || line.trim() == "{" {
+            continue;
+        }
+        let close = format!("{}}}", " ".repeat(indent_of(lines[start])));
+        let Some(length) =
+            lines[start..].iter().position(|line| line.trim_end_matches(';') == close)
+        else {
+            continue;
+        };
+        // `__launch_bounds__(128) name(` has its name before the second parenthesis.
+        let name = statement
+            .split('(')
+            .filter_map(|before| {
+                before.trim_end().rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next()
+            })
+            .find(|name| !name.is_empty() && !name.starts_with("__"));
+        found.push((name.unwrap_or_default().to_owned(), length + 1));
+    }
+    found
+}
+
+/// Whether a line of C++ is continued by the next: it ends no statement and is no comment or directive.
+fn continues(line: &str) -> bool {
+    let code = line.trim();
+    let ends = code.is_empty() || code.ends_with([';', '{', '}', ':']);
+    !ends && !code.starts_with("//") && !code.starts_with('#')
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn name_at_start(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
 /// The functions of a formatted Rust file: a `fn` line opens one, the `}` of its indent closes it.
@@ -126,6 +244,5 @@ fn function_name(line: &str) -> Option<String> {
     while let Some(shorter) = BEFORE.iter().find_map(|word| rest.strip_prefix(word)) {
         rest = shorter;
     }
-    let name = rest.strip_prefix("fn ")?;
-    Some(name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect())
+    rest.strip_prefix("fn ").map(name_at_start)
 }

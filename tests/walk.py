@@ -14,18 +14,39 @@ use elsewhere changes nothing. Elsewhere a busy port is named before anything st
 A remark `# answers: WORDS` names words that the model's answer must hold. Each question to a model is asked four
 times, because a reader asks more than once.
 """
-import ctypes, fcntl, json, os, pathlib, re, selectors, shutil, signal, socket, struct, subprocess, sys, tempfile
+
+import ctypes
+import fcntl
+import json
+import os
+import pathlib
+import re
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
 
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
-LONG_RUNNING_PAIRS = (["adapter", "host"], ["collateral", "serve"], ["notary", "serve"], ["verify", "serve"])
+LONG_RUNNING_PAIRS = (
+    ["adapter", "host"],
+    ["collateral", "serve"],
+    ["notary", "serve"],
+    ["verify", "serve"],
+)
 READY_SECONDS = 60
 COMMAND_SECONDS = 600
 QUESTIONS = 4
 
 
-def main():
+def main() -> None:
     binary = pathlib.Path(sys.argv[1]).resolve()
-    page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md")
+    page = pathlib.Path(
+        sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent.parent / "README.md"
+    )
     blocks = read_blocks(page.read_text())
     check_blocks(page.name, blocks)
     if not has_own_loopback():
@@ -65,7 +86,7 @@ def read_blocks(text):
     return [block for block in blocks if block]
 
 
-def check_blocks(name, blocks):
+def check_blocks(name, blocks) -> None:
     """Whether each block can be pasted into one terminal as it stands, and no two servers want one port."""
     ports = {}
     for block in blocks:
@@ -75,7 +96,9 @@ def check_blocks(name, blocks):
             if words[0] != "confide" or kind == "refused" or not is_long_running(words):
                 continue
             if line is not block[-1]:
-                sys.exit(f"walk: {name}: nothing of this block runs after `{line}`, which does not end by itself")
+                sys.exit(
+                    f"walk: {name}: nothing of this block runs after `{line}`, which does not end by itself"
+                )
             listen = words[words.index("--listen") + 1]
             if listen in ports:
                 sys.exit(f"walk: {name}: `{line}` and `{ports[listen]}` both want {listen}")
@@ -95,7 +118,7 @@ def is_long_running(words):
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
 
 
-def has_own_loopback():
+def has_own_loopback() -> bool:
     """Enters a network namespace with nothing but a loopback interface; false where that is not permitted."""
     new_user, new_net = 0x10000000, 0x40000000
     libc = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +126,11 @@ def has_own_loopback():
     if libc.unshare(new_net) != 0:
         if libc.unshare(new_user | new_net) != 0:
             return False
-        for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        for file, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
             pathlib.Path("/proc/self", file).write_text(text)
     with socket.socket() as door:
         # SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)).
@@ -111,7 +138,7 @@ def has_own_loopback():
     return True
 
 
-def check_ports(blocks):
+def check_ports(blocks) -> None:
     for line in (line for block in blocks for line in block):
         for port in re.findall(r"--listen 127\.0\.0\.1:(\d+)", line):
             with socket.socket() as door:
@@ -119,14 +146,18 @@ def check_ports(blocks):
                 try:
                     door.bind(("127.0.0.1", int(port)))
                 except OSError as error:
-                    sys.exit(f"walk: `{line}` needs port {port} of this machine: {error.strerror}; end what uses it")
+                    sys.exit(
+                        f"walk: `{line}` needs port {port} of this machine: {error.strerror}; end what uses it"
+                    )
 
 
-def step(command, remark, folder, environment, running):
+def step(command, remark, folder, environment, running) -> None:
     wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
     for part in parts[:-1]:
-        subprocess.run(part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS)
+        subprocess.run(
+            part, shell=True, cwd=folder, env=environment, check=True, timeout=COMMAND_SECONDS
+        )
     last = parts[-1]
     words = last.split()
     if words[0] == "confide" and is_long_running(words) and not wanted:
@@ -135,14 +166,24 @@ def step(command, remark, folder, environment, running):
         return
     for _ in range(QUESTIONS if "/v1/chat/completions" in last and words[0] == "curl" else 1):
         done = subprocess.run(
-            last, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+            last,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
         print((done.stdout + done.stderr)[-600:])
         check_outcome(words, remark, wanted, done)
 
 
-def check_outcome(words, remark, wanted, done):
+def check_outcome(words, remark, wanted, done) -> None:
     """Ends the walk where a command's status or output is not what the page promises."""
-    if words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"]) and done.returncode == 3:
+    if (
+        words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"])
+        and done.returncode == 3
+    ):
         if not re.search("A/A|^void ", done.stdout + done.stderr, re.M):
             sys.exit("walk: status 3, but neither an A/A row nor a client-bound load is named")
         print("walk: it ran, and calls its own figures unsteady (status 3)")
@@ -153,8 +194,11 @@ def check_outcome(words, remark, wanted, done):
         if "data: [DONE]" not in done.stdout:
             sys.exit("walk: wanted a streamed answer that ends in data: [DONE]")
         events = re.findall(r"^data: ({.*})$", done.stdout, re.M)
-        text = "".join(choice.get("delta", {}).get("content") or ""
-                       for event in events for choice in json.loads(event).get("choices", []))
+        text = "".join(
+            choice.get("delta", {}).get("content") or ""
+            for event in events
+            for choice in json.loads(event).get("choices", [])
+        )
     elif words[0] == "curl":
         answer = json.loads(done.stdout)
         if not isinstance(answer, dict) or "error" in answer:
@@ -167,7 +211,9 @@ def check_outcome(words, remark, wanted, done):
 
 
 def start(command, folder, environment):
-    process = subprocess.Popen("exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        "exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE
+    )
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         line = process.stdout.readline() if waiting.select(READY_SECONDS) else b""

@@ -6,15 +6,21 @@ import json
 from pathlib import Path
 
 import torch
+from confide.worker.config import Config
 from safetensors.torch import save_file
 
-from confide.worker.config import Config
-
 RANK, ALPHA = 32, 64
-MODULES = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj"}
+MODULES = {
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+}
 
 
-def write(folder: Path, config: Config, seed: int = 11, layers: int | None = None, rank: int = RANK) -> Path:
+def write(
+    folder: Path, config: Config, seed: int = 11, layers: int | None = None, rank: int = RANK
+) -> Path:
     """q, k, v, o of the first `layers` layers (all), A and B from N(0, 0.02²)."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
@@ -35,5 +41,7 @@ def write(folder: Path, config: Config, seed: int = 11, layers: int | None = Non
         "bias": "none",
         "target_modules": [module.split(".")[1] for module in MODULES.values()],
     }
-    (folder / "adapter_config.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    (folder / "adapter_config.json").write_text(
+        json.dumps(fields, indent=2) + "\n", encoding="utf-8"
+    )
     return folder

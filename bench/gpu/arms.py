@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import adapter as made
+import torch
 from bed import PROMPT, TOKENS, Bed
 from blocks import Arm, Failed, Session, Took
 from confide.worker.deltas import Adapter, AdapterError
 from steps import TOY
-
 
 LEAST_VECTORS = 64
 
@@ -75,7 +73,8 @@ class Kit:
 
 def wait_until_prepared(held: Any, seconds: float) -> None:
     """Until the batches of every input that a bench uses up are there, so that no preparation runs beside what is
-    timed. With a host it is one batch, and the one that is timed: it may take seconds over a socket."""
+    timed. With a host it is one batch, and the one that is timed: it may take seconds over a socket.
+    """
     if hasattr(held, "prepare"):
         held.wanted = 0
         timer = threading.Timer(seconds, held.close)
@@ -98,7 +97,14 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
         time.sleep(0.02)
 
 
-def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = False, marks: tuple[str, ...] = ()) -> Arm:
+def decode(
+    session: Session,
+    bed: Bed,
+    name: str,
+    adapter: Any,
+    twin: bool = False,
+    marks: tuple[str, ...] = (),
+) -> Arm:
     """One run: every slot decodes with this adapter (None for the base, a list for one each)."""
     adapters = adapter if isinstance(adapter, list) else [adapter] * bed.slots
     held = next((one for one in adapters if one is not None), None)
@@ -113,7 +119,11 @@ def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = Fal
             raise Failed(f"{ran.tokens} tokens in {ran.seconds} s")
         online = ran.tokens / ran.seconds
         token_ms = 1e3 / online + (offline.token_ms if offline else 0.0)
-        metrics = {"tokens_per_s": 1e3 / token_ms, "online_tokens_per_s": online, "token_ms": token_ms * bed.slots}
+        metrics = {
+            "tokens_per_s": 1e3 / token_ms,
+            "online_tokens_per_s": online,
+            "token_ms": token_ms * bed.slots,
+        }
         if offline:
             metrics["offline_ms"] = offline.token_ms
         if price:
@@ -121,7 +131,14 @@ def decode(session: Session, bed: Bed, name: str, adapter: Any, twin: bool = Fal
         return Took([metrics], floor=floor, marks=list(marks))
 
     guarantee = "none" if held is None else getattr(held, "guarantee", None)
-    return Arm(name, run, says=bed.says, version=f"torch {torch.__version__}", guarantee=guarantee, twin=twin)
+    return Arm(
+        name,
+        run,
+        says=bed.says,
+        version=f"torch {torch.__version__}",
+        guarantee=guarantee,
+        twin=twin,
+    )
 
 
 def offline_of(bed: Bed, held: Any) -> Offline | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-
 from blocks import Failed
 from confide.worker import adapters as worker_adapters
 from confide.worker import cache, config, weights
@@ -97,7 +96,13 @@ class Bed:
 
     # Runs.
 
-    def run(self, seed: int, tokens: int = TOKENS, prompt: int = PROMPT, adapters: list[Any] | None = None) -> Ran:
+    def run(
+        self,
+        seed: int,
+        tokens: int = TOKENS,
+        prompt: int = PROMPT,
+        adapters: list[Any] | None = None,
+    ) -> Ran:
         """Every slot decodes `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
         with torch.inference_mode():
             try:
@@ -120,7 +125,11 @@ class Bed:
         ended = [self._ended[number] for number in numbers]
         for one in ended:
             if one.ended != "length":
-                raise Failed(f"generation ended by {one.ended}: {one.failure.message if one.failure else ''}"[:200])
+                raise Failed(
+                    f"generation ended by {one.ended}: {one.failure.message if one.failure else ''}"[
+                        :200
+                    ]
+                )
         window = self._marks[(began or 1) - 1 :]
         return Ran(
             window[-1][0] - window[0][0],
@@ -136,7 +145,9 @@ class Bed:
         self.run(seed, tokens, prompt)
         return time.perf_counter() - began
 
-    def begin(self, seed: int, tokens: int, prompt: int, adapters: list[Any] | None = None) -> list[int]:
+    def begin(
+        self, seed: int, tokens: int, prompt: int, adapters: list[Any] | None = None
+    ) -> list[int]:
         """Submits one request a slot; gives their numbers. The same seed gives the same prompts."""
         self._told, self._ended, self._marks = {}, {}, []
         generator = random.Random(seed)
@@ -153,7 +164,11 @@ class Bed:
     def floor(self, batch: int) -> dict[str, Any]:
         """The rate at which the weights of a step could be read, at the copy rate measured now."""
         rate = self.device.copy_bytes_per_s() / self.weights.bytes_per_token() * batch
-        return {"name": "all weights read once, at the copy rate beside it", "metric": "tokens_per_s", "value": rate}
+        return {
+            "name": "all weights read once, at the copy rate beside it",
+            "metric": "tokens_per_s",
+            "value": rate,
+        }
 
     def close(self) -> None:
         """Lets go of everything that takes memory."""

@@ -13,9 +13,10 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from journal import case_key, suite
 
@@ -52,7 +53,13 @@ class Session:
     """One stage's view of the run: where lines go, what earlier stages found, until when it may go on."""
 
     def __init__(
-        self, emit: Emit, facts: dict[str, Any], seed: int, deadline: float, started: float, cpu: bool
+        self,
+        emit: Emit,
+        facts: dict[str, Any],
+        seed: int,
+        deadline: float,
+        started: float,
+        cpu: bool,
     ) -> None:
         self.emit, self.facts, self.seed, self.cpu = emit, facts, seed, cpu
         self._deadline, self._started = deadline, started
@@ -73,7 +80,15 @@ class Session:
 
     def tell(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
         """What a build or a check came to, in the record's list of services."""
-        self.emit({"kind": "service", "name": name, "command": command, "simulated": False, "ready": ready})
+        self.emit(
+            {
+                "kind": "service",
+                "name": name,
+                "command": command,
+                "simulated": False,
+                "ready": ready,
+            }
+        )
 
     def made(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives; None where it cannot, and the arm is left out by name: the others go on."""
@@ -103,7 +118,9 @@ class Session:
         self.emit(self._arm_line(bench, Arm(name, lambda _: Took([])), given_up=reason))
         self.say(f"{bench}: {name} is left out: {reason}")
 
-    def bench(self, bench: str, params: dict[str, Any], arms: list[Arm], blocks: int | None = None) -> int:
+    def bench(
+        self, bench: str, params: dict[str, Any], arms: list[Arm], blocks: int | None = None
+    ) -> int:
         """Runs the blocks of one case; gives how many were whole. A stage near its end stops at a whole block."""
         table = next(entry for entry in self._suite["bench"] if entry["name"] == bench)
         planned = blocks or table["blocks"]["quick" if self.cpu else "full"]
@@ -122,7 +139,15 @@ class Session:
         for block in range(begun, warmup + planned):
             if self.left_s() < longest * 1.2:
                 reason = f"its stage's budget: {done} of {planned} blocks"
-                self.emit({"kind": "cut", "bench": bench, "blocks": done, "planned": planned, "reason": reason})
+                self.emit(
+                    {
+                        "kind": "cut",
+                        "bench": bench,
+                        "blocks": done,
+                        "planned": planned,
+                        "reason": reason,
+                    }
+                )
                 self.say(f"{bench} {key}: cut, {reason}")
                 break
             began = time.monotonic()
@@ -163,9 +188,21 @@ class Session:
             except Exception as error:
                 took = Took([], void=words_of(error))
                 self._give_up(bench, arms, arm, error)
-            if not all(math.isfinite(value) for metrics in took.samples for value in metrics.values()):
+            if not all(
+                math.isfinite(value) for metrics in took.samples for value in metrics.values()
+            ):
                 took = Took([], void="a figure that is no number")
-            self._slice(bench, key, arm, block, position, took, (began, time.monotonic()), quiet.end(), warmup)
+            self._slice(
+                bench,
+                key,
+                arm,
+                block,
+                position,
+                took,
+                (began, time.monotonic()),
+                quiet.end(),
+                warmup,
+            )
         self.emit({"kind": "block", "bench": bench, "case": key, "block": block})
 
     def _slice(
@@ -187,7 +224,9 @@ class Session:
             answer = {"answer": took.answer} if took.answer is not None else {}
             self.emit({"kind": "sample", **place, "index": index, "metrics": metrics, **answer})
         marks = took.marks + (
-            [f"kernel checks: {self.facts['checks_failed']}"] if "checks_failed" in self.facts else []
+            [f"kernel checks: {self.facts['checks_failed']}"]
+            if "checks_failed" in self.facts
+            else []
         )
         line = {
             "kind": "slice",
@@ -262,7 +301,8 @@ def words_of(error: BaseException) -> str:
 
 class Quiet:
     """What else the machine did during a slice: pressure and steal. The calibration is a loop of Python, not the
-    instrument's own, so it compares with records of this script only."""
+    instrument's own, so it compares with records of this script only.
+    """
 
     def __init__(self) -> None:
         self._before, self._began = _counters(), time.monotonic()
@@ -271,7 +311,10 @@ class Quiet:
     def end(self) -> dict[str, Any]:
         wall_us = max(1.0, (time.monotonic() - self._began) * 1e6)
         after = _counters()
-        share = lambda name: max(0.0, after[name] - self._before[name]) / wall_us if name in after else None
+
+        def share(name):
+            return max(0.0, after[name] - self._before[name]) / wall_us if name in after else None
+
         total = after.get("total", 0) - self._before.get("total", 0)
         steal = (after["steal"] - self._before["steal"]) / total if total > 0 else None
         return {
@@ -292,10 +335,10 @@ def _loop_us() -> float:
 def _counters() -> dict[str, float]:
     found: dict[str, float] = {}
     for name in ("cpu", "memory"):
-        try:
-            found[name] = float(Path(f"/proc/pressure/{name}").read_text().split("total=")[1].split()[0])
-        except (OSError, IndexError, ValueError):
-            pass
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            found[name] = float(
+                Path(f"/proc/pressure/{name}").read_text().split("total=")[1].split()[0]
+            )
     try:
         ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         found |= {"total": float(sum(ticks)), "steal": float(ticks[7])}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import subprocess
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -55,7 +56,10 @@ class Device:
         """Bytes read and written in a second by a copy within the card's memory; its cache is far smaller."""
         size = (1 << 20) if self.cpu else (1 << 30)
         if not hasattr(self, "_buffers"):
-            make = lambda: torch.randint(0, 255, (size,), dtype=torch.uint8, device=self.torch_device)
+
+            def make():
+                return torch.randint(0, 255, (size,), dtype=torch.uint8, device=self.torch_device)
+
             self._buffers = [(make(), make()), (make(), make())]
         turn = [0]
 
@@ -89,7 +93,9 @@ class Sampler:
             "0",
         ]
         try:
-            self._process = None if cpu else subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            self._process = (
+                None if cpu else subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
         except OSError:
             self._process = None
 

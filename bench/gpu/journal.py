@@ -66,7 +66,13 @@ def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, An
     digest = hashlib.sha256(text.encode()).hexdigest()
     about = tables["suite"]
     started = int(time.time())
-    session = {"started_unix_s": started, "wall_s": 0.0, "boot": boot(), "ended": "killed", "command": command}
+    session = {
+        "started_unix_s": started,
+        "wall_s": 0.0,
+        "boot": boot(),
+        "ended": "killed",
+        "command": command,
+    }
     return {
         "schema": 2,
         "version": version(),
@@ -90,10 +96,15 @@ def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, An
         "services": [],
         "not_run": [],
         "voids": [],
-        "validity": {"outcome": "not_judged", "reason": "rows are computed where the record is read"},
+        "validity": {
+            "outcome": "not_judged",
+            "reason": "rows are computed where the record is read",
+        },
         "rows": [],
         "figures": [],
-        "seed_figures": [{"arm": None, "params": {}, **figure} for figure in tables.get("seed_figure", [])],
+        "seed_figures": [
+            {"arm": None, "params": {}, **figure} for figure in tables.get("seed_figure", [])
+        ],
         "plan": {"sha256": plan_digest(digest, seed)},
         "sessions": [session],
     }
@@ -111,12 +122,16 @@ def plan_digest(suite_sha256: str, seed: int) -> str:
         "budget_s": None,
         "vars": {},
     }
-    return hashlib.sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def version() -> str:
     """The workspace's version."""
-    return tomllib.loads((CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
+    return tomllib.loads((CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"][
+        "package"
+    ]["version"]
 
 
 def commit() -> str:
@@ -124,7 +139,14 @@ def commit() -> str:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=20, check=True)
+            done = subprocess.run(
+                ["git", *words],
+                cwd=CHECKOUT,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=True,
+            )
         except (OSError, subprocess.SubprocessError):
             return None
         return done.stdout.strip()
@@ -145,5 +167,8 @@ def boot() -> str:
 
 def case_key(params: dict[str, Any]) -> str:
     """A point of a grid as the instrument writes it: by name, `batch=1 model=qwen2.5-1.5b`."""
-    shown = lambda value: value if isinstance(value, str) else json.dumps(value)
+
+    def shown(value):
+        return value if isinstance(value, str) else json.dumps(value)
+
     return " ".join(f"{name}={shown(value)}" for name, value in sorted(params.items()))

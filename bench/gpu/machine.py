@@ -50,8 +50,13 @@ def _gpus() -> dict[str, Any]:
     if not told:
         return {"source": "not known: no nvidia-smi"}
     rows = [line.split(", ") for line in told.strip().splitlines()]
-    known = lambda value: None if value.startswith("[") else value.strip()
-    devices = [{key: known(value) for key, value in zip(GPU_FIELDS.values(), row[1:])} for row in rows]
+
+    def known(value):
+        return None if value.startswith("[") else value.strip()
+
+    devices = [
+        {key: known(value) for key, value in zip(GPU_FIELDS.values(), row[1:])} for row in rows
+    ]
     modes = _output(["nvidia-smi", "conf-compute", "-f"]) or ""
     status = re.search(r"(CC status)\s*:\s*(\w+)", modes)
     return {
@@ -71,6 +76,8 @@ def _text(path: str) -> str:
 
 def _output(command: list[str]) -> str | None:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None

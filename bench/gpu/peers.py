@@ -75,7 +75,9 @@ class Peer:
 
     def _line(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._rest:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [self._process.stdout], [], [], max(0.0, deadline - time.monotonic())
+            )
             piece = os.read(self._process.stdout.fileno(), 1 << 16) if ready else None
             if not ready:
                 # What it would still say must not pass for the answer to the next run.
@@ -92,7 +94,12 @@ class Peer:
 
 
 def arm(
-    session: Session, bench: str, name: str, command: list[str], params: dict[str, Any], requests: int
+    session: Session,
+    bench: str,
+    name: str,
+    command: list[str],
+    params: dict[str, Any],
+    requests: int,
 ) -> Arm | None:
     """The peer as an arm of a bench; None, and left out by name, where it cannot be had."""
     try:

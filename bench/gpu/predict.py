@@ -37,9 +37,13 @@ def rows(slices: list[dict[str, Any]]) -> list[str]:
                 for name in ("crossings_count", "to_card_bytes", "from_card_bytes")
             ]
             if not all(told):
-                lines.append(f"| {arm} | {phase} | {NOT_MEASURED} | {NOT_MEASURED} | {NOT_MEASURED} |")
+                lines.append(
+                    f"| {arm} | {phase} | {NOT_MEASURED} | {NOT_MEASURED} | {NOT_MEASURED} |"
+                )
                 continue
             count, up, down = (sum(found.values()) / len(found) for found in told)
             added = token_ms(count, up + down)
-            lines.append(f"| {arm} | {phase} | {count:,.1f} | {up + down:,.0f} | *prediction*: {added:.2f} ms |")
+            lines.append(
+                f"| {arm} | {phase} | {count:,.1f} | {up + down:,.0f} | *prediction*: {added:.2f} ms |"
+            )
     return lines

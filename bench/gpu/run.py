@@ -29,9 +29,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
-import machine  # noqa: E402
-from blocks import Lost, Session, words_of  # noqa: E402
-from journal import REHEARSAL, Journal, head, suite  # noqa: E402
+import machine
+from blocks import Lost, Session, words_of
+from journal import REHEARSAL, Journal, head, suite
 
 NO_GPU = 3
 # After its budget a stage may end its block; then it is killed.
@@ -57,7 +57,8 @@ def main() -> int:
         return importlib.import_module("table").main(args.table)
     if not args.cpu and (reason := no_gpu()):
         print(
-            f"no GPU: {reason}; nothing is measured and nothing written (--cpu rehearses on the CPU)", file=sys.stderr
+            f"no GPU: {reason}; nothing is measured and nothing written (--cpu rehearses on the CPU)",
+            file=sys.stderr,
         )
         return NO_GPU
     if args.out is None:
@@ -67,15 +68,33 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for the record; one with a record is refused")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for the record; one with a record is refused"
+    )
     parser.add_argument("--list", action="store_true", help="print the stages")
     parser.add_argument("--only", default="", help="these stages, by name, with commas")
-    parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU: every figure is labelled, no record")
-    parser.add_argument("--confide", help="the binary: for the host on the CPU and to write record.json.gz")
-    parser.add_argument("--price", type=float, help="dollars an hour of this machine; without it no price is shown")
+    parser.add_argument(
+        "--cpu",
+        action="store_true",
+        help="rehearse on the CPU: every figure is labelled, no record",
+    )
+    parser.add_argument(
+        "--confide", help="the binary: for the host on the CPU and to write record.json.gz"
+    )
+    parser.add_argument(
+        "--price", type=float, help="dollars an hour of this machine; without it no price is shown"
+    )
     parser.add_argument("--seed", type=int, default=suite()["suite"]["seed"])
-    parser.add_argument("--table", type=Path, nargs="?", const=Path(), help="print the speed table of a record and end")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        help="print the speed table of a record and end",
+    )
     parser.add_argument("--arm", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -98,7 +117,9 @@ def show(stages: list[dict[str, Any]]) -> int:
     for stage in stages:
         print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
     total = sum(stage["budget_s"] for stage in stages)
-    print(f"{'all':<10} {total:>4} s, {GRACE_S:.0f} s for each cut; cut at {LIMIT_S:.0f} s whatever they are")
+    print(
+        f"{'all':<10} {total:>4} s, {GRACE_S:.0f} s for each cut; cut at {LIMIT_S:.0f} s whatever they are"
+    )
     return 0
 
 
@@ -154,7 +175,10 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     except KeyboardInterrupt as why:
         failed.append(str(why) or "interrupted by Ctrl-C")
     journal.end("; ".join(failed) or None)
-    print(f"{journal.elapsed_s():.0f} s in all; " + ("; ".join(failed) if failed else "every stage ended by itself"))
+    print(
+        f"{journal.elapsed_s():.0f} s in all; "
+        + ("; ".join(failed) if failed else "every stage ended by itself")
+    )
     table = importlib.import_module("table")
     table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu, seconds=RECORD_S)
     return 1 if failed else 0
@@ -169,7 +193,9 @@ def shown_arguments() -> list[str]:
     return [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
 
 
-def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace) -> str | None:
+def run_stage(
+    stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace
+) -> str | None:
     """One stage in a fork of its own; gives why it did not end by itself. A line that it got out is kept."""
     budget = stage["budget_s"] * (4.0 if args.cpu else 1.0)
     until = time.monotonic() + budget
@@ -178,7 +204,10 @@ def run_stage(stage: dict[str, Any], journal: Journal, facts: dict[str, Any], ar
     facts |= {"left_out": {}, "done": {}}
     if until - time.monotonic() < LEAST_S:
         return not_run(journal, stage, f"no time left of the run's {LIMIT_S:.0f} s")
-    print(f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {until - time.monotonic():.0f} s", flush=True)
+    print(
+        f"[{journal.elapsed_s():6.1f} s] {stage['name']}, {until - time.monotonic():.0f} s",
+        flush=True,
+    )
     for _ in range(ATTEMPTS_MAX):
         ended = attempt(stage, journal, facts, args, until)
         if ended.cut:
@@ -202,7 +231,11 @@ class Ended:
 
 
 def attempt(
-    stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace, until: float
+    stage: dict[str, Any],
+    journal: Journal,
+    facts: dict[str, Any],
+    args: argparse.Namespace,
+    until: float,
 ) -> Ended:
     """A process for the stage, to its end."""
     reader, writer = os.pipe()
@@ -240,9 +273,12 @@ def describe(status: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 
-def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: Ended) -> bool:
+def collect(
+    reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: Ended
+) -> bool:
     """Lines of the stage into the journal, block by block; whether the deadline came first. What a block that did not
-    end has measured counts nowhere."""
+    end has measured counts nowhere.
+    """
     rest, of_block = b"", []
     while (left := deadline - time.monotonic()) > 0:
         ready, _, _ = select.select([reader], [], [], left)
@@ -262,7 +298,7 @@ def collect(reader: int, deadline: float, journal: Journal, facts: dict[str, Any
             elif line["kind"] in ("sample", "slice"):
                 of_block.append(line)
             else:
-                for kept in of_block + [line] if line["kind"] == "block" else [line]:
+                for kept in [*of_block, line] if line["kind"] == "block" else [line]:
                     journal.put(kept)
                 if line["kind"] == "block":
                     place, of_block = f"{line['bench']}/{line['case']}", []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
-
-import numpy
-import torch
+from typing import Any
 
 import adapter as made
+import numpy
+import torch
 from bed import MODEL, shape_of
 from blocks import Failed, Took
 from confide.cuda import ckks
@@ -58,7 +58,11 @@ class Layout:
 
     def refused(self) -> bool:
         """Whether a vector did not fit the scale since the beginning. Waits for the device."""
-        return bool(numpy.asarray(self.inner.status.cpu() if not self.device.cpu else self.inner.status).any())
+        return bool(
+            numpy.asarray(
+                self.inner.status.cpu() if not self.device.cpu else self.inner.status
+            ).any()
+        )
 
 
 def matrix(width: int, rows: int = RANK, seed: int = 7) -> numpy.ndarray:
@@ -75,9 +79,14 @@ def ckks_step(device: Device) -> Made:
         samples = []
         for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, width)):
             layout.vector.copy_(torch.from_numpy(vector))
-            told: list[Any] = []
-            took_ms = device.wall_ms(lambda: told.append(layout.replay().cpu()))
-            samples.append({"step_ms": took_ms, "delta_error_ratio": distance(told[0].numpy(), weights @ vector)})
+            answers: list[Any] = []
+            took_ms = device.wall_ms(lambda to=answers: to.append(layout.replay().cpu()))
+            samples.append(
+                {
+                    "step_ms": took_ms,
+                    "delta_error_ratio": distance(answers[0].numpy(), weights @ vector),
+                }
+            )
         if layout.refused() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
             raise Failed(f"wrong answer: {samples}")
         return Took(samples)
@@ -113,7 +122,9 @@ class CkksDeltas:
         self.adapter = adapter
         self.graph_key = ("ckks-slots", id(adapter))
 
-    def add(self, layer: int, source: str, rows: torch.Tensor, outputs: dict[str, torch.Tensor]) -> None:
+    def add(
+        self, layer: int, source: str, rows: torch.Tensor, outputs: dict[str, torch.Tensor]
+    ) -> None:
         """One vector at a time: the layout holds one."""
         layout, output = self.adapter.layout, outputs["final_hidden"]
         for index in range(rows.shape[0]):
@@ -140,7 +151,9 @@ class Masked:
         path = made.write(Path(self._folder.name) / "lora", self.config, seed=13, layers=1)
         self.bank = one_graph.Bank(device.name, 1)
         toy = {"set_name": TOY["parameters"], "dangerous_parameters": True} if device.cpu else {}
-        self.adapter = one_graph.OneGraphAdapter("masked", path, self.bank, mode="final-hidden", **toy)
+        self.adapter = one_graph.OneGraphAdapter(
+            "masked", path, self.bank, mode="final-hidden", **toy
+        )
         self.deltas = self.adapter.open()
         self.deltas.place(0)
         self.width = self.config.hidden
@@ -151,7 +164,11 @@ class Masked:
 
     def step(self) -> None:
         """Onto `output`; the caller has announced the row."""
-        rows, output = (self.rows.numpy(), self.output.numpy()) if self.device.cpu else (self.rows, self.output)
+        rows, output = (
+            (self.rows.numpy(), self.output.numpy())
+            if self.device.cpu
+            else (self.rows, self.output)
+        )
         self.bank.add(0, "final_hidden", rows, {"final_hidden": output}, [])
 
     def once(self) -> None:
@@ -161,7 +178,7 @@ class Masked:
 
 
 def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
-    """scale · B · A · x of layer 0's q, in float64."""
+    """Returns scale · B · A · x of layer 0's q, in float64."""
     from safetensors.torch import load_file
 
     tensors = load_file(path / "adapter_model.safetensors")
@@ -189,7 +206,11 @@ def masked_step(device: Device) -> Made:
             raise Failed(f"wrong answer: {samples}")
         return Took(samples)
 
-    return run, f"confide masked, N={masked.adapter.context.n}, B included", masked.adapter.guarantee
+    return (
+        run,
+        f"confide masked, N={masked.adapter.context.n}, B included",
+        masked.adapter.guarantee,
+    )
 
 
 def distance(got: numpy.ndarray, right: numpy.ndarray) -> float:

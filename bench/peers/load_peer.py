@@ -31,7 +31,7 @@ class ToolFailed(Exception):
     """The tool gave no figures; the text goes to the harness."""
 
 
-def speak(hello, run):
+def speak(hello, run) -> int:
     """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
     say(type="hello", protocol=1, **hello)
     for line in sys.stdin:
@@ -43,7 +43,7 @@ def speak(hello, run):
     return 0
 
 
-def answer(asked, run):
+def answer(asked, run) -> None:
     number, params = asked["id"], asked.get("params", {})
     unknown = [name for name in params if name not in PARAMS]
     if unknown:
@@ -60,7 +60,7 @@ def answer(asked, run):
     say(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def say(**line):
+def say(**line) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -72,7 +72,7 @@ def children_cpu_s():
 class Load:
     """What a run asks for."""
 
-    def __init__(self, asked):
+    def __init__(self, asked) -> None:
         params = asked.get("params", {})
         for name, wanted in [("arrivals", "constant"), ("session", "kept")]:
             if params.get(name, wanted) != wanted:
@@ -87,7 +87,7 @@ class Load:
         source = random.Random(self.seed)
         return [" ".join(source.choices(WORDS, k=self.prompt_tokens)) for _ in range(count)]
 
-    def check(self, completed, mean_tokens, lost=0):
+    def check(self, completed, mean_tokens, lost=0) -> None:
         """Other work than was asked for gives no figures; `lost` requests may be missing."""
         if completed is None or not self.requests - lost <= completed <= self.requests:
             raise ToolFailed(f"{completed} of {self.requests} requests in its report")
@@ -121,7 +121,7 @@ def scratch():
     return tempfile.TemporaryDirectory(prefix="confide-peer-")
 
 
-def run_tool(command, folder, environment):
+def run_tool(command, folder, environment) -> None:
     """Runs it to its end; what it says goes to standard error."""
     home = folder / "home"
     home.mkdir(exist_ok=True)

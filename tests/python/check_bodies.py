@@ -5,6 +5,7 @@ that stand for them. Used by check_disclosure.py. Standard library only.
 import json
 import re
 import struct
+from typing import Never
 
 NULL, BOOL, NUMBER, STRING, ARRAY, OBJECT, OCTETS = range(1, 8)
 
@@ -103,13 +104,17 @@ def strict_json(data):
             raise Unread(17)
         return dict(pairs)
 
-    def refuse(_):
+    def refuse(_) -> Never:
         raise Unread(16)
 
     try:
         text = data.decode("utf-8")
         document = json.loads(
-            text, object_pairs_hook=members, parse_int=Number, parse_float=Number, parse_constant=refuse
+            text,
+            object_pairs_hook=members,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=refuse,
         )
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise Unread(16) from None
@@ -242,21 +247,21 @@ def text_of(it, name):
     return value
 
 
-def join(into, it, names):
+def join(into, it, names) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None:
             into[name] = into.get(name, "") + text
 
 
-def first(into, it, names):
+def first(into, it, names) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None and into.setdefault(name, text) != text and text != "":
             raise Unread(19)
 
 
-def add_choice(known, choice):
+def add_choice(known, choice) -> None:
     join(known, choice, ["text"])
     if choice.get("finish_reason") is not None:
         known["finish_reason"] = choice["finish_reason"]

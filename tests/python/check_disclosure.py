@@ -1,13 +1,14 @@
 """A second checker of disclosures, written from docs/disclosure.md alone. Standard library only.
 
-    check_disclosure.py [VECTORS]            every vector, and mutations of its files
-    check_disclosure.py --file DISCLOSURE    one file: what it shows and proves. Whether the key that
-                                             signed is a notary's, its evidence says, which is not
-                                             judged here; nor are proofs about texts, which need
-                                             circuits: a file with some is refused as `no_circuits`
+check_disclosure.py [VECTORS]            every vector, and mutations of its files
+check_disclosure.py --file DISCLOSURE    one file: what it shows and proves. Whether the key that
+                                         signed is a notary's, its evidence says, which is not
+                                         judged here; nor are proofs about texts, which need
+                                         circuits: a file with some is refused as `no_circuits`
 """
 
 import hashlib
+import itertools
 import json
 import pathlib
 import re
@@ -162,7 +163,7 @@ def times(scalar, point):
     return total
 
 
-def verify_signature(key, message, signature):
+def verify_signature(key, message, signature) -> None:
     x, y = int.from_bytes(key[1:33]), int.from_bytes(key[33:])
     r, s = int.from_bytes(signature[:32]), int.from_bytes(signature[32:])
     on_curve = key[0] == 4 and x < P and y < P and (y * y - x**3 + 3 * x - B) % P == 0
@@ -178,7 +179,7 @@ def verify_signature(key, message, signature):
 
 
 class Reader:
-    def __init__(self, data, magic):
+    def __init__(self, data, magic) -> None:
         if not data.startswith(magic):
             raise Refused("format")
         self.data, self.place = data, len(magic)
@@ -220,7 +221,7 @@ class Reader:
     def siblings(self):
         return [self.raw(32) for _ in range(self.count(1 << 18))]
 
-    def end(self):
+    def end(self) -> None:
         if self.place != len(self.data):
             raise Refused("format")
 
@@ -239,7 +240,11 @@ def read_statement(data):
     statement |= {"time": reader.number(8), "http": reader.number(1)}
     statement |= {"request_view": reader.number(1), "response_view": reader.number(1)}
     for name in ("request", "response"):
-        statement[name] = {"depth": reader.number(1), "length": reader.raw(32), "root": reader.raw(32)}
+        statement[name] = {
+            "depth": reader.number(1),
+            "length": reader.raw(32),
+            "root": reader.raw(32),
+        }
     statement["fields"] = {"depth": reader.number(1), "root": reader.raw(32)}
     statement["key"] = reader.raw(65)
     reader.end()
@@ -263,7 +268,7 @@ def read_bytes(reader):
     leaves = []
     for _ in range(reader.count(1 << 18)):
         leaves.append((reader.number(4), reader.raw(16), reader.sized(1, 64)))
-    if any(one[0] >= two[0] for one, two in zip(leaves, leaves[1:])):
+    if any(one[0] >= two[0] for one, two in itertools.pairwise(leaves)):
         raise Refused("format")
     return leaves, reader.siblings()
 
@@ -367,12 +372,18 @@ def check_file(file, with_proofs):
             shown += check_bytes(direction, name, *opened, signed)
         if length is not None:
             value, length_salt = length
-            if length_commitment(direction, signed["depth"], length_salt, value) != signed["length"]:
+            if (
+                length_commitment(direction, signed["depth"], length_salt, value)
+                != signed["length"]
+            ):
                 raise Refused("opening")
             shown.append((f"{name}.length", value))
     if file["fields"] is not None:
         leaves = [(field["place"], leaf_of(field)) for field in file["fields"]]
-        if opened_root(statement["fields"]["depth"], leaves, file["siblings"]) != statement["fields"]["root"]:
+        if (
+            opened_root(statement["fields"]["depth"], leaves, file["siblings"])
+            != statement["fields"]["root"]
+        ):
             raise Refused("opening")
         shown += [(field["path"], field["value"]) for field in file["fields"] if "value" in field]
     other = other_of(file)
@@ -428,7 +439,7 @@ def leaf_of(field):
     return field_leaf(field["path"], field["kind"], field["digest"], field["commitment"])
 
 
-def range_proof(file, claim, field):
+def range_proof(file, claim, field) -> None:
     """Whether the proof holds, for this statement and field."""
     context = b"confide/disclosure/v1/field\x00" + sha256(file["encoded"]) + leaf_of(field)
     vector = {"low": claim["low"], "high": claim["high"], "proof": claim["proof"]}
@@ -438,7 +449,7 @@ def range_proof(file, claim, field):
         raise Refused("proof") from None
 
 
-def equality_proof(claim, one, two):
+def equality_proof(claim, one, two) -> None:
     """Whether the proof holds, for these two fields of these statements."""
     context = b"confide/disclosure/v1/equal\x00"
     terms = []
@@ -454,11 +465,12 @@ def equality_proof(claim, one, two):
 
 def check_bytes(direction, name, leaves, siblings, signed):
     opened = [
-        (index, chunk_leaf(direction, index, leaf_salt, chunk)) for index, leaf_salt, chunk in leaves
+        (index, chunk_leaf(direction, index, leaf_salt, chunk))
+        for index, leaf_salt, chunk in leaves
     ]
     if opened_root(signed["depth"], opened, siblings) != signed["root"]:
         raise Refused("opening")
-    for (_, _, chunk), (_, _, after) in zip(leaves, leaves[1:]):
+    for (_, _, chunk), (_, _, after) in itertools.pairwise(leaves):
         if len(chunk) < 64 and after:
             raise Refused("opening")
     return [(f"{name}.bytes:{64 * index}", chunk) for index, _, chunk in leaves]
@@ -475,7 +487,7 @@ def verdict(data, with_proofs=True):
     return None
 
 
-def check_parts(vectors):
+def check_parts(vectors) -> None:
     for case in vectors["numbers"]:
         canonical_form, micros = canonical_number(case["token"]) or (None, None)
         amount = None if micros is None else str(2**63 + micros)
@@ -493,7 +505,7 @@ def check_parts(vectors):
                 assert (None if amount is None else str(amount)) == field["amount"], field
 
 
-def check_commitments(vectors):
+def check_commitments(vectors) -> None:
     for case in vectors["transcripts"]:
         seed, data = bytes.fromhex(case["seed"]), bytes.fromhex(case["bytes"])
         depth, length, root = commit(seed, case["direction"], data)
@@ -511,7 +523,7 @@ def check_commitments(vectors):
     assert [tree.index(leaf) for leaf in leaves] == case["places"]
 
 
-def check_statement(case):
+def check_statement(case) -> None:
     encoded = bytes.fromhex(case["encoded"])
     statement = read_statement(encoded)
     assert sha256(encoded).hex() == case["digest"]
@@ -530,7 +542,7 @@ def mutations(data):
     wrong = 0
     for place in range(len(data) - proofs):
         is_signed = place < before
-        if before <= place < skipped or is_signed and place % 23:
+        if before <= place < skipped or (is_signed and place % 23):
             continue
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
@@ -556,7 +568,7 @@ def mutated_equalities(good):
     return wrong
 
 
-def main(arguments):
+def main(arguments) -> int:
     if arguments[:1] == ["--file"]:
         for name, value in check(pathlib.Path(arguments[1]).read_bytes()):
             print(name, value)

@@ -24,7 +24,7 @@ class Refusal(Exception):
     """Why a proof is not believed."""
 
 
-def wanted(condition, why):
+def wanted(condition, why) -> None:
     if not condition:
         raise Refusal(why)
 
@@ -76,7 +76,7 @@ def read_key(spki):
 class Curve:
     """y² = x³ − 3x + b; a point is (x, y), the neutral element None."""
 
-    def __init__(self, size, p, b, n, generator):
+    def __init__(self, size, p, b, n, generator) -> None:
         self.size, self.p, self.b, self.n, self.generator = size, p, b, n, generator
 
     def decode(self, data):
@@ -104,10 +104,11 @@ class Curve:
         (x1, y1), (x2, y2) = one, other
         if x1 == x2 and (y1 + y2) % self.p == 0:
             return None
-        if one == other:
-            slope = (3 * x1 * x1 - 3) * pow(2 * y1, -1, self.p)
-        else:
-            slope = (y2 - y1) * pow(x2 - x1, -1, self.p)
+        slope = (
+            (3 * x1 * x1 - 3) * pow(2 * y1, -1, self.p)
+            if one == other
+            else (y2 - y1) * pow(x2 - x1, -1, self.p)
+        )
         x = (slope * slope - x1 - x2) % self.p
         return (x, (slope * (x1 - x) - y1) % self.p)
 
@@ -162,7 +163,7 @@ CURVES = {"2a8648ce3d030107": P256, "2b81040022": P384}
 # ------------------------------------------------------------- signature proofs
 
 
-def check_signature(vector):
+def check_signature(vector) -> None:
     spki, message = vector["key"], vector["message"]
     key, data = read_key(spki), vector["proof"]
     wanted(data.startswith(MAGIC), "malformed")
@@ -188,7 +189,7 @@ def check_signature(vector):
 class Reader:
     """Takes bytes from the front."""
 
-    def __init__(self, data):
+    def __init__(self, data) -> None:
         self.data, self.at = data, 0
 
     def __call__(self, count):
@@ -210,7 +211,7 @@ class Reader:
         return self.data[self.at :]
 
 
-def check_rsa(modulus, hash_, digest, salt, claim, context, body):
+def check_rsa(modulus, hash_, digest, salt, claim, context, body) -> None:
     bits = modulus.bit_length()
     size = (bits + 7) // 8
     wanted(len(body) == 16 + 8 * size, "malformed")
@@ -246,7 +247,7 @@ def pss(hash_, digest, salt, bits, size):
     return bytes(size - length) + bytes(masked) + h + b"\xbc"
 
 
-def check_ecdsa(curve, key, digest, claim, context, body):
+def check_ecdsa(curve, key, digest, claim, context, body) -> None:
     size = curve.size
     wanted(len(body) == 1 + size + 16 + size, "malformed")
     point = curve.decode(body[: 1 + size])
@@ -381,7 +382,7 @@ BLINDING_BASE = from_uniform(hashlib.sha3_512(BASE_ENCODED).digest())
 # ------------------------------------------------------------ relations and ranges
 
 
-def check_relation(vector):
+def check_relation(vector) -> None:
     proof = vector["proof"]
     wanted(len(proof) == 48, "malformed")
     c, z = proof[:16], scalar(proof[16:])
@@ -392,13 +393,13 @@ def check_relation(vector):
         encoded += weight.to_bytes(8, "big", signed=True) + commitment
     encoded += constant.to_bytes(16, "big", signed=True)
     pairs = [(weight, decode(commitment)) for weight, commitment in terms]
-    difference = combine(pairs + [(-constant, BASE)])
+    difference = combine([*pairs, (-constant, BASE)])
     nonce = combine([(z, BLINDING_BASE), (-int.from_bytes(c, "big"), difference)])
     expected = challenge("confide/sigma/v1/linear", encoded, vector["context"], encode(nonce))
     wanted(c == expected, "refused")
 
 
-def check_range(vector):
+def check_range(vector) -> None:
     low, high, proof = int(vector["low"]), int(vector["high"]), vector["proof"]
     n = next(n for n in (8, 16, 32, 64) if high - low < 2**n)
     m = 1 if high - low == 2**n - 1 else 2
@@ -422,7 +423,7 @@ def check_range(vector):
     for point in shifted:
         transcript.append(b"V", encode(point))
 
-    def append_point(label, word):
+    def append_point(label, word) -> None:
         wanted(any(word), "refused")
         transcript.append(label, word)
 
@@ -496,7 +497,7 @@ def bases(letter, party):
 class Transcript:
     RATE = 166
 
-    def __init__(self, label):
+    def __init__(self, label) -> None:
         self.state = bytearray(200)
         self.state[:6] = bytes([1, self.RATE + 2, 1, 0, 1, 96])
         self.state[6:18] = b"STROBEv1.0.2"
@@ -506,7 +507,7 @@ class Transcript:
         self.absorb(b"Merlin v1.0")
         self.append(b"dom-sep", label)
 
-    def append(self, label, message):
+    def append(self, label, message) -> None:
         self.begin(0x12)
         self.absorb(label + len(message).to_bytes(4, "little"))
         self.begin(0x02)
@@ -523,23 +524,23 @@ class Transcript:
             self.step()
         return int.from_bytes(out, "little") % ORDER
 
-    def begin(self, flags):
+    def begin(self, flags) -> None:
         before, self.began = self.began, self.at + 1
         self.absorb(bytes([before, flags]))
         if flags & 0x04 and self.at:
             self.run()
 
-    def absorb(self, data):
+    def absorb(self, data) -> None:
         for byte in data:
             self.state[self.at] ^= byte
             self.step()
 
-    def step(self):
+    def step(self) -> None:
         self.at += 1
         if self.at == self.RATE:
             self.run()
 
-    def run(self):
+    def run(self) -> None:
         self.state[self.at] ^= self.began
         self.state[self.at + 1] ^= 0x04
         self.state[self.RATE + 1] ^= 0x80
@@ -547,7 +548,7 @@ class Transcript:
         self.at = self.began = 0
 
 
-def keccak(state):
+def keccak(state) -> None:
     """Keccak-f[1600] (FIPS 202, section 3.3)."""
     lanes = [
         [int.from_bytes(state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8], "little") for y in range(5)]
@@ -609,7 +610,7 @@ def mutations(vector):
             yield field, {**vector, field: vector[field] + "00"}
 
 
-def main(folder):
+def main(folder) -> int:
     wrong, judged, changed = [], 0, 0
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         vector = json.loads(path.read_text())

@@ -51,10 +51,12 @@ def main():
         parser.error("wanted the path of confide, or --base-url")
     if mine:
         return checked(served(arguments.binary, mine))
-    return checked(served(arguments.binary, ["--engine", "sim"])) | checked_on_torch(arguments.binary)
+    return checked(served(arguments.binary, ["--engine", "sim"])) | checked_on_torch(
+        arguments.binary
+    )
 
 
-def checked(server):
+def checked(server) -> int:
     """1 where a check fails against the server."""
     with server as base_url:
         client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
@@ -71,7 +73,9 @@ def checked_on_torch(binary):
     """The same against a model on torch, with an adapter."""
     python = python_with_torch()
     if python is None:
-        print("skipped: --engine worker: no Python with torch (tests/worker.sh --install fetches one)")
+        print(
+            "skipped: --engine worker: no Python with torch (tests/worker.sh --install fetches one)"
+        )
         return 0
     os.environ["PYTHONPATH"] = str(CHECKOUT / "python")
     # One thread: the model is tiny, and a test machine has other work.
@@ -80,20 +84,45 @@ def checked_on_torch(binary):
         model, adapter = f"{folder}/tiny", f"{folder}/banking"
         for made in [
             ["model", "make", "--shape", "tiny", "--seed", "7", model],
-            ["adapter", "train", "--model", model, "--corpus", "banking", "--steps", "40", "--out", adapter],
+            [
+                "adapter",
+                "train",
+                "--model",
+                model,
+                "--corpus",
+                "banking",
+                "--steps",
+                "40",
+                "--out",
+                adapter,
+            ],
         ]:
             subprocess.run([binary, *made], check=True, stdout=subprocess.DEVNULL)
-        engine = ["--engine", "worker", "--model", model, "--worker-python", python, "--worker-device", "cpu"]
+        engine = [
+            "--engine",
+            "worker",
+            "--model",
+            model,
+            "--worker-python",
+            python,
+            "--worker-device",
+            "cpu",
+        ]
         return checked(served(binary, [*engine, "--adapter", f"banking={adapter}"]))
 
 
 def python_with_torch():
     """As tests/worker.sh finds it; `None` where there is none."""
     imports = ["-c", "import aiohttp, safetensors, torch, transformers"]
-    for python in [os.environ.get("CONFIDE_TORCH_PYTHON"), str(CHECKOUT / ".venv-worker/bin/python"), "python3"]:
-        if python and shutil.which(python):
-            if subprocess.run([python, *imports], stderr=subprocess.DEVNULL).returncode == 0:
-                return python
+    for python in [
+        os.environ.get("CONFIDE_TORCH_PYTHON"),
+        str(CHECKOUT / ".venv-worker/bin/python"),
+        "python3",
+    ]:
+        if not (python and shutil.which(python)):
+            continue
+        if subprocess.run([python, *imports], stderr=subprocess.DEVNULL).returncode == 0:
+            return python
     return None
 
 
@@ -116,7 +145,7 @@ def served(binary, engine):
             process.wait()
 
 
-def holds(check, client, base_url):
+def holds(check, client, base_url) -> bool:
     title = check.__name__.removeprefix("check_").replace("_", " ")
     try:
         check(client, base_url)
@@ -133,7 +162,7 @@ def ask(client, **more):
     return client.chat.completions.create(model=Served.name, messages=QUESTION, **more)
 
 
-def check_a_whole_chat_has_text_and_exact_usage(client, _):
+def check_a_whole_chat_has_text_and_exact_usage(client, _) -> None:
     reply = ask(client, max_tokens=24)
     assert reply.object == "chat.completion"
     assert reply.choices[0].message.role == "assistant"
@@ -144,7 +173,7 @@ def check_a_whole_chat_has_text_and_exact_usage(client, _):
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + 24
 
 
-def check_a_streamed_chat_says_the_same(client, _):
+def check_a_streamed_chat_says_the_same(client, _) -> None:
     whole = ask(client, max_completion_tokens=24, seed=5)
     options = {"include_usage": True}
     chunks = list(ask(client, max_tokens=24, seed=5, stream=True, stream_options=options))
@@ -156,7 +185,7 @@ def check_a_streamed_chat_says_the_same(client, _):
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def check_the_seed_decides(client, _):
+def check_the_seed_decides(client, _) -> None:
     def text(seed):
         # A small model knows its text by heart: less heat, and all seeds say the same.
         return ask(client, max_tokens=24, seed=seed, temperature=2).choices[0].message.content
@@ -165,7 +194,7 @@ def check_the_seed_decides(client, _):
     assert text(1) != text(2)
 
 
-def check_a_stop_string_ends_the_answer_before_it(client, _):
+def check_a_stop_string_ends_the_answer_before_it(client, _) -> None:
     whole = ask(client, max_tokens=40).choices[0].message.content
     words = whole.split(" ")
     stop = " ".join(words[len(words) // 2 :][:2])
@@ -174,7 +203,7 @@ def check_a_stop_string_ends_the_answer_before_it(client, _):
     assert cut.choices[0].finish_reason == "stop"
 
 
-def check_a_completion_whole_and_streamed(client, _):
+def check_a_completion_whole_and_streamed(client, _) -> None:
     request = {"model": Served.name, "prompt": "Once upon a time", "max_tokens": 12}
     if not Served.simulated:
         request["extra_body"] = {"ignore_eos": True}
@@ -185,30 +214,34 @@ def check_a_completion_whole_and_streamed(client, _):
     assert whole.usage.prompt_tokens == 4 or not Served.simulated
 
 
-def check_an_abandoned_stream_leaves_the_server_well(client, _):
+def check_an_abandoned_stream_leaves_the_server_well(client, _) -> None:
     with ask(client, max_tokens=100_000, stream=True) as stream:
         next(iter(stream))
     assert ask(client, max_tokens=1).usage.completion_tokens == 1
 
 
-def check_vendor_fields_pass_as_extra_body(client, _):
+def check_vendor_fields_pass_as_extra_body(client, _) -> None:
     assert ask(client, max_tokens=3, extra_body={"ignore_eos": True}).usage.completion_tokens == 3
 
 
-def check_models_are_listed(client, _):
+def check_models_are_listed(client, _) -> None:
     assert Served.name in [model.id for model in client.models.list()]
     assert client.models.retrieve(Served.name).id == Served.name
 
 
-def check_adapters_are_models_of_their_own(client, _):
+def check_adapters_are_models_of_their_own(client, _) -> None:
     adapters = [model for model in client.models.list() if getattr(model, "parent", None)]
     for adapter in adapters:
         assert (adapter.parent, adapter.guarantee) == (Served.name, "none"), adapter
-    said = {model: text(client, model) for model in [Served.name, *[adapter.id for adapter in adapters]]}
+    said = {
+        model: text(client, model) for model in [Served.name, *[adapter.id for adapter in adapters]]
+    }
     assert len(set(said.values())) == len(said), said
     # All at once, twice each: nobody gets another's words.
     with ThreadPoolExecutor(8) as pool:
-        for model, again in [(model, pool.submit(text, client, model)) for model in said for _ in range(2)]:
+        for model, again in [
+            (model, pool.submit(text, client, model)) for model in said for _ in range(2)
+        ]:
             assert again.result() == said[model], model
 
 
@@ -220,18 +253,21 @@ def text(client, model):
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def check_errors_are_the_package_s_own(client, _):
+def check_errors_are_the_package_s_own(client, _) -> None:
     refused(openai.BadRequestError, 400, "temperature", lambda: ask(client, temperature=1.9e9))
     refused(openai.BadRequestError, 400, "n", lambda: ask(client, n=2))
     tools = [{"type": "function", "function": {"name": "f"}}]
     refused(openai.BadRequestError, 400, "tools", lambda: ask(client, tools=tools))
     extra = {"no_such_field": 1}
     refused(openai.BadRequestError, 400, "no_such_field", lambda: ask(client, extra_body=extra))
-    unknown = lambda: client.chat.completions.create(model="gpt-9", messages=QUESTION)
+
+    def unknown():
+        return client.chat.completions.create(model="gpt-9", messages=QUESTION)
+
     refused(openai.NotFoundError, 404, "model", unknown)
 
 
-def check_a_body_too_large_is_refused(client, _):
+def check_a_body_too_large_is_refused(client, _) -> None:
     long = [{"role": "user", "content": "x" * (5 << 20)}]
     try:
         client.chat.completions.create(model=Served.name, messages=long)
@@ -241,23 +277,25 @@ def check_a_body_too_large_is_refused(client, _):
         raise AssertionError("wanted a refusal")
 
 
-def check_curl_gets_an_answer(_, base_url):
+def check_curl_gets_an_answer(_, base_url) -> None:
     body = {"model": Served.name, "messages": QUESTION, "max_tokens": 4, "ignore_eos": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     assert status == 200 and json.loads(reply)["usage"]["completion_tokens"] == 4
 
 
-def check_curl_sees_the_stream_as_it_is_written(_, base_url):
+def check_curl_sees_the_stream_as_it_is_written(_, base_url) -> None:
     body = {"model": Served.name, "messages": QUESTION, "max_tokens": 4, "stream": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     events = reply.removesuffix("\n\n").split("\n\n")
     # The role, four tokens, the finish reason, the end mark; a true model may hold back half a character.
-    assert status == 200 and (len(events) == 7 or not Served.simulated and 4 <= len(events) <= 8), reply
+    assert status == 200 and (
+        len(events) == 7 or (not Served.simulated and 4 <= len(events) <= 8)
+    ), reply
     assert all(event.startswith("data: ") for event in events)
     assert events[-1] == "data: [DONE]"
 
 
-def check_curl_sees_errors_as_json(_, base_url):
+def check_curl_sees_errors_as_json(_, base_url) -> None:
     for path, body, wanted in [
         ("chat/completions", "{", 400),
         ("chat/completions", "[]", 400),
@@ -270,12 +308,12 @@ def check_curl_sees_errors_as_json(_, base_url):
         assert error["message"] and error["type"] == "invalid_request_error"
 
 
-def check_curl_sees_health(_, base_url):
+def check_curl_sees_health(_, base_url) -> None:
     status, reply = curl(base_url.removesuffix("/v1") + "/health", None)
     assert status == 200 and json.loads(reply)["status"] == "ok"
 
 
-def refused(kind, status, param, call):
+def refused(kind, status, param, call) -> None:
     try:
         call()
     except kind as error:
@@ -286,7 +324,15 @@ def refused(kind, status, param, call):
 
 
 def curl(url, body):
-    command = ["curl", "--silent", "--no-buffer", "--max-time", "30", "--write-out", "\n%{http_code}"]
+    command = [
+        "curl",
+        "--silent",
+        "--no-buffer",
+        "--max-time",
+        "30",
+        "--write-out",
+        "\n%{http_code}",
+    ]
     if body is not None:
         command += ["--header", "content-type: application/json", "--data-binary", body]
     done = subprocess.run([*command, url], capture_output=True, text=True, check=True)

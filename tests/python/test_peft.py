@@ -30,8 +30,12 @@ from transformers.pytorch_utils import Conv1D
 
 LAYERS, HIDDEN, KEYS, INNER = 3, 24, 8, 40
 WIDTHS = {
-    "q_proj": (HIDDEN, HIDDEN), "k_proj": (HIDDEN, KEYS), "v_proj": (HIDDEN, KEYS),
-    "o_proj": (HIDDEN, HIDDEN), "gate_proj": (HIDDEN, INNER), "up_proj": (HIDDEN, INNER),
+    "q_proj": (HIDDEN, HIDDEN),
+    "k_proj": (HIDDEN, KEYS),
+    "v_proj": (HIDDEN, KEYS),
+    "o_proj": (HIDDEN, HIDDEN),
+    "gate_proj": (HIDDEN, INNER),
+    "up_proj": (HIDDEN, INNER),
     "down_proj": (INNER, HIDDEN),
 }
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -41,62 +45,83 @@ ALL = list(WIDTHS)
 # what it folds for DoRA is one rounding to float32 away.
 TOLERANCE = 1e-5
 # Where PEFT itself computes in bfloat16: it rounds three times to 8 bits.
-TOLERANCE_BF16 = 2.0 ** -7
+TOLERANCE_BF16 = 2.0**-7
 
-PATTERNS = dict(
-    rank_pattern={"q_proj": 2, r"model\.layers\.[12]\.mlp\..*": 5, "^model.layers.0.self_attn.v_proj": 6},
-    alpha_pattern={"k_proj|v_proj": 3, "layers.2.mlp.down_proj": 11, r"(?!.*mlp).*o_proj": 1},
-)
+PATTERNS = {
+    "rank_pattern": {
+        "q_proj": 2,
+        r"model\.layers\.[12]\.mlp\..*": 5,
+        "^model.layers.0.self_attn.v_proj": 6,
+    },
+    "alpha_pattern": {"k_proj|v_proj": 3, "layers.2.mlp.down_proj": 11, r"(?!.*mlp).*o_proj": 1},
+}
 
 # Each is accepted, and gives what PEFT gives.
 ACCEPTED = {
-    "defaults": dict(target_modules=["q_proj", "v_proj"]),
-    "r and lora_alpha": dict(r=3, lora_alpha=7, target_modules=ALL),
-    "lora_alpha not whole": dict(r=3, lora_alpha=0.7, target_modules=ALL),
-    "rank 1": dict(r=1, target_modules=["down_proj"]),
-    "use_rslora": dict(r=5, lora_alpha=4, use_rslora=True, target_modules=ALL),
+    "defaults": {"target_modules": ["q_proj", "v_proj"]},
+    "r and lora_alpha": {"r": 3, "lora_alpha": 7, "target_modules": ALL},
+    "lora_alpha not whole": {"r": 3, "lora_alpha": 0.7, "target_modules": ALL},
+    "rank 1": {"r": 1, "target_modules": ["down_proj"]},
+    "use_rslora": {"r": 5, "lora_alpha": 4, "use_rslora": True, "target_modules": ALL},
     "rank_pattern and alpha_pattern": dict(target_modules=ALL, **PATTERNS),
     "patterns with use_rslora": dict(target_modules=ALL, use_rslora=True, **PATTERNS),
-    "a pattern's order": dict(target_modules=ALL, rank_pattern={"(q|k)_proj": 3, "k_proj": 7}),
-    "layers_to_transform, list": dict(target_modules=ALL, layers_to_transform=[0, 2]),
-    "layers_to_transform, one": dict(target_modules=["q_proj"], layers_to_transform=1),
-    "layers_pattern": dict(target_modules=ALL, layers_to_transform=[1], layers_pattern="layers"),
-    "layers_pattern, list": dict(
-        target_modules=ALL, layers_to_transform=[1], layers_pattern=["h", "layers"]),
-    "target_modules, pattern": dict(target_modules=r".*\.(q|down)_proj"),
-    "target_modules, look-ahead": dict(target_modules=r"^(?!.*mlp).*_proj$"),
-    "target_modules, paths": dict(
-        target_modules=["model.layers.0.mlp.up_proj", "layers.1.self_attn.q_proj"]),
-    "target_modules, all-linear": dict(target_modules="all-linear"),
-    "exclude_modules, list": dict(target_modules=ALL, exclude_modules=["k_proj", "1.mlp.up_proj"]),
-    "exclude_modules, pattern": dict(target_modules=ALL, exclude_modules=r".*\.0\..*"),
-    "lora_dropout": dict(target_modules=ALL, lora_dropout=0.3),
-    "task_type": dict(target_modules=ALL, task_type="FEATURE_EXTRACTION"),
-    "init gaussian": dict(target_modules=ALL, init_lora_weights="gaussian"),
-    "init orthogonal": dict(target_modules=ALL, init_lora_weights="orthogonal"),
-    "init mica": dict(target_modules=ALL, init_lora_weights="mica"),
-    "init eva": dict(target_modules=ALL, init_lora_weights="eva"),
-    "use_dora": dict(r=4, lora_alpha=6, target_modules=ALL, use_dora=True),
+    "a pattern's order": {"target_modules": ALL, "rank_pattern": {"(q|k)_proj": 3, "k_proj": 7}},
+    "layers_to_transform, list": {"target_modules": ALL, "layers_to_transform": [0, 2]},
+    "layers_to_transform, one": {"target_modules": ["q_proj"], "layers_to_transform": 1},
+    "layers_pattern": {
+        "target_modules": ALL,
+        "layers_to_transform": [1],
+        "layers_pattern": "layers",
+    },
+    "layers_pattern, list": {
+        "target_modules": ALL,
+        "layers_to_transform": [1],
+        "layers_pattern": ["h", "layers"],
+    },
+    "target_modules, pattern": {"target_modules": r".*\.(q|down)_proj"},
+    "target_modules, look-ahead": {"target_modules": r"^(?!.*mlp).*_proj$"},
+    "target_modules, paths": {
+        "target_modules": ["model.layers.0.mlp.up_proj", "layers.1.self_attn.q_proj"]
+    },
+    "target_modules, all-linear": {"target_modules": "all-linear"},
+    "exclude_modules, list": {
+        "target_modules": ALL,
+        "exclude_modules": ["k_proj", "1.mlp.up_proj"],
+    },
+    "exclude_modules, pattern": {"target_modules": ALL, "exclude_modules": r".*\.0\..*"},
+    "lora_dropout": {"target_modules": ALL, "lora_dropout": 0.3},
+    "task_type": {"target_modules": ALL, "task_type": "FEATURE_EXTRACTION"},
+    "init gaussian": {"target_modules": ALL, "init_lora_weights": "gaussian"},
+    "init orthogonal": {"target_modules": ALL, "init_lora_weights": "orthogonal"},
+    "init mica": {"target_modules": ALL, "init_lora_weights": "mica"},
+    "init eva": {"target_modules": ALL, "init_lora_weights": "eva"},
+    "use_dora": {"r": 4, "lora_alpha": 6, "target_modules": ALL, "use_dora": True},
     "use_dora, rslora, patterns": dict(
-        target_modules=ALL, use_dora=True, use_rslora=True, **PATTERNS),
-    "use_dora, some layers": dict(
-        target_modules=["q_proj"], use_dora=True, layers_to_transform=[2]),
+        target_modules=ALL, use_dora=True, use_rslora=True, **PATTERNS
+    ),
+    "use_dora, some layers": {
+        "target_modules": ["q_proj"],
+        "use_dora": True,
+        "layers_to_transform": [2],
+    },
 }
 
 # Each is refused, with this in the message.
 REFUSED = {
-    "bias": dict(bias="all", target_modules=ALL),
-    "modules_to_save": dict(modules_to_save=["norm"], target_modules=["q_proj"]),
-    "lora_bias": dict(lora_bias=True, target_modules=ALL),
-    "init_lora_weights": dict(init_lora_weights="pissa", target_modules=ALL),
-    "embed_tokens": dict(target_modules=["q_proj", "embed_tokens"]),
-    "target_parameters": dict(
-        target_modules=["q_proj"], target_parameters=["model.layers.0.mlp.up_proj.weight"]),
-    "alora_invocation_tokens": dict(target_modules=["q_proj"], alora_invocation_tokens=[1, 2]),
+    "bias": {"bias": "all", "target_modules": ALL},
+    "modules_to_save": {"modules_to_save": ["norm"], "target_modules": ["q_proj"]},
+    "lora_bias": {"lora_bias": True, "target_modules": ALL},
+    "init_lora_weights": {"init_lora_weights": "pissa", "target_modules": ALL},
+    "embed_tokens": {"target_modules": ["q_proj", "embed_tokens"]},
+    "target_parameters": {
+        "target_modules": ["q_proj"],
+        "target_parameters": ["model.layers.0.mlp.up_proj.weight"],
+    },
+    "alora_invocation_tokens": {"target_modules": ["q_proj"], "alora_invocation_tokens": [1, 2]},
 }
 
 
-def main():
+def main() -> None:
     binary = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("CONFIDE_DELTA")
     if not binary:
         sys.exit("wanted the path of the example `delta` as an argument or in CONFIDE_DELTA")
@@ -105,34 +130,48 @@ def main():
     for name, fields in ACCEPTED.items():
         checks.run(name, lambda: checks.agrees(fields))
     for name in ("float16", "bfloat16"):
-        for fields in (dict(target_modules=ALL), dict(target_modules=ALL, use_dora=True)):
+        for fields in ({"target_modules": ALL}, {"target_modules": ALL, "use_dora": True}):
             label = f"{name}{' use_dora' if len(fields) > 1 else ''}"
             checks.run(label, lambda: checks.agrees(fields, dtype=getattr(torch, name)))
     checks.run("bfloat16 computing", checks.agrees_in_bfloat16)
-    checks.run("fan_in_fan_out", lambda: checks.agrees(
-        dict(target_modules=ALL, fan_in_fan_out=True), linear=conv1d))
-    checks.run("fan_in_fan_out, use_dora", lambda: checks.agrees(
-        dict(target_modules=ALL, fan_in_fan_out=True, use_dora=True), linear=conv1d))
-    checks.run("an adapter with a name", lambda: checks.agrees(
-        dict(target_modules=ALL), adapter="banking"))
+    checks.run(
+        "fan_in_fan_out",
+        lambda: checks.agrees({"target_modules": ALL, "fan_in_fan_out": True}, linear=conv1d),
+    )
+    checks.run(
+        "fan_in_fan_out, use_dora",
+        lambda: checks.agrees(
+            {"target_modules": ALL, "fan_in_fan_out": True, "use_dora": True}, linear=conv1d
+        ),
+    )
+    checks.run(
+        "an adapter with a name", lambda: checks.agrees({"target_modules": ALL}, adapter="banking")
+    )
     for init in ("pissa", "olora"):
         checks.run(f"{init}, converted", lambda: checks.agrees_converted(init))
-    for name in ("defaults", "rank_pattern and alpha_pattern", "patterns with use_rslora",
-                 "layers_to_transform, list", "use_dora"):
+    for name in (
+        "defaults",
+        "rank_pattern and alpha_pattern",
+        "patterns with use_rslora",
+        "layers_to_transform, list",
+        "use_dora",
+    ):
         checks.run(f"saved by us: {name}", lambda: checks.is_loaded_by_peft(ACCEPTED[name]))
     for name, fields in REFUSED.items():
         checks.run(f"refused: {name}", lambda: checks.refuses(name, fields))
-    checks.run("refused: float64", lambda: checks.refuses(
-        "F64", dict(target_modules=ALL), dtype=torch.float64))
+    checks.run(
+        "refused: float64",
+        lambda: checks.refuses("F64", {"target_modules": ALL}, dtype=torch.float64),
+    )
     checks.run("another alpha is noticed", checks.notices_another_alpha)
     checks.end()
 
 
 class Checks:
-    def __init__(self, binary):
+    def __init__(self, binary) -> None:
         self.binary, self.done, self.failed = binary, 0, []
 
-    def run(self, name, check):
+    def run(self, name, check) -> None:
         try:
             error = check()
             print(f"ok      {name}" + (f": {error:.1e}" if error is not None else ""))
@@ -141,9 +180,11 @@ class Checks:
             self.failed.append(name)
         self.done += 1
 
-    def end(self):
+    def end(self) -> None:
         held = self.done - len(self.failed)
-        print(f"peft {peft.__version__}, torch {torch.__version__}: {held} of {self.done} checks hold")
+        print(
+            f"peft {peft.__version__}, torch {torch.__version__}: {held} of {self.done} checks hold"
+        )
         sys.exit(1 if self.failed else 0)
 
     def agrees(self, fields, dtype=torch.float32, linear=None, adapter="default"):
@@ -196,18 +237,19 @@ class Checks:
             inputs, wanted = deltas(model.double())
             self.ask(theirs, inputs, base_folder(base, theirs), save=ours)
             fresh = Model(linear_layer)
-            fresh.load_state_dict({plain_name(name): value for name, value in state.items()
-                                   if "lora_" not in name})
+            fresh.load_state_dict(
+                {plain_name(name): value for name, value in state.items() if "lora_" not in name}
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 loaded = PeftModel.from_pretrained(fresh, ours).eval()
             _, got = deltas(loaded.double(), inputs=inputs)
             return compare(got, wanted, TOLERANCE)
 
-    def notices_another_alpha(self):
+    def notices_another_alpha(self) -> None:
         """That the comparison compares."""
         with tempfile.TemporaryDirectory() as folder:
-            _, model = adapted(dict(target_modules=ALL, lora_alpha=8))
+            _, model = adapted({"target_modules": ALL, "lora_alpha": 8})
             model.peft_config["default"].lora_alpha = 8.001
             model.save_pretrained(folder)
             inputs, wanted = deltas(model.double())
@@ -218,7 +260,7 @@ class Checks:
                 return
             raise AssertionError("deltas of another alpha passed for the same")
 
-    def refuses(self, word, fields, dtype=torch.float32):
+    def refuses(self, word, fields, dtype=torch.float32) -> None:
         with tempfile.TemporaryDirectory() as folder:
             base, model = adapted(fields, dtype)
             model.save_pretrained(folder)
@@ -236,11 +278,12 @@ class Checks:
         command += ["--base", base] if base else []
         command += ["--save", save] if save else []
         return subprocess.run(
-            command, input=json.dumps(inputs), capture_output=True, text=True, timeout=60)
+            command, input=json.dumps(inputs), capture_output=True, text=True, timeout=60
+        )
 
 
 class Block(torch.nn.Module):
-    def __init__(self, linear):
+    def __init__(self, linear) -> None:
         super().__init__()
         self.self_attn, self.mlp = torch.nn.Module(), torch.nn.Module()
         for name, (wide, long) in WIDTHS.items():
@@ -251,7 +294,7 @@ class Block(torch.nn.Module):
 class Model(torch.nn.Module):
     """The matrices of a small Qwen2, under its names. Each is asked by itself."""
 
-    def __init__(self, linear):
+    def __init__(self, linear) -> None:
         super().__init__()
         self.config = {"model_type": "custom"}
         self.model = torch.nn.Module()
@@ -259,7 +302,7 @@ class Model(torch.nn.Module):
         self.model.layers = torch.nn.ModuleList([Block(linear) for _ in range(LAYERS)])
         self.model.norm = torch.nn.LayerNorm(HIDDEN)
 
-    def prepare_inputs_for_generation(self):
+    def prepare_inputs_for_generation(self) -> None:
         """PEFT wants a causal language model to have it."""
 
 
@@ -327,7 +370,8 @@ def deltas(model, dtype=torch.float64, inputs=None, original=None):
                     weight = original[f"model.layers.{layer}.{part}.{name}.weight"]
                     bias = original.get(f"model.layers.{layer}.{part}.{name}.bias")
                     before = torch.nn.functional.linear(
-                        x, weight.double(), None if bias is None else bias.double())
+                        x, weight.double(), None if bias is None else bias.double()
+                    )
             asked[site] = x.tolist()
             answers[site] = (output - before).tolist()
     assert answers, "PEFT adapted nothing"

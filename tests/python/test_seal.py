@@ -27,7 +27,7 @@ CKKS_SETS = ["ckks-8192-tensafe", "ckks-16384-tensafe", "ckks-32768-tensafe"]
 RINGS = [(1024, 25), (2048, 54), (4096, 50), (8192, 60), (16384, 40), (16384, 60), (32768, 40)]
 
 
-def main():
+def main() -> int:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     ring = Ring(sys.argv[1])
@@ -41,7 +41,7 @@ def main():
 class Ring:
     """Our side: a process that answers JSON lines."""
 
-    def __init__(self, binary):
+    def __init__(self, binary) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([binary], stdin=pipe, stdout=pipe, text=True)
 
@@ -53,12 +53,12 @@ class Ring:
             raise AssertionError(f"{what}: {answer['error']}")
         return answer
 
-    def close(self):
+    def close(self) -> None:
         self.process.stdin.close()
         assert self.process.wait(timeout=30) == 0
 
 
-def holds(check, ring):
+def holds(check, ring) -> bool:
     try:
         check(ring)
     except AssertionError as error:
@@ -67,7 +67,7 @@ def holds(check, ring):
     return True
 
 
-def check_the_primes_are_seals(ring):
+def check_the_primes_are_seals(ring) -> None:
     for name in CKKS_SETS:
         ours = ring("primes", set=name)
         created = seal.CoeffModulus.Create(ours["n"], [60, 40, 40, 60])
@@ -78,7 +78,7 @@ def check_the_primes_are_seals(ring):
         assert sorted(ours["primes"]) == sorted(q.value() for q in created), name
 
 
-def check_transforms_and_products_are_equal(ring):
+def check_transforms_and_products_are_equal(ring) -> None:
     for n, bits in RINGS:
         modulus = seal.CoeffModulus.Create(n, [bits])[0]
         q, table = modulus.value(), util.NTTTables(n.bit_length() - 1, modulus)
@@ -96,7 +96,7 @@ def check_transforms_and_products_are_equal(ring):
         assert ours["coefficients"] == product, f"product of degree {n} modulo {q}"
 
 
-def check_exact_products_are_equal(ring):
+def check_exact_products_are_equal(ring) -> None:
     """The same messages and weights under BFV on both sides, and modulo 2^k in the clear."""
     name = "rlwe-2048-q50"
     ours = ring("primes", set=name)
@@ -114,7 +114,7 @@ def check_exact_products_are_equal(ring):
     assert found == theirs == negacyclic(messages, weights, t)
 
 
-def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring):
+def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring) -> None:
     """Our c0 + c1*s of SEAL's ciphertext and SEAL's key: what its decryption rounds."""
     n, t = 4096, 1 << 20
     context = context_of("BFV", n, [50], t)
@@ -133,7 +133,7 @@ def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring):
     assert max(map(abs, noise)) <= 42, max(map(abs, noise))
 
 
-def check_division_by_the_last_prime_is_equal(ring):
+def check_division_by_the_last_prime_is_equal(ring) -> None:
     context = context_of("CKKS", 8192, [60, 40, 40, 60])
     n, primes = 8192, [q.value() for q in seal.CoeffModulus.Create(8192, [60, 40, 40, 60])][:3]
     keys, plain = seal.KeyGenerator(context), seal.Plaintext()
@@ -148,7 +148,7 @@ def check_division_by_the_last_prime_is_equal(ring):
         assert ours == after[part * 2 * n : (part + 1) * 2 * n], f"part {part}"
 
 
-def check_slots_are_encoded_alike(ring):
+def check_slots_are_encoded_alike(ring) -> None:
     for name in CKKS_SETS:
         ours = ring("primes", set=name)
         n, first = ours["n"], ours["primes"][0]
@@ -171,7 +171,7 @@ def check_slots_are_encoded_alike(ring):
         assert far(encoder.decode_double(loaded), slots) < 1e-9, name
 
 
-def check_a_rotated_product_has_the_same_slots(ring):
+def check_a_rotated_product_has_the_same_slots(ring) -> None:
     for name in CKKS_SETS:
         n, steps = ring("primes", set=name)["n"], 5
         context = context_of("CKKS", n, [60, 40, 40, 60])

@@ -1,6 +1,6 @@
 """Writes the vectors of docs/channel.md from that page alone, in another language than the code.
 
-    python3 vectors/channel/make.py
+python3 vectors/channel/make.py
 """
 
 import hashlib
@@ -17,7 +17,7 @@ CONTEXT = bytes(range(32))
 NULL = b"\xf6"
 
 
-def main():
+def main() -> None:
     write("claims.json", ABOUT_CLAIMS, claims_cases())
     write("tagged_evidence.json", ABOUT_TAGGED, tagged_cases())
     write("binder.json", ABOUT_BINDER, binder_cases())
@@ -68,20 +68,32 @@ ABOUT_CLAIMS = (
 )
 
 
-def pairs(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000,
-          key=KEY, config=CONFIG, version=1, algorithm=1, gpu=None):
-    return ([("nonce", bstr(nonce))] if nonce is not None else []) + [
-        ("guarantee", text(guarantee)),
-        ("not-after", uint(not_after)),
-        ("not-before", uint(not_before)),
-        ("pubkey-hash", array(uint(algorithm), bstr(key))),
-        ("config-digest", bstr(config)),
-        ("confide-version", uint(version)),
-    ] + ([("gpu-evidence-hash", bstr(gpu))] if gpu is not None else [])
+def pairs(
+    nonce=None,
+    guarantee=GUARANTEE,
+    not_after=1800003600,
+    not_before=1800000000,
+    key=KEY,
+    config=CONFIG,
+    version=1,
+    algorithm=1,
+    gpu=None,
+):
+    return (
+        ([("nonce", bstr(nonce))] if nonce is not None else [])
+        + [
+            ("guarantee", text(guarantee)),
+            ("not-after", uint(not_after)),
+            ("not-before", uint(not_before)),
+            ("pubkey-hash", array(uint(algorithm), bstr(key))),
+            ("config-digest", bstr(config)),
+            ("confide-version", uint(version)),
+        ]
+        + ([("gpu-evidence-hash", bstr(gpu))] if gpu is not None else [])
+    )
 
 
-def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000,
-           gpu=None):
+def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000, gpu=None):
     return {
         "config-digest": CONFIG.hex(),
         "gpu-evidence-hash": gpu.hex() if gpu is not None else None,
@@ -121,17 +133,23 @@ def claims_cases():
         good("hash of GPU evidence", gpu=GPU),
         good("hash of GPU evidence beside a nonce", nonce=bytes(range(32)), gpu=GPU),
         bad("hash of GPU evidence of 31 bytes", claims(gpu=GPU[:31]), "digest_length"),
-        bad("hash of GPU evidence in front",
-            mapping([("gpu-evidence-hash", bstr(GPU))] + pairs()), "not_canonical"),
+        bad(
+            "hash of GPU evidence in front",
+            mapping([("gpu-evidence-hash", bstr(GPU)), *pairs()]),
+            "not_canonical",
+        ),
         bad("empty input", b"", "malformed"),
         bad("cut by one byte", GOOD[:-1], "malformed"),
         bad("one byte after the end", GOOD + b"\0", "not_canonical"),
         bad("indefinite map", b"\xbf" + GOOD[1:] + b"\xff", "malformed"),
         bad("keys in another order", mapping(pairs()[::-1]), "not_canonical"),
-        bad("length of a text in a longer form",
-            GOOD.replace(text("guarantee"), b"\x78\x09guarantee"), "not_canonical"),
-        bad("a key twice", mapping(pairs() + [("guarantee", text("x"))]), "duplicate_key"),
-        bad("an unknown key", mapping(pairs() + [("zz", uint(1))]), "unknown_key"),
+        bad(
+            "length of a text in a longer form",
+            GOOD.replace(text("guarantee"), b"\x78\x09guarantee"),
+            "not_canonical",
+        ),
+        bad("a key twice", mapping([*pairs(), ("guarantee", text("x"))]), "duplicate_key"),
+        bad("an unknown key", mapping([*pairs(), ("zz", uint(1))]), "unknown_key"),
         bad("a number for a key", head(5, 1) + uint(1) + uint(1), "malformed"),
         bad("no config-digest", without("config-digest"), "missing"),
         bad("no pubkey-hash", without("pubkey-hash"), "missing"),
@@ -141,14 +159,23 @@ def claims_cases():
         bad("config-digest of 48 bytes", claims(config=CONFIG + CONFIG[:16]), "digest_length"),
         bad("empty guarantee", claims(guarantee=""), "guarantee_length"),
         bad("guarantee of 257 bytes", claims(guarantee="g" * 257), "guarantee_length"),
-        bad("guarantee with an escape sequence", claims(guarantee="a\x1b[2J"),
-            "guarantee_control_character"),
+        bad(
+            "guarantee with an escape sequence",
+            claims(guarantee="a\x1b[2J"),
+            "guarantee_control_character",
+        ),
         bad("nonce of 7 bytes", claims(nonce=bytes(7)), "nonce_length"),
         bad("nonce of 65 bytes", claims(nonce=bytes(65)), "nonce_length"),
-        bad("validity that ends before it begins", claims(not_before=2, not_after=1),
-            "validity_reversed"),
-        bad("negative not-before",
-            GOOD.replace(text("not-before") + uint(1800000000), negative), "malformed"),
+        bad(
+            "validity that ends before it begins",
+            claims(not_before=2, not_after=1),
+            "validity_reversed",
+        ),
+        bad(
+            "negative not-before",
+            GOOD.replace(text("not-before") + uint(1800000000), negative),
+            "malformed",
+        ),
         bad("longer than 1024 bytes", GOOD + bytes(1024), "too_long"),
     ]
 
@@ -197,12 +224,14 @@ def binder_cases():
     cases = []
     other = claims(guarantee="gateway only")
     for index, bound in enumerate((GOOD, claims(nonce=bytes(range(32))), other)):
-        cases.append({
-            "name": f"key binding {index + 1}",
-            "binding": "key",
-            "claims": bound.hex(),
-            "report_data": (hashlib.sha256(bound).digest() + bytes(32)).hex(),
-        })
+        cases.append(
+            {
+                "name": f"key binding {index + 1}",
+                "binding": "key",
+                "claims": bound.hex(),
+                "report_data": (hashlib.sha256(bound).digest() + bytes(32)).hex(),
+            }
+        )
     for role, byte in (("server", b"\x01"), ("client", b"\x02")):
         for spki, exporter, bound in (
             (KEY, bytes(range(32)), GOOD),
@@ -212,15 +241,17 @@ def binder_cases():
         ):
             parts = b"confide attestation v1\0" + byte + spki + exporter
             report_data = hashlib.sha512(parts + hashlib.sha256(bound).digest())
-            cases.append({
-                "name": f"session binding {len(cases) - 2}",
-                "binding": "session",
-                "role": role,
-                "spki_hash": spki.hex(),
-                "exporter": exporter.hex(),
-                "claims": bound.hex(),
-                "report_data": report_data.hexdigest(),
-            })
+            cases.append(
+                {
+                    "name": f"session binding {len(cases) - 2}",
+                    "binding": "session",
+                    "role": role,
+                    "spki_hash": spki.hex(),
+                    "exporter": exporter.hex(),
+                    "claims": bound.hex(),
+                    "report_data": report_data.hexdigest(),
+                }
+            )
     return cases
 
 
@@ -239,13 +270,15 @@ def gpu_nonce_cases():
             for exporter in (None, bytes(range(32)), bytes(range(32, 64))):
                 kind = b"\x01" if exporter is None else b"\x02"
                 parts = b"confide gpu nonce v1\0" + kind + byte + spki + (exporter or b"")
-                cases.append({
-                    "name": f"nonce {len(cases) + 1}",
-                    "role": role,
-                    "spki_hash": spki.hex(),
-                    "exporter": exporter.hex() if exporter is not None else None,
-                    "nonce": hashlib.sha256(parts).hexdigest(),
-                })
+                cases.append(
+                    {
+                        "name": f"nonce {len(cases) + 1}",
+                        "role": role,
+                        "spki_hash": spki.hex(),
+                        "exporter": exporter.hex() if exporter is not None else None,
+                        "nonce": hashlib.sha256(parts).hexdigest(),
+                    }
+                )
     return cases
 
 
@@ -258,42 +291,75 @@ ABOUT_MESSAGES = (
 
 
 def message_cases():
+    return good_messages() + bad_messages()
+
+
+def good_messages():
     def good(name, content, kind, **values):
         return {"name": name, "bytes": content.hex(), "kind": kind, **values}
-
-    def request(length):
-        return array(uint(1), bstr(bytes(length)))
 
     with_collateral = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"))
     bare = array(bstr(QUOTE), bstr(GOOD), NULL)
     evidence = {"quote": QUOTE.hex(), "claims": GOOD.hex(), "collateral": b"{}".hex()}
     context = bstr(CONTEXT)
-    long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
     path = batch_path(batch_leaves(3), 2)
     shared = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path), NULL)
     with_gpu = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"), NULL, bstr(b"gpu"))
-    neither = array(bstr(QUOTE), bstr(GOOD), NULL, NULL, NULL)
-    four = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path))
-    long_path = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(bytes(358)), NULL)
     return [
         good("request", array(uint(1), context), "request", context=CONTEXT.hex()),
         good("request for no evidence", array(uint(1), NULL), "request", context=None),
-        good("reply", array(uint(2), NULL, with_collateral), "reply",
-             context=None, evidence=evidence),
-        good("reply that demands", array(uint(2), context, bare), "reply",
-             context=CONTEXT.hex(), evidence={**evidence, "collateral": None}),
-        good("reply without evidence", array(uint(2), context, NULL), "reply",
-             context=CONTEXT.hex(), evidence=None),
+        good(
+            "reply",
+            array(uint(2), NULL, with_collateral),
+            "reply",
+            context=None,
+            evidence=evidence,
+        ),
+        good(
+            "reply that demands",
+            array(uint(2), context, bare),
+            "reply",
+            context=CONTEXT.hex(),
+            evidence={**evidence, "collateral": None},
+        ),
+        good(
+            "reply without evidence",
+            array(uint(2), context, NULL),
+            "reply",
+            context=CONTEXT.hex(),
+            evidence=None,
+        ),
         good("evidence", array(uint(3), with_collateral), "evidence", evidence=evidence),
-        good("evidence of a batch", array(uint(3), shared), "evidence",
-             evidence={**evidence, "collateral": None, "batch": path.hex()}),
-        good("reply with evidence of a GPU", array(uint(2), NULL, with_gpu), "reply",
-             context=None, evidence={**evidence, "gpu": b"gpu".hex()}),
+        good(
+            "evidence of a batch",
+            array(uint(3), shared),
+            "evidence",
+            evidence={**evidence, "collateral": None, "batch": path.hex()},
+        ),
+        good(
+            "reply with evidence of a GPU",
+            array(uint(2), NULL, with_gpu),
+            "reply",
+            context=None,
+            evidence={**evidence, "gpu": b"gpu".hex()},
+        ),
         good("accepted", array(uint(4)), "accepted"),
     ] + [
         good(f"refused {code}", array(uint(0), uint(code)), "refused", code=code)
         for code in range(1, 6)
-    ] + [
+    ]
+
+
+def bad_messages():
+    def request(length):
+        return array(uint(1), bstr(bytes(length)))
+
+    long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
+    path = batch_path(batch_leaves(3), 2)
+    neither = array(bstr(QUOTE), bstr(GOOD), NULL, NULL, NULL)
+    four = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(path))
+    long_path = array(bstr(QUOTE), bstr(GOOD), NULL, bstr(bytes(358)), NULL)
+    return [
         bad("empty input", b"", "malformed"),
         bad("a map", mapping([]), "malformed"),
         bad("kind 5", array(uint(5)), "kind"),
@@ -350,8 +416,8 @@ def batch_siblings(leaves, index):
     half = batch_split(len(leaves))
     left, right = leaves[:half], leaves[half:]
     if index < half:
-        return batch_siblings(left, index) + [batch_hash(right)]
-    return batch_siblings(right, index - half) + [batch_hash(left)]
+        return [*batch_siblings(left, index), batch_hash(right)]
+    return [*batch_siblings(right, index - half), batch_hash(left)]
 
 
 def batch_path(leaves, index):
@@ -395,7 +461,7 @@ def bad(name, content, error):
     return {"name": name, "bytes": content.hex(), "error": error}
 
 
-def write(name, about, cases):
+def write(name, about, cases) -> None:
     with open(os.path.join(HERE, name), "w") as file:
         json.dump({"about": about, "cases": cases}, file, indent=2)
         file.write("\n")

@@ -23,8 +23,8 @@ import ruptures
 import scipy
 from arch.bootstrap import CircularBlockBootstrap, IIDBootstrap
 from scipy import stats
-from scipy.stats import bootstrap
 from scipy.special import ndtri
+from scipy.stats import bootstrap
 
 HERE = pathlib.Path(__file__).parent
 LEVELS = [0.95, 0.999]
@@ -56,7 +56,11 @@ def exact():
         case = {"name": name, "values": values.tolist(), "indices": draw.tolist(), "intervals": []}
         for level in LEVELS:
             result = bootstrap(
-                (values,), np.mean, n_resamples=resamples, method="BCa", confidence_level=level,
+                (values,),
+                np.mean,
+                n_resamples=resamples,
+                method="BCa",
+                confidence_level=level,
                 rng=np.random.default_rng(number),
             )
             assert np.allclose(result.bootstrap_distribution, values[draw].mean(axis=1), rtol=1e-13)
@@ -74,14 +78,24 @@ def large():
             ends = []
             for repeat in range(30):
                 result = bootstrap(
-                    (values,), np.mean, n_resamples=10_000, method="BCa", confidence_level=level,
+                    (values,),
+                    np.mean,
+                    n_resamples=10_000,
+                    method="BCa",
+                    confidence_level=level,
                     rng=np.random.default_rng(1000 * number + repeat),
                 )
                 ends.append(tuple(result.confidence_interval))
             (low, high), (low_sd, high_sd) = np.mean(ends, axis=0), np.std(ends, axis=0, ddof=1)
-            case["intervals"].append({
-                "level": level, "low": low, "high": high, "low_sd": low_sd, "high_sd": high_sd,
-            })
+            case["intervals"].append(
+                {
+                    "level": level,
+                    "low": low,
+                    "high": high,
+                    "low_sd": low_sd,
+                    "high_sd": high_sd,
+                }
+            )
         yield case
 
 
@@ -97,19 +111,28 @@ def paired():
         return np.exp((np.log(y) - np.log(x)).mean(axis=axis))
 
     result = bootstrap(
-        (reference, arm), ratio, paired=True, n_resamples=299, method="BCa",
+        (reference, arm),
+        ratio,
+        paired=True,
+        n_resamples=299,
+        method="BCa",
         rng=np.random.default_rng(77),
     )
     low, high = result.confidence_interval
     return {
-        "reference": reference.tolist(), "arm": arm.tolist(), "indices": draw.tolist(),
-        "ratio": float(ratio(reference, arm)), "low": low, "high": high,
+        "reference": reference.tolist(),
+        "arm": arm.tolist(),
+        "indices": draw.tolist(),
+        "ratio": float(ratio(reference, arm)),
+        "low": low,
+        "high": high,
     }
 
 
 def of_arch():
-    """arch draws its indices from its own generator; they are read off the same seed."""
+    """The package arch draws its indices from its own generator; they are read off the same seed."""
     for number, (name, values) in enumerate(data_sets()):
+
         def drawn(make):
             return [np.asarray(boot.index).tolist() for boot in steps(make())]
 
@@ -129,13 +152,18 @@ def of_arch():
         circular = stretch().conf_int(np.mean, reps=299, method="percentile", size=0.95)
         large = [
             CircularBlockBootstrap(length, values, seed=np.random.default_rng(900 + repeat))
-            .conf_int(np.mean, reps=10_000, method="percentile", size=0.95).ravel()
+            .conf_int(np.mean, reps=10_000, method="percentile", size=0.95)
+            .ravel()
             for repeat in range(10)
         ]
         yield {
-            "name": name, "values": values.tolist(), "length": length,
-            "indices": drawn(one), "bca": bca.ravel().tolist(),
-            "stretches": drawn(stretch), "circular": circular.ravel().tolist(),
+            "name": name,
+            "values": values.tolist(),
+            "length": length,
+            "indices": drawn(one),
+            "bca": bca.ravel().tolist(),
+            "stretches": drawn(stretch),
+            "circular": circular.ravel().tolist(),
             "large": np.mean(large, axis=0).tolist(),
             "large_sd": np.std(large, axis=0, ddof=1).tolist(),
         }
@@ -143,12 +171,18 @@ def of_arch():
 
 def clusters():
     """Machines (or boots) of two arms, with unlike numbers of blocks; the ratio of geometric means
-    of cluster means. scipy resamples the means; numpy resamples clusters and gathers their blocks."""
+    of cluster means. scipy resamples the means; numpy resamples clusters and gathers their blocks.
+    """
     rng = np.random.default_rng(41)
-    for name, counts, spread in [("five and five", (5, 5), 0.03), ("seven and twelve", (7, 12), 0.1)]:
+    for name, counts, spread in [
+        ("five and five", (5, 5), 0.03),
+        ("seven and twelve", (7, 12), 0.1),
+    ]:
         arms = [
-            [np.exp(level + rng.normal(0, spread) + rng.normal(0, 0.02, rng.integers(6, 15)))
-             for _ in range(count)]
+            [
+                np.exp(level + rng.normal(0, spread) + rng.normal(0, 0.02, rng.integers(6, 15)))
+                for _ in range(count)
+            ]
             for level, count in zip((2.0, 2.06), counts)
         ]
         means = [np.array([np.log(blocks).mean() for blocks in arm]) for arm in arms]
@@ -157,17 +191,27 @@ def clusters():
             return y.mean(axis=axis) - x.mean(axis=axis)
 
         result = bootstrap(
-            means, difference, n_resamples=299, method="BCa", rng=np.random.default_rng(5),
+            means,
+            difference,
+            n_resamples=299,
+            method="BCa",
+            rng=np.random.default_rng(5),
         )
         draw = np.random.default_rng(5)
         indices = [draw.integers(0, count, (299, count)) for count in counts]
         assert np.allclose(
             result.bootstrap_distribution,
-            difference(means[0][indices[0]], means[1][indices[1]]), rtol=1e-12,
+            difference(means[0][indices[0]], means[1][indices[1]]),
+            rtol=1e-12,
         )
         large = [
-            bootstrap(means, difference, n_resamples=10_000, method="BCa",
-                      rng=np.random.default_rng(70 + repeat)).confidence_interval
+            bootstrap(
+                means,
+                difference,
+                n_resamples=10_000,
+                method="BCa",
+                rng=np.random.default_rng(70 + repeat),
+            ).confidence_interval
             for repeat in range(20)
         ]
 
@@ -175,9 +219,7 @@ def clusters():
             """One resample, block by block: every cluster drawn brings all its blocks."""
             return np.mean([np.log(arm[cluster]).mean() for cluster in of])
 
-        slow = [
-            gathered(arms[1], y) - gathered(arms[0], x) for x, y in zip(*indices)
-        ]
+        slow = [gathered(arms[1], y) - gathered(arms[0], x) for x, y in zip(*indices)]
         assert np.allclose(np.sort(slow), np.sort(result.bootstrap_distribution), rtol=1e-12)
         welch = stats.ttest_ind(means[1], means[0], equal_var=False).confidence_interval(0.95)
         yield {
@@ -196,7 +238,8 @@ def clusters():
 def ranks():
     rng = np.random.default_rng(6)
     cases = []
-    for name, values in list(data_sets()) + [
+    for name, values in [
+        *list(data_sets()),
         ("rounded, with ties and a zero", np.round(rng.normal(0.5, 1.0, 25), 1)),
         ("seventy", rng.normal(0.1, 1.0, 70)),
     ]:
@@ -205,10 +248,14 @@ def ranks():
         method = "exact" if distinct and len(values) <= 60 else "approx"
         result = stats.wilcoxon(values, method=method, correction=False)
         walsh = [(x + y) / 2 for i, x in enumerate(values) for y in values[i:]]
-        cases.append({
-            "name": name, "values": values.tolist(), "p": float(result.pvalue),
-            "hodges_lehmann": float(np.median(walsh)),
-        })
+        cases.append(
+            {
+                "name": name,
+                "values": values.tolist(),
+                "p": float(result.pvalue),
+                "hodges_lehmann": float(np.median(walsh)),
+            }
+        )
     p = rng.uniform(0, 0.2, 9)
     # Holm by its definition.
     order = np.argsort(p)
@@ -224,13 +271,15 @@ def ranks():
         "holm": {"p": p.tolist(), "adjusted": adjusted.tolist()},
         "student": [
             {"p": q, "degrees": d, "t": float(stats.t.ppf(q, d))}
-            for q in (0.005, 0.9, 0.975, 0.9995, 0.9999995) for d in (1, 2.5, 4, 11, 19.7, 39, 1000)
+            for q in (0.005, 0.9, 0.975, 0.9995, 0.9999995)
+            for d in (1, 2.5, 4, 11, 19.7, 39, 1000)
         ],
         "binomial": [
             {"k": k, "n": n, "p": q, "cdf": float(stats.binom.cdf(k, n, q))}
             for k, n, q in ((0, 5, 0.1), (3, 10, 0.5), (950, 1000, 0.95), (995, 1000, 0.99))
         ],
-        "sample": sample.tolist(), "quantiles": quantiles,
+        "sample": sample.tolist(),
+        "quantiles": quantiles,
     }
 
 
@@ -248,11 +297,14 @@ def changes():
         for penalty in (0.3, 2.0):
             found = ruptures.Pelt(model="l2", min_size=3, jump=1).fit(values).predict(penalty)
             yield {
-                "name": name, "values": values.tolist(), "penalty": penalty, "changes": found[:-1],
+                "name": name,
+                "values": values.tolist(),
+                "penalty": penalty,
+                "changes": found[:-1],
             }
 
 
-def write(name, value):
+def write(name, value) -> None:
     versions = ", ".join(
         f"{module.__name__} {module.__version__}" for module in (scipy, np, arch, ruptures)
     )
@@ -264,7 +316,7 @@ def write(name, value):
         (HERE / name).write_text(text)
 
 
-def same(place, kept, made):
+def same(place, kept, made) -> None:
     """What is kept is what these versions make, to the last digits that a platform may change."""
     if isinstance(made, dict):
         for key in made.keys() - {"made_by"}:
@@ -287,5 +339,8 @@ if __name__ == "__main__":
     write("clusters.json", {"cases": list(clusters())})
     write("ranks.json", ranks())
     write("changes.json", {"cases": list(changes())})
-    print("scipy, arch and ruptures make what vectors/estimate holds" if "--check" in sys.argv
-          else "written")
+    print(
+        "scipy, arch and ruptures make what vectors/estimate holds"
+        if "--check" in sys.argv
+        else "written"
+    )

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy
 import torch
-
 from arms import Kit
 from bed import MODEL, Bed
 from blocks import Arm, Failed, Session, Took
@@ -28,7 +27,10 @@ def run(session: Session) -> None:
     kit = Kit(session, bed)
     exact = Exact(bed, str(kit.path))
     plain = kit.load("plain", "plain", path=str(kit.path))
-    arms = [arm(bed, "plain-lora", plain, exact, None), arm(bed, "plain-lora", plain, exact, None, twin=True)]
+    arms = [
+        arm(bed, "plain-lora", plain, exact, None),
+        arm(bed, "plain-lora", plain, exact, None, twin=True),
+    ]
     graph = session.made("accuracy", "one-graph", lambda: kit.masked("graph", "one-graph"))
     if graph is not None:
         arms.append(arm(bed, "one-graph", graph, exact, device))
@@ -37,7 +39,9 @@ def run(session: Session) -> None:
     bed.close()
 
 
-def arm(bed: Bed, name: str, adapter: Any, exact: Exact, integers: Device | None, twin: bool = False) -> Arm:
+def arm(
+    bed: Bed, name: str, adapter: Any, exact: Exact, integers: Device | None, twin: bool = False
+) -> Arm:
     """Distance of its logits from float64; with `integers`, how many of the masked step's are wrong."""
 
     def measure(seed: int) -> Took:
@@ -110,7 +114,9 @@ def in_double(weights: Weights) -> Weights:
     embedding = weights.embedding.double()
     tied = weights.head.weight is weights.embedding
     head = Plain(embedding) if tied else matrix(weights.head)
-    return Weights(embedding, layers, weights.final_norm.double(), head, f"{weights.label}, in float64")
+    return Weights(
+        embedding, layers, weights.final_norm.double(), head, f"{weights.label}, in float64"
+    )
 
 
 def wrong_integers(device: Device, seed: int) -> int:

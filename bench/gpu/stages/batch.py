@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
-
 from arms import Kit, decode
 from bed import MODEL, Bed
 from blocks import Arm, Failed, Session, Took
@@ -28,14 +28,27 @@ def run(session: Session) -> None:
     for model, batches, bits in CASES:
         for batch in batches:
             if session.left_s() < 3.0:
-                session.emit({"kind": "not_run", "bench": "batch", "reason": f"{model}, batch {batch}: no time left"})
+                session.emit(
+                    {
+                        "kind": "not_run",
+                        "bench": "batch",
+                        "reason": f"{model}, batch {batch}: no time left",
+                    }
+                )
                 continue
             # A tiny shape is narrower than a group of four-bit weights.
             measure(session, device, model, batch, 0 if session.cpu else bits)
     # Last: what prepares masks takes longest, and the others do not wait for it.
     for batch in (1, GROUPED_BATCH):
         if session.left_s() > 3.0:
-            beds(session, device, MODEL, batch, 0, lambda bed, params, _: private(session, bed, params))
+            beds(
+                session,
+                device,
+                MODEL,
+                batch,
+                0,
+                lambda bed, params, _: private(session, bed, params),
+            )
 
 
 def measure(session: Session, device: Device, model: str, batch: int, bits: int) -> None:
@@ -49,14 +62,23 @@ def measure(session: Session, device: Device, model: str, batch: int, bits: int)
     beds(session, device, model, batch, bits, work)
 
 
-def beds(session: Session, device: Device, model: str, batch: int, bits: int, work: Callable[..., None]) -> None:
+def beds(
+    session: Session, device: Device, model: str, batch: int, bits: int, work: Callable[..., None]
+) -> None:
     """Does `work` with a bed, its parameters, and the bytes that were in use before it."""
     params = {"model": model, "batch": batch}
     bed, before = None, used_bytes(session.cpu)
     try:
         # A rehearsal needs no more than two sessions to take every turn.
         slots = min(batch, 2) if session.cpu else batch
-        bed = Bed(device, session.cpu, model, slots, layers=layers_that_fit(session, model, bits), bits=bits)
+        bed = Bed(
+            device,
+            session.cpu,
+            model,
+            slots,
+            layers=layers_that_fit(session, model, bits),
+            bits=bits,
+        )
         work(bed, params, before)
     except torch.OutOfMemoryError as error:
         reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"
@@ -76,14 +98,21 @@ def private(session: Session, bed: Bed, params: dict[str, Any]) -> None:
     before = used_bytes(session.cpu)
     # The arm by which the figures go: of memory at batch 1, of the grouped step at batch 32.
     bench, name = ("memory", "one-graph") if params["batch"] == 1 else ("sessions", "grouped")
-    make = lambda: [kit.masked(f"private-{index}", "one-graph") for index in range(count)]
+
+    def make():
+        return [kit.masked(f"private-{index}", "one-graph") for index in range(count)]
+
     held = session.made(bench, name, make)
     kit.close()
     if held is None:
         return
     if count == 1:
         masks = float(max(0, used_bytes(session.cpu) - before))
-        session.bench("memory", params, [Arm("one-graph", lambda _seed: Took([{"masks_bytes": masks}]), says=bed.says)])
+        session.bench(
+            "memory",
+            params,
+            [Arm("one-graph", lambda _seed: Took([{"masks_bytes": masks}]), says=bed.says)],
+        )
         return
     each = [held[slot % count] for slot in range(bed.slots)]
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
@@ -114,9 +143,13 @@ def base(bed: Bed, batch: int, cpu: bool, twin: bool) -> Arm:
         if ran.seconds <= 0:
             raise Failed("no time passed")
         rate = ran.tokens / ran.seconds
-        return Took([{"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}], floor=floor, marks=marks(bed))
+        return Took(
+            [{"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}], floor=floor, marks=marks(bed)
+        )
 
-    return Arm("base", run_once, says=bed.says, version=torch.__version__, guarantee="none", twin=twin)
+    return Arm(
+        "base", run_once, says=bed.says, version=torch.__version__, guarantee="none", twin=twin
+    )
 
 
 def marks(bed: Bed) -> list[str]:
@@ -132,7 +165,11 @@ def memory(bed: Bed, cpu: bool, before: int) -> Arm:
         weights, cache = bed.weights.bytes(), bed.cache.bytes()
         bed.device.free_buffers()
         other = max(0, used_bytes(cpu) - before - weights - cache)
-        sizes: dict[str, Any] = {"weights_bytes": weights, "cache_bytes": cache, "other_bytes": other}
+        sizes: dict[str, Any] = {
+            "weights_bytes": weights,
+            "cache_bytes": cache,
+            "other_bytes": other,
+        }
         return Took([{name: float(value) for name, value in sizes.items()}], marks=marks(bed))
 
     return Arm("base", read, says=bed.says)

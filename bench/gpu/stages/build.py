@@ -24,11 +24,15 @@ def run(session: Session) -> None:
         file, defines = variant
         return len(runtime.Module(file, device, defines).kernels)
 
-    with ThreadPoolExecutor(min(THREADS_MAX, os.cpu_count() or 1) if not session.cpu else 1) as pool:
+    with ThreadPoolExecutor(
+        min(THREADS_MAX, os.cpu_count() or 1) if not session.cpu else 1
+    ) as pool:
         kernels = sum(pool.map(build, variants))
     took_s = time.monotonic() - began
     # What later stages need comes first; ptxas' figures only where a second round of compiling has time.
-    figures: list[Any] = registers(session) if not session.cpu and session.left_s() > took_s + 2 else []
+    figures: list[Any] = (
+        registers(session) if not session.cpu and session.left_s() > took_s + 2 else []
+    )
     ready = {"kernels": kernels, "files": len(compiler.files()), "seconds": round(took_s, 2)}
     if figures:
         ready |= {

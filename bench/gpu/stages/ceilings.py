@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import torch
-
 from blocks import Arm, Session, Took
 from device import Device
 
@@ -74,6 +73,8 @@ def int8(device: Device, side: int) -> Callable[[], object]:
         # The layout that int8 products are fast in: both run along the summed side.
         return torch._int_mm(left, right.t())
 
-    make = lambda: torch.randint(-127, 128, (side, side), device=device.torch_device, dtype=torch.int8)
+    def make():
+        return torch.randint(-127, 128, (side, side), device=device.torch_device, dtype=torch.int8)
+
     left, right = make(), make()
     return work

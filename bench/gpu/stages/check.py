@@ -23,7 +23,8 @@ TOOLS = ("memcheck", "racecheck")
 # The build stage has compiled every kernel for this card; three architectures more are CI's affair.
 LEFT_OUT = ("test_compile",)
 SUMMARY = re.compile(
-    r"^(?:Ran \d+ tests?.*|OK.*|FAILED.*|=+ ERROR SUMMARY.*|=+ RACECHECK SUMMARY.*|\w+(?:Error|Exception): .*)$", re.M
+    r"^(?:Ran \d+ tests?.*|OK.*|FAILED.*|=+ ERROR SUMMARY.*|=+ RACECHECK SUMMARY.*|\w+(?:Error|Exception): .*)$",
+    re.M,
 )
 
 
@@ -32,7 +33,9 @@ def run(session: Session) -> None:
     total, running, failed = len(waiting), {}, []
     ready: dict[str, str] = {}
     while waiting or running:
-        while waiting and len(running) < max(1, (os.cpu_count() or 2) // 2) and session.left_s() > 2:
+        while (
+            waiting and len(running) < max(1, (os.cpu_count() or 2) // 2) and session.left_s() > 2
+        ):
             name, command = waiting.popitem()
             running[name] = start(command, log_path(session, name))
         done = [name for name, process in running.items() if process.poll() is not None]
@@ -42,7 +45,7 @@ def run(session: Session) -> None:
             for name, process in running.items():
                 process.kill()
                 ready[name] = "no time left"
-            ready |= {name: "no time left" for name in waiting}
+            ready |= dict.fromkeys(waiting, "no time left")
             break
         time.sleep(0.05)
     for name, told in sorted(ready.items()):
@@ -57,15 +60,26 @@ def run(session: Session) -> None:
 
 def jobs(session: Session) -> dict[str, list[str]]:
     """What runs, by name; last named, first begun."""
-    found = {name: unittest([name]) for name in ([SANITISED.split(",")[0]] if session.cpu else modules())}
-    sanitizer = shutil.which("compute-sanitizer") or existing("/usr/local/cuda/bin/compute-sanitizer")
+    found = {
+        name: unittest([name]) for name in ([SANITISED.split(",")[0]] if session.cpu else modules())
+    }
+    sanitizer = shutil.which("compute-sanitizer") or existing(
+        "/usr/local/cuda/bin/compute-sanitizer"
+    )
     if session.cpu or sanitizer is None:
         why = "a rehearsal has no card" if session.cpu else "it is not in PATH"
         session.say(f"compute-sanitizer is left out: {why}")
         return found
     for tool in TOOLS:
         names = os.environ.get("CONFIDE_SANITISED", SANITISED).split(",")
-        found[f"compute-sanitizer {tool}"] = [sanitizer, "--tool", tool, "--error-exitcode", "9", *unittest(names)]
+        found[f"compute-sanitizer {tool}"] = [
+            sanitizer,
+            "--tool",
+            tool,
+            "--error-exitcode",
+            "9",
+            *unittest(names),
+        ]
     return found
 
 
@@ -92,7 +106,9 @@ def start(command: list[str], log: Path) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "python"), "OMP_NUM_THREADS": "1"}
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:
-        return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command, cwd=CHECKOUT, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )
 
 
 def outcome(status: int, log: Path) -> str:

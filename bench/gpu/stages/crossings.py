@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import crossings
 from arms import Kit
@@ -26,7 +27,7 @@ def run(session: Session) -> None:
         "one-graph": lambda: kit.masked("graph", "one-graph"),
     }
     for name, make in makers.items():
-        held = session.made("crossings", name, lambda: [make()])
+        held = session.made("crossings", name, lambda make=make: [make()])
         if held is None:
             continue
         (adapter,) = held
@@ -62,7 +63,10 @@ def arms(bed: Bed, name: str, adapters: list[Any], prefill: int, passes: int) ->
         many = crossings.counted(lambda: bed.run(seed, passes + 1, prefill, adapters), 1)
         return Took([{key: max(0.0, many[key] - one[key]) / passes for key in many}])
 
-    return {"prefill": Arm(name, of_prefill, says=bed.says), "token": Arm(name, of_token, says=bed.says)}
+    return {
+        "prefill": Arm(name, of_prefill, says=bed.says),
+        "token": Arm(name, of_token, says=bed.says),
+    }
 
 
 def used(bed: Bed, adapter: Any, cpu: bool) -> Took:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import steps
 from arms import Kit, decode
@@ -30,6 +31,8 @@ def run(session: Session) -> None:
     bed.close()
 
 
-def try_arm(session: Session, bed: Bed, name: str, make: Callable[[], Any], bench: str = "decode") -> Arm | None:
+def try_arm(
+    session: Session, bed: Bed, name: str, make: Callable[[], Any], bench: str = "decode"
+) -> Arm | None:
     """The arm, or None where its adapter cannot be had: it is then left out by name, and the others go on."""
     return session.made(bench, name, lambda: decode(session, bed, name, make()))

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import torch
-
 from bed import MODEL, Bed, shape_of
 from blocks import Arm, Failed, Session, Took, words_of
 from device import Device
@@ -31,7 +30,9 @@ def run(session: Session) -> None:
     def generate(**more: Any):
         def measure(seed: int) -> Took:
             generator = torch.Generator().manual_seed(seed)
-            prompt = torch.randint(0, peer.config.vocab_size, (1, PROMPT), generator=generator).to(device.torch_device)
+            prompt = torch.randint(0, peer.config.vocab_size, (1, PROMPT), generator=generator).to(
+                device.torch_device
+            )
             device.wait()
             began = time.perf_counter()
             out = peer.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=tokens,
@@ -47,12 +48,24 @@ def run(session: Session) -> None:
     arms = [
         Arm("base", base, says=bed.says, guarantee="none"),
         Arm("base", base, says=bed.says, guarantee="none", twin=True),
-        Arm("transformers", generate(), says=type(peer).__name__, version=version, guarantee="none"),
+        Arm(
+            "transformers", generate(), says=type(peer).__name__, version=version, guarantee="none"
+        ),
     ]
     compiled = generate(cache_implementation="static")
-    reason = session.facts.get("left_out", {}).get("generate/transformers-compiled") or compiles(session, compiled)
+    reason = session.facts.get("left_out", {}).get("generate/transformers-compiled") or compiles(
+        session, compiled
+    )
     if reason is None:
-        arms.append(Arm("transformers-compiled", compiled, says=type(peer).__name__, version=version, guarantee="none"))
+        arms.append(
+            Arm(
+                "transformers-compiled",
+                compiled,
+                says=type(peer).__name__,
+                version=version,
+                guarantee="none",
+            )
+        )
     else:
         session.missing("generate", "transformers-compiled", reason)
     session.bench("generate", {"model": MODEL, "batch": 1}, arms)

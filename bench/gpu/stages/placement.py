@@ -15,9 +15,10 @@ from bed import MODEL, Bed
 from blocks import Session
 from device import Device
 from journal import CHECKOUT
+from steps import TOY
+
 from stages import crossings
 from stages.decode import try_arm
-from steps import TOY
 
 READY_S = 60.0
 # Nothing here measures how much a host may tell.
@@ -48,7 +49,9 @@ def run(session: Session) -> None:
     arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
     makers = {
         "ipc": lambda: kept("ipc", kit.masked("ipc", "ipc")),
-        "loopback": lambda: kept("loopback", remote("loopback", of_python(kit.path, device.name, session.cpu))),
+        "loopback": lambda: kept(
+            "loopback", remote("loopback", of_python(kit.path, device.name, session.cpu))
+        ),
     }
     params = {"model": MODEL, "batch": 1}
     try:
@@ -81,7 +84,17 @@ def toy(cpu: bool) -> list[str]:
 
 def of_python(folder: Path, device: str, cpu: bool) -> list[str]:
     """The command of an adapter host on the same device."""
-    return [sys.executable, "-m", "confide.blind", "host", str(folder), "--device", device, *LISTEN, *toy(cpu)]
+    return [
+        sys.executable,
+        "-m",
+        "confide.blind",
+        "host",
+        str(folder),
+        "--device",
+        device,
+        *LISTEN,
+        *toy(cpu),
+    ]
 
 
 class Host:
@@ -90,13 +103,17 @@ class Host:
     def __init__(self, name: str, command: list[str]) -> None:
         environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "python")}
         self._errors = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self._errors)
+        self._process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=self._errors
+        )
         line = first_line(self._process, READY_S)
         if line is None:
             self.end()
             self._errors.seek(0)
             last = self._errors.read().decode(errors="replace").strip().splitlines()
-            raise NotHere(f"{Path(command[0]).name} {name}: {last[-1][:200] if last else 'it said nothing'}")
+            raise NotHere(
+                f"{Path(command[0]).name} {name}: {last[-1][:200] if last else 'it said nothing'}"
+            )
         self.address = json.loads(line)["listen"]
 
     def end(self) -> None:

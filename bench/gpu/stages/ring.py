@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy
-
 from blocks import Arm, Session, Took
 from confide.cuda import ring
 from device import Device
 
-SETS = {1024: "rlwe-1024-q25", 2048: "rlwe-2048-q50", 4096: "rlwe-4096-q100-flood40", 8192: "rlwe-8192-q200-flood40"}
+SETS = {
+    1024: "rlwe-1024-q25",
+    2048: "rlwe-2048-q50",
+    4096: "rlwe-4096-q100-flood40",
+    8192: "rlwe-8192-q200-flood40",
+}
 ROWS, COLUMNS = 32, 1536
 SERVED = 4096
 
@@ -25,12 +30,20 @@ def run(session: Session) -> None:
         context = ring.Context.dangerous_named(SETS[n], device=device.name)
         for operation, make in operations(context, session.cpu).items():
             if session.left_s() < 1.0:
-                session.emit({"kind": "not_run", "bench": "ring", "reason": f"{operation}, N = {n}: no time left"})
+                session.emit(
+                    {
+                        "kind": "not_run",
+                        "bench": "ring",
+                        "reason": f"{operation}, N = {n}: no time left",
+                    }
+                )
                 continue
             measure(session, device, operation, n, make)
 
 
-def measure(session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]) -> None:
+def measure(
+    session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]
+) -> None:
     def begun() -> Work:
         work, count = make()
         work()
@@ -48,7 +61,11 @@ def measure(session: Session, device: Device, operation: str, n: int, make: Call
 
     says = f"{count} in a batch"
     params = {"operation": operation, "n": n}
-    session.bench("ring", params, [Arm("kernels", once, says=says), Arm("kernels", once, says=says, twin=True)])
+    session.bench(
+        "ring",
+        params,
+        [Arm("kernels", once, says=says), Arm("kernels", once, says=says, twin=True)],
+    )
 
 
 def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
@@ -56,7 +73,10 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
     count = 2 if cpu else 1024
     rows = 2 if cpu else ROWS
     key = ring.SecretKey.random(context)
-    messages = array(context, numpy.random.default_rng(3).integers(0, 1 << 16, (count, context.n), dtype=numpy.uint64))
+    messages = array(
+        context,
+        numpy.random.default_rng(3).integers(0, 1 << 16, (count, context.n), dtype=numpy.uint64),
+    )
 
     def transforms(forward: bool) -> Work:
         encrypted = ring.Encryptor(key).encrypt(messages)

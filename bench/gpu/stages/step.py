@@ -19,7 +19,7 @@ def run(session: Session) -> None:
     device = Device(session.cpu)
     arms: list[Arm] = []
     for name, make in (("ckks-step", steps.ckks_step), ("masked-step", steps.masked_step)):
-        found = session.made("step", name, lambda: make(device))
+        found = session.made("step", name, lambda make=make: make(device))
         if found is None:
             continue
         work, says, guarantee = found
@@ -36,7 +36,10 @@ def run(session: Session) -> None:
 def commands(cpu: bool) -> dict[str, list[str]]:
     """How each peer is started."""
     form: list[Any] = ["--cpu"] if cpu else []
-    found = {name: [peers.python(name), ARM, name, *form] for name in ("cukks", "desilofhe", "concrete-ml-extensions")}
+    found = {
+        name: [peers.python(name), ARM, name, *form]
+        for name in ("cukks", "desilofhe", "concrete-ml-extensions")
+    }
     found["tenseal"] = [peers.python("tenseal"), SEAL, "ckks-slots", "--n", "16384"]
     if cpu:
         # Key generation of a hundred MB takes ten seconds of a CPU: its arm is tried by hand.

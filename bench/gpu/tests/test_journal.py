@@ -13,9 +13,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import journal  # noqa: E402
-import table  # noqa: E402
-from blocks import Arm, Failed, Session, Took  # noqa: E402
+import journal
+import table
+from blocks import Arm, Failed, Session, Took
 
 KEPT = HERE / "journal.jsonl"
 BLOCKS = 12
@@ -23,7 +23,9 @@ BLOCKS = 12
 
 def made_up(folder: Path, rehearsal: bool = False) -> Path:
     """A journal of made-up figures: the base, a twin, one arm at 96 % of it, another that is wrong once."""
-    record = journal.head(["bench/gpu/run.py", "made-up"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
+    record = journal.head(
+        ["bench/gpu/run.py", "made-up"], {"cpu_model": "made-up", "cpus_online": 1}, 7
+    )
     record |= {"commit": "made-up", "version": "0.0.0", "started_unix_s": 1_800_000_000}
     record["sessions"][0] |= {"boot": "made-up", "started_unix_s": 1_800_000_000}
     written = journal.Journal(folder, record, rehearsal)
@@ -38,8 +40,16 @@ def made_up(folder: Path, rehearsal: bool = False) -> Path:
             # The twin differs from block to block, in no direction.
             noise = (seed // 7) % 1000 - 499.5 if share == 1.0003 else seed % 1000
             rate = 1000.0 * min(share, 1.0) * (1.0 + noise * 1e-6)
-            floor = {"name": "all weights read once, made-up", "metric": "tokens_per_s", "value": 1400.0}
-            return Took([{"tokens_per_s": rate, "online_tokens_per_s": rate * 1.01}], floor=floor, marks=["made-up"])
+            floor = {
+                "name": "all weights read once, made-up",
+                "metric": "tokens_per_s",
+                "value": 1400.0,
+            }
+            return Took(
+                [{"tokens_per_s": rate, "online_tokens_per_s": rate * 1.01}],
+                floor=floor,
+                marks=["made-up"],
+            )
 
         return run
 
@@ -71,7 +81,7 @@ def without_times(path: Path) -> list[dict]:
 
 
 class AJournal(unittest.TestCase):
-    def test_is_what_the_instrument_has_read(self):
+    def test_is_what_the_instrument_has_read(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = made_up(Path(folder))
             if os.environ.get("CONFIDE_WRITE"):
@@ -82,13 +92,13 @@ class AJournal(unittest.TestCase):
                 "the format or the suite changed: CONFIDE_WRITE=1, then `cargo test -p confide-bench loaded`",
             )
 
-    def test_is_never_written_over(self):
+    def test_is_never_written_over(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             made_up(Path(folder))
             with self.assertRaises(FileExistsError):
                 made_up(Path(folder))
 
-    def test_of_a_rehearsal_is_no_record(self):
+    def test_of_a_rehearsal_is_no_record(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = made_up(Path(folder), rehearsal=True)
             self.assertFalse((Path(folder) / journal.JOURNAL_FILE).exists())
@@ -99,20 +109,26 @@ class AJournal(unittest.TestCase):
 
 
 class ATable(unittest.TestCase):
-    def test_without_a_record_says_not_measured_in_every_cell(self):
-        rows = [line for line in table.text([]).splitlines() if line.startswith("| ") and "---" not in line]
+    def test_without_a_record_says_not_measured_in_every_cell(self) -> None:
+        rows = [
+            line
+            for line in table.text([]).splitlines()
+            if line.startswith("| ") and "---" not in line
+        ]
         self.assertGreater(len(rows), len(table.CASES))
         for row in rows:
             if not row.startswith(("| case", "| arm")):
                 self.assertIn(table.NOT_MEASURED, row)
 
-    def test_shows_shares_of_the_base_and_of_the_floor_and_leaves_voids_out(self):
+    def test_shows_shares_of_the_base_and_of_the_floor_and_leaves_voids_out(self) -> None:
         shown = table.text(table.read(KEPT))
         base = next(line for line in shown.splitlines() if line.startswith("| base decode |"))
         self.assertRegex(base, r"1,00\d tokens/s, 71\.\d % of the floor; 12 blocks; made-up")
         final = next(line for line in shown.splitlines() if line.startswith("| `final-hidden`"))
         self.assertRegex(final, r"96\.0 % of base, 970 without the offline work; 12 blocks")
-        graph = next(line for line in shown.splitlines() if line.startswith("| true LoRA q,k,v,o x 28"))
+        graph = next(
+            line for line in shown.splitlines() if line.startswith("| true LoRA q,k,v,o x 28")
+        )
         self.assertIn("80.0 % of base", graph)
         self.assertIn("11 blocks", graph)
 

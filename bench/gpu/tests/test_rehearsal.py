@@ -20,23 +20,25 @@ except ImportError:
 
 
 def run(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, str(RUN), *words], capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        [sys.executable, str(RUN), *words], capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 class TheScript(unittest.TestCase):
-    def test_lists_stages_that_fit_into_eight_minutes(self):
+    def test_lists_stages_that_fit_into_eight_minutes(self) -> None:
         told = run("--list")
         self.assertEqual(told.returncode, 0, told.stderr)
         total = int(told.stdout.splitlines()[-1].split()[1])
         self.assertLess(total, 480)
 
-    def test_tells_the_instrument_why_its_arms_cannot_be_started_alone(self):
+    def test_tells_the_instrument_why_its_arms_cannot_be_started_alone(self) -> None:
         told = json.loads(run("--arm", "base").stdout)
         self.assertEqual((told["type"], told["protocol"]), ("hello", 1))
         self.assertIn("share one process", told["cannot"])
 
     @unittest.skipIf(torch is not None and HAS_CARD, "skipped: a GPU is here")
-    def test_without_a_gpu_writes_nothing_and_ends_with_status_3(self):
+    def test_without_a_gpu_writes_nothing_and_ends_with_status_3(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             told = run("--out", f"{folder}/record")
             self.assertEqual(told.returncode, 3, told.stderr)
@@ -44,9 +46,15 @@ class TheScript(unittest.TestCase):
             self.assertFalse((Path(folder) / "record").exists())
 
     @unittest.skipIf(torch is None, "skipped: no torch")
-    def test_is_rehearsed_on_the_cpu_and_labels_every_figure(self):
+    def test_is_rehearsed_on_the_cpu_and_labels_every_figure(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            told = run("--cpu", "--only", "build,ceilings,decode,placement,crossings,accuracy,step", "--out", folder)
+            told = run(
+                "--cpu",
+                "--only",
+                "build,ceilings,decode,placement,crossings,accuracy,step",
+                "--out",
+                folder,
+            )
             self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
             rows = [line for line in told.stdout.splitlines() if "tokens/s" in line]
             self.assertTrue(rows)

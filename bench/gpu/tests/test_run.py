@@ -19,10 +19,12 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-import journal  # noqa: E402
-import peers  # noqa: E402
-import run  # noqa: E402
-from blocks import Arm, Failed, Took  # noqa: E402
+from typing import Never
+
+import journal
+import peers
+import run
+from blocks import Arm, Failed, Took
 
 PARAMS = {"model": "qwen2.5-1.5b", "batch": 1}
 
@@ -47,21 +49,25 @@ class AStage(unittest.TestCase):
             return run.run_stage(stage, self.journal, self.facts, arguments)
 
     def lines(self, kind: str) -> list[dict]:
-        every = [json.loads(line) for line in self.journal.path.read_text(encoding="utf-8").splitlines()]
+        every = [
+            json.loads(line) for line in self.journal.path.read_text(encoding="utf-8").splitlines()
+        ]
         return [line for line in every if line["kind"] == kind]
 
-    def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self):
-        def work(session):
+    def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self) -> None:
+        def work(session) -> Never:
             session.bench("decode", PARAMS, [Arm("base", took)])
             raise ValueError("made-up: no such kernel")
 
         ended = self.run_stage(work)
         self.assertEqual(ended, "failed: ValueError: made-up: no such kernel")
-        self.assertEqual(self.lines("not_run"), [{"kind": "not_run", "bench": "made-up", "reason": ended}])
+        self.assertEqual(
+            self.lines("not_run"), [{"kind": "not_run", "bench": "made-up", "reason": ended}]
+        )
         self.assertEqual(len(self.lines("block")), 3)
 
-    def test_leaves_no_process_behind_however_it_ends(self):
-        def work(session):
+    def test_leaves_no_process_behind_however_it_ends(self) -> None:
+        def work(session) -> None:
             held = subprocess.Popen(["sleep", "100"])
             session.fact("pid", held.pid)
             if session.facts.get("fails"):
@@ -80,25 +86,27 @@ class AStage(unittest.TestCase):
                 time.sleep(0.02)
             self.assertLess(time.monotonic(), end)
 
-    def test_goes_on_without_an_arm_that_breaks(self):
+    def test_goes_on_without_an_arm_that_breaks(self) -> None:
         def broken(_seed: int) -> Took:
             raise RuntimeError("made-up: operation not permitted when stream is capturing")
 
-        def work(session):
+        def work(session) -> None:
             made = session.made("decode", "ipc", lambda: 1 // 0)
             self.assertIsNone(made)
             session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", broken)])
 
         self.assertIsNone(self.run_stage(work))
-        given_up = {line["name"]: line["given_up"] for line in self.lines("arm") if line["given_up"]}
+        given_up = {
+            line["name"]: line["given_up"] for line in self.lines("arm") if line["given_up"]
+        }
         self.assertIn("ZeroDivisionError", given_up["ipc"])
         self.assertIn("not permitted when stream is capturing", given_up["one-graph"])
         slices = [(line["block"], line["arm"], "void" in line) for line in self.lines("slice")]
         self.assertEqual(sorted(slices), [(0, "base", False), (0, "one-graph", True), (1, "base", False),
                                           (2, "base", False)])  # fmt: skip
 
-    def test_measures_the_others_where_an_arm_is_not_ready_in_time(self):
-        def work(session):
+    def test_measures_the_others_where_an_arm_is_not_ready_in_time(self) -> None:
+        def work(session) -> None:
             began = time.monotonic()
             self.assertIsNone(session.made("decode", "one-graph", lambda: time.sleep(60)))
             self.assertLess(time.monotonic() - began, 5)
@@ -109,7 +117,9 @@ class AStage(unittest.TestCase):
         self.assertEqual(self.lines("arm")[0]["given_up"], "Late: not ready within 1 s")
         self.assertEqual(len(self.lines("block")), 3)
 
-    def test_that_loses_the_card_goes_on_in_a_new_process_without_the_arm_that_lost_it(self):
+    def test_that_loses_the_card_goes_on_in_a_new_process_without_the_arm_that_lost_it(
+        self,
+    ) -> None:
         lost = []
 
         def synchronize() -> None:
@@ -123,36 +133,45 @@ class AStage(unittest.TestCase):
                 synchronize()
             return took(seed)
 
-        def work(session):
+        def work(session) -> None:
             session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", breaks)])
 
         counted: list[int] = []
-        with mock.patch.dict(sys.modules, {"torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize))}):
+        with mock.patch.dict(
+            sys.modules, {"torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize))}
+        ):
             self.assertIsNone(self.run_stage(work, cpu=False))
         self.assertEqual([line["block"] for line in self.lines("block")], list(range(13)))
         arms = [line["arm"] for line in self.lines("slice")]
         self.assertEqual((arms.count("base"), arms.count("one-graph")), (13, 3))
-        given_up = [line["given_up"] for line in self.lines("arm") if line["name"] == "one-graph"][-1]
+        given_up = [line["given_up"] for line in self.lines("arm") if line["name"] == "one-graph"][
+            -1
+        ]
         self.assertIn("illegal memory access", given_up)
 
-    def test_is_cut_at_its_budget_and_not_begun_after_the_run_s_limit(self):
+    def test_is_cut_at_its_budget_and_not_begun_after_the_run_s_limit(self) -> None:
         with mock.patch.object(run, "GRACE_S", 0.1), mock.patch.object(run, "LEAST_S", 0.1):
             began = time.monotonic()
-            self.assertIn("cut at its budget", self.run_stage(lambda session: time.sleep(60), budget=0.4))
+            self.assertIn(
+                "cut at its budget", self.run_stage(lambda session: time.sleep(60), budget=0.4)
+            )
             self.assertLess(time.monotonic() - began, 5)
         with mock.patch.object(run, "STARTED", time.monotonic() - run.LIMIT_S):
-            self.assertIn("no time left of the run", self.run_stage(lambda session: None, cpu=False))
+            self.assertIn(
+                "no time left of the run", self.run_stage(lambda session: None, cpu=False)
+            )
         self.assertLess(run.LIMIT_S + run.RECORD_S, 480)
 
 
 class APeer(unittest.TestCase):
-    def test_that_complains_at_length_is_read_and_one_that_is_silent_is_ended(self):
-        talks = ('import sys, time; sys.stderr.write("x" * 300000); print(\'{"type":"hello","arm":"a"}\', flush=True);'
-                 'time.sleep(60)')
+    def test_that_complains_at_length_is_read_and_one_that_is_silent_is_ended(self) -> None:
+        talks = (
+            'import sys, time; sys.stderr.write("x" * 300000); print(\'{"type":"hello","arm":"a"}\', flush=True);'
+            "time.sleep(60)"
+        )
         peer = peers.Peer([sys.executable, "-c", talks])
-        with mock.patch.object(peers, "RUN_S", 0.2):
-            with self.assertRaisesRegex(Failed, "silent"):
-                peer.run(1, 1, {})
+        with mock.patch.object(peers, "RUN_S", 0.2), self.assertRaisesRegex(Failed, "silent"):
+            peer.run(1, 1, {})
         self.assertIsNotNone(peer._process.wait(5))
         peer.end()
 

@@ -15,7 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import beside_python, run_tool, scratch, speak, tokenizer  # noqa: E402
+from load_peer import beside_python, run_tool, scratch, speak, tokenizer
 
 
 def main():

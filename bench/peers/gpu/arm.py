@@ -23,17 +23,28 @@ WIDTH, RANK = 1536, 32
 REQUESTS_MAX = 10_000
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mode", choices=sorted(MODES))
-    parser.add_argument("--cpu", action="store_true", help="on the CPU, where the peer can: to try the arm")
+    parser.add_argument(
+        "--cpu", action="store_true", help="on the CPU, where the peer can: to try the arm"
+    )
     given = parser.parse_args()
-    hello = {"type": "hello", "protocol": 1, "arm": given.mode, "version": "none", "guarantee": "none"}
+    hello = {
+        "type": "hello",
+        "protocol": 1,
+        "arm": given.mode,
+        "version": "none",
+        "guarantee": "none",
+    }
     try:
         arm = MODES[given.mode](given.cpu)
     except Exception as error:  # A peer's own errors are of every kind; whichever it is, the arm is left out by name.
         say(
-            **hello, cannot=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"[:300]
+            **hello,
+            cannot=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"[
+                :300
+            ],
         )
         return 0
     say(**{**hello, "version": arm.version, "note": arm.note})
@@ -46,7 +57,7 @@ def main():
     return 0
 
 
-def answer(arm, asked):
+def answer(arm, asked) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
@@ -69,7 +80,7 @@ def answer(arm, asked):
     say(type="done", id=asked["id"])
 
 
-def say(**line):
+def say(**line) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -78,10 +89,12 @@ class Slots:
 
     close = 1e-5
 
-    def __init__(self, slots):
+    def __init__(self, slots) -> None:
         self.rows = numpy.random.default_rng(7).normal(0.0, 0.02, (RANK, WIDTH))
         self.copies = slots // WIDTH
-        self.packs = [self.rows[at : at + self.copies].reshape(-1) for at in range(0, RANK, self.copies)]
+        self.packs = [
+            self.rows[at : at + self.copies].reshape(-1) for at in range(0, RANK, self.copies)
+        ]
 
     def draw(self, generator):
         return generator.normal(0.0, 1.0, WIDTH)
@@ -98,7 +111,7 @@ class Cukks(Slots):
 
     note = "N = 16384, 60/40/40/60 bits, scale 2^40; plaintexts from CuKKS's own cache after the first step"
 
-    def __init__(self, cpu):
+    def __init__(self, cpu) -> None:
         if cpu:
             raise RuntimeError("it has no CPU form")
         os.environ["CUKKS_AUTO_INSTALL"] = "0"
@@ -106,7 +119,9 @@ class Cukks(Slots):
 
         super().__init__(8192)
         self.version = package("cukks-cu128", "cukks-cu124", "cukks-cu121", "cukks")
-        self.context = CKKSContext(CKKSConfig(16384, (60, 40, 40, 60), 40, "128_classic"), device="cpu")
+        self.context = CKKSContext(
+            CKKSConfig(16384, (60, 40, 40, 60), 40, "128_classic"), device="cpu"
+        )
         if not self.context.gpu_enabled:
             raise RuntimeError("its GPU module is not at work")
         self.lists = [pack.tolist() for pack in self.packs]
@@ -116,7 +131,9 @@ class Cukks(Slots):
         encrypted = backend.encrypt(inner, keys, self.copied(vector).tolist())
         result = []
         for plain, pack in zip(self.lists, self.packs):
-            product = backend.mul_plain(encrypted, plain + [0.0] * (self.copies * WIDTH - len(plain)))
+            product = backend.mul_plain(
+                encrypted, plain + [0.0] * (self.copies * WIDTH - len(plain))
+            )
             result.extend(self.sums(backend.decrypt(inner, keys, product), pack))
         return result
 
@@ -126,12 +143,14 @@ class Desilo(Slots):
 
     note = "engine of three levels (its own N and primes); non-commercial licence; weights encoded once"
 
-    def __init__(self, cpu):
+    def __init__(self, cpu) -> None:
         import desilofhe
 
         self.engine = desilofhe.Engine(max_level=3, mode="cpu" if cpu else "gpu")
         super().__init__(self.engine.slot_count)
-        self.version = package("desilofhe-cu130", "desilofhe-cu132", "desilofhe-cu129", "desilofhe-cu124", "desilofhe")
+        self.version = package(
+            "desilofhe-cu130", "desilofhe-cu132", "desilofhe-cu129", "desilofhe-cu124", "desilofhe"
+        )
         self.key = self.engine.create_secret_key()
         self.weights = [self.engine.encode(pack) for pack in self.packs]
 
@@ -151,7 +170,7 @@ class Concrete:
     # Of its rounding to 16 bits of answer; its inputs are integers here, so quantisation is not in it.
     close = 5e-2
 
-    def __init__(self, cpu):
+    def __init__(self, cpu) -> None:
         import concrete_ml_extensions as extensions
 
         if not cpu and not (extensions.is_cuda_enabled() and extensions.is_cuda_available()):
@@ -160,7 +179,9 @@ class Concrete:
         self.version = package("concrete-ml-extensions")
         self.parameters = extensions.MatmulCryptoParameters.deserialize(extensions.default_params())
         self.key, self.compression = extensions.create_private_key(self.parameters)
-        self.rows = numpy.random.default_rng(7).integers(-127, 128, (RANK, WIDTH)).astype(numpy.float64)
+        self.rows = (
+            numpy.random.default_rng(7).integers(-127, 128, (RANK, WIDTH)).astype(numpy.float64)
+        )
         self.clear = numpy.ascontiguousarray(self.rows.T.astype(numpy.int64)).view(numpy.uint64)
         if not cpu:
             self.clear = extensions.make_cuda_clear_matrix(self.clear, self.compression)
@@ -179,7 +200,7 @@ class Concrete:
         return numpy.asarray(answer).reshape(-1).view(numpy.int64).astype(numpy.float64)[:RANK]
 
 
-def package(*names):
+def package(*names) -> str:
     for name in names:
         try:
             return f"{name} {importlib.metadata.version(name)}"

@@ -17,7 +17,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import beside_python, run_tool, scratch, speak, tokenizer  # noqa: E402
+from load_peer import beside_python, run_tool, scratch, speak, tokenizer
 
 
 def main():

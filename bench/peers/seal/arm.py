@@ -34,7 +34,7 @@ VERSION = "SEAL in tenseal 0.3.18"
 REQUESTS_MAX = 50_000
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mode", choices=sorted(MODES))
     parser.add_argument("--n", type=int, choices=[2048, 8192, 16384, 32768])
@@ -60,7 +60,7 @@ def main():
     return 0
 
 
-def answer(arm, asked):
+def answer(arm, asked) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     number = asked["id"]
     wanted = {"width": WIDTH, "rank": RANK}
@@ -79,18 +79,18 @@ def answer(arm, asked):
     say(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def say(**line):
+def say(**line) -> None:
     print(json.dumps(line), flush=True)
 
 
 class Clock:
     """Milliseconds by step: `lap` books the time since the last one."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.metrics = {}
         self.begin = self.last = time.perf_counter()
 
-    def lap(self, name):
+    def lap(self, name) -> None:
         now = time.perf_counter()
         self.metrics[name] = self.metrics.get(name, 0.0) + (now - self.last) * 1e3
         self.last = now
@@ -105,7 +105,7 @@ class Ckks:
 
     NOTE = "weights encoded once; lists of the Python binding are in encode and decode"
 
-    def __init__(self, n):
+    def __init__(self, n) -> None:
         self.n = n or 16384
         if self.n == 2048:
             raise ValueError("--n: wanted 8192, 16384 or 32768")
@@ -138,7 +138,7 @@ class Ckks:
 class CkksSlots(Ckks):
     """The vector copied as often as it fits, a plaintext of as many rows, no rotation."""
 
-    def __init__(self, n):
+    def __init__(self, n) -> None:
         super().__init__(n)
         self.rows = matrix(lambda source: source.gauss(0.0, 0.02))
         self.copies = self.slots // WIDTH
@@ -173,7 +173,7 @@ class CkksSlots(Ckks):
 class CkksOperations(Ckks):
     """One of each operation, apart: what report 003 tabulates."""
 
-    def __init__(self, n):
+    def __init__(self, n) -> None:
         super().__init__(n)
         source = random.Random(1)
         self.factor = [source.gauss(0.0, 0.02) for _ in range(self.slots)]
@@ -225,7 +225,7 @@ class BfvPacked:
     COLUMNS, ROWS = 512, 4
     T = 1 << 27
 
-    def __init__(self, n):
+    def __init__(self, n) -> None:
         self.n = n or 2048
         if self.n != 2048:
             raise ValueError("--n: wanted 2048 for bfv-packed")

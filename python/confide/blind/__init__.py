@@ -11,7 +11,8 @@ from typing import Any
 
 def open_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
     """An adapter of `confide.worker.deltas`, of a kind and spec that docs/worker.md has. May take as long as preparing
-    the first batch of masks."""
+    the first batch of masks.
+    """
     from .adapter import opened
 
     return opened(kind, spec, context)

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 from . import parameters
 from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
@@ -28,8 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    host = commands.add_parser("host", help="answer key holders about adapters that never leave this process",
-                               epilog=_EPILOG)
+    host = commands.add_parser(
+        "host",
+        help="answer key holders about adapters that never leave this process",
+        epilog=_EPILOG,
+    )
     _host_arguments(host)
     given = parser.parse_args(arguments)
     try:
@@ -40,43 +44,101 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _host_arguments(host: argparse.ArgumentParser) -> None:
-    host.add_argument("adapters", metavar="DIR", nargs="+", help="folders as PEFT writes them; called as their folder")
-    host.add_argument("--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one")
+    host.add_argument(
+        "adapters",
+        metavar="DIR",
+        nargs="+",
+        help="folders as PEFT writes them; called as their folder",
+    )
+    host.add_argument(
+        "--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one"
+    )
     host.add_argument("--device", default="cpu", help="cpu, or cuda:N (default: cpu)")
-    host.add_argument("--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B")
+    host.add_argument(
+        "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
+    )
     host.add_argument("--parameters", metavar="NAME", default=parameters.DEFAULT)
-    host.add_argument("--dangerous-parameters", action="store_true", help="also take a set below 128 bits")
-    host.add_argument("--final-hidden", action="store_true",
-                      help="offer only q_proj of layer 0, as a delta on the last hidden state")
-    host.add_argument("--budget", type=int, metavar="N",
-                      help="answers for each client, adapter and input; else one fewer than the input is wide")
+    host.add_argument(
+        "--dangerous-parameters", action="store_true", help="also take a set below 128 bits"
+    )
+    host.add_argument(
+        "--final-hidden",
+        action="store_true",
+        help="offer only q_proj of layer 0, as a delta on the last hidden state",
+    )
+    host.add_argument(
+        "--budget",
+        type=int,
+        metavar="N",
+        help="answers for each client, adapter and input; else one fewer than the input is wide",
+    )
+    _budget_file_arguments(host)
+    host.add_argument(
+        "--clients",
+        type=Path,
+        metavar="FILE",
+        help="lines of a name and the SHA-256 of its credential; without it all share one budget",
+    )
+    host.add_argument(
+        "--noise-sigma",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="standard deviation of noise on each answer, in units of its integers",
+    )
+    host.add_argument(
+        "--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank"
+    )
+    host.add_argument(
+        "--audit-log", type=Path, metavar="FILE", help="append who was answered how often"
+    )
+    host.add_argument(
+        "--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear"
+    )
+    host.add_argument(
+        "--dangerous-answer-strangers",
+        action="store_true",
+        help="answer key holders beyond loopback that show no credential: any can learn the adapter",
+    )
+
+
+def _budget_file_arguments(host: argparse.ArgumentParser) -> None:
+    """Where the counts of answers are kept."""
     kept = host.add_mutually_exclusive_group()
-    kept.add_argument("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file")
-    kept.add_argument("--state", type=Path, metavar="DIR",
-                      help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
-                           "~/.local/state/confide")
-    kept.add_argument("--dangerous-forget-budgets", action="store_true",
-                      help="keep the counts of answers in memory only: every restart makes all budgets new")
-    host.add_argument("--clients", type=Path, metavar="FILE",
-                      help="lines of a name and the SHA-256 of its credential; without it all share one budget")
-    host.add_argument("--noise-sigma", type=float, default=0.0, metavar="S",
-                      help="standard deviation of noise on each answer, in units of its integers")
-    host.add_argument("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
-    host.add_argument("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
-    host.add_argument("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
-    host.add_argument("--dangerous-answer-strangers", action="store_true",
-                      help="answer key holders beyond loopback that show no credential: any can learn the adapter")
+    kept.add_argument(
+        "--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file"
+    )
+    kept.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
+        "~/.local/state/confide",
+    )
+    kept.add_argument(
+        "--dangerous-forget-budgets",
+        action="store_true",
+        help="keep the counts of answers in memory only: every restart makes all budgets new",
+    )
 
 
 def _host(given: argparse.Namespace) -> int:
     address, _, port = given.listen.rpartition(":")
     address = address.strip("[]")
     if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
-        raise ValueError(f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
-                         "hint: take `confide adapter host`, or add --dangerous-plain")
-    if not ipaddress.ip_address(address).is_loopback and not given.clients and not given.dangerous_answer_strangers:
-        raise ValueError(f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
-                         "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers")
+        raise ValueError(
+            f"--listen {given.listen}: wanted loopback, since the channel is plain\n"
+            "hint: take `confide adapter host`, or add --dangerous-plain"
+        )
+    if (
+        not ipaddress.ip_address(address).is_loopback
+        and not given.clients
+        and not given.dangerous_answer_strangers
+    ):
+        raise ValueError(
+            f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
+            "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers"
+        )
     log = AuditLog(given.audit_log)
     server_host = AdapterHost(_options(given), log)
     for folder in given.adapters:
@@ -107,8 +169,16 @@ def _options(given: argparse.Namespace) -> HostOptions:
         if len(text) > CLIENTS_BYTES_MAX or not clients.known:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
-    return HostOptions(chosen(given.parameters), given.protect, allowance, given.noise_sigma, given.max_rank, clients,
-                       _budget_file(given), given.device)
+    return HostOptions(
+        chosen(given.parameters),
+        given.protect,
+        allowance,
+        given.noise_sigma,
+        given.max_rank,
+        clients,
+        _budget_file(given),
+        given.device,
+    )
 
 
 def _budget_file(given: argparse.Namespace) -> Path | None:
@@ -118,24 +188,42 @@ def _budget_file(given: argparse.Namespace) -> Path | None:
         return given.budget_file
     found = given.state / BUDGET_FILE_NAME if given.state else default_budget_file(os.environ)
     if found is None:
-        raise ValueError("no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME\n"
-                         "hint: --state DIR names one; --dangerous-forget-budgets keeps the counts in memory")
+        raise ValueError(
+            "no folder for the counts of answers: wanted --state, XDG_STATE_HOME or HOME\n"
+            "hint: --state DIR names one; --dangerous-forget-budgets keeps the counts in memory"
+        )
     return found
 
 
-def _ready(host: AdapterHost, listener: socket.socket) -> dict:
+def _ready(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
-    adapters = [{"name": hosted.name, "inputs": len(hosted.groups),
-                 "rows": sum(group.terms.rows for group in hosted.groups),
-                 "budget_least": min(host.options.limit(group.terms.columns) for group in hosted.groups)}
-                for hosted in host.adapters.values()]
-    return {"ready": True, "listen": f"{shown}:{port}", "guarantee": str(host.guarantee()), "pid": os.getpid(),
-            "binding": "none", "simulated": False, "clients_attest": False, "epoch": host.epoch.hex(),
-            "kept": "masks and keys in memory only: a restart discards them", "device": host.options.device,
-            "parameters": host.options.parameters.name, "protect": host.options.protect,
-            "noise_sigma": host.options.noise_sigma, "adapters": adapters,
-            "budget_file": host.options.budget_file and str(host.options.budget_file)}
+    adapters = [
+        {
+            "name": hosted.name,
+            "inputs": len(hosted.groups),
+            "rows": sum(group.terms.rows for group in hosted.groups),
+            "budget_least": min(host.options.limit(group.terms.columns) for group in hosted.groups),
+        }
+        for hosted in host.adapters.values()
+    ]
+    return {
+        "ready": True,
+        "listen": f"{shown}:{port}",
+        "guarantee": str(host.guarantee()),
+        "pid": os.getpid(),
+        "binding": "none",
+        "simulated": False,
+        "clients_attest": False,
+        "epoch": host.epoch.hex(),
+        "kept": "masks and keys in memory only: a restart discards them",
+        "device": host.options.device,
+        "parameters": host.options.parameters.name,
+        "protect": host.options.protect,
+        "noise_sigma": host.options.noise_sigma,
+        "adapters": adapters,
+        "budget_file": host.options.budget_file and str(host.options.budget_file),
+    }
 
 
 if __name__ == "__main__":

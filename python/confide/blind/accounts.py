@@ -53,11 +53,19 @@ class Clients:
             words = line.split("#")[0].split()
             if not words:
                 continue
-            if len(words) != 2 or len(words[1]) != 64 or not set(words[1].lower()) <= set("0123456789abcdef"):
-                raise AdapterRefused(f"clients, line {number}: wanted NAME and the SHA-256 of its credential")
+            if (
+                len(words) != 2
+                or len(words[1]) != 64
+                or not set(words[1].lower()) <= set("0123456789abcdef")
+            ):
+                raise AdapterRefused(
+                    f"clients, line {number}: wanted NAME and the SHA-256 of its credential"
+                )
             digest = bytes.fromhex(words[1])
             if digest in clients.known or words[0] in clients.known.values():
-                raise AdapterRefused(f"clients, line {number}: wanted each name and each credential once")
+                raise AdapterRefused(
+                    f"clients, line {number}: wanted each name and each credential once"
+                )
             clients.known[digest] = words[0]
             if len(clients.known) > CLIENTS_MAX:
                 raise AdapterRefused(f"clients: wanted at most {CLIENTS_MAX}, got more")
@@ -78,7 +86,7 @@ class Clients:
 class Budgets:
     """Answers that accounts have had. None is ever forgotten: a forgotten budget is a fresh one."""
 
-    def __init__(self, path: Path | None = None):
+    def __init__(self, path: Path | None = None) -> None:
         self._lock, self._used = threading.Lock(), {}
         self._file = None if path is None else _BudgetFile(path, self._used)
 
@@ -119,7 +127,7 @@ class Budgets:
 class _BudgetFile:
     """One JSON object a line, synchronised before the answers that it counts: the lines of crates/lora."""
 
-    def __init__(self, path: Path, counts: dict[Slot, int]):
+    def __init__(self, path: Path, counts: dict[Slot, int]) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path = _resolve(path)
@@ -127,12 +135,14 @@ class _BudgetFile:
             self._lock = open(f"{path}.lock", "a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AdapterRefused(f"budget file {path}: another adapter host counts in it") from error
+            raise AdapterRefused(
+                f"budget file {path}: another adapter host counts in it"
+            ) from error
         except OSError as error:
             raise AdapterRefused(f"budget file {path}: {error}") from error
         text = path.read_text() if path.exists() else ""
         # What a crash cut short was not on the disk yet, so nothing was answered for it.
-        for number, line in enumerate(text[:text.rfind("\n") + 1].splitlines(), 1):
+        for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
             slot, used = _read_line(path, number, line)
             counts[slot] = max(counts.get(slot, 0), used)
         self._path, self._written = path, dict(counts)
@@ -170,7 +180,8 @@ class _BudgetFile:
 
 def _resolve(path: Path) -> Path:
     """The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would be lost, and
-    of two names of one file each would go on with counts of its own."""
+    of two names of one file each would go on with counts of its own.
+    """
     if not os.path.lexists(path):
         return path
     path = path.resolve(strict=True)
@@ -187,23 +198,44 @@ def _read_line(path: Path, number: int, line: str) -> tuple[Slot, int]:
     try:
         entry = json.loads(line)
         by_name = "adapter" in entry
-        slot = Slot(bytes.fromhex(entry.pop("account")), bytes.fromhex(entry.pop("weights")),
-                    int(entry.pop("layer")), int(entry.pop("input")))
+        slot = Slot(
+            bytes.fromhex(entry.pop("account")),
+            bytes.fromhex(entry.pop("weights")),
+            int(entry.pop("layer")),
+            int(entry.pop("input")),
+        )
         used = int(entry.pop("used"))
         whole = not entry and len(slot.client) == len(slot.adapter) == 32 and 0 <= slot.source <= 4
     except (ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if whole and number <= BUDGET_LINES_MAX:
         return slot, used
-    got = "a count by the adapter's name, as an earlier version wrote it" if by_name else "something else"
-    raise AdapterRefused(f"budget file {path}: line {number}: wanted a count by the digest of the weights, got {got}\n"
-                         "hint: restore the file, or move it away and start with a --budget that is smaller by what "
-                         "was answered")
+    got = (
+        "a count by the adapter's name, as an earlier version wrote it"
+        if by_name
+        else "something else"
+    )
+    raise AdapterRefused(
+        f"budget file {path}: line {number}: wanted a count by the digest of the weights, got {got}\n"
+        "hint: restore the file, or move it away and start with a --budget that is smaller by what "
+        "was answered"
+    )
 
 
 def _line(slot: Slot, used: int) -> str:
-    return json.dumps({"account": slot.client.hex(), "weights": slot.adapter.hex(), "layer": slot.layer,
-                       "input": slot.source, "used": used}, separators=(",", ":")) + "\n"
+    return (
+        json.dumps(
+            {
+                "account": slot.client.hex(),
+                "weights": slot.adapter.hex(),
+                "layer": slot.layer,
+                "input": slot.source,
+                "used": used,
+            },
+            separators=(",", ":"),
+        )
+        + "\n"
+    )
 
 
 def default_budget_file(environment: dict[str, str] | os._Environ[str]) -> Path | None:

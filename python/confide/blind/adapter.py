@@ -45,20 +45,37 @@ def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
         if kind == "one-graph":
             from .one_graph import OneGraphAdapter
 
-            return OneGraphAdapter(name, _path(spec), _bank(context, device), protect=protect or "a", mode=mode,
-                                   **settings)
+            return OneGraphAdapter(
+                name,
+                _path(spec),
+                _bank(context, device),
+                protect=protect or "a",
+                mode=mode,
+                **settings,
+            )
         if kind == "ipc":
             from .ipc import IpcAdapter
 
-            return _idle(IpcAdapter(name, _path(spec), device, protect=protect or "a", mode=mode,
-                                    budget=spec.get("budget"), **settings), context)
+            return _idle(
+                IpcAdapter(
+                    name,
+                    _path(spec),
+                    device,
+                    protect=protect or "a",
+                    mode=mode,
+                    budget=spec.get("budget"),
+                    **settings,
+                ),
+                context,
+            )
         return _idle(_remote(name, spec, device, protect, settings), context)
     except ValueError as error:
         raise AdapterRefused(f"adapter {name}: {error}") from error
 
 
-def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, settings: dict[str, Any]) \
-        -> RemoteAdapter:
+def _remote(
+    name: str, spec: dict[str, Any], device: str, protect: str | None, settings: dict[str, Any]
+) -> RemoteAdapter:
     host, _, port = str(spec.get("address", "")).rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit():
@@ -66,10 +83,17 @@ def _remote(name: str, spec: dict[str, Any], device: str, protect: str | None, s
     if not _is_loopback(host) and spec.get("dangerous_plain") is not True:
         raise AdapterRefused(
             f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host "
-            "over its attested channel (kind relay), or say dangerous_plain")
+            "over its attested channel (kind relay), or say dangerous_plain"
+        )
     credential = bytes.fromhex(str(spec.get("credential_hex") or ""))
-    options = HolderOptions(str(spec.get("name") or name), settings["set_name"], protect, credential, device,
-                            dangerous_parameters=settings["dangerous_parameters"])
+    options = HolderOptions(
+        str(spec.get("name") or name),
+        settings["set_name"],
+        protect,
+        credential,
+        device,
+        dangerous_parameters=settings["dangerous_parameters"],
+    )
     return RemoteAdapter(name, dial_tcp(host, int(port)), f"{host}:{port}", options)
 
 
@@ -106,7 +130,11 @@ def _device(context: Any) -> str:
     index = getattr(device, "index", None)
     if kind == "cpu":
         return "cpu"
-    return str(device) if not hasattr(device, "type") and ":" in str(device) else f"{kind}:{index or 0}"
+    return (
+        str(device)
+        if not hasattr(device, "type") and ":" in str(device)
+        else f"{kind}:{index or 0}"
+    )
 
 
 def _bank(context: Any, device: str) -> Any:

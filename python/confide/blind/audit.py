@@ -7,8 +7,9 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 FILE_BYTES_MAX, LINES_KEPT = 16 << 20, 8640
 _INPUTS = ("attention", "attention-output", "feed-forward", "feed-forward-inner", "final-hidden")
@@ -16,15 +17,17 @@ _INPUTS = ("attention", "attention-output", "feed-forward", "feed-forward-inner"
 
 class AuditLog:
     """Called by the host with an event and what it concerns. Answers and repeated refusals are counted, and written by
-    `flush`."""
+    `flush`.
+    """
 
-    def __init__(self, path: Path | None = None, now: Callable[[], float] = time.time):
+    def __init__(self, path: Path | None = None, now: Callable[[], float] = time.time) -> None:
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self._path, self._now, self._lock = path, now, threading.Lock()
         self._file = None if path is None else path.open("a")
         self._tally: dict[bytes, dict[str, Any]] = {}
 
     def __call__(self, event: str, session: Any = None, **fields: Any) -> None:
+        """Appends an event with its fields to the file, in JSON; answers are counted and written together."""
         with self._lock:
             if event == "answered":
                 counts = self._counts(session)["inputs"]
@@ -66,8 +69,11 @@ class AuditLog:
     def _write(self, event: str, session: Any, fields: dict[str, Any]) -> None:
         line: dict[str, Any] = {"time": int(self._now()), "event": event}
         if session is not None:
-            line |= {"client": session.client[:8].hex(), "account": session.account.name,
-                     "adapter": session.adapter.name}
+            line |= {
+                "client": session.client[:8].hex(),
+                "account": session.account.name,
+                "adapter": session.adapter.name,
+            }
         text = json.dumps(line | fields, separators=(",", ":"))
         if self._file is None:
             self.lines.append(text)

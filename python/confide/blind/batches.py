@@ -22,7 +22,7 @@ from .terms import Terms
 class Batch:
     """N tokens of one input: the mask key, and what was decrypted for each, uint64 [tokens, rows]."""
 
-    def __init__(self, device: str, number: int, key: bytes, prepared: Any):
+    def __init__(self, device: str, number: int, key: bytes, prepared: Any) -> None:
         self.device, self.number, self.key, self.prepared = device, number, key, prepared
         self.tokens, self.rows = prepared.shape
         self.next = 0
@@ -147,7 +147,9 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             raise ProtocolError("prepared: ciphertexts: wanted the next rows, each whole")
         length = len(raw) // count
         try:
-            answers = ring.Small.from_bytes(context, [raw[at * length:(at + 1) * length] for at in range(count)])
+            answers = ring.Small.from_bytes(
+                context, [raw[at * length : (at + 1) * length] for at in range(count)]
+            )
         except ValueError as error:
             raise ProtocolError(f"prepared: ciphertexts: {error}") from error
         rows.append(secret.decrypt(answers))
@@ -156,5 +158,7 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
     for part in rows:
         online.wipe(part)
     if whole.shape[1] != context.n:
-        raise ProtocolError(f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}")
+        raise ProtocolError(
+            f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}"
+        )
     return Batch(context.device, number, key, online.by_token(whole))

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from typing import Callable
+from collections.abc import Callable
 
-from .errors import HostLost, HostRefused, BlindError, BudgetUsedUp, ProtocolError, Refusal, StartedAnew
+from .errors import (
+    BlindError,
+    BudgetUsedUp,
+    HostLost,
+    HostRefused,
+    ProtocolError,
+    Refusal,
+    StartedAnew,
+)
 from .frames import (
-    ANSWER_DEADLINE_S, CONNECT_DEADLINE_S, FAREWELL_DEADLINE_S, Frame, FrameStream, Kind, Side,
+    ANSWER_DEADLINE_S,
+    CONNECT_DEADLINE_S,
+    FAREWELL_DEADLINE_S,
+    Frame,
+    FrameStream,
+    Kind,
+    Side,
 )
 from .messages import Attach, decode_error
 
@@ -38,7 +53,7 @@ def dial_unix(path: str) -> Dial:
 class Channel:
     """One connection to a host, driven by the thread that waits for it."""
 
-    def __init__(self, dial: Dial, name: str):
+    def __init__(self, dial: Dial, name: str) -> None:
         self.name, self._next = name, 1
         try:
             self.frames = FrameStream(dial(), Side.HOLDER)
@@ -67,7 +82,9 @@ class Channel:
         if frame.kind is Kind.ERROR:
             raise decode_error(frame.payload)
         if frame.id != request:
-            raise ProtocolError(f"frame: wanted an answer to this request, got {frame.kind.name.lower()}")
+            raise ProtocolError(
+                f"frame: wanted an answer to this request, got {frame.kind.name.lower()}"
+            )
         return frame
 
     def expect(self, request: int, kind: Kind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
@@ -77,11 +94,15 @@ class Channel:
             raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
         return frame.payload
 
-    def ask(self, kind: Kind, payload: bytes, answer: Kind, idle: Callable[[], None] | None = None) -> bytes:
+    def ask(
+        self, kind: Kind, payload: bytes, answer: Kind, idle: Callable[[], None] | None = None
+    ) -> bytes:
         """One frame there, one back; `idle` is called now and then while nothing comes."""
         request = self.begin(kind, payload)
         if idle is not None:
-            self.frames.idle_until_bytes(f"the host's {answer.name.lower()}", ANSWER_DEADLINE_S, idle)
+            self.frames.idle_until_bytes(
+                f"the host's {answer.name.lower()}", ANSWER_DEADLINE_S, idle
+            )
         return self.expect(request, answer)
 
     def attach(self, attach: Attach) -> None:
@@ -90,10 +111,10 @@ class Channel:
 
     def goodbye(self, session: bool) -> None:
         """Says that nothing more comes, of the whole session where `session` is set, and closes."""
-        try:
-            self.expect(self.begin(Kind.GOODBYE, bytes([session])), Kind.FAREWELL, FAREWELL_DEADLINE_S)
-        except BlindError:
-            pass
+        with contextlib.suppress(BlindError):
+            self.expect(
+                self.begin(Kind.GOODBYE, bytes([session])), Kind.FAREWELL, FAREWELL_DEADLINE_S
+            )
         self.frames.close()
 
 
@@ -101,7 +122,9 @@ def named(error: BlindError, host: str) -> BlindError:
     """What a refusal or a broken stream means to a key holder."""
     if isinstance(error, Refusal):
         if error.name == "no-session":
-            return StartedAnew(f"adapter host {host} was started anew: masks prepared before are thrown away")
+            return StartedAnew(
+                f"adapter host {host} was started anew: masks prepared before are thrown away"
+            )
         if error.name == "budget":
             return BudgetUsedUp(host, error.detail)
         if error.name == "stopping":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..worker.adapter_error import AdapterError
+from ..adapter_error import AdapterError
+from ..adapter_error import AdapterRefused as AdapterRefused
 
 
 class BlindError(AdapterError):
@@ -10,7 +11,7 @@ class BlindError(AdapterError):
 
     KIND = "adapter"
 
-    def __init__(self, message: str):
+    def __init__(self, message: str) -> None:
         super().__init__(message, self.KIND)
 
 
@@ -21,7 +22,7 @@ class ProtocolError(BlindError):
 class StreamEnded(ProtocolError):
     """The peer ended the stream, between frames or within one."""
 
-    def __init__(self, within_frame: bool):
+    def __init__(self, within_frame: bool) -> None:
         self.within_frame = within_frame
         super().__init__("stream ended " + ("within a frame" if within_frame else "by the peer"))
 
@@ -29,7 +30,7 @@ class StreamEnded(ProtocolError):
 class Deadline(ProtocolError):
     """The peer was silent for too long."""
 
-    def __init__(self, what: str, seconds: float):
+    def __init__(self, what: str, seconds: float) -> None:
         self.what, self.seconds = what, seconds
         super().__init__(f"{what}: nothing came within {seconds * 1000:.0f} ms")
 
@@ -37,7 +38,7 @@ class Deadline(ProtocolError):
 class FieldError(ProtocolError):
     """A field of a message is not as it must be."""
 
-    def __init__(self, message: str, field: str, wanted: str):
+    def __init__(self, message: str, field: str, wanted: str) -> None:
         self.message, self.field, self.wanted = message, field, wanted
         super().__init__(f"{message}: {field}: wanted {wanted}")
 
@@ -50,8 +51,19 @@ class Abandoned(BlindError):
 
 # Code on the wire -> name, as the table of docs/blind-protocol.md has them.
 REFUSALS = {
-    1: "malformed", 2: "version", 3: "unknown-adapter", 4: "not-offered", 5: "no-session", 6: "counter-used",
-    7: "not-prepared", 8: "prepared-already", 9: "budget", 10: "busy", 11: "deadline", 12: "stopping", 13: "internal",
+    1: "malformed",
+    2: "version",
+    3: "unknown-adapter",
+    4: "not-offered",
+    5: "no-session",
+    6: "counter-used",
+    7: "not-prepared",
+    8: "prepared-already",
+    9: "budget",
+    10: "busy",
+    11: "deadline",
+    12: "stopping",
+    13: "internal",
 }
 _CODES = {name: code for code, name in REFUSALS.items()}
 
@@ -59,7 +71,7 @@ _CODES = {name: code for code, name in REFUSALS.items()}
 class Refusal(BlindError):
     """The host does not answer: coarse, so that it tells an attacker nothing new."""
 
-    def __init__(self, name: str, detail: int = 0):
+    def __init__(self, name: str, detail: int = 0) -> None:
         if name not in _CODES:
             raise ValueError(f"refusal: wanted one of docs/blind-protocol.md, got {name!r}")
         self.name, self.detail = name, detail
@@ -93,11 +105,13 @@ class BudgetUsedUp(HostRefused):
 
     KIND = "budget"
 
-    def __init__(self, host: str, limit: int):
+    def __init__(self, host: str, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"adapter host {host}: adapter budget is used up: {limit} answers were allowed; hint: "
-                         "its owner can raise --budget or accept this key holder's evidence (--client-policy); trying "
-                         "again changes nothing")
+        super().__init__(
+            f"adapter host {host}: adapter budget is used up: {limit} answers were allowed; hint: "
+            "its owner can raise --budget or accept this key holder's evidence (--client-policy); trying "
+            "again changes nothing"
+        )
 
 
 class NotPrepared(HostLost):
@@ -108,10 +122,6 @@ class ActivationRefused(BlindError):
     """An activation cannot be sent: not finite, or too coarse under the adapter's norm limit."""
 
     KIND = "activation"
-
-
-class AdapterRefused(BlindError):
-    """A folder that is no adapter this package reads, or one beyond a limit."""
 
 
 class OutOfOrder(BlindError):

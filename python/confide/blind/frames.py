@@ -5,12 +5,13 @@ Every length has a limit that is checked before the payload is read, every wait 
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 from .errors import Deadline, ProtocolError, StreamEnded
 
@@ -56,10 +57,22 @@ class Kind(enum.IntEnum):
 
 
 PAYLOAD_MAX = {
-    Kind.HELLO: 512 << 10, Kind.ATTACH: 128, Kind.PREPARE: 256, Kind.BLOCK: 8 << 20, Kind.APPLY: 4 << 20,
-    Kind.DIRECT: 8 << 20, Kind.GOODBYE: 1, Kind.WELCOME: 128, Kind.TERMS: 64 << 20, Kind.ATTACHED: 128,
-    Kind.CREDIT: 16, Kind.PREPARED: (1 << 20) + 64, Kind.PRODUCTS: 16 << 20, Kind.DIRECT_ANSWER: 64 << 20,
-    Kind.FAREWELL: 0, Kind.ERROR: 9,
+    Kind.HELLO: 512 << 10,
+    Kind.ATTACH: 128,
+    Kind.PREPARE: 256,
+    Kind.BLOCK: 8 << 20,
+    Kind.APPLY: 4 << 20,
+    Kind.DIRECT: 8 << 20,
+    Kind.GOODBYE: 1,
+    Kind.WELCOME: 128,
+    Kind.TERMS: 64 << 20,
+    Kind.ATTACHED: 128,
+    Kind.CREDIT: 16,
+    Kind.PREPARED: (1 << 20) + 64,
+    Kind.PRODUCTS: 16 << 20,
+    Kind.DIRECT_ANSWER: 64 << 20,
+    Kind.FAREWELL: 0,
+    Kind.ERROR: 9,
 }
 
 
@@ -87,7 +100,8 @@ def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
     """The bytes of a frame; a payload beyond its kind's limit is a mistake of this end."""
     if len(payload) > PAYLOAD_MAX[kind]:
         raise ProtocolError(
-            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {len(payload)}")
+            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {len(payload)}"
+        )
     return HEADER.pack(len(payload) + COUNTED_BYTES, kind, request) + payload
 
 
@@ -101,14 +115,15 @@ def checked_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
     kind, count = Kind(number), counted - COUNTED_BYTES
     if count > PAYLOAD_MAX[kind]:
         raise ProtocolError(
-            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {count}")
+            f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {count}"
+        )
     return kind, request, count
 
 
 class FrameStream:
     """Frames over a connected socket: blocking, with a deadline at each step. Reads are one thread's."""
 
-    def __init__(self, stream: socket.socket, side: Side):
+    def __init__(self, stream: socket.socket, side: Side) -> None:
         # Timeouts belong to a socket object: one for each direction, so that neither thread sets the other's.
         self.socket, self._out, self.side = stream, stream.dup(), side
         self.bytes_sent = self.bytes_received = 0
@@ -116,8 +131,13 @@ class FrameStream:
         if stream.family in (socket.AF_INET, socket.AF_INET6):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def send(self, kind: Kind, request: int, payload: bytes | bytearray = b"",
-             seconds: float = WRITE_DEADLINE_S) -> None:
+    def send(
+        self,
+        kind: Kind,
+        request: int,
+        payload: bytes | bytearray = b"",
+        seconds: float = WRITE_DEADLINE_S,
+    ) -> None:
         """Writes a whole frame as one write."""
         self.send_bytes(encode(kind, request, payload), seconds)
 
@@ -139,11 +159,11 @@ class FrameStream:
         until = time.monotonic() + FRAME_DEADLINE_S
         while len(self._held) < HEADER.size:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
-        kind, request, count = checked_header(bytes(self._held[:HEADER.size]), self.side)
+        kind, request, count = checked_header(bytes(self._held[: HEADER.size]), self.side)
         end = HEADER.size + count
         while len(self._held) < end:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
-        payload = bytes(self._held[HEADER.size:end])
+        payload = bytes(self._held[HEADER.size : end])
         del self._held[:end]
         self.bytes_received += end
         return Frame(kind, request, payload)
@@ -165,10 +185,8 @@ class FrameStream:
 
     def close(self) -> None:
         """Ends both directions."""
-        try:
+        with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self.socket.close()
         self._out.close()
 

@@ -17,7 +17,9 @@ class Guarantee:
 
     def __str__(self) -> str:
         if not self.adapter_stays:
-            text = "adapter host is blind; adapter is not protected" if self.host_is_blind else "none"
+            text = (
+                "adapter host is blind; adapter is not protected" if self.host_is_blind else "none"
+            )
         elif not self.host_is_blind and self.adapter_can_be_learned:
             text = "adapter can be learned; activations are not hidden"
         elif not self.host_is_blind:

@@ -11,12 +11,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
+from ..sites import source_number
 from .batches import Batch, Taken, prepare
 from .channel import Channel, Dial, named
 from .errors import (
-    Abandoned, BlindError, BudgetUsedUp, HostRefused, NotPrepared, ProtocolError, Refusal, StartedAnew,
+    Abandoned,
+    BlindError,
+    BudgetUsedUp,
+    HostRefused,
+    NotPrepared,
+    ProtocolError,
+    Refusal,
+    StartedAnew,
 )
 from .frames import Kind
 from .guarantee import Guarantee
@@ -26,7 +35,6 @@ from .online_step import OnlineStep
 from .pack import packed_bytes
 from .parameters import SECURITY_BITS_MIN
 from .session import HolderOptions, Meter, Session
-from .sites import source_number
 from .terms import Terms
 
 _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
@@ -35,7 +43,9 @@ _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
 class RemoteAdapter:
     """An adapter at an adapter host. `close()` says goodbye; generations that still run end with HostLost."""
 
-    def __init__(self, name: str, dial: Dial, host: str, options: HolderOptions, prepare_ahead: bool = True):
+    def __init__(
+        self, name: str, dial: Dial, host: str, options: HolderOptions, prepare_ahead: bool = True
+    ) -> None:
         self.name, self.host, self.options = name, host, options
         self._dial = dial
         # What the thread that asks about tokens does while the host computes: others' steps. It raises `Abandoned`
@@ -54,7 +64,9 @@ class RemoteAdapter:
         self.wanted = max(tokens // 4, 1) if options.low_water is None else options.low_water
         self._steps: dict[int, OnlineStep] = {}
         if prepare_ahead:
-            threading.Thread(target=self._prepare_ahead, name="confide-prepare", daemon=True).start()
+            threading.Thread(
+                target=self._prepare_ahead, name="confide-prepare", daemon=True
+            ).start()
 
     @property
     def guarantee(self) -> str:
@@ -62,8 +74,15 @@ class RemoteAdapter:
         session, welcome = self.session, self.session.welcome
         # No budget keeps an adapter from a key holder whose evidence was not accepted.
         learned = not welcome.trusted
-        return str(Guarantee(session.parameters.security_bits >= SECURITY_BITS_MIN, session.parameters.flood_bits > 0,
-                             welcome.protect == "a", learned or welcome.can_be_learned, welcome.simulated))
+        return str(
+            Guarantee(
+                session.parameters.security_bits >= SECURITY_BITS_MIN,
+                session.parameters.flood_bits > 0,
+                welcome.protect == "a",
+                learned or welcome.can_be_learned,
+                welcome.simulated,
+            )
+        )
 
     def open(self) -> RemoteDeltas:
         """Begins a generation; a session that the host has forgotten is begun anew."""
@@ -82,7 +101,10 @@ class RemoteAdapter:
             with self._as_holder(), side_stream(self.options.device) as wait:
                 channel = self._attached(session)
                 began = time.perf_counter()
-                made = [self._prepared_batch(session, group, channel) for group in range(len(session.terms))]
+                made = [
+                    self._prepared_batch(session, group, channel)
+                    for group in range(len(session.terms))
+                ]
                 wait()
                 self._offline = (time.perf_counter() - began) * 1e3, session.context.n
                 for pool, batch in zip(session.pools, made):
@@ -98,7 +120,9 @@ class RemoteAdapter:
             self._changed.notify_all()
             while (least := min(pool.left for pool in self.session.pools)) < vectors:
                 if self.session.dead or time.monotonic() >= until:
-                    raise NotPrepared(f"adapter host {self.host}: no prepared masks within {seconds:.0f} s")
+                    raise NotPrepared(
+                        f"adapter host {self.host}: no prepared masks within {seconds:.0f} s"
+                    )
                 self._changed.wait(min(1.0, max(until - time.monotonic(), 0.01)))
         return least
 
@@ -113,11 +137,19 @@ class RemoteAdapter:
                 self._online = None
             self.session.kill()
 
-    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any],
-            deltas: list[RemoteDeltas | None]) -> None:
+    def add(
+        self,
+        layer: int,
+        source: str,
+        rows: Any,
+        outputs: dict[str, Any],
+        deltas: list[RemoteDeltas | None],
+    ) -> None:
         """A decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
         mine = [index for index, one in enumerate(deltas) if one is not None]
-        for session in {id(deltas[index].session): deltas[index].session for index in mine}.values():
+        for session in {
+            id(deltas[index].session): deltas[index].session for index in mine
+        }.values():
             chosen = [index for index in mine if deltas[index].session is session]
             meter = Meter()
             self.asking = [deltas[index].number for index in chosen]
@@ -132,8 +164,15 @@ class RemoteAdapter:
             for index in chosen:
                 deltas[index].meter.share(meter, len(chosen))
 
-    def add_rows(self, session: Session, layer: int, source: str, rows: Any, outputs: dict[str, Any],
-                 meter: Meter) -> None:
+    def add_rows(
+        self,
+        session: Session,
+        layer: int,
+        source: str,
+        rows: Any,
+        outputs: dict[str, Any],
+        meter: Meter,
+    ) -> None:
         """One request for all rows [T, width]; the outputs are as they were where anything is refused."""
         group = session.by_input.get((layer, source_number(source)))
         if group is None or rows.shape[0] == 0:
@@ -152,7 +191,9 @@ class RemoteAdapter:
         step.begin(rows)
         done = 0
         while done < rows.shape[0]:
-            at_once = min(rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group]))
+            at_once = min(
+                rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group])
+            )
             with self._as_holder():
                 taken = self._take(session, group, at_once)
                 try:
@@ -165,7 +206,9 @@ class RemoteAdapter:
             done += taken.count
         return step
 
-    def _ask(self, session: Session, group: int, step: OnlineStep, taken: Taken, done: int, meter: Meter) -> None:
+    def _ask(
+        self, session: Session, group: int, step: OnlineStep, taken: Taken, done: int, meter: Meter
+    ) -> None:
         terms = session.terms[group]
         began = time.perf_counter()
         packed = step.masked(taken, done)
@@ -174,7 +217,9 @@ class RemoteAdapter:
             raise ProtocolError("the connection is gone")
         began, before = time.perf_counter(), self._online.bytes
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
-        left, vectors, raw = decode_products(self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle))
+        left, vectors, raw = decode_products(
+            self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle)
+        )
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
             raise ProtocolError("products: vectors: wanted as many as were asked about")
         meter.add_ms("network_ms", began)
@@ -182,12 +227,16 @@ class RemoteAdapter:
         step.opened(taken, done, raw)
         self._count(session, group, taken, left, meter)
 
-    def _count(self, session: Session, group: int, taken: Taken, left: int | None, meter: Meter) -> None:
+    def _count(
+        self, session: Session, group: int, taken: Taken, left: int | None, meter: Meter
+    ) -> None:
         terms = session.terms[group]
         session.left[group] = left
         meter.round_trips += 1
         meter.answered_vectors += taken.count
-        meter.budget_left = left if meter.budget_left is None or left is None else min(meter.budget_left, left)
+        meter.budget_left = (
+            left if meter.budget_left is None or left is None else min(meter.budget_left, left)
+        )
         # This generation's share of the batch: encryptions, scalar products, decryptions.
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
@@ -196,7 +245,9 @@ class RemoteAdapter:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
-                raise StartedAnew(f"adapter host {self.host} was started anew or is gone: nothing is prepared")
+                raise StartedAnew(
+                    f"adapter host {self.host} was started anew or is gone: nothing is prepared"
+                )
             if taken := session.pools[group].take(vectors):
                 with self._changed:
                     self._changed.notify_all()
@@ -205,7 +256,8 @@ class RemoteAdapter:
                 raise BudgetUsedUp(self.host, session.budgets[group] or 0)
             if time.monotonic() >= until:
                 raise NotPrepared(
-                    f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s")
+                    f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s"
+                )
             with self._changed:
                 self._changed.notify_all()
                 self._changed.wait(_MASK_SLICE_S)
@@ -214,11 +266,20 @@ class RemoteAdapter:
     def _step(self, session: Session, group: int) -> OnlineStep:
         step = self._steps.get(group)
         if step is None or step.session is not session:
-            step = self._steps[group] = OnlineStep(session, session.terms[group], self.options.device)
+            step = self._steps[group] = OnlineStep(
+                session, session.terms[group], self.options.device
+            )
         return step
 
     def _vectors_of_a_frame(self, terms: Terms) -> int:
-        return max(min((4 << 20) // packed_bytes(terms.columns, 36), (16 << 20) // packed_bytes(terms.rows, 36)) - 1, 1)
+        return max(
+            min(
+                (4 << 20) // packed_bytes(terms.columns, 36),
+                (16 << 20) // packed_bytes(terms.rows, 36),
+            )
+            - 1,
+            1,
+        )
 
     def _reconnect(self, session: Session) -> None:
         """The same session on a new connection."""
@@ -252,7 +313,11 @@ class RemoteAdapter:
         try:
             yield
         except BlindError as error:
-            if isinstance(error, Refusal) and error.name == "no-session" and hasattr(self, "session"):
+            if (
+                isinstance(error, Refusal)
+                and error.name == "no-session"
+                and hasattr(self, "session")
+            ):
                 self.session.kill()
             if not isinstance(error, (Refusal, ProtocolError, Abandoned)):
                 raise
@@ -311,9 +376,9 @@ class RemoteAdapter:
         for group, pool in enumerate(session.pools):
             left, budget = pool.left, session.left[group]
             wanted = self.wanted if budget is None else min(self.wanted, budget)
-            if not pool.preparing and left < wanted and pool.batches < BATCHES_MAX:
-                if best is None or left < session.pools[best].left:
-                    best = group
+            short = not pool.preparing and left < wanted and pool.batches < BATCHES_MAX
+            if short and (best is None or left < session.pools[best].left):
+                best = group
         if best is not None:
             session.pools[best].preparing = True
         return best
@@ -348,7 +413,7 @@ class RemoteDeltas:
 
     capturable = False
 
-    def __init__(self, adapter: RemoteAdapter, session: Session):
+    def __init__(self, adapter: RemoteAdapter, session: Session) -> None:
         self.adapter, self.session, self.meter = adapter, session, Meter()
         self.guarantee = adapter.guarantee
         self.grouped, self.number = adapter, 0
@@ -365,9 +430,15 @@ class RemoteDeltas:
     def report(self) -> dict[str, Any]:
         """What it took until now."""
         meter = self.meter
-        return {"he_operations": meter.he_operations, "answered_vectors": meter.answered_vectors,
-                "budget_left": meter.budget_left, "round_trips": meter.round_trips,
-                "online_bytes": meter.online_bytes, "steps_ms": dict(meter.steps_ms), "guarantee": self.guarantee}
+        return {
+            "he_operations": meter.he_operations,
+            "answered_vectors": meter.answered_vectors,
+            "budget_left": meter.budget_left,
+            "round_trips": meter.round_trips,
+            "online_bytes": meter.online_bytes,
+            "steps_ms": dict(meter.steps_ms),
+            "guarantee": self.guarantee,
+        }
 
     def close(self) -> None:
         """Nothing is held for a generation alone."""

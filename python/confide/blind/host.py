@@ -12,22 +12,25 @@ import hmac
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import numpy
 
+from .. import peft
 from ..cuda import online, ring
-from . import masks, peft
+from ..peft import Pair
+from ..sites import PROJECTIONS, source_of
+from . import masks
 from .accounts import Account, Budgets, Clients, Slot
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
-from .peers import HostLimits, Preparations, room_for_session
 from .parameters import SECURITY_BITS_MIN, ParameterSet
-from .sites import PROJECTIONS, source_of
-from .terms import Pair, Weights, noise_headroom, quantised
+from .peers import HostLimits, Preparations, room_for_session
+from .terms import Weights, noise_headroom, quantised
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
@@ -38,7 +41,8 @@ BELOW_WIDTH = "below-width"
 @dataclass
 class HostOptions:
     """What an adapter host is. allowance: answers for each account, adapter and input; BELOW_WIDTH: one fewer than the
-    input is wide."""
+    input is wide.
+    """
 
     parameters: ParameterSet
     protect: str = "a"
@@ -68,7 +72,7 @@ def weights_digest(pairs: list[tuple[str, Pair]]) -> bytes:
 class Group:
     """One input of one layer and all that reads it: integers, terms, and the exact product of both."""
 
-    def __init__(self, weights: Weights, device: str, digest: bytes):
+    def __init__(self, weights: Weights, device: str, digest: bytes) -> None:
         self.weights, self.terms, self.device = weights, weights.terms, device
         # What answers are counted for.
         self.weights_digest = digest
@@ -78,8 +82,15 @@ class Group:
             # Words in two digits of 17 and 16 bits: every sum stays below 2^53, so a float64 product is exact.
             self._wide = weights.matrix.astype(numpy.float64)
         else:
-            line = online.InputOnDevice(device, weights.matrix, self.terms.columns, self.terms.bits,
-                                        self.terms.norm_limit, 1, {})
+            line = online.InputOnDevice(
+                device,
+                weights.matrix,
+                self.terms.columns,
+                self.terms.bits,
+                self.terms.norm_limit,
+                1,
+                {},
+            )
             self._table = online.Table(device, 1)
             self._table.put(0, line)
             self._online = online.Online(device, 1, 1)
@@ -89,7 +100,9 @@ class Group:
         count, low = words.shape[0], (1 << self.terms.bits) - 1
         if self.device != "cpu":
             return self._on_device(words, key, first)
-        digits = numpy.concatenate((words & numpy.uint64(0x1FFFF), words >> numpy.uint64(17))).astype(numpy.float64)
+        digits = numpy.concatenate(
+            (words & numpy.uint64(0x1FFFF), words >> numpy.uint64(17))
+        ).astype(numpy.float64)
         parts = (digits @ self._wide.T).astype(numpy.int64).astype(numpy.uint64)
         product = parts[:count] + (parts[count:] << numpy.uint64(17))
         share = masks.rows(key, first, count, self.terms.rows, self.terms.bits)
@@ -111,26 +124,35 @@ class Group:
 class Hosted:
     """A loaded adapter: a group for each input, in the order of layers and inputs."""
 
-    def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions):
+    def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions) -> None:
         if not is_name(name.encode()):
-            raise AdapterRefused(f"adapter name: wanted 1 to 128 visible ASCII characters, got {name!r}")
+            raise AdapterRefused(
+                f"adapter name: wanted 1 to 128 visible ASCII characters, got {name!r}"
+            )
         self.name = name
         self.id = hashlib.sha256(b"confide lora adapter v1" + name.encode()).digest()
         inputs: dict[tuple[int, int], list[tuple[str, Pair]]] = {}
-        for (layer, projection), pair in sorted(pairs.items(), key=lambda item: (item[0][0],
-                                                                                PROJECTIONS.index(item[0][1]))):
+        for (layer, projection), pair in sorted(
+            pairs.items(), key=lambda item: (item[0][0], PROJECTIONS.index(item[0][1]))
+        ):
             if pair.a.shape[0] > options.rank_max:
-                raise AdapterRefused(f"rank: wanted at most {options.rank_max}, got {pair.a.shape[0]}")
+                raise AdapterRefused(
+                    f"rank: wanted at most {options.rank_max}, got {pair.a.shape[0]}"
+                )
             inputs.setdefault((layer, source_of(projection)), []).append((projection, pair))
         if not 1 <= len(inputs) <= GROUPS_MAX:
             raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
         self.groups, self.by_input = [], {}
         for place in sorted(inputs):
-            weights = quantised(place[0], inputs[place], options.protect, options.parameters, options.noise_sigma)
+            weights = quantised(
+                place[0], inputs[place], options.protect, options.parameters, options.noise_sigma
+            )
             if weights.terms.norm_limit == 0:
                 raise AdapterRefused(f"layer {place[0]}: the noise leaves no room for an answer")
             if weights.terms.rows > ROWS_MAX:
-                raise AdapterRefused(f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}")
+                raise AdapterRefused(
+                    f"layer {place[0]}: wanted at most {ROWS_MAX} rows, got {weights.terms.rows}"
+                )
             self.by_input[place] = len(self.groups)
             self.groups.append(Group(weights, options.device, weights_digest(inputs[place])))
 
@@ -138,7 +160,7 @@ class Hosted:
 class Sequence:
     """The counters of one session for one input: batches are prepared once each, in order, counters answered once."""
 
-    def __init__(self, tokens: int):
+    def __init__(self, tokens: int) -> None:
         self.tokens, self.nonce, self.next_batch = tokens, os.urandom(16), 0
         self.lock = threading.Lock()
         self._live: dict[int, tuple[bytes, numpy.ndarray]] = {}
@@ -164,10 +186,12 @@ class Sequence:
                 raise Refusal("not-prepared")
             key, used = self._live[batch]
             beyond = first + vectors > self.tokens
-            if beyond or used[first:first + vectors].any():
+            if beyond or used[first : first + vectors].any():
                 del self._live[batch]
-                raise Refusal("counter-used" if used[first:first + vectors].any() else "not-prepared")
-            used[first:first + vectors] = True
+                raise Refusal(
+                    "counter-used" if used[first : first + vectors].any() else "not-prepared"
+                )
+            used[first : first + vectors] = True
             if used.all():
                 del self._live[batch]
         return key, first
@@ -208,7 +232,7 @@ class Session:
 class Preparing:
     """A batch whose ciphertexts arrive."""
 
-    def __init__(self, host: AdapterHost, session: Session, group: int, batch: int):
+    def __init__(self, host: AdapterHost, session: Session, group: int, batch: int) -> None:
         self.host, self.session, self.index, self.batch = host, session, group, batch
         self.group = session.adapter.groups[group]
         self.pushed = 0
@@ -229,10 +253,12 @@ class Preparing:
         stream = ring.MaskStream(key, self.host.options.device)
         terms, tokens = self.group.terms, self.host.context.n
         # What is encrypted is −s, [rows, tokens].
-        tiles = [stream.columns(tile, 0, tokens, terms.bits, negated=True)
-                 for tile in range(-(-terms.rows // masks.TILE))]
+        tiles = [
+            stream.columns(tile, 0, tokens, terms.bits, negated=True)
+            for tile in range(-(-terms.rows // masks.TILE))
+        ]
         shares = online.joined(tiles)
-        answers = self._products.answers(self.session.public_key, shares[:terms.rows])
+        answers = self._products.answers(self.session.public_key, shares[: terms.rows])
         for secret in (*tiles, shares):
             online.wipe(secret)
         stream.wipe()
@@ -243,9 +269,13 @@ class Preparing:
 class AdapterHost:
     """Answers key holders about its adapters. Keys, masks and counters live in memory only."""
 
-    def __init__(self, options: HostOptions, log: Callable[..., None] = lambda event, **fields: None):
+    def __init__(
+        self, options: HostOptions, log: Callable[..., None] = lambda event, **fields: None
+    ) -> None:
         if not options.parameters.flood_bits:
-            raise AdapterRefused(f"{options.parameters.name}: wanted a set whose answers are flooded")
+            raise AdapterRefused(
+                f"{options.parameters.name}: wanted a set whose answers are flooded"
+            )
         self.options, self.log = options, log
         self.context = ring.Context.dangerous_named(options.parameters.name, None, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
@@ -257,7 +287,9 @@ class AdapterHost:
         # One preparation computes at a time: the others' tokens come first.
         self.turn = threading.Lock()
 
-    def load(self, folder: str | Path, final_hidden: bool = False, name: str | None = None) -> Hosted:
+    def load(
+        self, folder: str | Path, final_hidden: bool = False, name: str | None = None
+    ) -> Hosted:
         """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
         found, pairs = peft.load(folder)
         return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
@@ -266,7 +298,9 @@ class AdapterHost:
         """As `load`, from pairs."""
         hosted = Hosted(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
-            raise AdapterRefused(f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well")
+            raise AdapterRefused(
+                f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well"
+            )
         self.adapters[name] = hosted
         return hosted
 
@@ -274,8 +308,12 @@ class AdapterHost:
         """Who is protected from whom, for every key holder that may come."""
         chosen = self.options.parameters
         # This host accepts no attestation, and no budget keeps an adapter from a key holder without one.
-        return Guarantee(chosen.security_bits >= SECURITY_BITS_MIN, chosen.flood_bits > 0,
-                         self.options.protect == "a", adapter_can_be_learned=True)
+        return Guarantee(
+            chosen.security_bits >= SECURITY_BITS_MIN,
+            chosen.flood_bits > 0,
+            self.options.protect == "a",
+            adapter_can_be_learned=True,
+        )
 
     def open(self, hello: Hello, peer: str = "") -> tuple[Session, Welcome]:
         """A new session, with its first connection, which came from `peer`."""
@@ -284,16 +322,27 @@ class AdapterHost:
         if adapter is None:
             raise Refusal("unknown-adapter")
         options = self.options
-        if hello.parameters != options.parameters.name or hello.protect not in (None, options.protect) \
-                or hello.scheme != "masked":
+        if (
+            hello.parameters != options.parameters.name
+            or hello.protect not in (None, options.protect)
+            or hello.scheme != "masked"
+        ):
             raise Refusal("not-offered")
         try:
             public_key = ring.PublicKey.from_bytes(self.context, hello.public_key)
         except ValueError as error:
             raise Refusal("malformed") from error
         sequences = [Sequence(self.context.n) for _ in adapter.groups]
-        session = Session(hello.client, os.urandom(32), adapter, account, public_key, sequences,
-                          last_used=time.monotonic(), peer=peer)
+        session = Session(
+            hello.client,
+            os.urandom(32),
+            adapter,
+            account,
+            public_key,
+            sequences,
+            last_used=time.monotonic(),
+            peer=peer,
+        )
         with self._lock:
             # A client id names shares: the same one twice would have two sessions share them.
             if hello.client in self._sessions:
@@ -303,14 +352,20 @@ class AdapterHost:
         if evicted is not None:
             self.log("evicted", session=evicted)
         self.log("hello", session=session, scheme="masked", attested=False, simulated=False)
-        return session, Welcome(self.epoch, session.token, False, False, True, options.protect, len(adapter.groups))
+        return session, Welcome(
+            self.epoch, session.token, False, False, True, options.protect, len(adapter.groups)
+        )
 
     def attach(self, attach: Attach) -> tuple[Session, int]:
         """One more connection of a session. Whatever is wrong, the answer is one and the same."""
         with self._lock:
             session = self._sessions.get(attach.client)
-            if session is None or not hmac.compare_digest(attach.token, session.token) \
-                    or attach.epoch != self.epoch or self._expired(session):
+            if (
+                session is None
+                or not hmac.compare_digest(attach.token, session.token)
+                or attach.epoch != self.epoch
+                or self._expired(session)
+            ):
                 raise Refusal("no-session")
             if session.connections >= CONNECTIONS_MAX:
                 raise Refusal("busy")
@@ -355,7 +410,9 @@ class AdapterHost:
         session.note_use()
         return Preparing(self, session, group, session.sequences[group].begin())
 
-    def apply(self, session: Session, group: int, counter: int, words: Any) -> tuple[Any, int | None]:
+    def apply(
+        self, session: Session, group: int, counter: int, words: Any
+    ) -> tuple[Any, int | None]:
         """Masked vectors, uint64 [vectors, columns] below 2^k -> answers [vectors, rows], and what is left.
 
         Counted first: what the masked scheme then refuses was asked against the rules.
@@ -371,8 +428,16 @@ class AdapterHost:
     def answer_key(self, session: Session, group: int, batch: int) -> bytes:
         """The key of one batch's answer masks: bound to the client id, not to the account."""
         terms = session.adapter.groups[group].terms
-        return masks.answer_key(self._key, self.epoch, session.client, session.adapter.id, terms.layer, terms.source,
-                                session.sequences[group].nonce, batch)
+        return masks.answer_key(
+            self._key,
+            self.epoch,
+            session.client,
+            session.adapter.id,
+            terms.layer,
+            terms.source,
+            session.sequences[group].nonce,
+            batch,
+        )
 
     @property
     def sessions(self) -> int:
@@ -381,7 +446,12 @@ class AdapterHost:
 
     def _count_slot(self, session: Session, group: int) -> Slot:
         terms = session.adapter.groups[group].terms
-        return Slot(session.account.id, session.adapter.groups[group].weights_digest, terms.layer, terms.source)
+        return Slot(
+            session.account.id,
+            session.adapter.groups[group].weights_digest,
+            terms.layer,
+            terms.source,
+        )
 
     def _expired(self, session: Session) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S
@@ -403,6 +473,10 @@ def _noised(answers: Any, sigma: float, bits: int) -> Any:
     first, second = ((half >> numpy.uint64(11)).astype(numpy.float64) for half in unit)
     radius = numpy.sqrt(-2.0 * numpy.log((first + 1.0) / float(1 << 53)))
     normal = radius * numpy.cos(2.0 * numpy.pi * second / float(1 << 53))
-    noise = numpy.clip(numpy.rint(normal * sigma), -most, most).astype(numpy.int64).astype(numpy.uint64)
+    noise = (
+        numpy.clip(numpy.rint(normal * sigma), -most, most).astype(numpy.int64).astype(numpy.uint64)
+    )
     noised = (words + noise) & numpy.uint64((1 << bits) - 1)
-    return noised if isinstance(answers, numpy.ndarray) else online.upload(str(answers.device), noised)
+    return (
+        noised if isinstance(answers, numpy.ndarray) else online.upload(str(answers.device), noised)
+    )

@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from ..cuda import online, ring
 from ..cuda.shared import SharedWords
-from . import lane as lanes
 from . import masks, parameters
 from .batches import Batch, Taken, encrypted_masks
 from .channel import dial_unix
@@ -45,23 +45,45 @@ _LINE_BYTES = 4096
 class IpcAdapter(RemoteAdapter):
     """A key holder whose host is a child of its own."""
 
-    def __init__(self, name: str, folder: str, device: str, set_name: str = parameters.DEFAULT, protect: str = "a",
-                 mode: str = "full", budget: int | None = None, dangerous_parameters: bool = False):
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        device: str,
+        set_name: str = parameters.DEFAULT,
+        protect: str = "a",
+        mode: str = "full",
+        budget: int | None = None,
+        dangerous_parameters: bool = False,
+    ) -> None:
         shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._place = Path(tempfile.mkdtemp(prefix="confide-ipc-", dir=shared))
         self._lanes: list[Lane] = []
         self._offline_turn, self._ended = threading.Lock(), False
         try:
-            self._child = _started(self._place, name, folder, device, set_name, protect, mode, budget)
-            options = HolderOptions(name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters)
-            super().__init__(name, dial_unix(str(self._place / "blind")), f"process {self._child.pid}", options,
-                             prepare_ahead=False)
+            self._child = _started(
+                self._place, name, folder, device, set_name, protect, mode, budget
+            )
+            options = HolderOptions(
+                name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters
+            )
+            super().__init__(
+                name,
+                dial_unix(str(self._place / "blind")),
+                f"process {self._child.pid}",
+                options,
+                prepare_ahead=False,
+            )
             terms = self.session.terms
             columns, rows = max(each.columns for each in terms), max(each.rows for each in terms)
             context = self.session.context
             self._online_lane = self._lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
-            self._offline_lane = self._lane("offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n)
-            threading.Thread(target=self._prepare_ahead, name="confide-prepare", daemon=True).start()
+            self._offline_lane = self._lane(
+                "offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n
+            )
+            threading.Thread(
+                target=self._prepare_ahead, name="confide-prepare", daemon=True
+            ).start()
         except BaseException:
             self._end()
             raise
@@ -108,22 +130,30 @@ class IpcAdapter(RemoteAdapter):
         made = Lane(self._place / f"{name}.head", bell, request, answer, make=True)
         self._lanes.append(made)
         attach = self.session.attach
-        line = {"name": name, "client": attach.client.hex(), "epoch": attach.epoch.hex(), "token": attach.token.hex(),
-                "request": [request_words, request.handle.hex()], "answer": [answer_words, answer.handle.hex()]}
+        line = {
+            "name": name,
+            "client": attach.client.hex(),
+            "epoch": attach.epoch.hex(),
+            "token": attach.token.hex(),
+            "request": [request_words, request.handle.hex()],
+            "answer": [answer_words, answer.handle.hex()],
+        }
         bell.sendall(json.dumps(line).encode() + b"\n")
         bell.settimeout(ANSWER_DEADLINE_S)
         if bell.recv(1) != b"\n":
             raise HostLost(f"adapter host {self.host}: it did not open the memory of lane {name}")
         return made
 
-    def _ask(self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter) -> None:
+    def _ask(
+        self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter
+    ) -> None:
         if self._ended:
             raise ProtocolError("the host was ended")
         terms, lane = session.terms[group], self._online_lane
         lane.idle = self.idle
         step.masked_into(taken, done, lane.request.words)
         _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
-        answers = lane.answer.words[:taken.count * terms.rows].reshape(taken.count, terms.rows)
+        answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
         step.opened_words(taken, done, answers)
         self._count(session, group, taken, left, meter)
 
@@ -144,25 +174,60 @@ class IpcAdapter(RemoteAdapter):
             online.copy(lane.request.words[:words], seeded.c0)
             online.wait(self.options.device)
             if len(set(seeded.seeds)) != 1 or seeded.indices != list(range(first, first + count)):
-                raise ProtocolError("encryptor: wanted one seed and indices in the order of the columns")
-            lane.ask(Request(PUSH, group, first, count, seeded.seeds[0], seeded.indices[0]), STEP_DEADLINE_S)
+                raise ProtocolError(
+                    "encryptor: wanted one seed and indices in the order of the columns"
+                )
+            lane.ask(
+                Request(PUSH, group, first, count, seeded.seeds[0], seeded.indices[0]),
+                STEP_DEADLINE_S,
+            )
         lane.ask(Request(FINISH, group, 0, 0), STEP_DEADLINE_S)
         half = terms.rows * context.n
-        parts = [lane.answer.words[at:at + half].reshape(terms.rows, context.n) for at in (0, half)]
+        parts = [
+            lane.answer.words[at : at + half].reshape(terms.rows, context.n) for at in (0, half)
+        ]
         prepared = online.by_token(session.secret.decrypt(ring.Small(context, *parts)))
         online.wait(self.options.device)
         return Batch(context.device, number, key, prepared)
 
 
-def _started(place: Path, name: str, folder: str, device: str, set_name: str, protect: str, mode: str,
-             budget: int | None) -> subprocess.Popen:
+def _started(
+    place: Path,
+    name: str,
+    folder: str,
+    device: str,
+    set_name: str,
+    protect: str,
+    mode: str,
+    budget: int | None,
+) -> subprocess.Popen:
     """The host's process, once it listens."""
-    line = [sys.executable, "-m", "confide.blind.ipc", "--place", str(place), "--name", name, "--folder", folder,
-            "--device", device, "--parameters", set_name, "--protect", protect, "--mode", mode,
-            "--budget", str(UNLIMITED if budget is None else budget)]
+    line = [
+        sys.executable,
+        "-m",
+        "confide.blind.ipc",
+        "--place",
+        str(place),
+        "--name",
+        name,
+        "--folder",
+        folder,
+        "--device",
+        device,
+        "--parameters",
+        set_name,
+        "--protect",
+        protect,
+        "--mode",
+        mode,
+        "--budget",
+        str(UNLIMITED if budget is None else budget),
+    ]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-    child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path})
+    child = subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}
+    )
     timer = threading.Timer(_START_S, child.kill)
     timer.start()
     try:
@@ -172,7 +237,9 @@ def _started(place: Path, name: str, folder: str, device: str, set_name: str, pr
     if not ready.startswith(b'{"ready":true'):
         child.kill()
         child.wait()
-        raise HostLost(f"adapter host of {name}: it ended with status {child.returncode} before it was ready")
+        raise HostLost(
+            f"adapter host of {name}: it ended with status {child.returncode} before it was ready"
+        )
     return child
 
 
@@ -184,7 +251,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, required=True)
     given = parser.parse_args(arguments)
     chosen = parameters.dangerous_named(given.parameters)
-    host = AdapterHost(HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device))
+    host = AdapterHost(
+        HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device)
+    )
     host.load(given.folder, given.mode == "final-hidden", given.name)
     place = Path(given.place)
     listeners = [_listening(place / name) for name in ("blind", "lanes")]
@@ -224,14 +293,27 @@ def _serve_lane(host: AdapterHost, bell: socket.socket, place: Path) -> None:
     line = json.loads(raw)
     if line["name"] not in ("online", "offline"):
         return
-    session, _ = host.attach(Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token"))))
+    session, _ = host.attach(
+        Attach(*(bytes.fromhex(line[field]) for field in ("client", "epoch", "token")))
+    )
     device = host.options.device
-    words = {part: SharedWords(device, place / f"{line['name']}.{part}", line[part][0], bytes.fromhex(line[part][1]),
-                               make=False) for part in ("request", "answer")}
+    words = {
+        part: SharedWords(
+            device,
+            place / f"{line['name']}.{part}",
+            line[part][0],
+            bytes.fromhex(line[part][1]),
+            make=False,
+        )
+        for part in ("request", "answer")
+    }
     lane = Lane(place / f"{line['name']}.head", bell, words["request"], words["answer"], make=False)
     bell.sendall(b"\n")
     # Each lane has a stream of its own, and that of the tokens goes first.
-    with contextlib.suppress(BlindError), side_stream(device, first=line["name"] == "online") as wait:
+    with (
+        contextlib.suppress(BlindError),
+        side_stream(device, first=line["name"] == "online") as wait,
+    ):
         _answer_all(host, session, lane, wait)
     host.leave(session)
 
@@ -252,8 +334,9 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
             lane.reply(detail, left)
 
 
-def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]) \
-        -> tuple[int, int | None]:
+def _answered(
+    host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]
+) -> tuple[int, int | None]:
     """One operation; what it answers with is in the lane's words."""
     if request.group >= len(session.adapter.groups):
         raise Refusal("not-offered")
@@ -261,9 +344,11 @@ def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, sta
     if request.operation == APPLY:
         if not 1 <= request.count <= VECTORS_MAX:
             raise Refusal("malformed")
-        words = lane.request.words[:request.count * terms.columns].reshape(request.count, terms.columns)
+        words = lane.request.words[: request.count * terms.columns].reshape(
+            request.count, terms.columns
+        )
         answers, left = host.apply(session, request.group, request.first, words)
-        online.copy(lane.answer.words[:request.count * terms.rows], answers)
+        online.copy(lane.answer.words[: request.count * terms.rows], answers)
         return 0, left
     if request.operation == BEGIN:
         state["preparing"] = host.prepare(session, request.group)
@@ -274,16 +359,18 @@ def _answered(host: AdapterHost, session: Any, lane: Lane, request: Request, sta
     if request.operation == PUSH:
         if not 1 <= request.count <= masks.TILE or request.first != preparing.pushed:
             raise Refusal("malformed")
-        words = lane.request.words[:request.count * context.limbs * context.n]
+        words = lane.request.words[: request.count * context.limbs * context.n]
         c0 = words.reshape(request.count, context.limbs, context.n)
         indices = list(range(request.index, request.index + request.count))
-        preparing.push(ring.Seeded(context, c0, [request.seed] * request.count, indices), request.count)
+        preparing.push(
+            ring.Seeded(context, c0, [request.seed] * request.count, indices), request.count
+        )
         return 0, None
     if request.operation == FINISH:
         small = state.pop("preparing").finish()
         half = terms.rows * context.n
         for at, part in ((0, small.c0), (half, small.c1)):
-            online.copy(lane.answer.words[at:at + half], part)
+            online.copy(lane.answer.words[at : at + half], part)
         return 0, None
     raise Refusal("malformed")
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import mmap
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
 
 import numpy
 
 from ..cuda.shared import SharedWords
-from .errors import ProtocolError, Refusal, REFUSALS, StreamEnded, Deadline
+from .errors import REFUSALS, Deadline, ProtocolError, Refusal, StreamEnded
 from .messages import NO_BUDGET
 
 HEADER_WORDS = 32
@@ -45,7 +45,9 @@ class Request:
 class Lane:
     """The asker's end and the answerer's end are the same class; `bell` is a connected socket between them."""
 
-    def __init__(self, path: Path, bell: socket.socket, request: SharedWords, answer: SharedWords, make: bool):
+    def __init__(
+        self, path: Path, bell: socket.socket, request: SharedWords, answer: SharedWords, make: bool
+    ) -> None:
         self.bell, self.request, self.answer = bell, request, answer
         if make:
             with path.open("xb") as file:
@@ -61,12 +63,14 @@ class Lane:
         """Asks and waits; gives the answer's detail and what is left of the budget. Raises the other side's refusal."""
         head = self._head
         head[_OPERATION:_STATUS] = (request.operation, request.group, request.first, request.count)
-        head[_SEED:_SEED + 4] = numpy.frombuffer(request.seed, "<u8")
+        head[_SEED : _SEED + 4] = numpy.frombuffer(request.seed, "<u8")
         head[_INDEX] = request.index
         self._number += 1
         head[_ASKED] = self._number
         self._ring(_ANSWERER_SLEEPS)
-        self._wait(_ANSWERED, self._number, _ASKER_SLEEPS, "an answer", time.monotonic() + seconds, seconds)
+        self._wait(
+            _ANSWERED, self._number, _ASKER_SLEEPS, "an answer", time.monotonic() + seconds, seconds
+        )
         status, detail, left = (int(head[at]) for at in (_STATUS, _DETAIL, _LEFT))
         if status:
             raise Refusal(REFUSALS.get(status, "internal"), detail)
@@ -78,9 +82,13 @@ class Lane:
         self._wait(_ASKED, self._number, _ANSWERER_SLEEPS, "a request", None, 0.0)
         head = self._head
         operation, group, first, count = (int(head[at]) for at in range(_OPERATION, _STATUS))
-        return Request(operation, group, first, count, head[_SEED:_SEED + 4].tobytes(), int(head[_INDEX]))
+        return Request(
+            operation, group, first, count, head[_SEED : _SEED + 4].tobytes(), int(head[_INDEX])
+        )
 
-    def reply(self, detail: int = 0, left: int | None = None, refusal: Refusal | None = None) -> None:
+    def reply(
+        self, detail: int = 0, left: int | None = None, refusal: Refusal | None = None
+    ) -> None:
         """Answers the last request."""
         head = self._head
         head[_STATUS] = 0 if refusal is None else refusal.code
@@ -107,7 +115,9 @@ class Lane:
             except OSError as error:
                 raise ProtocolError(f"stream: {error}") from error
 
-    def _wait(self, word: int, number: int, sleeper: int, what: str, until: float | None, seconds: float) -> None:
+    def _wait(
+        self, word: int, number: int, sleeper: int, what: str, until: float | None, seconds: float
+    ) -> None:
         head = self._head
         spin = time.perf_counter() + SPIN_S
         while head[word] != number:

@@ -45,7 +45,8 @@ def rows(key: bytes, first: int, tokens: int, columns: int, bits: int) -> numpy.
     """Masks of tokens `first` to `first + tokens`, uint64 [tokens, columns], each below 2^bits."""
     tiles = -(-columns // TILE)
     token, tile, part = numpy.meshgrid(
-        numpy.arange(first, first + tokens), numpy.arange(tiles), numpy.arange(4), indexing="ij")
+        numpy.arange(first, first + tokens), numpy.arange(tiles), numpy.arange(4), indexing="ij"
+    )
     nonces = numpy.zeros((token.size, 3), numpy.uint32)
     nonces[:, 0] = tile.ravel()
     words = chacha20(key, (token * 4 + part).ravel().astype(numpy.uint32), nonces)
@@ -53,8 +54,16 @@ def rows(key: bytes, first: int, tokens: int, columns: int, bits: int) -> numpy.
     return whole[:, :columns] & numpy.uint64((1 << bits) - 1)
 
 
-def answer_key(process_key: bytes, epoch: bytes, client: bytes, adapter: bytes, layer: int, source: int,
-               nonce: bytes, batch: int) -> bytes:
+def answer_key(
+    process_key: bytes,
+    epoch: bytes,
+    client: bytes,
+    adapter: bytes,
+    layer: int,
+    source: int,
+    nonce: bytes,
+    batch: int,
+) -> bytes:
     """The key of one batch's answer masks: HMAC-SHA-256 of all that names it, under the process key."""
     named = _ANSWER_DOMAIN + epoch + client + adapter + struct.pack("<IB", layer, source) + nonce
     return hmac.new(process_key, named + struct.pack("<Q", batch), hashlib.sha256).digest()

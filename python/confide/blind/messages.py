@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import struct
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ PROTECTS = ("a", "ba")
 class Fields:
     """Reads one message's fields in order; a wrong one is named."""
 
-    def __init__(self, message: str, payload: bytes):
+    def __init__(self, message: str, payload: bytes) -> None:
         self.message, self._rest = message, memoryview(payload)
 
     def wrong(self, field: str, wanted: str) -> FieldError:
@@ -45,7 +46,7 @@ class Fields:
             raise self.wrong(field, "a finite number of at least 0")
         return value
 
-    def short(self, field: str) -> bytes:
+    def short(self, field: str) -> builtins.bytes:
         """A length of one byte, then that many."""
         return self.bytes(field, self.number(field, "B"))
 
@@ -63,7 +64,7 @@ class Fields:
             raise self.wrong(field, "a known code")
         return words[at]
 
-    def rest(self) -> bytes:
+    def rest(self) -> builtins.bytes:
         """All that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
@@ -109,10 +110,19 @@ class Hello:
     def encode(self) -> bytes:
         """Its bytes."""
         protect = 0 if self.protect is None else PROTECTS.index(self.protect) + 1
-        return b"".join((
-            MAGIC, struct.pack("<H", VERSION), _short(self.adapter.encode("ascii")),
-            bytes([SCHEMES.index(self.scheme) + 1]), _short(self.parameters.encode("ascii")), bytes([protect]),
-            self.client, _short(self.credential), self.public_key))
+        return b"".join(
+            (
+                MAGIC,
+                struct.pack("<H", VERSION),
+                _short(self.adapter.encode("ascii")),
+                bytes([SCHEMES.index(self.scheme) + 1]),
+                _short(self.parameters.encode("ascii")),
+                bytes([protect]),
+                self.client,
+                _short(self.credential),
+                self.public_key,
+            )
+        )
 
     @staticmethod
     def decode(payload: bytes) -> Hello:
@@ -147,7 +157,9 @@ class Attach:
         """From its bytes."""
         fields = Fields("attach", payload)
         _opening(fields)
-        attach = Attach(fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32))
+        attach = Attach(
+            fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32)
+        )
         fields.end()
         return attach
 
@@ -167,8 +179,12 @@ class Welcome:
     def encode(self) -> bytes:
         """Its bytes."""
         flags = self.simulated | self.trusted << 1 | self.can_be_learned << 2
-        return struct.pack("<H", VERSION) + self.epoch + self.token + struct.pack(
-            "<BBH", flags, PROTECTS.index(self.protect) + 1, self.groups)
+        return (
+            struct.pack("<H", VERSION)
+            + self.epoch
+            + self.token
+            + struct.pack("<BBH", flags, PROTECTS.index(self.protect) + 1, self.groups)
+        )
 
     @staticmethod
     def decode(payload: bytes) -> Welcome:
@@ -176,14 +192,20 @@ class Welcome:
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
             raise fields.wrong("version", "the one that was asked for")
-        epoch, token, flags = fields.bytes("epoch", 16), fields.bytes("token", 32), fields.number("flags", "B")
+        epoch, token, flags = (
+            fields.bytes("epoch", 16),
+            fields.bytes("token", 32),
+            fields.number("flags", "B"),
+        )
         if flags > 7:
             raise fields.wrong("flags", "three bits")
         protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
         if not 1 <= groups <= GROUPS_MAX:
             raise fields.wrong("groups", "1 to 1024")
         fields.end()
-        return Welcome(epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups)
+        return Welcome(
+            epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups
+        )
 
 
 def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
@@ -194,7 +216,10 @@ def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> by
 def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
     """Budget, budget left and the bytes of the terms."""
     fields = Fields("terms", payload)
-    budget, left = (None if n == NO_BUDGET else n for n in (fields.number("budget", "Q"), fields.number("left", "Q")))
+    budget, left = (
+        None if n == NO_BUDGET else n
+        for n in (fields.number("budget", "Q"), fields.number("left", "Q"))
+    )
     if (budget is None) != (left is None) or (budget is not None and left > budget):
         raise fields.wrong("budget left", "no more than the budget")
     return budget, left, fields.rest()
@@ -208,7 +233,11 @@ def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
 def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
     """First row or column, count, and that many ciphertexts of one length."""
     fields = Fields(message, payload)
-    first, count, ciphertexts = fields.number("first", "I"), fields.number("count", "H"), fields.rest()
+    first, count, ciphertexts = (
+        fields.number("first", "I"),
+        fields.number("count", "H"),
+        fields.rest(),
+    )
     if count == 0 or not ciphertexts or len(ciphertexts) % count:
         raise fields.wrong("ciphertexts", "at least one, all of one length")
     return first, count, ciphertexts

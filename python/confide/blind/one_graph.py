@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy
 
+from .. import peft
 from ..cuda import online, ring
-from . import guarantee, masks, parameters, peft
+from ..sites import READERS, Site, Width, source_number
+from . import guarantee, masks, parameters
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
 from .host import AdapterHost, Hosted, HostOptions
-from .sites import READERS, Site, Width, source_number
 from .terms import Terms
 
 ADAPTERS_MAX = 16
@@ -42,7 +43,7 @@ class Bank:
     The worker's `Grouped`: a decode batch is one pair of launches for each point, whoever its rows belong to.
     """
 
-    def __init__(self, device: str, slots: int):
+    def __init__(self, device: str, slots: int) -> None:
         self.device, self.slots, self.version = device, slots, 0
         self.members: list[OneGraphAdapter | None] = [None] * ADAPTERS_MAX
         self.tables: dict[tuple[int, int], online.Table] = {}
@@ -65,13 +66,17 @@ class Bank:
         self.members[index] = adapter
         for state in adapter.inputs:
             place = (state.terms.layer, state.terms.source)
-            table = self.tables.get(place) or self.tables.setdefault(place, online.Table(self.device, ADAPTERS_MAX))
+            table = self.tables.get(place) or self.tables.setdefault(
+                place, online.Table(self.device, ADAPTERS_MAX)
+            )
             table.put(index, state.line, state.pool)
         tallest = max(table.rows_max for table in self.tables.values())
         if tallest > self._rows_max:
             self._rows_max = tallest
             # Recorded steps keep the buffers that they were recorded with.
-            self._steps.append(online.Online(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest))
+            self._steps.append(
+                online.Online(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest)
+            )
         # Grids and tables may be others: steps are recorded anew.
         self.version += 1
         self._rehearse()
@@ -89,14 +94,31 @@ class Bank:
         self.rows[row] = index
         self._write_rows()
 
-    def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]) -> None:
+    def add(
+        self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]
+    ) -> None:
         """`deltas` are not asked: whose a row is stands on the device."""
         count = rows.shape[0]
-        self.launch(layer, source_number(source), rows, outputs, self.adapter_of[:count], self.offset_of[:count],
-                    self.status)
+        self.launch(
+            layer,
+            source_number(source),
+            rows,
+            outputs,
+            self.adapter_of[:count],
+            self.offset_of[:count],
+            self.status,
+        )
 
-    def launch(self, layer: int, source: int, rows: Any, outputs: dict[str, Any], adapter_of: Any, offset_of: Any,
-               status: online.Status) -> None:
+    def launch(
+        self,
+        layer: int,
+        source: int,
+        rows: Any,
+        outputs: dict[str, Any],
+        adapter_of: Any,
+        offset_of: Any,
+        status: online.Status,
+    ) -> None:
         """Two kernels for one point."""
         table = self.tables.get((layer, source))
         if table is None or table.rows_max == 0:
@@ -163,13 +185,19 @@ class Bank:
 class InputState:
     """One input of one adapter: what the device multiplies with, its pool, and the host's counters of batches."""
 
-    def __init__(self, device: str, hosted: Hosted, index: int, tokens: int):
+    def __init__(self, device: str, hosted: Hosted, index: int, tokens: int) -> None:
         group = hosted.groups[index]
         self.terms: Terms = group.terms
         self.matrix = group.weights.matrix
-        self.line = online.InputOnDevice(device, self.matrix, self.terms.columns, self.terms.bits,
-                                         self.terms.norm_limit, tokens,
-                                         online.parts_on_device(device, self.terms, READERS[self.terms.source]))
+        self.line = online.InputOnDevice(
+            device,
+            self.matrix,
+            self.terms.columns,
+            self.terms.bits,
+            self.terms.norm_limit,
+            tokens,
+            online.parts_on_device(device, self.terms, READERS[self.terms.source]),
+        )
         self.pool = online.Pool(device, tokens, SLOTS)
         # Used by the host at the last exact reading.
         self.exact = 0
@@ -186,9 +214,19 @@ class OneGraphAdapter:
     opens_at_once = True
     guarantee = str(guarantee.NONE)
 
-    def __init__(self, name: str, folder: str | Path, bank: Bank, set_name: str = parameters.DEFAULT,
-                 protect: str = "a", mode: str = "full", dangerous_parameters: bool = False):
-        chosen = (parameters.dangerous_named if dangerous_parameters else parameters.named)(set_name)
+    def __init__(
+        self,
+        name: str,
+        folder: str | Path,
+        bank: Bank,
+        set_name: str = parameters.DEFAULT,
+        protect: str = "a",
+        mode: str = "full",
+        dangerous_parameters: bool = False,
+    ) -> None:
+        chosen = (parameters.dangerous_named if dangerous_parameters else parameters.named)(
+            set_name
+        )
         self.name, self.bank, self.device = name, bank, bank.device
         _, pairs = peft.load(folder)
         pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
@@ -197,11 +235,17 @@ class OneGraphAdapter:
         hosted = Hosted(name, pairs, HostOptions(chosen, protect, rank_max=1024, device="cpu"))
         self.context = self.host.context
         self.secret = ring.SecretKey.random(self.context)
-        self.public_key = ring.PublicKey.from_bytes(self.context, self.secret.public_key().to_bytes())
-        self.inputs = [InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))]
+        self.public_key = ring.PublicKey.from_bytes(
+            self.context, self.secret.public_key().to_bytes()
+        )
+        self.inputs = [
+            InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))
+        ]
         self.sites: dict[Site, Width] = {
             (state.terms.layer, part.projection): (state.terms.columns, part.outputs)
-            for state in self.inputs for part in state.terms.parts}
+            for state in self.inputs
+            for part in state.terms.parts
+        }
         self._key, self._client = os.urandom(32), os.urandom(32)
         self._changed, self._stopping = threading.Condition(), False
         self._since = self._least = 0
@@ -210,8 +254,12 @@ class OneGraphAdapter:
             for state in self.inputs:
                 self._install(state, wait)
         self.index = bank.take(self)
-        self.mine = online.upload(self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32))
-        self._preparer = threading.Thread(target=self._prepare_ahead, name="confide-one-graph", daemon=True)
+        self.mine = online.upload(
+            self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32)
+        )
+        self._preparer = threading.Thread(
+            target=self._prepare_ahead, name="confide-one-graph", daemon=True
+        )
         self._preparer.start()
 
     def open(self) -> OneGraphDeltas:
@@ -261,9 +309,16 @@ class OneGraphAdapter:
         self._count()
         until = time.monotonic() + MASK_DEADLINE_S
         while rows > self._least:
-            if self._stopping or self._fault or rows > self.context.n * (SLOTS - 1) or time.monotonic() >= until:
-                raise NotPrepared(f"adapter {self.name}: no prepared masks for {rows} vectors: "
-                                  f"{self._fault or 'they did not come in time'}")
+            if (
+                self._stopping
+                or self._fault
+                or rows > self.context.n * (SLOTS - 1)
+                or time.monotonic() >= until
+            ):
+                raise NotPrepared(
+                    f"adapter {self.name}: no prepared masks for {rows} vectors: "
+                    f"{self._fault or 'they did not come in time'}"
+                )
             self._changed.notify_all()
             self._changed.wait(_LOOK_EVERY_S)
 
@@ -275,15 +330,20 @@ class OneGraphAdapter:
         try:
             with side_stream(self.device) as wait:
                 while not self._stopping:
-                    short = [state for state in self.inputs
-                             if state.pool.installed - state.pool.next() // self.context.n < SLOTS]
+                    short = [
+                        state
+                        for state in self.inputs
+                        if state.pool.installed - state.pool.next() // self.context.n < SLOTS
+                    ]
                     for state in short:
                         if self._stopping:
                             return
                         self._install(state, wait)
                     if not short:
                         with self._changed:
-                            self._changed.wait(_LOOK_EVERY_S if self._least - self._since < self.context.n else 1.0)
+                            self._changed.wait(
+                                _LOOK_EVERY_S if self._least - self._since < self.context.n else 1.0
+                            )
         except BaseException as fault:
             with self._changed:
                 if not self._stopping:
@@ -307,8 +367,16 @@ class OneGraphAdapter:
             self._changed.notify_all()
 
     def _share_key(self, state: InputState, batch: int) -> bytes:
-        return masks.answer_key(self._key, self.host.epoch, self._client, bytes(32), state.terms.layer,
-                                state.terms.source, bytes(16), batch)
+        return masks.answer_key(
+            self._key,
+            self.host.epoch,
+            self._client,
+            bytes(32),
+            state.terms.layer,
+            state.terms.source,
+            bytes(16),
+            batch,
+        )
 
     def _prepared(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
         """A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
@@ -316,10 +384,12 @@ class OneGraphAdapter:
         for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
             products.add_seeded(first, seeded)
         stream = ring.MaskStream(share_key, self.device)
-        tiles = [stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
-                 for tile in range(-(-state.terms.rows // masks.TILE))]
+        tiles = [
+            stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
+            for tile in range(-(-state.terms.rows // masks.TILE))
+        ]
         shares = online.joined(tiles)
-        answers = products.answers(self.public_key, shares[:state.terms.rows])
+        answers = products.answers(self.public_key, shares[: state.terms.rows])
         for secret in (*tiles, shares):
             online.wipe(secret)
         stream.wipe()
@@ -332,7 +402,7 @@ class OneGraphDeltas:
     capturable = True
     guarantee = str(guarantee.NONE)
 
-    def __init__(self, adapter: OneGraphAdapter):
+    def __init__(self, adapter: OneGraphAdapter) -> None:
         self.adapter, self.grouped = adapter, adapter.bank
         self.row: int | None = None
         self.answered = 0
@@ -348,9 +418,16 @@ class OneGraphDeltas:
         bank, count = self.grouped, rows.shape[0]
         for first in range(0, count, PREFILL_ROWS_MAX):
             here = min(PREFILL_ROWS_MAX, count - first)
-            some = {name: output[first:first + here] for name, output in outputs.items()}
-            bank.launch(layer, source_number(source), rows[first:first + here], some,
-                        self.adapter.mine[:here], bank.in_order[:here], self.prefill_status)
+            some = {name: output[first : first + here] for name, output in outputs.items()}
+            bank.launch(
+                layer,
+                source_number(source),
+                rows[first : first + here],
+                some,
+                self.adapter.mine[:here],
+                bank.in_order[:here],
+                self.prefill_status,
+            )
 
     def before_step(self, rows: int) -> None:
         """Waits for masks, outside any graph."""
@@ -375,11 +452,16 @@ class OneGraphDeltas:
 
     def report(self) -> dict[str, Any]:
         """What it took until now: this generation's share of the batches."""
-        operations = sum(state.terms.columns * (1 + state.terms.rows) + state.terms.rows
-                         for state in self.adapter.inputs)
+        operations = sum(
+            state.terms.columns * (1 + state.terms.rows) + state.terms.rows
+            for state in self.adapter.inputs
+        )
         tokens = self.adapter.context.n
-        return {"he_operations": -(-operations * self.answered // tokens),
-                "answered_vectors": self.answered * len(self.adapter.inputs), "guarantee": self.guarantee}
+        return {
+            "he_operations": -(-operations * self.answered // tokens),
+            "answered_vectors": self.answered * len(self.adapter.inputs),
+            "guarantee": self.guarantee,
+        }
 
     def close(self) -> None:
         """At the generation's end."""

@@ -14,8 +14,12 @@ def pack(values: numpy.ndarray, bits: int) -> bytes:
     """uint64 [vectors, count], each below 2^bits -> each vector packed by itself into whole bytes."""
     values = numpy.ascontiguousarray(values, dtype="<u8")
     vectors, count = values.shape
-    planes = numpy.unpackbits(values.view(numpy.uint8).reshape(vectors, count, 8), axis=2, bitorder="little")
-    return numpy.packbits(planes[:, :, :bits].reshape(vectors, count * bits), axis=1, bitorder="little").tobytes()
+    planes = numpy.unpackbits(
+        values.view(numpy.uint8).reshape(vectors, count, 8), axis=2, bitorder="little"
+    )
+    return numpy.packbits(
+        planes[:, :, :bits].reshape(vectors, count * bits), axis=1, bitorder="little"
+    ).tobytes()
 
 
 def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray | None:
@@ -23,9 +27,16 @@ def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray 
     each = packed_bytes(count, bits)
     if not 1 <= bits <= 64 or len(packed) != each * vectors:
         return None
-    planes = numpy.unpackbits(numpy.frombuffer(packed, numpy.uint8).reshape(vectors, each), axis=1, bitorder="little")
-    if planes[:, count * bits:].any():
+    planes = numpy.unpackbits(
+        numpy.frombuffer(packed, numpy.uint8).reshape(vectors, each), axis=1, bitorder="little"
+    )
+    if planes[:, count * bits :].any():
         return None
     whole = numpy.zeros((vectors, count, 64), numpy.uint8)
-    whole[:, :, :bits] = planes[:, :count * bits].reshape(vectors, count, bits)
-    return numpy.packbits(whole, axis=2, bitorder="little").view("<u8").reshape(vectors, count).astype(numpy.uint64)
+    whole[:, :, :bits] = planes[:, : count * bits].reshape(vectors, count, bits)
+    return (
+        numpy.packbits(whole, axis=2, bitorder="little")
+        .view("<u8")
+        .reshape(vectors, count)
+        .astype(numpy.uint64)
+    )

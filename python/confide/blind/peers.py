@@ -23,26 +23,36 @@ class HostLimits:
 
 def peer_of(address: str) -> str:
     """An IPv4 address, or the /64 network of an IPv6 one: whoever has such a network has all of its addresses. Nothing
-    where there is no address, as on a Unix socket."""
+    where there is no address, as on a Unix socket.
+    """
     if not address:
         return ""
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None) or found
-    return str(mapped) if mapped.version == 4 else str(ipaddress.ip_network((mapped, 64), strict=False))
+    return (
+        str(mapped)
+        if mapped.version == 4
+        else str(ipaddress.ip_network((mapped, 64), strict=False))
+    )
 
 
 class Preparations:
     """The batches that are being prepared, by peer."""
 
-    def __init__(self, limits: HostLimits):
-        self._limits, self._running, self._lock = limits, Counter(), threading.Lock()
+    def __init__(self, limits: HostLimits) -> None:
+        self._limits, self._lock = limits, threading.Lock()
+        self._running: Counter[str] = Counter()
 
     def acquire(self, peer: str) -> bool:
         """Room for one more batch of a peer. The last room is for a peer that has none yet."""
         with self._lock:
             own, running = self._running[peer], self._running.total()
             last = running + 1 >= self._limits.preparations
-            if running >= self._limits.preparations or own >= self._limits.preparations_per_peer or (last and own):
+            if (
+                running >= self._limits.preparations
+                or own >= self._limits.preparations_per_peer
+                or (last and own)
+            ):
                 return False
             self._running[peer] += 1
             return True
@@ -69,7 +79,13 @@ def room_for_session(sessions: dict[bytes, Any], peer: str, limits: HostLimits) 
         return None
     if not idle:
         raise Refusal("busy")
-    victim = min(idle, key=lambda session: (session.is_used, session.is_used and -held[session.peer],
-                                            session.last_used))
+    victim = min(
+        idle,
+        key=lambda session: (
+            session.is_used,
+            session.is_used and -held[session.peer],
+            session.last_used,
+        ),
+    )
     del sessions[victim.client]
     return victim

@@ -20,15 +20,18 @@ _LANES = 8
 _MAGIC = 6_755_399_441_055_744.0
 
 
-def quantise_rows(real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX) \
-        -> tuple[numpy.ndarray, numpy.ndarray]:
+def quantise_rows(
+    real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """float32 [rows, columns] -> int16 of the same shape and a float64 scale above 0 for each row."""
     wide = real.astype(numpy.float64)
     scales = numpy.array([_scale_of(row[None], entry_max, row_l1_max) for row in wide])
     return _half_away(wide / scales[:, None]).astype(numpy.int16), scales
 
 
-def quantise_whole(real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX) -> tuple[numpy.ndarray, float]:
+def quantise_whole(
+    real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX
+) -> tuple[numpy.ndarray, float]:
     """float64 [rows, columns] -> int16 with one scale, which tells nothing of a single row."""
     scale = _scale_of(real, entry_max, row_l1_max)
     return _half_away(real / scale).astype(numpy.int16), scale
@@ -38,7 +41,11 @@ def norm_limit(matrix: numpy.ndarray, bits: int, headroom: int) -> int:
     """The greatest norm of an integer vector whose products, with headroom, stay below 2^(bits - 1)."""
     room = max((1 << (bits - 1)) - 1 - headroom, 0)
     greatest = int((matrix.astype(numpy.int64) ** 2).sum(axis=1).max())
-    return NORM_LIMIT_MAX if greatest == 0 else min(math.isqrt(room * room // greatest), NORM_LIMIT_MAX)
+    return (
+        NORM_LIMIT_MAX
+        if greatest == 0
+        else min(math.isqrt(room * room // greatest), NORM_LIMIT_MAX)
+    )
 
 
 def quantise_vector(real: numpy.ndarray, limit: int) -> tuple[numpy.ndarray, float]:
@@ -59,7 +66,7 @@ def quantise_vector(real: numpy.ndarray, limit: int) -> tuple[numpy.ndarray, flo
     norm_square = int((values.astype(numpy.int64) ** 2).sum())
     if norm_square > limit * limit:
         raise _too_coarse(limit, math.inf)
-    if norm_square < len(real) / 4.0 / ROUNDING_ERROR_MAX ** 2:
+    if norm_square < len(real) / 4.0 / ROUNDING_ERROR_MAX**2:
         error = math.sqrt(float(((wide - scale * values) ** 2).sum()) / square)
         if error > ROUNDING_ERROR_MAX:
             raise _too_coarse(limit, error)
@@ -69,7 +76,8 @@ def quantise_vector(real: numpy.ndarray, limit: int) -> tuple[numpy.ndarray, flo
 def _too_coarse(limit: int, error: float) -> ActivationRefused:
     return ActivationRefused(
         f"activation cannot be sent: vector is too coarse: under the norm limit {limit} rounding adds {error:.1e}, "
-        f"wanted at most {ROUNDING_ERROR_MAX:.1e}")
+        f"wanted at most {ROUNDING_ERROR_MAX:.1e}"
+    )
 
 
 def _lane_sum(wide: numpy.ndarray) -> float:
@@ -79,7 +87,7 @@ def _lane_sum(wide: numpy.ndarray) -> float:
     lanes = numpy.zeros(_LANES)
     if whole:
         lanes = numpy.cumsum(squares[:whole].reshape(-1, _LANES), axis=0)[-1].copy()
-    lanes[:len(wide) - whole] += squares[whole:]
+    lanes[: len(wide) - whole] += squares[whole:]
     return float(numpy.cumsum(lanes)[-1])
 
 

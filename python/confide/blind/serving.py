@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import threading
@@ -11,7 +12,14 @@ from .errors import BlindError, Deadline, FieldError, ProtocolError, Refusal, St
 from .frames import BLOCK_DEADLINE_S, HELLO_DEADLINE_S, IDLE_DEADLINE_S, FrameStream, Kind, Side
 from .host import AdapterHost, Preparing, Session
 from .messages import (
-    Attach, Hello, decode_apply, decode_part, decode_prepare, encode_error, encode_group_terms, encode_part,
+    Attach,
+    Hello,
+    decode_apply,
+    decode_part,
+    decode_prepare,
+    encode_error,
+    encode_group_terms,
+    encode_part,
     encode_products,
 )
 from .pack import pack, unpack
@@ -27,7 +35,7 @@ _EXPIRE_EVERY_S = 10.0
 class Server:
     """Accepts key holders on a listening socket; a thread for each connection."""
 
-    def __init__(self, host: AdapterHost, listener: socket.socket):
+    def __init__(self, host: AdapterHost, listener: socket.socket) -> None:
         self.host, self.listener = host, listener
         self._room = threading.BoundedSemaphore(CONNECTIONS_OF_PROGRAM_MAX)
         self._open: set[Connection] = set()
@@ -48,10 +56,14 @@ class Server:
             if not self._room.acquire(blocking=False):
                 stream.close()
                 continue
-            connection = Connection(self, stream, peer_of(address[0] if isinstance(address, tuple) else ""))
+            connection = Connection(
+                self, stream, peer_of(address[0] if isinstance(address, tuple) else "")
+            )
             with self._lock:
                 self._open.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="confide-blind", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connection,), name="confide-blind", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Ends every connection."""
@@ -78,7 +90,7 @@ class Server:
 class Connection:
     """One key holder's connection."""
 
-    def __init__(self, server: Server, stream: socket.socket, peer: str):
+    def __init__(self, server: Server, stream: socket.socket, peer: str) -> None:
         self.host, self.server, self.peer = server.host, server, peer
         self.frames = FrameStream(stream, Side.HOST)
         self._writing = threading.Lock()
@@ -126,10 +138,8 @@ class Connection:
 
     def _last_word(self, refusal: Refusal) -> None:
         # The id 0 belongs to no request: nothing comes after it.
-        try:
+        with contextlib.suppress(ProtocolError):
             self.send(Kind.ERROR, 0, encode_error(refusal))
-        except ProtocolError:
-            pass
 
     def _greet(self) -> Session:
         frame = self.frames.next("hello", HELLO_DEADLINE_S)
@@ -215,14 +225,17 @@ class Connection:
         elif isinstance(error, Refusal):
             self.host.log("refused", session=session, refusal=error.name)
         else:
-            self.host.log("refused", session=session,
-                          refusal="deadline" if isinstance(error, Deadline) else "malformed")
+            self.host.log(
+                "refused",
+                session=session,
+                refusal="deadline" if isinstance(error, Deadline) else "malformed",
+            )
 
 
 class Upload:
     """A batch on its way in: blocks go through a bounded queue to a thread of their own."""
 
-    def __init__(self, connection: Connection, preparing: Preparing, request: int):
+    def __init__(self, connection: Connection, preparing: Preparing, request: int) -> None:
         self.connection, self.preparing, self.request = connection, preparing, request
         self.ended, self._next, self._holds_room = False, 0, True
         self._blocks: queue.Queue[tuple[int, bytes] | None] = queue.Queue(WINDOW)
@@ -244,10 +257,8 @@ class Upload:
     def abandon(self) -> None:
         """The connection ended: a batch that is not whole never will be."""
         self.ended = True
-        try:
+        with contextlib.suppress(queue.Full):
             self._blocks.put_nowait(None)
-        except queue.Full:
-            pass
 
     def _run(self) -> None:
         refusal = None
@@ -264,10 +275,8 @@ class Upload:
             self._end()
             if refusal is not None:
                 self.connection._note(self.preparing.session, refusal)
-                try:
+                with contextlib.suppress(ProtocolError):
                     self.connection.send(Kind.ERROR, self.request, encode_error(refusal))
-                except ProtocolError:
-                    pass
 
     def _work(self) -> None:
         host, columns = self.connection.host, self.preparing.group.terms.columns
@@ -282,7 +291,7 @@ class Upload:
             count, raw = block
             length = len(raw) // count
             try:
-                forms = [raw[at * length:(at + 1) * length] for at in range(count)]
+                forms = [raw[at * length : (at + 1) * length] for at in range(count)]
                 with host.turn:
                     self.preparing.push(ring.Seeded.from_bytes(host.context, forms), count)
             except ValueError as error:
@@ -292,15 +301,23 @@ class Upload:
         with host.turn:
             answers = self.preparing.finish().all_bytes()
         terms = self.preparing.group.terms
-        host.log("prepared", session=self.preparing.session, layer=terms.layer, source=terms.source,
-                 batch=self.preparing.batch, vectors=host.context.n)
+        host.log(
+            "prepared",
+            session=self.preparing.session,
+            layer=terms.layer,
+            source=terms.source,
+            batch=self.preparing.batch,
+            vectors=host.context.n,
+        )
         at_once = max(ANSWER_BYTES // len(answers[0]), 1)
         for first in range(0, len(answers), at_once):
-            part = answers[first:first + at_once]
+            part = answers[first : first + at_once]
             if first + at_once >= len(answers):
                 # Before the last frame: whoever reads it may ask for the next batch at once.
                 self._end()
-            self.connection.send(Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part)))
+            self.connection.send(
+                Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))
+            )
 
     def _credit(self, blocks: int) -> None:
         credit = blocks.to_bytes(2, "little") + self.preparing.batch.to_bytes(8, "little")

@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass, field
 
 from ..cuda import ring
+from ..sites import Site, Width
 from . import parameters
 from .batches import Pool
 from .channel import Channel
 from .errors import HostRefused
 from .frames import Kind
 from .messages import Attach, Hello, Welcome, decode_group_terms
-from .sites import Site, Width
 from .terms import Terms
 
 
@@ -34,14 +34,23 @@ class HolderOptions:
 class Session:
     """Everything that is worthless once the host is started anew."""
 
-    def __init__(self, channel: Channel, options: HolderOptions):
-        self._named = parameters.dangerous_named if options.dangerous_parameters else parameters.named
+    def __init__(self, channel: Channel, options: HolderOptions) -> None:
+        self._named = (
+            parameters.dangerous_named if options.dangerous_parameters else parameters.named
+        )
         self.parameters = self._named(options.parameters)
         self.context = ring.Context.dangerous_named(options.parameters, None, options.device)
         self.secret = ring.SecretKey.random(self.context)
         client = os.urandom(32)
-        hello = Hello(options.adapter, "masked", options.parameters, options.protect, client, options.credential,
-                      self.secret.public_key().to_bytes())
+        hello = Hello(
+            options.adapter,
+            "masked",
+            options.parameters,
+            options.protect,
+            client,
+            options.credential,
+            self.secret.public_key().to_bytes(),
+        )
         request = channel.begin(Kind.HELLO, hello.encode())
         self.welcome = Welcome.decode(channel.expect(request, Kind.WELCOME))
         self.terms: list[Terms] = []
@@ -54,12 +63,15 @@ class Session:
             self.left.append(left)
         self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
         self.pools = [Pool() for _ in self.terms]
-        self.by_input = {(terms.layer, terms.source): index for index, terms in enumerate(self.terms)}
+        self.by_input = {
+            (terms.layer, terms.source): index for index, terms in enumerate(self.terms)
+        }
         self.dead = False
         self._check(channel.name, options)
 
     def _check(self, host: str, options: HolderOptions) -> None:
         """Whether the offer holds together and is what was asked for."""
+
         def refused(wanted: str, got: str) -> HostRefused:
             return HostRefused(f"adapter host {host} offers {got}, wanted {wanted}")
 
@@ -69,14 +81,19 @@ class Session:
             raise refused("each input once", "one twice")
         for terms in self.terms:
             if terms.bits != self.parameters.plaintext_bits:
-                raise refused(f"words of {self.parameters.plaintext_bits} bits", f"words of {terms.bits}")
+                raise refused(
+                    f"words of {self.parameters.plaintext_bits} bits", f"words of {terms.bits}"
+                )
             if terms.merged != (self.welcome.protect == "ba"):
                 raise refused(f"terms of protect = {self.welcome.protect}", "others")
 
     def sites(self) -> dict[Site, Width]:
         """Every projection that the adapter changes, with its widths."""
-        return {(terms.layer, part.projection): (terms.columns, part.outputs)
-                for terms in self.terms for part in terms.parts}
+        return {
+            (terms.layer, part.projection): (terms.columns, part.outputs)
+            for terms in self.terms
+            for part in terms.parts
+        }
 
     def kill(self) -> None:
         """Nothing more can come of it."""
@@ -104,8 +121,11 @@ class Meter:
         self.online_bytes += other.online_bytes // among
         self.he_operations += -(-other.he_operations // among)
         if other.budget_left is not None:
-            self.budget_left = other.budget_left if self.budget_left is None else min(self.budget_left,
-                                                                                     other.budget_left)
+            self.budget_left = (
+                other.budget_left
+                if self.budget_left is None
+                else min(self.budget_left, other.budget_left)
+            )
         for step, spent in other.steps_ms.items():
             self.steps_ms[step] = self.steps_ms.get(step, 0.0) + spent / among
 

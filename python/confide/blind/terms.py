@@ -11,26 +11,18 @@ from dataclasses import dataclass
 
 import numpy
 
+from ..peft import Pair
+from ..sites import PROJECTIONS, source_of
 from .errors import AdapterRefused
 from .messages import Fields
 from .parameters import ParameterSet
 from .quantise import ENTRY_MAX, VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
-from .sites import PROJECTIONS, source_of
 
 WIDTH_MAX = 1 << 16
 RANK_MAX = 1024
 PARTS_MAX = 8
 NORM_LIMIT_WIRE_MAX = 1 << 62
 NOISE_SIGMA_MAX = float(1 << 30)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
-
-    a: numpy.ndarray
-    b: numpy.ndarray
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -74,14 +66,27 @@ class Terms:
 
     def encode(self) -> bytes:
         """Its bytes."""
-        out = [struct.pack("<IBIBQdIB", self.layer, self.source, self.columns, self.bits, self.norm_limit,
-                           self.noise_sigma, self.outputs_max, len(self.parts))]
+        out = [
+            struct.pack(
+                "<IBIBQdIB",
+                self.layer,
+                self.source,
+                self.columns,
+                self.bits,
+                self.norm_limit,
+                self.noise_sigma,
+                self.outputs_max,
+                len(self.parts),
+            )
+        ]
         for part in self.parts:
             out.append(struct.pack("<BI", PROJECTIONS.index(part.projection), part.rows))
             if part.factor is None:
                 out.append(struct.pack("<Bd", 0, part.scale))
             else:
-                out.append(struct.pack("<BI", 1, part.outputs) + part.factor.astype("<f4").tobytes())
+                out.append(
+                    struct.pack("<BI", 1, part.outputs) + part.factor.astype("<f4").tobytes()
+                )
         return b"".join(out)
 
     @staticmethod
@@ -112,12 +117,18 @@ class Terms:
         fields.end()
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
 
-    def add(self, projection: str, products: numpy.ndarray, scales: numpy.ndarray, outputs: numpy.ndarray) -> bool:
+    def add(
+        self,
+        projection: str,
+        products: numpy.ndarray,
+        scales: numpy.ndarray,
+        outputs: numpy.ndarray,
+    ) -> bool:
         """Adds what products mean: uint64 [vectors, rows], float64 [vectors], float32 [vectors, width] in place."""
         first = 0
         for part in self.parts:
             if part.projection == projection:
-                words = centred(products[:, first:first + part.rows], self.bits)
+                words = centred(products[:, first : first + part.rows], self.bits)
                 real = (words.astype(numpy.float64) * scales[:, None]).astype(numpy.float32)
                 if part.factor is None:
                     outputs += (real.astype(numpy.float64) * part.scale).astype(numpy.float32)
@@ -136,20 +147,30 @@ class Weights:
     terms: Terms
 
 
-def quantised(layer: int, pairs: list[tuple[str, Pair]], protect: str, parameters: ParameterSet,
-              noise_sigma: float = 0.0, entry_max: int = ENTRY_MAX) -> Weights:
+def quantised(
+    layer: int,
+    pairs: list[tuple[str, Pair]],
+    protect: str,
+    parameters: ParameterSet,
+    noise_sigma: float = 0.0,
+    entry_max: int = ENTRY_MAX,
+) -> Weights:
     """The projections that read one vector, stacked and rounded."""
     if not 1 <= len(pairs) <= PARTS_MAX:
         raise AdapterRefused(f"an input: wanted 1 to {PARTS_MAX} projections, got {len(pairs)}")
     if not 0.0 <= noise_sigma <= NOISE_SIGMA_MAX:
-        raise AdapterRefused(f"noise on answers: wanted a standard deviation from 0 to 2^30, got {noise_sigma}")
+        raise AdapterRefused(
+            f"noise on answers: wanted a standard deviation from 0 to 2^30, got {noise_sigma}"
+        )
     source, columns = source_of(pairs[0][0]), pairs[0][1].a.shape[1]
     matrices, parts = [], []
     for projection, pair in pairs:
         _check(projection, pair, source, columns)
         if protect == "a":
             matrix, scales = quantise_rows(pair.a, parameters.row_l1_max, entry_max)
-            factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(numpy.float32)
+            factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
+                numpy.float32
+            )
             parts.append(Part(projection, matrix.shape[0], factor=factor))
         else:
             matrix, scale = quantise_whole(merged(pair), parameters.row_l1_max, entry_max)
@@ -158,15 +179,26 @@ def quantised(layer: int, pairs: list[tuple[str, Pair]], protect: str, parameter
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
     bits = min(parameters.plaintext_bits, VECTOR_BITS_MAX)
     limit = norm_limit(matrix, bits, noise_headroom(noise_sigma))
-    terms = Terms(layer, source, columns, bits, limit, noise_sigma, outputs_max(matrix, parameters), tuple(parts))
+    terms = Terms(
+        layer,
+        source,
+        columns,
+        bits,
+        limit,
+        noise_sigma,
+        outputs_max(matrix, parameters),
+        tuple(parts),
+    )
     return Weights(matrix, terms)
 
 
 def merged(pair: Pair) -> numpy.ndarray:
-    """scale · b · a in float64, summed rank after rank."""
+    """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
-        total += (pair.b[:, rank].astype(numpy.float64) * pair.scale)[:, None] * pair.a[rank].astype(numpy.float64)
+        total += (pair.b[:, rank].astype(numpy.float64) * pair.scale)[:, None] * pair.a[
+            rank
+        ].astype(numpy.float64)
     return total
 
 
@@ -198,8 +230,12 @@ def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
     reasons = (
         (source_of(projection) != source, "it reads another vector"),
         (width != columns or rank != pair.b.shape[1], "widths do not fit together"),
-        (width > WIDTH_MAX or outputs > WIDTH_MAX or rank > RANK_MAX, "it is wider than the limits"),
-        (0 in (width, outputs, rank), "it is empty"))
+        (
+            width > WIDTH_MAX or outputs > WIDTH_MAX or rank > RANK_MAX,
+            "it is wider than the limits",
+        ),
+        (0 in (width, outputs, rank), "it is empty"),
+    )
     for wrong, reason in reasons:
         if wrong:
             raise AdapterRefused(f"{projection} does not belong to this input: {reason}")
@@ -215,7 +251,9 @@ def _decode_part(fields: Fields) -> Part:
     if effect != 1 or rows > RANK_MAX:
         raise fields.wrong("effect", "0, or 1 with at most 1024 rows")
     outputs = _side(fields, "outputs", WIDTH_MAX)
-    factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(outputs, rows)
+    factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(
+        outputs, rows
+    )
     if not numpy.isfinite(factor).all():
         raise fields.wrong("factor", "finite numbers")
     return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,9 @@ def empty(shape: int | Sequence[int], dtype: str, device: str) -> Array:
     return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
 
-def on_device(values: Array, dtype: str, device: str, what: str, shape: Sequence[int | None]) -> Array:
+def on_device(
+    values: Array, dtype: str, device: str, what: str, shape: Sequence[int | None]
+) -> Array:
     """`values` as a contiguous array on the device; None in `shape` is any length.
 
     Raises ValueError for another shape, TypeError for another dtype. An array that is as wanted is not copied.
@@ -42,10 +45,11 @@ def on_device(values: Array, dtype: str, device: str, what: str, shape: Sequence
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
         found = str(values.dtype).removeprefix("torch.")
-        if device == "cpu":
-            values = values.detach().cpu().contiguous().numpy()
-        else:
-            values = values.to(device).contiguous()
+        values = (
+            values.detach().cpu().contiguous().numpy()
+            if device == "cpu"
+            else values.to(device).contiguous()
+        )
     else:
         values = np.ascontiguousarray(values)
         found = values.dtype.name
@@ -68,7 +72,7 @@ def host(values: Array) -> np.ndarray:
 
 
 def take_columns(values: Array, places: Sequence[int]) -> Array:
-    """values [count, n] at some places of the second axis, contiguous."""
+    """Returns `values` [count, n] at some places of the second axis, contiguous."""
     if isinstance(values, np.ndarray):
         return np.ascontiguousarray(values[:, list(places)])
     torch = sys.modules["torch"]

@@ -15,6 +15,31 @@
 
 using Softmax = Running<GROUP, HEAD_DIM>;
 
+// Appends one token's key, turned to its position, and its value to one head's cache, keys and values
+// [length, HEAD_DIM]. key: float32 [HEAD_DIM]; its value stands kv_heads heads behind it.
+__device__ inline void append_token(ELEMENT *keys, ELEMENT *values, const float *key, const float *cosine,
+                                    const float *sine, uint32_t half, uint32_t at, uint32_t kv_heads) {
+    const float *value = key + kv_heads * HEAD_DIM;
+    for (int d = threadIdx.x; d < HEAD_DIM; d += blockDim.x) {
+        keys[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(turned(key, cosine, sine, int(half), d));
+        values[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(value[d]);
+    }
+}
+
+// Whether this block is the last of `active` to count itself; the counter is zero again for the next launch.
+// Every thread of the block calls it.
+__device__ inline bool is_last_block(uint32_t *counter, uint32_t active) {
+    __shared__ uint32_t last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(counter, 1u) == active - 1;
+        if (last) *counter = 0;
+    }
+    __syncthreads();
+    return last;
+}
+
 // qkv float32 [B, (GROUP + 2) x kv_heads, HEAD_DIM], heads of q, then k, then v. keys, values: one layer's cache
 // [slots, kv_heads, length, HEAD_DIM]; row b is slot b. positions int64 [B]: the place of this token, and one less than
 // what it attends to; a row whose position is not below `limit` is idle and gives zeros. cosines, sines float32
@@ -27,7 +52,6 @@ extern "C" __global__ void __launch_bounds__(128)
               uint32_t limit, uint32_t half, uint32_t window, uint32_t least, float scale) {
     __shared__ __align__(16) float lines[Softmax::TEAMS * GROUP * Softmax::LINE];
     __shared__ __align__(16) float queries[GROUP * HEAD_DIM];
-    __shared__ uint32_t last;
     uint32_t split = blockIdx.x, head = blockIdx.y, row = blockIdx.z, kv_heads = gridDim.y;
     float *result = attended + (size_t(row) * kv_heads + head) * GROUP * HEAD_DIM;
     next_may_start();
@@ -52,11 +76,8 @@ extern "C" __global__ void __launch_bounds__(128)
     keys += base, values += base;
     if (split == stretch.active - 1) {
         // The block that comes to this token's own position appends it, and reads it after the barrier like any other.
-        const float *key = token + (GROUP * kv_heads + head) * HEAD_DIM, *value = key + kv_heads * HEAD_DIM;
-        for (int d = threadIdx.x; d < HEAD_DIM; d += blockDim.x) {
-            keys[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(turned(key, cosine, sine, int(half), d));
-            values[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(value[d]);
-        }
+        const float *key = token + (GROUP * kv_heads + head) * HEAD_DIM;
+        append_token(keys, values, key, cosine, sine, half, at, kv_heads);
     }
     __syncthreads();
 
@@ -85,16 +106,8 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     if (alone) return;
 
-    // The block that ends last puts the parts together; the counter is zero again for the next launch.
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint32_t *counter = counters + row * kv_heads + head;
-        last = atomicAdd(counter, 1u) == stretch.active - 1;
-        if (last) *counter = 0;
-    }
-    __syncthreads();
-    if (!last) return;
+    // The block that ends last puts the parts together.
+    if (!is_last_block(counters + row * kv_heads + head, stretch.active)) return;
     __threadfence();
     for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += blockDim.x) {
         float most, weight;

@@ -9,11 +9,15 @@ from pathlib import Path
 
 def folder() -> Path:
     """The folder of built kernels, made for this user alone: what lies in it is executed."""
-    base = os.environ.get("CONFIDE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "confide")
+    base = os.environ.get("CONFIDE_CACHE") or Path(
+        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "confide"
+    )
     path = Path(base).expanduser() / "kernels"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
-        raise PermissionError(f"kernel cache {path}: wanted a folder that only this user can write to")
+        raise PermissionError(
+            f"kernel cache {path}: wanted a folder that only this user can write to"
+        )
     return path
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -61,7 +62,9 @@ def public_polynomials(context: Context, seeds: list[bytes], indices: list[int])
         return values
     words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
     given = arrays.on_device(words, "uint32", context.device, "seeds", (count, 8))
-    places = arrays.on_device(np.array(indices, np.uint32), "uint32", context.device, "indices", (count,))
+    places = arrays.on_device(
+        np.array(indices, np.uint32), "uint32", context.device, "indices", (count,)
+    )
     kernel = context.kernel("encrypt.cu", "public_polynomials")
     block = context.transform["block"]
     kernel((count, context.limbs), block, given, places, context.limb_table, values, context.log_n)
@@ -71,7 +74,9 @@ def public_polynomials(context: Context, seeds: list[bytes], indices: list[int])
 class Small:
     """Answers switched down to the first limb, in coefficient form: `.c0 [count, n or positions]`, `.c1 [count, n]`."""
 
-    def __init__(self, context: Context, c0: Array, c1: Array, positions: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, context: Context, c0: Array, c1: Array, positions: tuple[int, ...] | None = None
+    ) -> None:
         """positions: where c0's values stand, ascending; None: everywhere."""
         self.context, self.c0, self.c1, self.positions = context, c0, c1, positions
 
@@ -85,7 +90,9 @@ class Small:
         kept, n = tuple(int(position) for position in positions), self.context.n
         if self.positions is not None:
             raise ValueError(f"answer to select from: wanted {n} messages, got {self.c0.shape[1]}")
-        if any(a >= b for a, b in zip(kept, kept[1:])) or not all(0 <= place < n for place in kept):
+        if any(a >= b for a, b in itertools.pairwise(kept)) or not all(
+            0 <= place < n for place in kept
+        ):
             raise ValueError(f"positions: wanted ascending ones below {n}")
         if len(kept) == n:
             return self
@@ -138,7 +145,7 @@ class Small:
         count = struct.unpack("<I", head[:4])[0]
         positions = None if count == n else struct.unpack(f"<{count}H", head[4:])
         if positions is not None:
-            ascending = all(a < b for a, b in zip(positions, positions[1:]))
+            ascending = all(a < b for a, b in itertools.pairwise(positions))
             if not ascending or (positions and positions[-1] >= n):
                 raise WireError("answer: positions are not ascending below N")
         c0 = wire.unpacked(context, wire.SMALL, firsts, 1, count)

@@ -36,10 +36,14 @@ def embedding_tables(n: int) -> tuple[np.ndarray, np.ndarray]:
     for node in range(1, half):
         exponents[2 * node] = exponents[node] // 2
         exponents[2 * node + 1] = exponents[node] // 2 + n
-    power = [complex(math.cos(math.pi * (e / n)), math.sin(math.pi * (e / n))) for e in range(2 * n)]
+    power = [
+        complex(math.cos(math.pi * (e / n)), math.sin(math.pi * (e / n))) for e in range(2 * n)
+    ]
     roots = [complex(1.0)] + [power[exponents[2 * node] % (2 * n)] for node in range(1, half)]
     products = [complex(1.0)]
-    products += [power[(exponents[2 * node] + exponents[4 * node]) % (2 * n)] for node in range(1, half // 2)]
+    products += [
+        power[(exponents[2 * node] + exponents[4 * node]) % (2 * n)] for node in range(1, half // 2)
+    ]
     leaves = {exponents[half + leaf]: leaf for leaf in range(half)}
     slot_of_leaf, exponent = np.empty(half, np.uint32), 1
     for slot in range(half):
@@ -74,7 +78,9 @@ class Ckks:
         rows = []
         for q, before in ((second, [first]), (third, [first, second])):
             factors = [pow(p, -1, q) for p in before]
-            pairs = [number for value in factors for number in (float(value), float(value) / float(q))]
+            pairs = [
+                number for value in factors for number in (float(value), float(value) / float(q))
+            ]
             rows.append([float(q), 1.0 / float(q), *pairs, *[0.0] * (4 - len(pairs))])
         return rows
 
@@ -89,17 +95,28 @@ class Ckks:
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
     def encode(self, slots: Array) -> Array:
-        """slots float64 [messages, given] to scaled coefficients int64 [messages, n]; other slots are 0."""
+        """Encodes `slots` float64 [messages, given] as scaled coefficients int64 [messages, n]; other slots are 0."""
         count, given = slots.shape
         if given > self.n // 2:
             raise ValueError(f"slots: wanted at most {self.n // 2}, got {given}")
         values = arrays.on_device(slots, "float64", self.device, "slots", (count, given))
         coefficients = arrays.empty((count, self.n), "int64", self.device)
         status = arrays.zeros(count, "uint32", self.device)
-        taken = (values, given, self.slot_of_leaf, self.embedding, self.slot_factor, coefficients, status, self.log_n)
+        taken = (
+            values,
+            given,
+            self.slot_of_leaf,
+            self.embedding,
+            self.slot_factor,
+            coefficients,
+            status,
+            self.log_n,
+        )
         self.kernel("ckks_encode")(count, _THREADS, *taken, shared=self.shared_slots)
         if arrays.host(status).any():
-            raise ValueError("message: wanted finite values whose scaled coefficients stay below 2^62")
+            raise ValueError(
+                "message: wanted finite values whose scaled coefficients stay below 2^62"
+            )
         return coefficients
 
     def factors(self, slots: Array) -> Array:
@@ -114,15 +131,21 @@ class Ckks:
 
     def transform(self, values: Array) -> None:
         """[count, limbs, n] to NTT form, in place."""
-        kernel = runtime.Module("ntt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("ntt_forward")
+        kernel = runtime.Module("ntt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
+            "ntt_forward"
+        )
         shared = (self.n + self.n // 16) * 8
         count, block = values.shape[0] * self.limbs, min(512, self.n // 16)
-        kernel(count, block, values, self.limb_table, self.roots, self.limbs, self.log_n, shared=shared)
+        kernel(
+            count, block, values, self.limb_table, self.roots, self.limbs, self.log_n, shared=shared
+        )
 
     def secret_key(self, rng: Rng) -> Array:
         """A ternary secret, uint64 [limbs, n] in NTT form; the owner wipes it."""
         secret = arrays.empty((self.limbs, self.n), "uint64", self.device)
-        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("secret_key")
+        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
+            "secret_key"
+        )
         given = (rng.key, rng.take(self.n), self.limb_table, self.roots, secret, self.log_n)
         kernel(self.limbs, min(512, self.n // 16), *given, shared=(self.n + self.n // 16) * 8)
         return secret
@@ -137,11 +160,15 @@ class SeedLayout:
 
     guarantee = "none"
 
-    def __init__(self, ckks: Ckks, matrix: np.ndarray, key_rng: Rng | None = None, rng: Rng | None = None) -> None:
-        """matrix float [rank, width], width at most n/2. The generators are this object's from here on."""
+    def __init__(
+        self, ckks: Ckks, matrix: np.ndarray, key_rng: Rng | None = None, rng: Rng | None = None
+    ) -> None:
+        """`matrix`: float [rank, width], width at most n/2. The generators are this object's from here on."""
         self.ckks, (self.rank, self.width) = ckks, matrix.shape
         if not 0 < self.width <= ckks.n // 2 or self.rank == 0:
-            raise ValueError(f"matrix: wanted 1 to {ckks.n // 2} columns and a row, got {list(matrix.shape)}")
+            raise ValueError(
+                f"matrix: wanted 1 to {ckks.n // 2} columns and a row, got {list(matrix.shape)}"
+            )
         self.copies = ckks.n // 2 // self.width
         self.packs = -(-self.rank // self.copies)
         rows = np.zeros((self.packs * self.copies, self.width))
@@ -168,8 +195,8 @@ class SeedLayout:
         self.dots = arrays.empty(self.packs * self.copies, "float64", device)
 
     def step(self, vector: Array) -> Array:
-        """vector float64 [width] on the device to float64 [rank], overwritten by the next step. `status` [1] becomes 1
-        where the vector does not fit the scale; the caller reads it when it reads the result.
+        """Multiplies `vector` float64 [width] on the device: float64 [rank], overwritten by the next step. `status` [1]
+        becomes 1 where the vector does not fit the scale; the caller reads it when it reads the result.
         """
         self.encrypt(vector)
         self.multiply()
@@ -179,7 +206,15 @@ class SeedLayout:
     def encrypt(self, vector: Array) -> None:
         """The vector, `copies` times, as (c0, c1)."""
         one, key = self.ckks, self._rng.key
-        given = (vector, self.width, self.copies, one.slot_of_leaf, one.embedding, one.slot_factor, self.wave)
+        given = (
+            vector,
+            self.width,
+            self.copies,
+            one.slot_of_leaf,
+            one.embedding,
+            one.slot_factor,
+            self.wave,
+        )
         drawn = (key, self.place, self.seed, one.log_n)
         one.kernel("ckks_encode_tail")(8, one.part_block, *given, *drawn, shared=one.shared_part)
         grid = -(-one.limbs * one.n // 8 // 128)
@@ -190,7 +225,9 @@ class SeedLayout:
         head = (self.wave, one.embedding, key, self.place, *tables, self.c0, self.status, one.log_n)
         one.kernel("ckks_encrypt_head")((one.n // 1024, one.limbs), 160, *head)
         tail = (self.c0, self.c1, self.secret, *tables, one.log_n)
-        one.kernel("ckks_encrypt_tail")((8, one.limbs), one.part_block, *tail, shared=one.shared_part)
+        one.kernel("ckks_encrypt_tail")(
+            (8, one.limbs), one.part_block, *tail, shared=one.shared_part
+        )
 
     def multiply(self) -> None:
         """One product for each factor."""
@@ -209,7 +246,16 @@ class SeedLayout:
         head = (self.phases, self.waves, one.embedding, *tables, one.garner, one.limbs, one.log_n)
         one.kernel("ckks_decrypt_head")((-(-one.n // 16 // 64), self.packs), 64, *head)
         factor = 1.0 / (one.scale * one.scale)
-        given = (self.waves, one.slot_of_leaf, one.embedding, factor, slots, self.partial, self.copies, self.width)
+        given = (
+            self.waves,
+            one.slot_of_leaf,
+            one.embedding,
+            factor,
+            slots,
+            self.partial,
+            self.copies,
+            self.width,
+        )
         kernel = one.kernel("ckks_decode_tail")
         kernel((8, self.packs), one.part_block, *given, one.log_n, shared=one.shared_part)
         count = self.packs * self.copies

@@ -10,9 +10,10 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from . import nvrtc, source
 
@@ -48,15 +49,23 @@ def _kernels(file: str, defines: dict[str, str], arch: str) -> tuple[list[Built]
     figures, name = nvrtc.figures(log), Path(file).name
     found = [Built(name, defines, arch, kernel, figures.get(kernel)) for kernel in read.kernels]
     wrong = [line for line in log.splitlines() if _WARNING.search(line)]
-    wrong += [f"{name}: kernel {kernel} is not among those read" for kernel in figures if kernel not in read.kernels]
+    wrong += [
+        f"{name}: kernel {kernel} is not among those read"
+        for kernel in figures
+        if kernel not in read.kernels
+    ]
     return found, wrong if found else [*wrong, f"{name}: no kernel was found"]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status 0: all compiled, and with --check nothing was wrong; 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m confide.cuda.compile", description=__doc__)
-    parser.add_argument("--arch", default=",".join(ARCHITECTURES), help="comma-separated, such as sm_80,sm_90")
-    parser.add_argument("--check", action="store_true", help="warnings, spills and local arrays are errors")
+    parser.add_argument(
+        "--arch", default=",".join(ARCHITECTURES), help="comma-separated, such as sm_80,sm_90"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="warnings, spills and local arrays are errors"
+    )
     parser.add_argument("files", nargs="*", help="kernel files; by default all of this package")
     given = parser.parse_args(arguments)
     print(f"NVRTC {'.'.join(map(str, nvrtc.version()))}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from .parameters import ParameterSet
 class Context:
     """A parameter set at work on a device: `.n .primes .limbs .bits .device .set`."""
 
-    def __init__(self, set_name: str, plaintext_bits: int | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
+    ) -> None:
         """A set of at least 128 bits whose answers are flooded; `plaintext_bits` None: the set's own."""
         self._make(parameters.named(set_name), plaintext_bits, device)
 
     @classmethod
-    def dangerous_named(cls, set_name: str, plaintext_bits: int | None = None, device: str = "cpu") -> Context:
+    def dangerous_named(
+        cls, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
+    ) -> Context:
         """Any set: also those below 128 bits, and those that are not flooded."""
         made = object.__new__(cls)
         made._make(parameters.dangerous_named(set_name), plaintext_bits, device)
@@ -31,19 +35,30 @@ class Context:
         if plaintext_bits is not None and plaintext_bits != chosen.plaintext_bits:
             chosen = chosen.with_plaintext_bits(plaintext_bits)
         self.set, self.device = chosen, "cuda:0" if device == "cuda" else device
-        self.n, self.primes, self.limbs, self.bits = chosen.n, chosen.primes, chosen.limbs, chosen.plaintext_bits
+        self.n, self.primes, self.limbs, self.bits = (
+            chosen.n,
+            chosen.primes,
+            chosen.limbs,
+            chosen.plaintext_bits,
+        )
         self.log_n = self.n.bit_length() - 1
         self.message_mask = (1 << self.bits) - 1
         narrow = max(self.primes) < 1 << 30
         self._defines = {"RING_WORD": "uint32_t" if narrow else "uint64_t"}
         # A word of padding after as many as there are banks: `at(n)` of ntt.cuh.
         words = self.n + (self.n >> (5 if narrow else 4))
-        self.transform = {"block": min(512, max(32, self.n // 16)), "shared": words * (4 if narrow else 8)}
+        self.transform = {
+            "block": min(512, max(32, self.n // 16)),
+            "shared": words * (4 if narrow else 8),
+        }
         self._fill_tables()
 
     def _fill_tables(self) -> None:
         one, n = self.set, self.n
-        rows = [primes.limb(n, q, one.plaintext_bits, one.flood_bits, one.product_noise) for q in self.primes]
+        rows = [
+            primes.limb(n, q, one.plaintext_bits, one.flood_bits, one.product_noise)
+            for q in self.primes
+        ]
         inverses = np.zeros((self.limbs, self.limbs, 2), np.uint64)
         for last, dropped in enumerate(self.primes):
             for index, q in enumerate(self.primes[:last]):
@@ -74,7 +89,7 @@ class Context:
     def kernel(self, file: str, name: str) -> runtime.Kernel:
         """A kernel for this context's words."""
         worded = file in ("ntt.cu", "encrypt.cu", "keys.cu", "products.cu")
-        return runtime.Module(file, self.device, self._defines if worded else {}).kernel(name)
+        return runtime.Module(file, self.device, self._defines if worded else None).kernel(name)
 
     def launch(self, file: str, name: str, grid: int | tuple[int, ...], *arguments: object) -> None:
         """A kernel of whole polynomials: a block each, the polynomial in shared memory."""
@@ -96,7 +111,9 @@ class Context:
     def transform_in_place(self, name: str, values: Array) -> None:
         """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
         count = int(np.prod(tuple(values.shape))) // self.n
-        self.launch("ntt.cu", name, count, values, self.limb_table, self.roots, self.limbs, self.log_n)
+        self.launch(
+            "ntt.cu", name, count, values, self.limb_table, self.roots, self.limbs, self.log_n
+        )
 
     def _transformed(self, name: str, values: Array) -> Array:
         given = self.residues(values)

@@ -10,12 +10,23 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from . import cache
 from .nvrtc import CompileError
 from .source import FOLDER, Source, for_host
 
-FLAGS = ["-x", "c++", "-std=c++17", "-O2", "-g0", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-w"]
+FLAGS = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O2",
+    "-g0",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-w",
+]
 # With $CONFIDE_CPU_RACES=1 each access is told to host/races.cpp, and a launch with a race fails.
 RACES = ["-fsanitize=thread", "-DCONFIDE_RACES", "-O1"]
 
@@ -31,13 +42,17 @@ def compiler() -> str:
 
 @functools.cache
 def _compiler_version() -> str:
-    return subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [compiler(), "--version"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def load(source: Source) -> ctypes.CDLL:
     """The library of `source`, built where the cache has none of this digest."""
     flags = [*FLAGS, *(RACES if os.environ.get("CONFIDE_CPU_RACES") == "1" else [])]
-    key = hashlib.sha256("\0".join([source.digest, _compiler_version(), *flags]).encode()).hexdigest()
+    key = hashlib.sha256(
+        "\0".join([source.digest, _compiler_version(), *flags]).encode()
+    ).hexdigest()
     path = cache.folder() / f"{source.path.stem}-{key[:32]}.so"
     if not path.is_file():
         _build(source, path, flags)
@@ -52,7 +67,9 @@ def _build(source: Source, path: Path, flags: list[str]) -> None:
         defines = [f"-D{name}={value}" for name, value in source.defines]
         objects = [_compiled(source, text, [*flags, *includes, *defines])]
         if "-DCONFIDE_RACES" in flags:
-            objects.append(_compiled(source, FOLDER / "host" / "races.cpp", FLAGS, Path(folder, "races.o")))
+            objects.append(
+                _compiled(source, FOLDER / "host" / "races.cpp", FLAGS, Path(folder, "races.o"))
+            )
         # Linked without the sanitizer's runtime: races.cpp stands in for it.
         _run(source, ["-shared", *map(str, objects), "-o", str(built)])
         # Two processes may build the same file: the rename lets either win whole.
@@ -68,7 +85,9 @@ def _compiled(source: Source, text: Path, flags: list[str], made: Path | None = 
 def _run(source: Source, arguments: list[str]) -> None:
     done = subprocess.run([compiler(), *arguments], capture_output=True, text=True)
     if done.returncode != 0:
-        raise CompileError(f"{source.path.name} for the cpu with {dict(source.defines)}:\n{done.stderr}")
+        raise CompileError(
+            f"{source.path.name} for the cpu with {dict(source.defines)}:\n{done.stderr}"
+        )
 
 
 class HostKernel:
@@ -86,10 +105,16 @@ class HostKernel:
             self.parameter_bytes.append(listed[len(self.parameter_bytes)])
 
     def launch(
-        self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData], overlap: bool = False
+        self,
+        dims: tuple[int, ...],
+        shared: int,
+        values: list[ctypes._SimpleCData[Any]],
+        overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. $CONFIDE_CPU_ORDER=reversed runs threads and blocks backwards."""
-        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+        pointers = (ctypes.c_void_p * max(1, len(values)))(
+            *(ctypes.addressof(value) for value in values)
+        )
         order = 1 if os.environ.get("CONFIDE_CPU_ORDER") == "reversed" else 0
         fault = self._run(pointers, (ctypes.c_uint32 * 6)(*dims), ctypes.c_size_t(shared), order)
         if fault:

@@ -11,7 +11,8 @@ Row i is slot i of the cache. For 1 to 8 rows; larger batches want tensor cores,
 
 from __future__ import annotations
 
-from typing import Any, Generator, NamedTuple, Protocol
+from collections.abc import Generator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -78,14 +79,26 @@ class DecodeStep:
         tilings: dict[Product, Tiling] | None = None,
     ) -> None:
         if not 1 <= rows <= min(ROWS_MAX, cache.shape[2]):
-            raise ValueError(f"decode step: wanted 1 to {ROWS_MAX} rows and a slot for each, got {rows}")
+            raise ValueError(
+                f"decode step: wanted 1 to {ROWS_MAX} rows and a slot for each, got {rows}"
+            )
         widths = (config.hidden, config.heads * config.head_dim, config.ffn, config.head_dim)
         if any(width % 8 for width in widths) or config.head_dim > 256:
-            raise ValueError(f"decode step: wanted widths in multiples of 8, heads up to 256, got {widths}")
+            raise ValueError(
+                f"decode step: wanted widths in multiples of 8, heads up to 256, got {widths}"
+            )
         if config.heads > GROUP_MAX * config.kv_heads:
             got = f"{config.heads} for {config.kv_heads}"
-            raise ValueError(f"decode step: wanted at most {GROUP_MAX} query heads for each key head, got {got}")
-        self.config, self.weights, self.cache, self.rows, self.device = config, weights, cache, rows, device
+            raise ValueError(
+                f"decode step: wanted at most {GROUP_MAX} query heads for each key head, got {got}"
+            )
+        self.config, self.weights, self.cache, self.rows, self.device = (
+            config,
+            weights,
+            cache,
+            rows,
+            device,
+        )
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
         self.limit = cache.shape[4] if limit is None else limit
         self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"
@@ -115,7 +128,9 @@ class DecodeStep:
         """As `logits`, but stops at each of `points` (layer, source) and goes on when the outputs were added to."""
         weights, width, vocabulary = self.weights, self.config.hidden, self.config.vocabulary
         self._fresh = True
-        self._launch(self._embed, self.rows, 256, weights.embedding, tokens, self.hidden, width, vocabulary)
+        self._launch(
+            self._embed, self.rows, 256, weights.embedding, tokens, self.hidden, width, vocabulary
+        )
         for index, layer in enumerate(weights.layers):
             yield from self._project(layer, index, (index, "attention") in points)
             self._attend(index, positions)
@@ -125,7 +140,9 @@ class DecodeStep:
             yield from self._gate(layer, index, (index, "feed_forward") in points)
             self._product(layer.down, self.inner, None, self.hidden, "ADD")
             if (index, "feed_forward_inner") in points:
-                yield from self._stop(index, "feed_forward_inner", self.inner, {"down": self.hidden})
+                yield from self._stop(
+                    index, "feed_forward_inner", self.inner, {"down": self.hidden}
+                )
         if (0, "final_hidden") in points:
             self._norm(weights.final_norm, self.normed)
             self._norm(weights.final_norm, self.changed)
@@ -162,7 +179,9 @@ class DecodeStep:
         yield from self._stop(index, "feed_forward", self.normed, outputs)
         self._launch(self._swiglu, (-(-ffn // 256), self.rows), 256, self.both, self.inner, ffn)
 
-    def _stop(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> Generator[Point, None, None]:
+    def _stop(
+        self, layer: int, source: str, rows: Any, outputs: dict[str, Any]
+    ) -> Generator[Point, None, None]:
         yield Point(layer, source, rows, outputs)
         self._fresh = True
 
@@ -197,7 +216,9 @@ class DecodeStep:
             self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
         return self._products[product]
 
-    def _launch(self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any, shared: int = 0) -> None:
+    def _launch(
+        self, kernel: runtime.Kernel, grid: Any, block: int, *arguments: Any, shared: int = 0
+    ) -> None:
         # What runs ahead of a step's beginning, and after a point, is not this package's: no overlap with it.
         kernel(grid, block, *arguments, shared=shared, overlap=self.overlap and not self._fresh)
         self._fresh = False
@@ -205,13 +226,17 @@ class DecodeStep:
     def _take_buffers(self) -> None:
         config, rows = self.config, self.rows
         group, heads = config.heads // config.kv_heads, config.heads + 2 * config.kv_heads
-        self.hidden, self.normed, self.changed = (self._zeros((rows, config.hidden)) for _ in range(3))
+        self.hidden, self.normed, self.changed = (
+            self._zeros((rows, config.hidden)) for _ in range(3)
+        )
         self.qkv = self._zeros((rows, heads * config.head_dim))
         self.attended = self._zeros((rows, config.heads * config.head_dim))
         self.inner, self.both = self._zeros((rows, config.ffn)), self._zeros((rows, 2 * config.ffn))
         self.out = self._zeros((rows, config.vocabulary))
         self._splits = max(1, min(ATTENTION_SPLITS, -(-self.limit // ATTENTION_LEAST)))
-        self._partials = self._zeros((rows, config.kv_heads, self._splits, group, config.head_dim + 2))
+        self._partials = self._zeros(
+            (rows, config.kv_heads, self._splits, group, config.head_dim + 2)
+        )
         self._counters = self._zeros((rows, config.kv_heads), "int32")
 
     def _zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -230,7 +255,13 @@ class Sampler:
         self, like: Any, rows: int, vocabulary: int, limit: int, device: str, *, stops: int = 16, banned: int = 64,
         ring: int = 64, overlap: bool = False,
     ) -> None:  # fmt: skip
-        self.rows, self.vocabulary, self.limit, self.ring, self.overlap = rows, vocabulary, limit, ring, overlap
+        self.rows, self.vocabulary, self.limit, self.ring, self.overlap = (
+            rows,
+            vocabulary,
+            limit,
+            ring,
+            overlap,
+        )
         made = {
             "temperatures": ((rows,), "float32"), "top_ps": ((rows,), "float32"), "seeds": ((rows,), "int64"),
             "banned": ((rows, banned), "int32"), "banned_count": ((rows,), "int32"),
@@ -245,7 +276,8 @@ class Sampler:
 
     def choose(self, logits: Any, tokens: Any, positions: Any) -> None:
         """From logits float32 [B, at least vocabulary] (banned ids are overwritten) to the next tokens and positions,
-        int64 [B], in place."""
+        int64 [B], in place.
+        """
         stride = logits.shape[1]
         self._first(
             (BEST_BLOCKS, self.rows), 256, logits, self.banned, self.banned_count, self._best, self._ids, stride,

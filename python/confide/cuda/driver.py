@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from typing import Any
 
 from . import nvrtc
 from .source import Source
@@ -17,7 +18,12 @@ PROGRAMMATIC_STREAM_SERIALIZATION = 6
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute: an id, and a union of 64 bytes of which the first four are the number meant here."""
 
-    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60)]
+    _fields_ = [
+        ("id", ctypes.c_int),
+        ("pad", ctypes.c_int),
+        ("value", ctypes.c_int),
+        ("rest", ctypes.c_char * 60),
+    ]
 
 
 class _LaunchConfig(ctypes.Structure):
@@ -41,7 +47,7 @@ class CudaError(RuntimeError):
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """libcuda of the installed driver."""
+    """Returns libcuda of the installed driver."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -75,7 +81,9 @@ def context(ordinal: int) -> ctypes.c_void_p:
     torch.cuda.init()
     device, held = ctypes.c_int(), ctypes.c_void_p()
     check(library().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
-    check(library().cuDevicePrimaryCtxRetain(ctypes.byref(held), device), "cuDevicePrimaryCtxRetain")
+    check(
+        library().cuDevicePrimaryCtxRetain(ctypes.byref(held), device), "cuDevicePrimaryCtxRetain"
+    )
     return held
 
 
@@ -119,13 +127,19 @@ class DeviceModule:
         self._binary = cubin(source, architecture(ordinal))
         self._handle = ctypes.c_void_p()
         with _Current(ordinal):
-            check(library().cuModuleLoadData(ctypes.byref(self._handle), self._binary), f"load {source.path.name}")
+            check(
+                library().cuModuleLoadData(ctypes.byref(self._handle), self._binary),
+                f"load {source.path.name}",
+            )
 
     def kernel(self, name: str) -> DeviceKernel:
         """The kernel `name`, loaded now: a first use inside a graph's capture must not load."""
         function = ctypes.c_void_p()
         with _Current(self.ordinal):
-            check(library().cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode()), f"find {name}")
+            check(
+                library().cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode()),
+                f"find {name}",
+            )
             if hasattr(library(), "cuFuncLoad"):
                 check(library().cuFuncLoad(function), f"load {name}")
         return DeviceKernel(name, function, self.ordinal)
@@ -140,7 +154,11 @@ class DeviceKernel:
         self._shared_allowed = 0
 
     def launch(
-        self, dims: tuple[int, ...], shared: int, values: list[ctypes._SimpleCData], overlap: bool = False
+        self,
+        dims: tuple[int, ...],
+        shared: int,
+        values: list[ctypes._SimpleCData[Any]],
+        overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults.
 
@@ -150,15 +168,29 @@ class DeviceKernel:
         import torch
 
         stream = ctypes.c_void_p(torch.cuda.current_stream(self._ordinal).cuda_stream)
-        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+        pointers = (ctypes.c_void_p * max(1, len(values)))(
+            *(ctypes.addressof(value) for value in values)
+        )
         with _Current(self._ordinal):
             if shared > self._shared_allowed:
-                status = library().cuFuncSetAttribute(self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+                status = library().cuFuncSetAttribute(
+                    self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
+                )
                 check(status, f"{self.name}: {shared} bytes of shared memory")
                 self._shared_allowed = shared
             attributes = ctypes.pointer(_OVERLAP) if overlap else None
-            config = _LaunchConfig((ctypes.c_uint * 6)(*dims), shared, stream, attributes, int(overlap))
-            status = library().cuLaunchKernelEx(ctypes.byref(config), self._function, pointers, None)
-            check(status, f"launch {self.name} with grid {dims[:3]}, block {dims[3:]}, shared {shared}")
-            if os.environ.get("CONFIDE_CUDA_SYNC") == "1" and not torch.cuda.is_current_stream_capturing():
+            config = _LaunchConfig(
+                (ctypes.c_uint * 6)(*dims), shared, stream, attributes, int(overlap)
+            )
+            status = library().cuLaunchKernelEx(
+                ctypes.byref(config), self._function, pointers, None
+            )
+            check(
+                status,
+                f"launch {self.name} with grid {dims[:3]}, block {dims[3:]}, shared {shared}",
+            )
+            if (
+                os.environ.get("CONFIDE_CUDA_SYNC") == "1"
+                and not torch.cuda.is_current_stream_capturing()
+            ):
                 check(library().cuStreamSynchronize(stream), f"kernel {self.name}")

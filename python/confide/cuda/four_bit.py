@@ -39,11 +39,17 @@ def from_codes(codes: Any, scales: Any, bias: Any = None) -> FourBitTiles:
     codes = _padded(codes, chunks * TILE).reshape(out, chunks, 8, 32, 2, 2)
     # [out, chunk, q, lane, pair, low or high] -> bytes in the order lane, q, pair.
     packed = codes[..., 0] | codes[..., 1] << 4
-    packed = packed.permute(0, 1, 3, 2, 4) if hasattr(packed, "permute") else packed.transpose(0, 1, 3, 2, 4)
+    packed = (
+        packed.permute(0, 1, 3, 2, 4)
+        if hasattr(packed, "permute")
+        else packed.transpose(0, 1, 3, 2, 4)
+    )
     tiles = packed.reshape(out, chunks, 32, 16)
     pairs = _padded(scales.reshape(out, -1), chunks * 16).reshape(out, chunks, 8, 2)
     if isinstance(tiles, np.ndarray):
-        return FourBitTiles(np.ascontiguousarray(tiles), np.ascontiguousarray(pairs), out, columns, bias)
+        return FourBitTiles(
+            np.ascontiguousarray(tiles), np.ascontiguousarray(pairs), out, columns, bias
+        )
     return FourBitTiles(tiles.contiguous(), pairs.contiguous(), out, columns, bias)
 
 

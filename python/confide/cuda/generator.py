@@ -18,7 +18,7 @@ class Rng:
     """Draws take whole words of 64 bits from the keystream, in order. `wipe()` zeroes the key."""
 
     def __init__(self, key: Array, device: str) -> None:
-        """key uint32 [8] on the device; it is this object's from here on."""
+        """`key`: uint32 [8] on the device; it is this object's from here on."""
         self.device = device
         self._key: Array | None = key
         self._next = 0
@@ -46,8 +46,14 @@ class Rng:
         Not while a CUDA graph is recorded: each replay would draw the same words again.
         """
         torch = sys.modules.get("torch")
-        if self.device.startswith("cuda") and torch is not None and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("generator: wanted no draw in a graph, whose replays would repeat it")
+        if (
+            self.device.startswith("cuda")
+            and torch is not None
+            and torch.cuda.is_current_stream_capturing()
+        ):
+            raise RuntimeError(
+                "generator: wanted no draw in a graph, whose replays would repeat it"
+            )
         first = self._next
         if first + words > _WORDS_MAX:
             raise RuntimeError("generator: gave its 256 GiB")
@@ -59,7 +65,9 @@ class Rng:
         drawn = arrays.empty(count, "uint64", self.device)
         first = self.take(count)
         blocks = -(-count // 8) + 1
-        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel("keystream")
+        kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
+            "keystream"
+        )
         kernel(min(1024, -(-blocks // 128)), 128, self.key, first, drawn, count)
         return drawn
 

@@ -15,7 +15,7 @@ class SecretKey:
     """A ternary secret, in the device's memory only, never written out. `wipe()` zeroes it."""
 
     def __init__(self, context: Context, secret: Array) -> None:
-        """secret [limbs, n] in NTT form; it is this object's from here on."""
+        """`secret`: [limbs, n] in NTT form; it is this object's from here on."""
         self.context = context
         self._secret: Array | None = secret
 
@@ -26,7 +26,16 @@ class SecretKey:
         with generator(context, rng) as drawn:
             first = drawn.take(context.n)
             tables = (context.limb_table, context.roots)
-            context.launch("encrypt.cu", "secret_key", context.limbs, drawn.key, first, *tables, secret, context.log_n)
+            context.launch(
+                "encrypt.cu",
+                "secret_key",
+                context.limbs,
+                drawn.key,
+                first,
+                *tables,
+                secret,
+                context.log_n,
+            )
         return cls(context, secret)
 
     @property
@@ -51,7 +60,9 @@ class SecretKey:
         """The messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""
         context, kept = self.context, answers.c0.shape[1]
         if answers.context.set != context.set:
-            raise ValueError(f"answer: wanted one of {context.set.name}, got one of {answers.context.set.name}")
+            raise ValueError(
+                f"answer: wanted one of {context.set.name}, got one of {answers.context.set.name}"
+            )
         messages = arrays.empty((answers.count, kept), "uint64", context.device)
         if answers.count == 0 or kept == 0:
             return messages
@@ -61,7 +72,9 @@ class SecretKey:
             places = arrays.on_device(given, "uint32", context.device, "positions", (kept,))
         tables = (context.limb_table, context.roots, context.encoding)
         parts = (answers.c0, answers.c1, places, self.secret)
-        context.launch("keys.cu", "decrypt", answers.count, *parts, *tables, messages, kept, context.log_n)
+        context.launch(
+            "keys.cu", "decrypt", answers.count, *parts, *tables, messages, kept, context.log_n
+        )
         return messages
 
     def wipe(self) -> None:
@@ -70,14 +83,18 @@ class SecretKey:
             arrays.wipe(self._secret)
             self._secret = None
 
-    def _encrypted(self, messages: Array | None, count: int, rng: Rng, seed: Array, first_index: int) -> Array:
+    def _encrypted(
+        self, messages: Array | None, count: int, rng: Rng, seed: Array, first_index: int
+    ) -> Array:
         """c0 of `count` encryptions; the errors are the generator's next words."""
         context = self.context
         c0 = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
         first = rng.take(count * context.n)
         tables = (context.limb_table, context.roots, context.encoding)
         given = (messages, rng.key, first, seed, first_index, self.secret)
-        context.launch("encrypt.cu", "encrypt", (count, context.limbs), *given, *tables, c0, context.log_n)
+        context.launch(
+            "encrypt.cu", "encrypt", (count, context.limbs), *given, *tables, c0, context.log_n
+        )
         return c0
 
 
@@ -85,20 +102,30 @@ class PublicKey:
     """b = -a*s + e with a from a seed: whoever has it hides results from the holder of the secret key."""
 
     def __init__(self, context: Context, seed: bytes, b: Array) -> None:
-        """b [1, limbs, n] in NTT form."""
+        """`b`: [1, limbs, n] in NTT form."""
         self.context, self.seed, self.b = context, seed, b
         self.a = public_polynomials(context, [seed], [0])
 
     def to_bytes(self) -> bytes:
         """Its wire form: header, seed, b."""
-        return wire.header(self.context, wire.PUBLIC_KEY) + self.seed + wire.packed(self.context, self.b)[0]
+        return (
+            wire.header(self.context, wire.PUBLIC_KEY)
+            + self.seed
+            + wire.packed(self.context, self.b)[0]
+        )
 
     @classmethod
     def from_bytes(cls, context: Context, data: bytes) -> PublicKey:
         """From its wire form; whatever is not that form raises WireError."""
-        length = wire.HEADER_BYTES + wire.SEED_BYTES + wire.packed_bytes(context, context.limbs, context.n)
+        length = (
+            wire.HEADER_BYTES
+            + wire.SEED_BYTES
+            + wire.packed_bytes(context, context.limbs, context.n)
+        )
         rest = wire.opened(context, wire.PUBLIC_KEY, bytes(data), length)
-        b = wire.unpacked(context, wire.PUBLIC_KEY, [rest[wire.SEED_BYTES :]], context.limbs, context.n)
+        b = wire.unpacked(
+            context, wire.PUBLIC_KEY, [rest[wire.SEED_BYTES :]], context.limbs, context.n
+        )
         return cls(context, rest[: wire.SEED_BYTES], b)
 
 
@@ -114,12 +141,14 @@ class Encryptor:
         self._next = 0
 
     def encrypt(self, messages: Array) -> Seeded:
-        """messages [count, n], taken mod 2^k."""
+        """`messages`: [count, n], taken mod 2^k."""
         context = self.key.context
         given = arrays.on_device(messages, "uint64", context.device, "messages", (None, context.n))
         count = given.shape[0]
         if self._next + count >= 1 << 32:
-            raise ValueError(f"ciphertexts of one seed: wanted at most {(1 << 32) - 1}, got {self._next + count}")
+            raise ValueError(
+                f"ciphertexts of one seed: wanted at most {(1 << 32) - 1}, got {self._next + count}"
+            )
         indices = list(range(self._next, self._next + count))
         self._next += count
         c0 = self.key._encrypted(given, count, self._rng, self._seed, indices[0]) if count else None

@@ -26,17 +26,27 @@ class MaskStream:
             raise RuntimeError("mask stream: wiped")
         return self._key
 
-    def rows(self, first_token: int, tokens: int, columns: int, bits: int, negated: bool = False) -> Array:
+    def rows(
+        self, first_token: int, tokens: int, columns: int, bits: int, negated: bool = False
+    ) -> Array:
         """uint64 [tokens, columns], words mod 2^bits; `negated`: 2^bits minus them."""
         _check(first_token, tokens, bits)
         made = arrays.empty((tokens, columns), "uint64", self.device)
         blocks = tokens * -(-columns // TILE) * 4
         grid = -(-blocks // _THREADS)
-        self._kernel("mask_rows")(grid, _THREADS, self.key, first_token, tokens, columns, bits, int(negated), made)
+        self._kernel("mask_rows")(
+            grid, _THREADS, self.key, first_token, tokens, columns, bits, int(negated), made
+        )
         return made
 
     def columns(
-        self, tile: int, first_token: int, tokens: int, bits: int, negated: bool = False, tiles: int = 1
+        self,
+        tile: int,
+        first_token: int,
+        tokens: int,
+        bits: int,
+        negated: bool = False,
+        tiles: int = 1,
     ) -> Array:
         """uint64 [32 * tiles, tokens]: the columns of `tiles` tiles for all tokens."""
         _check(first_token, tokens, bits)
@@ -57,7 +67,9 @@ class MaskStream:
 
 
 def _check(first_token: int, tokens: int, bits: int) -> None:
-    if not (1 <= bits <= 64 and 0 <= first_token and 1 <= tokens and first_token + tokens <= _TOKENS_MAX):
+    if not (
+        1 <= bits <= 64 and first_token >= 0 and tokens >= 1 and first_token + tokens <= _TOKENS_MAX
+    ):
         raise ValueError(
             f"masks: wanted 1 to 64 bits and tokens below {_TOKENS_MAX}, got {bits} bits and "
             f"{tokens} tokens from {first_token}"

@@ -39,7 +39,7 @@ class Figures:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """libnvrtc from $CONFIDE_NVRTC, the nvidia wheels, torch, the loader's path or a CUDA toolkit, in this order."""
+    """Loads libnvrtc from $CONFIDE_NVRTC, nvidia's wheels, torch, the loader or a CUDA toolkit, in this order."""
     for candidate in _candidates():
         try:
             found = ctypes.CDLL(str(candidate))
@@ -47,12 +47,16 @@ def library() -> ctypes.CDLL:
             continue
         _load_builtins(Path(candidate))
         return found
-    raise NvrtcMissing("libnvrtc: wanted the wheel nvidia-cuda-nvrtc, torch's CUDA build or a toolkit, found none")
+    raise NvrtcMissing(
+        "libnvrtc: wanted the wheel nvidia-cuda-nvrtc, torch's CUDA build or a toolkit, found none"
+    )
 
 
 def _load_builtins(beside: Path) -> None:
     """NVRTC opens its builtins by name. The wheels of 13.0 do not say where they are, so they are opened before."""
-    for library in sorted(beside.parent.glob("libnvrtc-builtins.so*")) if beside.is_absolute() else []:
+    for library in (
+        sorted(beside.parent.glob("libnvrtc-builtins.so*")) if beside.is_absolute() else []
+    ):
         try:
             ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
         except OSError:
@@ -80,12 +84,17 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
     told = [option.encode() for option in options(source, arch)]
     array = (ctypes.c_char_p * len(told))(*told)
     name, text = source.path.name.encode(), source.text.encode()
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None), "nvrtcCreateProgram")
+    _check(
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None),
+        "nvrtcCreateProgram",
+    )
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(told), array)
         log = _bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if status != 0:
-            raise CompileError(f"{source.path.name} for {arch} with {dict(source.defines)}: {_name(status)}\n{log}")
+            raise CompileError(
+                f"{source.path.name} for {arch} with {dict(source.defines)}: {_name(status)}\n{log}"
+            )
         return _bytes(program, "CUBIN"), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
@@ -106,16 +115,20 @@ def built(source: Source, arch: str) -> tuple[bytes, str]:
 
 
 def figures(log: str) -> dict[str, Figures]:
-    """ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
+    """Returns ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
     found: dict[str, Figures] = {}
     parts = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     for name, part in zip(parts[::2], parts[1::2]):
-        spills = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
+        spills = re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part
+        )
         used = re.search(r"Used (\d+) registers", part)
         shared = re.search(r"(\d+) bytes smem", part)
         stack, stores, loads = (int(number) for number in spills.groups()) if spills else (0, 0, 0)
         registers = int(used.group(1)) if used else 0
-        found[name] = Figures(registers, int(shared.group(1)) if shared else 0, stores, loads, stack)
+        found[name] = Figures(
+            registers, int(shared.group(1)) if shared else 0, stores, loads, stack
+        )
     return found
 
 
@@ -126,7 +139,9 @@ def _candidates() -> list[Path | str]:
     for package in ("nvidia", "torch"):
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or []) if spec else []:
-            libraries = sorted(Path(folder).rglob("libnvrtc.so*"), key=lambda path: path.name, reverse=True)
+            libraries = sorted(
+                Path(folder).rglob("libnvrtc.so*"), key=lambda path: path.name, reverse=True
+            )
             # The wheels keep an alternative build beside the right one; it lacks its builtins.
             found += [path for path in libraries if ".alt." not in path.name]
     if named := ctypes.util.find_library("nvrtc"):
@@ -137,7 +152,10 @@ def _candidates() -> list[Path | str]:
 
 def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
     size = ctypes.c_size_t()
-    _check(getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    _check(
+        getattr(library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size)),
+        f"nvrtcGet{what}Size",
+    )
     buffer = ctypes.create_string_buffer(size.value)
     _check(getattr(library(), f"nvrtcGet{what}")(program, buffer), f"nvrtcGet{what}")
     return buffer.raw

@@ -6,8 +6,9 @@ device memory, so that a CUDA graph that recorded `fused` finds the batches of l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 import numpy
 
@@ -29,7 +30,7 @@ _TYPES = {"float32": "float", "bfloat16": "bf16"}
 
 
 def zeros(device: str, shape: int | Sequence[int], dtype: str) -> Array:
-    """numpy zeros on "cpu", a torch tensor elsewhere."""
+    """Returns numpy zeros on "cpu", a torch tensor elsewhere."""
     if device == "cpu":
         return numpy.zeros(shape, dtype)
     import torch
@@ -45,7 +46,7 @@ def upload(device: str, values: numpy.ndarray) -> Array:
 
     signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
     # torch takes no array that cannot be written, such as bytes are.
-    return torch.from_numpy(numpy.require(signed, requirements="CW")).to(device)
+    return torch.from_numpy(numpy.require(signed, requirements=("C", "W"))).to(device)
 
 
 def address(array: Array) -> int:
@@ -145,10 +146,24 @@ class PartOnDevice:
 class InputOnDevice:
     """One adapter at one input: its integers in rows that are filled up to whole 16 bytes, and its parts by place."""
 
-    def __init__(self, device: str, matrix: numpy.ndarray | None, columns: int, bits: int, norm_limit: int, tokens: int,
-                 parts: dict[int, PartOnDevice]):
-        """matrix int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
-        self.columns, self.bits, self.norm_limit, self.tokens, self.parts = columns, bits, norm_limit, tokens, parts
+    def __init__(
+        self,
+        device: str,
+        matrix: numpy.ndarray | None,
+        columns: int,
+        bits: int,
+        norm_limit: int,
+        tokens: int,
+        parts: dict[int, PartOnDevice],
+    ) -> None:
+        """`matrix`: int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
+        self.columns, self.bits, self.norm_limit, self.tokens, self.parts = (
+            columns,
+            bits,
+            norm_limit,
+            tokens,
+            parts,
+        )
         self.rows = sum(part.rows for part in parts.values()) if matrix is None else matrix.shape[0]
         self.stride = -(-columns // 8) * 8
         self.matrix = None
@@ -161,14 +176,22 @@ class InputOnDevice:
         """Its line of a table, uint64 [INPUT_WORDS]."""
         line = numpy.zeros(INPUT_WORDS, numpy.uint64)
         matrix = 0 if self.matrix is None else address(self.matrix)
-        line[:PARTS] = (matrix, self.rows, self.columns, self.stride, self.bits, self.norm_limit, self.tokens,
-                        0 if pool is None else address(pool.state))
+        line[:PARTS] = (
+            matrix,
+            self.rows,
+            self.columns,
+            self.stride,
+            self.bits,
+            self.norm_limit,
+            self.tokens,
+            0 if pool is None else address(pool.state),
+        )
         for place, part in self.parts.items():
             factor = 0 if part.factor is None else address(part.factor)
             kind = _SCALE_PART if part.factor is None else _FACTOR_PART
             scale = int(numpy.float64(part.scale).view(numpy.uint64))
             at = PARTS + place * PART_WORDS
-            line[at:at + PART_WORDS] = (kind, part.first, part.rows, factor, scale, part.width)
+            line[at : at + PART_WORDS] = (kind, part.first, part.rows, factor, scale, part.width)
         return line
 
 
@@ -179,7 +202,9 @@ def parts_on_device(device: str, terms: Any, places: Sequence[str]) -> dict[int,
         factor = None
         if part.factor is not None:
             factor = upload(device, numpy.ascontiguousarray(part.factor.T))
-        found[places.index(part.projection)] = PartOnDevice(first, part.rows, part.outputs, factor, part.scale)
+        found[places.index(part.projection)] = PartOnDevice(
+            first, part.rows, part.outputs, factor, part.scale
+        )
         first += part.rows
     return found
 
@@ -187,15 +212,17 @@ def parts_on_device(device: str, terms: Any, places: Sequence[str]) -> dict[int,
 class Pool:
     """The batches of one input that are ready, and the counter of the next token: all in device memory."""
 
-    def __init__(self, device: str, tokens: int, slots: int = 2):
+    def __init__(self, device: str, tokens: int, slots: int = 2) -> None:
         self.device, self.tokens, self.slots = device, tokens, slots
         self.state = zeros(device, POOL_HEAD + slots * SLOT_WORDS, "int64")
         self._prepared: list[Array | None] = [None] * slots
         self.installed = 0
         self.write(1, numpy.array([slots], numpy.uint64))
 
-    def install(self, batch: int, prepared: Array, mask_key: bytes, share_key: bytes = bytes(32)) -> None:
-        """prepared uint64 or int64 [tokens, rows]: what the key holder adds. The slot's last batch must be used up."""
+    def install(
+        self, batch: int, prepared: Array, mask_key: bytes, share_key: bytes = bytes(32)
+    ) -> None:
+        """`prepared` uint64 or int64 [tokens, rows]: what the key holder adds. Its last batch must be spent."""
         if batch != self.installed:
             raise ValueError(f"batch: wanted {self.installed}, got {batch}")
         slot = batch % self.slots
@@ -219,12 +246,12 @@ class Pool:
     def write(self, at: int, words: numpy.ndarray) -> None:
         """Copies words into the state, in the order of the current stream."""
         if self.device == "cpu":
-            self.state[at:at + len(words)] = words.view(numpy.int64)
+            self.state[at : at + len(words)] = words.view(numpy.int64)
         else:
             import torch
 
             # Straight from the host, without a copy beside that would keep the keys.
-            copy(self.state[at:at + len(words)], torch.from_numpy(words.view(numpy.int64)))
+            copy(self.state[at : at + len(words)], torch.from_numpy(words.view(numpy.int64)))
 
     def wipe(self) -> None:
         """Zeroes keys and prepared words: nothing can be masked any more."""
@@ -237,7 +264,7 @@ class Pool:
 class HostBuffer:
     """Memory of the host that the device reads and writes in place: pinned where there is a device."""
 
-    def __init__(self, device: str, shape: int | Sequence[int], dtype: str):
+    def __init__(self, device: str, shape: int | Sequence[int], dtype: str) -> None:
         if device == "cpu":
             self.array = numpy.zeros(shape, dtype)
             self.address = address(self.array)
@@ -251,7 +278,7 @@ class HostBuffer:
 class Status(HostBuffer):
     """A word for each row: 0 is no refusal. Only a refusal is ever written, so it costs a step nothing."""
 
-    def __init__(self, device: str, rows: int):
+    def __init__(self, device: str, rows: int) -> None:
         super().__init__(device, rows, "int32")
 
     def take(self) -> int:
@@ -270,7 +297,7 @@ def refusal_text(status: int) -> str:
 class Table:
     """What the adapters are at one input, in device memory: a line for each."""
 
-    def __init__(self, device: str, adapters: int):
+    def __init__(self, device: str, adapters: int) -> None:
         self.device, self.words = device, zeros(device, (adapters, INPUT_WORDS), "int64")
         self._kept: list[Any] = [None] * adapters
         self.rows_max = 0
@@ -289,32 +316,61 @@ class Table:
 class Online:
     """The launches. Buffers are kept between calls, so that graphs find them where they were."""
 
-    def __init__(self, device: str, vectors_max: int, rows_max: int):
+    def __init__(self, device: str, vectors_max: int, rows_max: int) -> None:
         self.device, self.vectors_max, self.rows_max = device, vectors_max, rows_max
         self.real = zeros(device, (vectors_max, rows_max), "float32")
         self.used = zeros(device, vectors_max, "int32")
 
-    def fused(self, table: Table, adapter_of: Array, offset_of: Array, rows: Array, outputs: Sequence[Array | None],
-              status: Status) -> None:
+    def fused(
+        self,
+        table: Table,
+        adapter_of: Array,
+        offset_of: Array,
+        rows: Array,
+        outputs: Sequence[Array | None],
+        status: Status,
+    ) -> None:
         """One process, two launches: rows [T, width] through both roles, added onto `outputs` [T, width of each].
 
         adapter_of int32 [T] (-1: none) and offset_of int32 [T] are on the device; counters move on there.
         """
         vectors, x, stride, kind = _matrix(rows)
         self._check(vectors, table.rows_max)
-        places = [_output(output, vectors) for output in outputs] + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))
+        places = [_output(output, vectors) for output in outputs] + [(0, 0, 0, None)] * (
+            PARTS_MAX - len(outputs)
+        )
         output_kind = next((place[3] for place in places if place[3]), kind)
         if any(place[3] not in (None, output_kind) for place in places):
             raise TypeError("outputs: wanted one dtype, got several")
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": output_kind})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
         module.kernel("masked_products")(
-            (tiles, vectors), THREADS, table.words, adapter_of, offset_of, x, stride, self.real, self.rows_max,
-            self.used, status.address)
+            (tiles, vectors),
+            THREADS,
+            table.words,
+            adapter_of,
+            offset_of,
+            x,
+            stride,
+            self.real,
+            self.rows_max,
+            self.used,
+            status.address,
+        )
         self._add(module, table, adapter_of, vectors, places, advance=True)
 
-    def mask(self, tokens: Array, rows: Array, columns: int, bits: int, norm_limit: int, masked: Array,
-             packed: HostBuffer | None, scales: Array, status: HostBuffer) -> None:
+    def mask(
+        self,
+        tokens: Array,
+        rows: Array,
+        columns: int,
+        bits: int,
+        norm_limit: int,
+        masked: Array,
+        packed: HostBuffer | None,
+        scales: Array,
+        status: HostBuffer,
+    ) -> None:
         """The key holder's half: tokens int64 [T, 5] (mask key, token) -> masked int64 [T, columns] on the device.
 
         packed: a buffer of uint8 [T, bytes] or None; status: one of int32 [T]. Both are read after the stream ended.
@@ -322,56 +378,124 @@ class Online:
         vectors, x, stride, kind = _matrix(rows)
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
         there, packed_stride = (0, 0) if packed is None else (packed.address, packed.array.shape[1])
-        module.kernel("mask_vectors")(vectors, THREADS, tokens, x, stride, columns, bits, norm_limit, masked, there,
-                                      packed_stride, scales, status.address)
+        module.kernel("mask_vectors")(
+            vectors,
+            THREADS,
+            tokens,
+            x,
+            stride,
+            columns,
+            bits,
+            norm_limit,
+            masked,
+            there,
+            packed_stride,
+            scales,
+            status.address,
+        )
 
-    def answer(self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array) -> None:
+    def answer(
+        self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array
+    ) -> None:
         """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
         given = packed if words is None else words
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        module.kernel("answer_vectors")((tiles, jobs.shape[0]), THREADS, table.words, jobs, words, packed,
-                                        given.shape[1], answers, answers.shape[1])
+        module.kernel("answer_vectors")(
+            (tiles, jobs.shape[0]),
+            THREADS,
+            table.words,
+            jobs,
+            words,
+            packed,
+            given.shape[1],
+            answers,
+            answers.shape[1],
+        )
 
-    def unmask(self, prepared: Array, words: Array | None, packed: HostBuffer | None, rows: int, bits: int,
-               scales: Array, first: int = 0) -> None:
+    def unmask(
+        self,
+        prepared: Array,
+        words: Array | None,
+        packed: HostBuffer | None,
+        rows: int,
+        bits: int,
+        scales: Array,
+        first: int = 0,
+    ) -> None:
         """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped. What it makes is
         for `add`, from vector `first` on.
 
         Answers are `words` int64 [T, rows] on the device, or `packed` uint8 [T, bytes] in a buffer of the host.
         """
         self._check(first + prepared.shape[0], rows)
-        there, stride = (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
+        there, stride = (
+            (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
+        )
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
-        module.kernel("unmask_products")(prepared.shape[0], 128, prepared, words, there, stride, rows, bits, scales,
-                                         self.real[first:], self.rows_max, self.used[first:])
+        module.kernel("unmask_products")(
+            prepared.shape[0],
+            128,
+            prepared,
+            words,
+            there,
+            stride,
+            rows,
+            bits,
+            scales,
+            self.real[first:],
+            self.rows_max,
+            self.used[first:],
+        )
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
         """B onto `outputs`, of what `unmask` left."""
-        places = [_output(output, None) for output in outputs] + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))
+        places = [_output(output, None) for output in outputs] + [(0, 0, 0, None)] * (
+            PARTS_MAX - len(outputs)
+        )
         kind = next(place[3] for place in places if place[3])
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
         vectors = next(output.shape[0] for output in outputs if output is not None)
         self._add(module, table, adapter_of, vectors, places, advance=False)
 
-    def _add(self, module: runtime.Module, table: Table, adapter_of: Array, vectors: int, places: list[tuple],
-             advance: bool) -> None:
+    def _add(
+        self,
+        module: runtime.Module,
+        table: Table,
+        adapter_of: Array,
+        vectors: int,
+        places: list[tuple],
+        advance: bool,
+    ) -> None:
         width = sum(place[1] for place in places)
         flat = [value for place in places for value in place[:3]]
-        module.kernel("add_outputs")((-(-width // THREADS), vectors), THREADS, table.words, adapter_of, self.real,
-                                     self.rows_max, self.used, *flat, int(advance))
+        module.kernel("add_outputs")(
+            (-(-width // THREADS), vectors),
+            THREADS,
+            table.words,
+            adapter_of,
+            self.real,
+            self.rows_max,
+            self.used,
+            *flat,
+            int(advance),
+        )
 
     def _check(self, vectors: int, rows: int) -> None:
         if vectors > self.vectors_max or rows > self.rows_max:
-            raise ValueError(f"online step: wanted at most {self.vectors_max} vectors of {self.rows_max} products, "
-                             f"got {vectors} of {rows}")
+            raise ValueError(
+                f"online step: wanted at most {self.vectors_max} vectors of {self.rows_max} products, "
+                f"got {vectors} of {rows}"
+            )
 
 
 def _matrix(rows: Array) -> tuple[int, int, int, str]:
     """Vectors, address, stride in elements, and the type's name in the kernels."""
     dtype = str(rows.dtype).removeprefix("torch.")
     if dtype not in _TYPES or len(rows.shape) != 2:
-        raise TypeError(f"activations: wanted [T, width] of float32 or bfloat16, got {tuple(rows.shape)} of {dtype}")
+        raise TypeError(
+            f"activations: wanted [T, width] of float32 or bfloat16, got {tuple(rows.shape)} of {dtype}"
+        )
     if isinstance(rows, numpy.ndarray):
         step, stride = rows.strides[1] // rows.itemsize, rows.strides[0] // rows.itemsize
     else:

@@ -38,7 +38,10 @@ class ParameterSet:
         for prime in self.primes:
             product *= prime
         limits = _QUANTUM.get(self.n, (0, 0, 0))
-        return next((level for level, most in zip((256, 192, 128), limits) if product <= 1 << most), 0)
+        return next(
+            (level for level, most in zip((256, 192, 128), limits) if product <= 1 << most),
+            0,
+        )
 
     @property
     def row_l1_max(self) -> int:
@@ -71,7 +74,9 @@ class ParameterSet:
         """The same ring with another split of its room."""
         changed = replace(self, plaintext_bits=bits)
         if bits < 2 or changed.row_l1_max == 0:
-            raise ValueError(f"{self.name}: wanted 2 plaintext bits or more that leave room for noise, got {bits}")
+            raise ValueError(
+                f"{self.name}: wanted 2 plaintext bits or more that leave room for noise, got {bits}"
+            )
         return changed
 
 
@@ -99,7 +104,11 @@ def named(name: str) -> ParameterSet:
     """A set of at least 128 bits whose answers are flooded."""
     found = dangerous_named(name)
     if found.security_bits < SECURITY_BITS_MIN:
-        raise ValueError(f"{name}: wanted at least {SECURITY_BITS_MIN} bits, it has {found.security_bits}")
+        raise ValueError(
+            f"{name}: wanted at least {SECURITY_BITS_MIN} bits, it has {found.security_bits}"
+        )
     if found.flood_bits == 0:
-        raise ValueError(f"{name}: not flooded, its answers give the matrix to the holder of the secret key")
+        raise ValueError(
+            f"{name}: not flooded, its answers give the matrix to the holder of the secret key"
+        )
     return found

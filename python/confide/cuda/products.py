@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from . import arrays, runtime
 from .arrays import Array
-from .ciphertexts import Small
+from .ciphertexts import Seeded, Small
 from .context import Context, generator
 from .generator import Rng
 from .keys import PublicKey
@@ -18,14 +18,20 @@ _SIDE_MAX = 1 << 17
 _THREADS = 128
 
 
-def hide(context: Context, parts: Array, plain: Array | None, key: PublicKey, rng: Rng | None) -> None:
-    """parts [rows, 2, limbs, n], in NTT form, plus a fresh flooded encryption of plain [rows, n] (None: of zero) under
-    the key: in coefficient form, in place. Six words of the generator for each coefficient.
+def hide(
+    context: Context, parts: Array, plain: Array | None, key: PublicKey, rng: Rng | None
+) -> None:
+    """Adds to `parts` [rows, 2, limbs, n], in NTT form, a fresh flooded encryption of plain [rows, n] (None: of zero)
+    under the key: in coefficient form, in place. Six words of the generator for each coefficient.
     """
     if context.flood_bits == 0:
-        raise ValueError(f"{context.set.name}: not flooded, an encryption of zero would protect nothing")
+        raise ValueError(
+            f"{context.set.name}: not flooded, an encryption of zero would protect nothing"
+        )
     if key.context.set.name != context.set.name:
-        raise ValueError(f"public key: wanted one of {context.set.name}, got one of {key.context.set.name}")
+        raise ValueError(
+            f"public key: wanted one of {context.set.name}, got one of {key.context.set.name}"
+        )
     rows = parts.shape[0]
     if plain is not None:
         plain = arrays.on_device(plain, "uint64", context.device, "plain", (rows, context.n))
@@ -36,16 +42,28 @@ def hide(context: Context, parts: Array, plain: Array | None, key: PublicKey, rn
         tables = (context.limb_table, context.roots, context.encoding)
         bound = runtime.u64(context.set.product_noise)
         given = (parts, plain, drawn.key, first, key.a, key.b, bound)
-        context.launch("encrypt.cu", "hide", (rows, 2 * context.limbs), *given, *tables, context.log_n)
+        context.launch(
+            "encrypt.cu", "hide", (rows, 2 * context.limbs), *given, *tables, context.log_n
+        )
 
 
 def switched_down(context: Context, parts: Array) -> Small:
-    """parts [rows, 2, limbs, n] in coefficient form, divided by all primes but the first."""
+    """Divides `parts` [rows, 2, limbs, n], in coefficient form, by all primes but the first."""
     rows = parts.shape[0]
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
     grid = (-(-context.n // _THREADS), 2 * rows)
     kernel = context.kernel("switch.cu", "switch_down")
-    kernel(grid, _THREADS, parts, context.limb_table, context.inverses, c0, c1, context.limbs, context.n)
+    kernel(
+        grid,
+        _THREADS,
+        parts,
+        context.limb_table,
+        context.inverses,
+        c0,
+        c1,
+        context.limbs,
+        context.n,
+    )
     return Small(context, c0, c1)
 
 
@@ -55,16 +73,20 @@ class ScalarProducts:
     """
 
     def __init__(self, context: Context, matrix: Array) -> None:
-        """matrix int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
+        """`matrix`: int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
         values = arrays.host(matrix) if not isinstance(matrix, np.ndarray) else matrix
         if values.dtype != np.int16 or values.ndim != 2:
-            raise TypeError(f"matrix: wanted int16 [rows, columns], got {values.dtype} {list(values.shape)}")
+            raise TypeError(
+                f"matrix: wanted int16 [rows, columns], got {values.dtype} {list(values.shape)}"
+            )
         self.rows, self.columns = values.shape
         if not all(0 < side <= _SIDE_MAX for side in values.shape):
             raise ValueError(f"matrix side: wanted 1 to {_SIDE_MAX}, got {list(values.shape)}")
         greatest = int(np.abs(values.astype(np.int64)).sum(axis=1).max())
         if greatest > context.row_l1_max:
-            raise ValueError(f"weights: wanted rows whose magnitudes sum to {context.row_l1_max}, got {greatest}")
+            raise ValueError(
+                f"weights: wanted rows whose magnitudes sum to {context.row_l1_max}, got {greatest}"
+            )
         self.context, self.added = context, 0
         weights = np.ascontiguousarray(values.T)
         self._weights = arrays.on_device(weights, "int16", context.device, "matrix", weights.shape)
@@ -79,11 +101,23 @@ class ScalarProducts:
             raise ValueError(f"c1: wanted {count} polynomials, got {c1.shape[0]}")
         if first_column != self.added or count > self.columns - self.added:
             left = self.columns - self.added
-            raise ValueError(f"columns: wanted at most {left} from {self.added} on, got {count} from {first_column}")
+            raise ValueError(
+                f"columns: wanted at most {left} from {self.added} on, got {count} from {first_column}"
+            )
         if count == 0:
             return
         grid = (context.n // _THREADS, 2 * context.limbs, -(-self.rows // 16))
-        given = (self._weights, c0, c1, self.sums, context.limb_table, first_column, count, self.rows, context.n)
+        given = (
+            self._weights,
+            c0,
+            c1,
+            self.sums,
+            context.limb_table,
+            first_column,
+            count,
+            self.rows,
+            context.n,
+        )
         context.kernel("products.cu", "scalar_products")(grid, _THREADS, *given)
         self.added += count
 
@@ -116,21 +150,34 @@ class PlaintextProducts:
     """out_i = sum over j of weights_ij(X) * ct_j mod X^n + 1: the direct scheme."""
 
     def __init__(self, context: Context, weights: Array) -> None:
-        """weights int64 [outputs, inputs, n], small signed coefficients: the magnitudes that enter one answer sum to at
-        most the context's `row_l1_max`.
+        """`weights`: int64 [outputs, inputs, n], small signed coefficients: the magnitudes in one answer sum to
+        at most the context's `row_l1_max`.
         """
         values = arrays.host(weights) if not isinstance(weights, np.ndarray) else weights
-        if values.dtype != np.int64 or values.ndim != 3 or values.shape[2] != context.n or 0 in values.shape:
-            raise TypeError(f"weights: wanted int64 [outputs, inputs, {context.n}], got {list(values.shape)}")
+        if (
+            values.dtype != np.int64
+            or values.ndim != 3
+            or values.shape[2] != context.n
+            or 0 in values.shape
+        ):
+            raise TypeError(
+                f"weights: wanted int64 [outputs, inputs, {context.n}], got {list(values.shape)}"
+            )
         greatest = int(np.abs(values.astype(object)).sum(axis=(1, 2)).max()) if values.size else 0
         if greatest > context.row_l1_max:
-            raise ValueError(f"weights: wanted magnitudes that sum to {context.row_l1_max}, got {greatest}")
+            raise ValueError(
+                f"weights: wanted magnitudes that sum to {context.row_l1_max}, got {greatest}"
+            )
         self.context, (self.outputs, self.inputs) = context, values.shape[:2]
         count, n = self.outputs * self.inputs, context.n
-        given = arrays.on_device(values.reshape(count, n), "int64", context.device, "weights", (count, n))
+        given = arrays.on_device(
+            values.reshape(count, n), "int64", context.device, "weights", (count, n)
+        )
         self._weights = arrays.empty((count, context.limbs, n), "uint64", context.device)
         grid = (-(-n // _THREADS), context.limbs, count)
-        context.kernel("products.cu", "lift_weights")(grid, _THREADS, given, self._weights, context.limb_table, n)
+        context.kernel("products.cu", "lift_weights")(
+            grid, _THREADS, given, self._weights, context.limb_table, n
+        )
         context.transform_in_place("ntt_forward", self._weights)
 
     def sums(self, c0: Array, c1: Array) -> Array:
@@ -138,7 +185,9 @@ class PlaintextProducts:
         context = self.context
         c0, c1 = context.residues(c0, "c0"), context.residues(c1, "c1")
         if (c0.shape[0], c1.shape[0]) != (self.inputs, self.inputs):
-            raise ValueError(f"ciphertexts: wanted {self.inputs}, got {c0.shape[0]} and {c1.shape[0]}")
+            raise ValueError(
+                f"ciphertexts: wanted {self.inputs}, got {c0.shape[0]} and {c1.shape[0]}"
+            )
         made = arrays.zeros((self.outputs, 2, context.limbs, context.n), "uint64", context.device)
         grid = (-(-context.n // _THREADS), 2 * context.limbs, self.outputs)
         given = (self._weights, c0, c1, made, context.limb_table, self.inputs, context.n)
@@ -158,7 +207,9 @@ class PlaintextProducts:
         hide(self.context, made, None, public_key, rng)
         return _cut(switched_down(self.context, made), positions)
 
-    def dangerous_answers(self, c0: Array, c1: Array, positions: Sequence[int] | None = None) -> Small:
+    def dangerous_answers(
+        self, c0: Array, c1: Array, positions: Sequence[int] | None = None
+    ) -> Small:
         """Without the zero: the answers give the weights to whoever holds the secret key."""
         made = self.sums(c0, c1)
         self.context.transform_in_place("ntt_inverse", made)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import sys
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
 
-from . import cpu, driver, source
+from . import driver, source
 from .source import Parameter
 
 u8, u16, u32, u64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
@@ -24,7 +27,12 @@ i8, i16, i32, i64 = ctypes.c_int8, ctypes.c_int16, ctypes.c_int32, ctypes.c_int6
 f32, f64 = ctypes.c_float, ctypes.c_double
 
 # A parameter's C type: what packs a scalar of it, and the dtypes that an array behind a pointer to it may have.
-_UNSIGNED = {1: ("uint8", "int8", "bool"), 2: ("uint16", "int16"), 4: ("uint32", "int32"), 8: ("uint64", "int64")}
+_UNSIGNED = {
+    1: ("uint8", "int8", "bool"),
+    2: ("uint16", "int16"),
+    4: ("uint32", "int32"),
+    8: ("uint64", "int64"),
+}
 _TYPES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "uint8_t": (u8, _UNSIGNED[1]), "unsigned char": (u8, _UNSIGNED[1]), "int8_t": (i8, _UNSIGNED[1]),
     "uint16_t": (u16, _UNSIGNED[2]), "int16_t": (i16, _UNSIGNED[2]), "bool": (ctypes.c_bool, _UNSIGNED[1]),
@@ -39,7 +47,7 @@ _BLOCK_THREADS_MAX = 1024
 
 
 def devices() -> list[str]:
-    """ "cpu", and each "cuda:N" that torch sees."""
+    """The devices of this machine: "cpu", then each "cuda:N" that torch sees."""
     found = ["cpu"]
     if driver.present():
         import torch
@@ -48,7 +56,7 @@ def devices() -> list[str]:
     return found
 
 
-def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool:
+def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> bool:
     """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
     try:
         read = source.read(file, defines)
@@ -58,6 +66,17 @@ def compile_ahead(file: str, device: str, defines: dict[str, str | int]) -> bool
     return True
 
 
+def _emulator() -> ModuleType:
+    """The kernels' CPU form (cpu.py and host/): a test tool of the checkout, which no wheel has."""
+    try:
+        return importlib.import_module(".cpu", __package__)
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            "device cpu: the kernels' CPU form is for tests and is not in this package; hint: "
+            "name a CUDA device, or run from a checkout of the repository"
+        ) from error
+
+
 class Module:
     """A .cu file (relative to this package, or absolute) built for `device`, with `defines` as macros.
 
@@ -65,7 +84,13 @@ class Module:
     its includes, the compiler and its options.
     """
 
-    def __new__(cls, file: str | os.PathLike[str], device: str = "cpu", defines: dict[str, str | int] | None = None):
+    def __new__(
+        cls,
+        file: str | os.PathLike[str],
+        device: str,
+        defines: Mapping[str, str | int] | None = None,
+    ):
+        """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
         return _module(cls, str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
 
@@ -74,7 +99,7 @@ class Module:
         self._source = source.read(file, defines)
         self._kernels: dict[str, Kernel] = {}
         if device == "cpu":
-            self._library: Any = cpu.load(self._source)
+            self._library: Any = _emulator().load(self._source)
         elif device.startswith("cuda"):
             self._library = driver.DeviceModule(self._source, int(device.partition(":")[2] or 0))
         else:
@@ -89,7 +114,9 @@ class Module:
         """The kernel `name`: call it with grid, block, its arguments, and `shared` bytes where it asks for them."""
         if name not in self._kernels:
             if name not in self._source.kernels:
-                raise KeyError(f"kernel {name}: {self.file} has {', '.join(self._source.kernels) or 'none'}")
+                raise KeyError(
+                    f"kernel {name}: {self.file} has {', '.join(self._source.kernels) or 'none'}"
+                )
             self._kernels[name] = self._find(name)
         return self._kernels[name]
 
@@ -97,16 +124,20 @@ class Module:
         parameters = self._source.kernels[name]
         if self.device != "cpu":
             return Kernel(name, parameters, self.device, self._library.kernel(name).launch)
-        found = cpu.HostKernel(self._library, name)
+        found = _emulator().HostKernel(self._library, name)
         for parameter, size in zip(parameters, found.parameter_bytes, strict=True):
             known = _TYPES.get(parameter.type)
             if size != (8 if parameter.pointer else ctypes.sizeof(known[0]) if known else size):
-                raise TypeError(f"{name}: {parameter.name} has {size} bytes in the library, not those of its type")
+                raise TypeError(
+                    f"{name}: {parameter.name} has {size} bytes in the library, not those of its type"
+                )
         return Kernel(name, parameters, self.device, found.launch)
 
 
 @functools.cache
-def _module(cls: type[Module], file: str, device: str, defines: tuple[tuple[str, str], ...]) -> Module:
+def _module(
+    cls: type[Module], file: str, device: str, defines: tuple[tuple[str, str], ...]
+) -> Module:
     made = object.__new__(cls)
     made._build(file, device, dict(defines))
     return made
@@ -118,7 +149,9 @@ class Kernel:
     overlap: its blocks may start before the kernel ahead has ended (driver.py); only for kernels written for it.
     """
 
-    def __init__(self, name: str, parameters: tuple[Parameter, ...], device: str, launch: Callable[..., None]) -> None:
+    def __init__(
+        self, name: str, parameters: tuple[Parameter, ...], device: str, launch: Callable[..., None]
+    ) -> None:
         self.name, self.parameters, self.device = name, parameters, device
         self._launch = launch
 
@@ -130,15 +163,22 @@ class Kernel:
         shared: int = 0,
         overlap: bool = False,
     ) -> None:
+        """Launches the kernel on `grid` blocks (at most three sizes) of `block` threads; waits for no device."""
         dims = _three(grid) + _three(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
         if min(dims[3:]) < 1 or dims[3] * dims[4] * dims[5] > _BLOCK_THREADS_MAX or dims[5] > 64:
-            raise ValueError(f"{self.name}: block {block}, wanted 1 to {_BLOCK_THREADS_MAX} threads")
+            raise ValueError(
+                f"{self.name}: block {block}, wanted 1 to {_BLOCK_THREADS_MAX} threads"
+            )
         if len(arguments) != len(self.parameters):
             wanted = ", ".join(parameter.name for parameter in self.parameters)
-            raise TypeError(f"{self.name}: wanted {len(self.parameters)} arguments ({wanted}), got {len(arguments)}")
-        values = [self._pack(parameter, value) for parameter, value in zip(self.parameters, arguments)]
+            raise TypeError(
+                f"{self.name}: wanted {len(self.parameters)} arguments ({wanted}), got {len(arguments)}"
+            )
+        values = [
+            self._pack(parameter, value) for parameter, value in zip(self.parameters, arguments)
+        ]
         self._launch(dims, int(shared), values, overlap)
 
     def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData:
@@ -150,7 +190,9 @@ class Kernel:
                 raise self._refusal(parameter, f"a {parameter.type}", type(value).__name__)
             return value
         if known is None:
-            raise self._refusal(parameter, "an explicit ctypes value (runtime.u32(…))", type(value).__name__)
+            raise self._refusal(
+                parameter, "an explicit ctypes value (runtime.u32(…))", type(value).__name__
+            )
         if known[0] in (f32, f64):
             return known[0](float(value))
         packed = known[0](int(value))

@@ -6,6 +6,7 @@ driver's: the other process sees these words and no more of this one's memory.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 from pathlib import Path
@@ -28,14 +29,21 @@ class _Handle(ctypes.Structure):
 class _Raw:
     """Device memory as torch takes it in without a copy."""
 
-    def __init__(self, pointer: int, words: int):
-        self.__cuda_array_interface__ = {"shape": (words,), "typestr": "<i8", "data": (pointer, False), "version": 3}
+    def __init__(self, pointer: int, words: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (words,),
+            "typestr": "<i8",
+            "data": (pointer, False),
+            "version": 3,
+        }
 
 
 class SharedWords:
     """`words`: int64 [count] on the device (uint64 in numpy on "cpu"). The maker frees it; who opened it lets go."""
 
-    def __init__(self, device: str, path: Path, count: int, handle: bytes | None = None, make: bool = True):
+    def __init__(
+        self, device: str, path: Path, count: int, handle: bytes | None = None, make: bool = True
+    ) -> None:
         """make: here is where the memory is made; else it is opened, by its `handle` or, on "cpu", by its path."""
         self.device, self.count, self._made, self.handle = device, count, make, handle or b""
         if device == "cpu":
@@ -55,13 +63,19 @@ class SharedWords:
                 whole = ctypes.c_size_t(-(-8 * count // BLOCK_BYTES) * BLOCK_BYTES)
                 driver.check(library.cuMemAlloc_v2(ctypes.byref(pointer), whole), "cuMemAlloc")
                 found = _Handle()
-                driver.check(library.cuIpcGetMemHandle(ctypes.byref(found), pointer), "cuIpcGetMemHandle")
+                driver.check(
+                    library.cuIpcGetMemHandle(ctypes.byref(found), pointer), "cuIpcGetMemHandle"
+                )
                 self.handle = bytes(found.bytes)
             else:
                 if len(self.handle) != HANDLE_BYTES:
-                    raise ValueError(f"memory handle: wanted {HANDLE_BYTES} bytes, got {len(self.handle)}")
+                    raise ValueError(
+                        f"memory handle: wanted {HANDLE_BYTES} bytes, got {len(self.handle)}"
+                    )
                 given = _Handle((ctypes.c_ubyte * HANDLE_BYTES).from_buffer_copy(self.handle))
-                opened = library.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), given, _LAZY_ENABLE_PEER_ACCESS)
+                opened = library.cuIpcOpenMemHandle_v2(
+                    ctypes.byref(pointer), given, _LAZY_ENABLE_PEER_ACCESS
+                )
                 driver.check(opened, "cuIpcOpenMemHandle")
         self._pointer = pointer.value
         self.words = torch.as_tensor(_Raw(self._pointer, count), device=device)
@@ -74,10 +88,9 @@ class SharedWords:
         """Gives the memory back. Nothing may still use `words`."""
         self.words = None
         if self.device == "cpu":
-            try:
+            # Views of it may live on; they end with the process.
+            with contextlib.suppress(BufferError):
                 self._map.close()
-            except BufferError:
-                pass  # views of it live on; they end with the process
             return
         library, pointer = driver.library(), ctypes.c_uint64(self._pointer)
         with driver._Current(self._ordinal):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Source:
     kernels: dict[str, tuple[Parameter, ...]]
 
 
-def read(file: str | os.PathLike[str], defines: dict[str, str | int] | None = None) -> Source:
+def read(file: str | os.PathLike[str], defines: Mapping[str, str | int] | None = None) -> Source:
     """The source named by `file`, relative to this package's folder or absolute."""
     path = (FOLDER / file).resolve()
     if not path.is_file():
@@ -65,7 +66,9 @@ def variants(file: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 def for_host(source: Source) -> str:
     """The text for a host compiler: dynamic shared memory becomes a pointer, each kernel gets its launcher."""
-    text = _DYNAMIC_SHARED.sub(r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text)
+    text = _DYNAMIC_SHARED.sub(
+        r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text
+    )
     launchers = "".join(f"CONFIDE_KERNEL({name})\n" for name in source.kernels)
     return f'#line 1 "{source.path}"\n{text}\n{launchers}'
 
@@ -84,8 +87,8 @@ def _closure(path: Path) -> list[Path]:
                 if (folder / name).is_file():
                     waiting.append((folder / name).resolve())
                     break
-    # The CPU form is part of what every file means.
-    host = sorted((FOLDER / "host").iterdir())
+    # The CPU form is part of what every file means, where it is there: wheels leave it out.
+    host = sorted((FOLDER / "host").glob("*"))
     return found + [header for header in host if header not in found]
 
 
@@ -99,7 +102,11 @@ def _kernels(text: str, defines: dict[str, str]) -> dict[str, tuple[Parameter, .
 
 def _parameter(text: str, defines: dict[str, str]) -> Parameter:
     pointer = "*" in text
-    words = [word for word in re.findall(r"\w+", text) if word not in ("__restrict__", "__restrict", "volatile")]
+    words = [
+        word
+        for word in re.findall(r"\w+", text)
+        if word not in ("__restrict__", "__restrict", "volatile")
+    ]
     constant = "const" in words
     words = [word for word in words if word != "const"]
     kind = " ".join(defines.get(word, word) for word in words[:-1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Iterator
 
 from . import cache, source
 
@@ -80,18 +80,34 @@ def staged_bytes(product: Product) -> int:
 def by_shape(product: Product) -> Tiling:
     """A tiling that keeps at least 8 words of 16 bytes in flight a lane and splits columns where rows are few."""
     pairs = product.output == "SWIGLU"
-    rows = 2 if pairs else 4 if product.out >= 16_384 or product.batch > 4 else 1 if product.batch == 1 else 2
-    if pairs and product.batch > 1 or product.weight == "four_bit":
+    rows = (
+        2
+        if pairs
+        else 4
+        if product.out >= 16_384 or product.batch > 4
+        else 1
+        if product.batch == 1
+        else 2
+    )
+    if (pairs and product.batch > 1) or product.weight == "four_bit":
         rows = 4
     groups = product.out // rows
     split = 1
     while split < SPLIT_MAX and product.chunks > 8 * split and groups * split < 8192:
         split += 1
-    deep = 12 if product.batch == 1 else 4 if product.batch > 4 and product.weight == "four_bit" else 8
+    deep = (
+        12 if product.batch == 1 else 4 if product.batch > 4 and product.weight == "four_bit" else 8
+    )
     unroll = max(1, min(-(-product.chunks // split), deep // rows, 8))
     staged = split == 1 and staged_bytes(product) <= STAGED_BYTES_USUAL
     # Many sums in registers: fewer threads, or they would spill.
-    resident = 256 if product.batch > 4 else 512 if product.batch == 1 and product.weight != "four_bit" else 384
+    resident = (
+        256
+        if product.batch > 4
+        else 512
+        if product.batch == 1 and product.weight != "four_bit"
+        else 384
+    )
     return Tiling(rows, split, unroll, split if split > 2 else 4, staged=staged, resident=resident)
 
 
@@ -110,9 +126,13 @@ def candidates(product: Product) -> Iterator[Tiling]:
             for words in (4, 8, 14):
                 unroll = max(1, min(each, words // rows))
                 for warps in (split,) if split > 2 else (4, 8):
-                    for staged in (False, True) if staged_bytes(product) <= STAGED_BYTES_MAX else (False,):
+                    for staged in (
+                        (False, True) if staged_bytes(product) <= STAGED_BYTES_MAX else (False,)
+                    ):
                         for resident in (512, 1024) if product.batch == 1 else (first.resident,):
-                            made = Tiling(rows, split, unroll, warps, staged=staged, resident=resident)
+                            made = Tiling(
+                                rows, split, unroll, warps, staged=staged, resident=resident
+                            )
                             if made != first:
                                 yield made
 
@@ -128,11 +148,15 @@ def measured(device_name: str) -> dict[Product, Tiling]:
     file = path(device_name)
     if not file.is_file():
         return {}
-    return {Product(**one["product"]): Tiling(**one["tiling"]) for one in json.loads(file.read_text())}
+    return {
+        Product(**one["product"]): Tiling(**one["tiling"]) for one in json.loads(file.read_text())
+    }
 
 
 def keep(device_name: str, chosen: dict[Product, Tiling]) -> None:
     """Adds to what `measured` gives."""
     whole = {**measured(device_name), **chosen}
-    rows = [{"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()]
+    rows = [
+        {"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()
+    ]
     cache.put(path(device_name), json.dumps(rows, indent=1).encode())

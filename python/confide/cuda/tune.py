@@ -10,8 +10,9 @@ import argparse
 import dataclasses
 import math
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterator
+from typing import Any
 
 from . import runtime, tiling
 from .decode import DecodeStep
@@ -38,35 +39,52 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
             if took is not None:
                 timed[candidate] = took
         if not timed:
-            raise RuntimeError(f"{product}: wanted one tiling of {len(candidates)} that runs here, found none")
+            raise RuntimeError(
+                f"{product}: wanted one tiling of {len(candidates)} that runs here, found none"
+            )
         best = min(timed, key=timed.__getitem__)
         found[product] = (best, timed[best], timed.get(tiling.by_shape(product), math.nan))
     import torch
 
-    tiling.keep(torch.cuda.get_device_name(step.device), {product: best for product, (best, _, _) in found.items()})
+    tiling.keep(
+        torch.cuda.get_device_name(step.device),
+        {product: best for product, (best, _, _) in found.items()},
+    )
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Tunes for one of the worker's shapes with random weights, and prints what was measured."""
     parser = argparse.ArgumentParser(prog="python -m confide.cuda.tune", description=__doc__)
-    parser.add_argument("shape", help="a name of confide.worker.config.SHAPES, such as qwen2.5-1.5b")
+    parser.add_argument(
+        "shape", help="a name of confide.worker.config.SHAPES, such as qwen2.5-1.5b"
+    )
     parser.add_argument("--rows", type=int, default=1, help="rows of the step, 1 to 8")
-    parser.add_argument("--layers", type=int, default=8, help="layers to take turns over; more than L2 holds")
-    parser.add_argument("--candidates", type=int, default=24, help="tilings tried for each product, at most")
+    parser.add_argument(
+        "--layers", type=int, default=8, help="layers to take turns over; more than L2 holds"
+    )
+    parser.add_argument(
+        "--candidates", type=int, default=24, help="tilings tried for each product, at most"
+    )
     parser.add_argument("--device", default="cuda:0")
     given = parser.parse_args(arguments)
     step = random_step(given.shape, given.rows, given.layers, given.device)
     print(f"{'product':48} {'by shape':>20} {'best':>20}  tiling")
     for product, (tiles, best, by_shape) in tune(step, given.candidates).items():
-        size = product.out * product.columns * {"float": 4, "bf16": 2, "four_bit": 0.5}[product.weight]
+        size = (
+            product.out * product.columns * {"float": 4, "bf16": 2, "four_bit": 0.5}[product.weight]
+        )
         name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
-        cells = " ".join(f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best))
+        cells = " ".join(
+            f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best)
+        )
         print(f"{name:48} {cells}  {tiles}")
     return 0
 
 
-def random_step(shape: str, rows: int, layers: int, device: str, dtype: str = "bfloat16") -> DecodeStep:
+def random_step(
+    shape: str, rows: int, layers: int, device: str, dtype: str = "bfloat16"
+) -> DecodeStep:
     """A step of the worker's shape with random weights and an empty cache of 256 tokens."""
     import torch
 
@@ -79,7 +97,17 @@ def random_step(shape: str, rows: int, layers: int, device: str, dtype: str = "b
     cache = Cache(config, Size(rows, 256), target, kind)
     cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
     made = weights.random(config, 0, target, kind)
-    return DecodeStep(config, made, cache.values, cosines, sines, rows, device, limit=cache.idle_position, tilings={})
+    return DecodeStep(
+        config,
+        made,
+        cache.values,
+        cosines,
+        sines,
+        rows,
+        device,
+        limit=cache.idle_position,
+        tilings={},
+    )
 
 
 def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any, Any, Any]]]:
@@ -111,7 +139,11 @@ def _first(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
 
 
 def _microseconds(
-    step: DecodeStep, product: Product, tiles: Tiling, matrices: list[Any], arguments: tuple[Any, Any, Any]
+    step: DecodeStep,
+    product: Product,
+    tiles: Tiling,
+    matrices: list[Any],
+    arguments: tuple[Any, Any, Any],
 ) -> float | None:
     """Microseconds of one launch; None where the device cannot run this tiling."""
     import torch

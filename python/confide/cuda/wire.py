@@ -4,7 +4,8 @@ packed at the width of their prime on the device. Whatever is not the one form t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,9 @@ def opened(context: Context, kind: Kind, form: bytes, length: int | None = None)
         raise WireError(f"{kind.name}: ends early")
     if form[:HEADER_BYTES] != header(context, kind):
         wanted, got = header(context, kind).hex(), form[:HEADER_BYTES].hex()
-        raise WireError(f"{kind.name}: another version, type or parameter set, wanted {wanted}, got {got}")
+        raise WireError(
+            f"{kind.name}: another version, type or parameter set, wanted {wanted}, got {got}"
+        )
     if length is not None and len(form) != length:
         raise WireError(f"{kind.name}: wanted {length} bytes, got {len(form)}")
     return form[HEADER_BYTES:]
@@ -59,14 +62,16 @@ def packed_bytes(context: Context, limbs: int, count: int) -> int:
 
 
 def packed(context: Context, values: Array) -> list[bytes]:
-    """values [count, limbs, n], modulo the first limbs: the bytes of each."""
+    """Returns the bytes of each of `values` [count, limbs, n], modulo the first limbs."""
     count, limbs, n = values.shape
     starts, total = _layout(context, limbs, n)
     words = arrays.zeros((count, total), "uint64", context.device)
     if n > 0:
         grid = (-(-n // _THREADS), limbs, count)
         given = arrays.on_device(starts, "uint32", context.device, "starts", (limbs,))
-        context.kernel("wire.cu", "pack")(grid, _THREADS, values, context.limb_table, given, words, total, n)
+        context.kernel("wire.cu", "pack")(
+            grid, _THREADS, values, context.limb_table, given, words, total, n
+        )
     size = packed_bytes(context, limbs, n)
     rows = arrays.host(words).view(np.uint8).reshape(count, 8 * total)
     return [row[:size].tobytes() for row in rows]

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # How long after the end of standard input the process may take for a turn under way.
@@ -20,23 +21,49 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     from .setup import CONTEXT_TOKENS, DTYPES, SLOTS
 
-    parser = argparse.ArgumentParser(prog="python -m confide.worker", description=__doc__.splitlines()[0])
-    parser.add_argument("--socket", type=Path, required=True, help="path of the Unix socket to make")
-    parser.add_argument("--model", required=True, help="a folder with config.json, or a built-in shape's name")
+    parser = argparse.ArgumentParser(
+        prog="python -m confide.worker", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--socket", type=Path, required=True, help="path of the Unix socket to make"
+    )
+    parser.add_argument(
+        "--model", required=True, help="a folder with config.json, or a built-in shape's name"
+    )
     parser.add_argument("--device", default="cuda:0", help="cuda:N or cpu")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--slots", type=int, default=SLOTS, help="generations that run at once")
-    parser.add_argument("--context", type=int, default=CONTEXT_TOKENS, help="tokens of each, at most the model's own")
+    parser.add_argument(
+        "--context",
+        type=int,
+        default=CONTEXT_TOKENS,
+        help="tokens of each, at most the model's own",
+    )
     parser.add_argument("--queue", type=int, default=64, help="generations that may wait")
-    parser.add_argument("--random-weights", type=int, metavar="SEED", help="serve the shape alone, with random weights")
-    parser.add_argument("--layers", type=int, help="only so many layers; everything that is served says so")
-    parser.add_argument("--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device")
-    parser.add_argument("--chunk", type=int, default=512, help="tokens of a prompt between two steps of others")
+    parser.add_argument(
+        "--random-weights",
+        type=int,
+        metavar="SEED",
+        help="serve the shape alone, with random weights",
+    )
+    parser.add_argument(
+        "--layers", type=int, help="only so many layers; everything that is served says so"
+    )
+    parser.add_argument(
+        "--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device"
+    )
+    parser.add_argument(
+        "--chunk", type=int, default=512, help="tokens of a prompt between two steps of others"
+    )
     parser.add_argument("--cache-bytes", type=int, default=0, help="most that the cache may take")
-    parser.add_argument("--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take")
+    parser.add_argument(
+        "--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take"
+    )
     parser.add_argument("--decoder", choices=["auto", "kernels", "torch"], default="auto")
     parser.add_argument("--no-graphs", action="store_true", help="run steps as they stand")
-    parser.add_argument("--no-warm", action="store_true", help="record steps when they are first needed")
+    parser.add_argument(
+        "--no-warm", action="store_true", help="record steps when they are first needed"
+    )
     parser.add_argument("--name", help="the model's name in reports")
     return parser.parse_args(given)
 
@@ -52,9 +79,15 @@ def main() -> int:
         from .status import status
 
         built = build(options)
-        server = Server(options.socket, built.scheduler, built.welcome, lambda: status(built.scheduler))
+        server = Server(
+            options.socket, built.scheduler, built.welcome, lambda: status(built.scheduler)
+        )
     except Exception as error:
-        print(f"worker: {error}" if str(error) else f"worker: {type(error).__name__}", file=sys.stderr, flush=True)
+        print(
+            f"worker: {error}" if str(error) else f"worker: {type(error).__name__}",
+            file=sys.stderr,
+            flush=True,
+        )
         return 1
     stop.then(server.stop)
     print(json.dumps({"ready": True, "protocol": 1, "pid": os.getpid()}), flush=True)
@@ -74,7 +107,8 @@ def main() -> int:
 
 class Stop:
     """The three ways to be asked to stop: the end of standard input, SIGTERM, SIGINT. Each is clean at first; what
-    takes too long is cut off."""
+    takes too long is cut off.
+    """
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -88,6 +122,7 @@ class Stop:
         threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
 
     def until_input_ends(self) -> None:
+        """Reads standard input until its end, which is the end of `confide serve`."""
         with contextlib.suppress(OSError):
             # One that is not open has ended.
             while os.read(0, 4096):
@@ -103,10 +138,11 @@ class Stop:
         threading.Thread(target=self.cut_off, name="cut-off", daemon=True).start()
 
     def cut_off(self) -> None:
+        """Ends the process, however busy, when the time to stop in is over."""
         time.sleep(STOP_SECONDS)
         os._exit(0)
 
-    def then(self, action) -> None:
+    def then(self, action: Callable[[], None]) -> None:
         """What stops cleanly, once there is something to stop."""
         self.action = action
         if self.asked.is_set():

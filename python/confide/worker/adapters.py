@@ -5,16 +5,26 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import peft
+from .. import peft
 from .config import Config
-from .deltas import PROJECTIONS, READS, SOURCE_OF, Adapter, AdapterError, Deltas, Site, Width, points_of
+from .deltas import (
+    PROJECTIONS,
+    READS,
+    SOURCE_OF,
+    Adapter,
+    AdapterError,
+    Deltas,
+    Site,
+    Width,
+    points_of,
+)
 
 ADAPTERS_MAX = 64
 KINDS = ("plain", "relay", "one-graph", "ipc", "blind")
@@ -67,7 +77,8 @@ class Adapters:
     def made(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Reads or reaches an adapter; may take long, and may run beside steps."""
         if kind == "plain":
-            return PlainAdapter(name, peft.load(Path(str(spec.get("path", "")))), self.bank, self.context)
+            _, pairs = peft.load(str(spec.get("path", "")))
+            return PlainAdapter(name, pairs, self.bank, self.context)
         if kind == "relay":
             from .relay import RelayAdapter
 
@@ -78,15 +89,18 @@ class Adapters:
             blind = importlib.import_module("confide.blind")
             opened = blind.open_adapter
         except (ImportError, AttributeError) as error:
-            raise AdapterError(f"adapter kind {kind}: confide.blind is not there: {error}") from error
-        adapter = opened(kind, {**spec, "adapter": name}, self.context)
-        return adapter
+            raise AdapterError(
+                f"adapter kind {kind}: confide.blind is not there: {error}"
+            ) from error
+        return opened(kind, {**spec, "adapter": name}, self.context)
 
     def check(self, name: str, site: Site, got: Width) -> None:
         """Refuses a site that the model does not have, or not with these widths."""
         wanted = self.context.config.width(site)
         if wanted != got:
-            raise AdapterError(f"adapter {name!r}: layer {site[0]} {site[1]}: wanted {wanted}, got {got}")
+            raise AdapterError(
+                f"adapter {name!r}: layer {site[0]} {site[1]}: wanted {wanted}, got {got}"
+            )
 
     def unload(self, name: str) -> None:
         """Forgets one. Generations that run with it go on."""
@@ -114,13 +128,18 @@ class Adapters:
 
 def close(adapter: Adapter) -> None:
     """Lets an adapter give back what it holds, where it has something to give back. What goes wrong in that ends no
-    stream of others."""
+    stream of others.
+    """
     done = getattr(adapter, "close", None)
     try:
         if done is not None:
             done()
     except Exception as error:
-        print(f"adapter {adapter.name}: close: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        print(
+            f"adapter {adapter.name}: close: {type(error).__name__}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 class PlainAdapter:
@@ -130,17 +149,22 @@ class PlainAdapter:
     guarantee = "none"
     count = itertools.count()
 
-    def __init__(self, name: str, pairs: dict[Site, peft.Pair], bank: Bank, context: Context) -> None:
+    def __init__(
+        self, name: str, pairs: dict[Site, peft.Pair], bank: Bank, context: Context
+    ) -> None:
         self.name, self.bank = name, bank
         self.sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in pairs.items()}
         self.points = points_of(self.sites)
         self.number, self.open_count, self.is_loaded = next(self.count), 0, True
         kept = {"device": context.device, "dtype": context.dtype}
-        self.a = {site: pair.a.to(**kept) for site, pair in pairs.items()}
+        self.a = {site: torch.from_numpy(pair.a).to(**kept) for site, pair in pairs.items()}
         # The scale goes into B while it has all its bits.
-        self.b = {site: (pair.b * pair.scale).to(**kept) for site, pair in pairs.items()}
+        self.b = {
+            site: (torch.from_numpy(pair.b) * pair.scale).to(**kept) for site, pair in pairs.items()
+        }
 
     def open(self) -> Deltas:
+        """Returns the deltas of one generation."""
         self.open_count += 1
         return PlainDeltas(self)
 
@@ -162,6 +186,7 @@ class PlainDeltas:
         return "bank", self.grouped.version
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
+        """Adds scale · B · (A · rows) to each output in place; rows [T, in], outputs [T, out] by projection."""
         for projection, output in outputs.items():
             a = self.adapter.a.get((layer, projection))
             if a is not None:
@@ -176,16 +201,19 @@ class PlainDeltas:
         self.row = row
 
     def report(self) -> dict[str, Any]:
+        """Returns what is said of the adapter at the end of a generation."""
         return {"guarantee": self.guarantee}
 
     def close(self) -> None:
+        """Leaves the place in the batch and the adapter."""
         self.place(None)
         self.adapter.open_count -= 1
 
 
 class Bank:
     """All plain adapters side by side: one product with every A, a mask that leaves each row its own adapter's part,
-    one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all."""
+    one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context, self.members = context, []
@@ -209,18 +237,26 @@ class Bank:
         """Stacks the members anew. Recorded steps of an earlier version read what they held, which lives with them."""
         old, marks = self.members, self.shares
         kept = [old.index(member) if member in old else None for member in members]
-        columns = [marks[:, place] if place is not None else torch.zeros_like(self.column()) for place in kept]
+        columns = [
+            marks[:, place] if place is not None else torch.zeros_like(self.column())
+            for place in kept
+        ]
         shares = torch.stack(columns, -1).contiguous() if columns else marks[:, :0].clone()
         points = {point for member in members for point in member.points}
-        stacked = {(layer, source): self.stack(members, layer, source) for layer, source in sorted(points)}
+        stacked = {
+            (layer, source): self.stack(members, layer, source) for layer, source in sorted(points)
+        }
         # Only now: where memory ran out above, everything is as it was.
         self.members, self.shares, self.stacked, self.copies = members, shares, stacked, {}
         self.version += 1
 
     def column(self) -> Tensor:
+        """Returns zeros [slots], in the type of the activations."""
         return torch.zeros(self.context.slots, device=self.context.device, dtype=self.context.dtype)
 
-    def stack(self, members: list[PlainAdapter], layer: int, source: str) -> tuple[Tensor, Tensor, list[str]]:
+    def stack(
+        self, members: list[PlainAdapter], layer: int, source: str
+    ) -> tuple[Tensor, Tensor, list[str]]:
         """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
         config, names = self.context.config, list(READS[source])
         ranks = {name: rank_of(members, (layer, name)) for name in names}
@@ -229,7 +265,9 @@ class Bank:
         total = sum(ranks[name] for name in names)
         kept = {"device": self.context.device, "dtype": self.context.dtype}
         a = torch.zeros(len(members), total, width, **kept)
-        b = torch.zeros(sum(config.width((layer, name))[1] for name in names), len(members), total, **kept)
+        b = torch.zeros(
+            sum(config.width((layer, name))[1] for name in names), len(members), total, **kept
+        )
         for index, member in enumerate(members):
             row = column = 0
             for name in names:
@@ -241,7 +279,9 @@ class Bank:
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
 
-    def held(self, layer: int, source: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, list[str]] | None:
+    def held(
+        self, layer: int, source: str, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor, list[str]] | None:
         """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
         found = self.stacked.get((layer, source))
         if found is None or found[0].dtype == dtype:
@@ -257,7 +297,12 @@ class Bank:
         self.shares[row, self.members.index(adapter)].fill_(1)
 
     def add(
-        self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]
+        self,
+        layer: int,
+        source: str,
+        rows: Tensor,
+        outputs: dict[str, Tensor],
+        deltas: list[Deltas | None],
     ) -> None:
         """`deltas` are not asked: rows of others, and of none, have no share."""
         found = self.held(layer, source, rows.dtype)
@@ -270,7 +315,9 @@ class Bank:
         if target is not None:
             target.addmm_(inner.view(count, -1), b.t())
             return
-        parts = (inner.view(count, -1) @ b.t()).split([outputs[name].shape[1] for name in names], dim=-1)
+        parts = (inner.view(count, -1) @ b.t()).split(
+            [outputs[name].shape[1] for name in names], dim=-1
+        )
         for name, part in zip(names, parts):
             outputs[name].add_(part)
 
@@ -304,7 +351,9 @@ def sites_from_wire(listed: Any) -> dict[Site, Width]:
     try:
         for layer, projection, width, out in listed:
             if projection not in SOURCE_OF:
-                raise AdapterError(f"projection: wanted {', '.join(PROJECTIONS)}, got {str(projection)[:80]!r}")
+                raise AdapterError(
+                    f"projection: wanted {', '.join(PROJECTIONS)}, got {str(projection)[:80]!r}"
+                )
             sites[int(layer), projection] = (int(width), int(out))
     except (TypeError, ValueError) as error:
         raise AdapterError(f"sites: wanted [[layer, projection, in, out], …]: {error}") from error

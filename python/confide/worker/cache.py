@@ -66,7 +66,9 @@ def fit(config: Config, dtype: torch.dtype, wanted: Size, room: int) -> None:
 class Cache:
     """Keys and values [layers, 2, slots, kv_heads, context + SPARE, head_dim]; a batch's row i is slot i."""
 
-    def __init__(self, config: Config, size: Size, device: torch.device, dtype: torch.dtype, limit: int = 0) -> None:
+    def __init__(
+        self, config: Config, size: Size, device: torch.device, dtype: torch.dtype, limit: int = 0
+    ) -> None:
         room = free_bytes(device) - RESERVE_BYTES if device.type == "cuda" else free_bytes(device)
         fit(config, dtype, size, min(room, limit) if limit else room)
         self.size, self.length = size, size.context + SPARE

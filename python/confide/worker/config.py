@@ -165,14 +165,20 @@ def rope(raw: dict[str, Any], head_dim: int) -> Rope:
         return plain
     if kind == "linear":
         return replace(plain, kind=kind, factor=float(given["factor"]))
-    original = given.get("original_max_position_embeddings") or raw.get("original_max_position_embeddings")
+    original = given.get("original_max_position_embeddings") or raw.get(
+        "original_max_position_embeddings"
+    )
     try:
         if kind == "llama3":
             low, high = float(given["low_freq_factor"]), float(given["high_freq_factor"])
             factor = float(given["factor"])
-            return replace(plain, kind=kind, factor=factor, low=low, high=high, original_context=int(original))
+            return replace(
+                plain, kind=kind, factor=factor, low=low, high=high, original_context=int(original)
+            )
         if kind in ("longrope", "su"):
-            return longrope(plain, given, int(original), number(raw, "max_position_embeddings", 1 << 24))
+            return longrope(
+                plain, given, int(original), number(raw, "max_position_embeddings", 1 << 24)
+            )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"config.json: rope_scaling: {kind}: {error} is missing") from error
     raise refused("rope_type", "default, linear, llama3 or longrope", kind)
@@ -189,12 +195,15 @@ def longrope(plain: Rope, given: dict[str, Any], original: int, context: int) ->
     scale = given.get("attention_factor")
     if scale is None:
         scale = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(original))
-    return replace(plain, kind="longrope", original_context=original, short=short, scale=float(scale))
+    return replace(
+        plain, kind="longrope", original_context=original, short=short, scale=float(scale)
+    )
 
 
 def with_exact_longrope(config: Config) -> Config:
     """Longrope turns all positions otherwise once a text is longer than the original context, which keys in a cache
-    cannot follow. So the context ends there, where the short factors are exact."""
+    cannot follow. So the context ends there, where the short factors are exact.
+    """
     if config.rope.kind != "longrope":
         return config
     return replace(config, context=min(config.context, config.rope.original_context))

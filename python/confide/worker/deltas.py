@@ -6,28 +6,24 @@ the outputs of the projections that read it. Whoever drives the generator adds t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Hashable, Protocol, Sequence, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from .adapter_error import AdapterError as AdapterError
+from ..adapter_error import AdapterError as AdapterError
+from ..sites import PROJECTIONS as PROJECTIONS
+from ..sites import READERS
+from ..sites import SOURCES as SOURCES
+from ..sites import Site as Site
+from ..sites import Width as Width
 
-# Names of the vectors that projections read, and of the projections; the index is the number on the wire
-# (docs/blind-protocol.md, "terms"), the words are those of crates/lora/src/site.rs.
-SOURCES = ("attention", "attention_output", "feed_forward", "feed_forward_inner", "final_hidden")
-PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down", "final_hidden")
-READS = {
-    "attention": ("q", "k", "v"),
-    "attention_output": ("o",),
-    "feed_forward": ("gate", "up"),
-    "feed_forward_inner": ("down",),
-    "final_hidden": ("final_hidden",),
+# The projections that read a vector, by its name.
+READS = dict(zip(SOURCES, READERS))
+SOURCE_OF = {
+    projection: source for source, projections in READS.items() for projection in projections
 }
-SOURCE_OF = {projection: source for source, projections in READS.items() for projection in projections}
-
-Site = tuple[int, str]  # layer, projection; final_hidden stands in layer 0
-Width = tuple[int, int]  # input, output
 
 
 @runtime_checkable

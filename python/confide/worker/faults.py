@@ -6,7 +6,7 @@ import traceback
 
 import torch
 
-from .adapter_error import AdapterError
+from ..adapter_error import AdapterError
 
 
 class OutOfMemory(Exception):
@@ -26,13 +26,19 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def of_adapter(error: Exception) -> AdapterError:
     """What went wrong in an adapter, whoever raised it."""
-    return error if isinstance(error, AdapterError) else AdapterError(f"{type(error).__name__}: {error}")
+    return (
+        error
+        if isinstance(error, AdapterError)
+        else AdapterError(f"{type(error).__name__}: {error}")
+    )
 
 
 def is_fatal(error: Exception) -> bool:
     """Whether the device is lost: nothing that is launched afterwards can succeed."""
     accelerator = getattr(torch, "AcceleratorError", None)
-    return accelerator is not None and isinstance(error, accelerator) and not is_out_of_memory(error)
+    return (
+        accelerator is not None and isinstance(error, accelerator) and not is_out_of_memory(error)
+    )
 
 
 def give_back(error: Exception, device: torch.device) -> None:

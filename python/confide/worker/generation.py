@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 from .deltas import NO_POINTS, Adapter, AdapterError, Deltas, Points
 from .faults import is_out_of_memory
@@ -45,22 +46,36 @@ class Request:
         ids, most = raw.get("ids"), raw.get("max_tokens")
         stops, banned = raw.get("stop_ids", []), raw.get("banned_ids", [])
         for name, listed in (("ids", ids), ("stop_ids", stops), ("banned_ids", banned)):
-            if not isinstance(listed, list) or not all(is_whole(one, 0, (1 << 32) - 1) for one in listed):
+            if not isinstance(listed, list) or not all(
+                is_whole(one, 0, (1 << 32) - 1) for one in listed
+            ):
                 raise Refused("malformed", f"{name}: wanted a list of token numbers")
         if not ids or max(ids) >= vocabulary:
             raise Refused("malformed", f"ids: wanted at least one, all below {vocabulary}")
         if len(ids) > context - 1:
-            raise Refused("prompt_too_long", f"prompt: wanted at most {context - 1} tokens, got {len(ids)}")
+            raise Refused(
+                "prompt_too_long", f"prompt: wanted at most {context - 1} tokens, got {len(ids)}"
+            )
         if not is_whole(most, 1, context - len(ids)):
-            raise Refused("malformed", f"max_tokens: wanted 1 to {context - len(ids)}, got {most!r}")
+            raise Refused(
+                "malformed", f"max_tokens: wanted 1 to {context - len(ids)}, got {most!r}"
+            )
         heat, share, seed = raw.get("temperature", 0.0), raw.get("top_p", 1.0), raw.get("seed", 0)
-        if not is_number(heat, 0.0, 1e6) or not is_number(share, 0.0, 1.0) or not is_whole(seed, 0, (1 << 64) - 1):
-            raise Refused("malformed", "temperature, top_p, seed: wanted numbers within their bounds")
+        if (
+            not is_number(heat, 0.0, 1e6)
+            or not is_number(share, 0.0, 1.0)
+            or not is_whole(seed, 0, (1 << 64) - 1)
+        ):
+            raise Refused(
+                "malformed", "temperature, top_p, seed: wanted numbers within their bounds"
+            )
         adapter = raw.get("adapter")
         if adapter is not None and not isinstance(adapter, str):
             raise Refused("malformed", "adapter: wanted a name or null")
         kept = [one for one in banned if one < vocabulary]
-        return Request(number, ids, most, float(heat), float(share), seed, frozenset(stops), kept, adapter)
+        return Request(
+            number, ids, most, float(heat), float(share), seed, frozenset(stops), kept, adapter
+        )
 
 
 def is_whole(value: Any, least: int, most: int) -> bool:
@@ -70,7 +85,9 @@ def is_whole(value: Any, least: int, most: int) -> bool:
 
 def is_number(value: Any, least: float, most: float) -> bool:
     """Whether it is a number within bounds."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    )
 
 
 @dataclass
@@ -127,7 +144,9 @@ class Generation:
     @property
     def is_prefilling(self) -> bool:
         """Whether part of its prompt is still to be read."""
-        return self.slot is not None and self.opening is None and self.launched == 0 and not self.ended
+        return (
+            self.slot is not None and self.opening is None and self.launched == 0 and not self.ended
+        )
 
     @property
     def tokens(self) -> int:
@@ -155,4 +174,10 @@ class Generation:
                 error["cause"] = self.failure.cause
         usage = {"prompt_tokens": len(self.request.ids), "completion_tokens": self.sent}
         report = self.report()
-        return {"id": self.request.number, "reason": self.ended, "error": error, "usage": usage, "adapter": report}
+        return {
+            "id": self.request.number,
+            "reason": self.ended,
+            "error": error,
+            "usage": usage,
+            "adapter": report,
+        }

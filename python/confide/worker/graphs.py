@@ -12,8 +12,9 @@ import contextlib
 import gc
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Generator, Hashable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,8 @@ TRIALS = 16
 @dataclass(frozen=True)
 class Shape:
     """What a recorded step depends on. `adapters` is empty or the graph keys of what adds; `waits` says that the
-    adapters are called between graphs."""
+    adapters are called between graphs.
+    """
 
     batch: int
     context: int
@@ -86,7 +88,9 @@ Add = Callable[[Point, bool], None]
 class Stepper:
     """Runs decode steps of a model over its cache and rows."""
 
-    def __init__(self, model: Model, cache: Cache, rows: Rows, graphs: bool = True, decoder: str = "torch") -> None:
+    def __init__(
+        self, model: Model, cache: Cache, rows: Rows, graphs: bool = True, decoder: str = "torch"
+    ) -> None:
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.device
         self.graphs = graphs and can_record(self.device)
@@ -110,14 +114,18 @@ class Stepper:
             # Recorded kernels keep the stream's priority: masks that are prepared beside give way to tokens.
             self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
-            self.pools = {FAST: torch.cuda.graph_pool_handle(), SLOW: torch.cuda.graph_pool_handle()}
+            self.pools = {
+                FAST: torch.cuda.graph_pool_handle(),
+                SLOW: torch.cuda.graph_pool_handle(),
+            }
             self.anchors = [self.anchored(pool) for pool in self.pools.values()]
             slots, width = cache.size.slots, rows.draws.shape[1]
             self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
 
     def anchored(self, pool: Any) -> Any:
         """A graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may hold
-        memory in it, and refuses the next graph."""
+        memory in it, and refuses the next graph.
+        """
         graph, mark = torch.cuda.CUDAGraph(), torch.zeros(1, device=self.device)
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
@@ -127,7 +135,9 @@ class Stepper:
             graph.capture_end()
         return graph, mark
 
-    def warm(self, kinds: tuple[str, ...] = ("greedy", "sampled"), contexts: tuple[int, ...] = ()) -> None:
+    def warm(
+        self, kinds: tuple[str, ...] = ("greedy", "sampled"), contexts: tuple[int, ...] = ()
+    ) -> None:
         """Records the shapes without adapters beforehand, so that no request waits for it."""
         if not self.graphs:
             return
@@ -170,6 +180,7 @@ class Stepper:
         return self.copied(source, target)
 
     def copied(self, source: Tensor, target: Tensor) -> Told:
+        """Copies `source` into `target` without waiting and returns what can be read after its event."""
         target.copy_(source, non_blocking=True)
         if self.device.type != "cuda":
             return Told(target.clone(), None)
@@ -185,10 +196,13 @@ class Stepper:
             logits = yield from self.kernels.decode(tokens, positions, shape)
         else:
             form = self.form(batch, shape.context)
-            logits = yield from self.model.decode(tokens, positions, self.cache, shape.context, shape.points, form)
+            logits = yield from self.model.decode(
+                tokens, positions, self.cache, shape.context, shape.points, form
+            )
         rows.advance(batch, shape.group, logits, shape.kind)
 
     def replay(self, shape: Shape, recorded: Recorded, add: Add | None) -> None:
+        """Replays the recorded graphs of a step, with what `add` does between them."""
         recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
             graph.replay()
@@ -233,7 +247,12 @@ class Stepper:
         return Recorded(graphs, points)
 
     def capture_part(
-        self, run: Generator[Point, None, None], shape: Shape, graphs: list[Any], points: list[Point], add: Add | None
+        self,
+        run: Generator[Point, None, None],
+        shape: Shape,
+        graphs: list[Any],
+        points: list[Point],
+        add: Add | None,
     ) -> bool:
         """Captures up to the next point that has to be waited for, or to the end; says whether it is the end."""
         graph, ended = torch.cuda.CUDAGraph(), False
@@ -272,7 +291,11 @@ class Stepper:
     def form(self, batch: int, context: int) -> str:
         """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
         if (batch, context) not in self.forms:
-            forms = ATTENTION_FORMS if self.model.kernel_attention is None else (*ATTENTION_FORMS, "kernel")
+            forms = (
+                ATTENTION_FORMS
+                if self.model.kernel_attention is None
+                else (*ATTENTION_FORMS, "kernel")
+            )
             form = forms[0] if self.device.type != "cuda" else forms[-1]
             if self.graphs and self.device.type == "cuda":
                 times = {form: self.attention_ms(batch, context, form) for form in forms}
@@ -284,7 +307,8 @@ class Stepper:
 
     def attention_ms(self, batch: int, context: int, form: str) -> float:
         """Milliseconds of one layer's attention at this size, positions and cache included: TRIALS of them in a graph,
-        since launched one by one they would take the host's time. Infinite where the form cannot be recorded."""
+        since launched one by one they would take the host's time. Infinite where the form cannot be recorded.
+        """
         config, model = self.model.config, self.model
         width = config.query_width + 2 * config.key_width
         qkv = torch.zeros(batch, width, device=self.device, dtype=model.dtype)
@@ -316,6 +340,7 @@ class Stepper:
         return first.elapsed_time(last) / TRIALS
 
     def pinned(self) -> Tensor:
+        """Returns zeros int64 [slots] in host memory, pinned where the device is a CUDA device."""
         pin = self.device.type == "cuda"
         return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)
 
@@ -327,4 +352,4 @@ def can_record(device: torch.device) -> bool:
 
 def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
     """Those of `steps` below `most`, and `most`."""
-    return tuple(step for step in steps if step < most) + (most,)
+    return (*tuple(step for step in steps if step < most), most)

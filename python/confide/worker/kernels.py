@@ -6,7 +6,8 @@ since a step of one group may run between two parts of another's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Generator
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -45,7 +46,9 @@ class Kernels:
         """Whether a step of this shape runs here: few rows, and plain weights."""
         return shape.batch <= ROWS_MAX and not self.model.weights.bits
 
-    def decode(self, tokens: Tensor, positions: Tensor, shape: Shape) -> Generator[Point, None, Tensor]:
+    def decode(
+        self, tokens: Tensor, positions: Tensor, shape: Shape
+    ) -> Generator[Point, None, Tensor]:
         """As `Model.decode`, with activations and logits in float32; rows at the idle position are passed over."""
         return (yield from self.step(shape).run(tokens, positions, shape.points))
 

@@ -21,12 +21,14 @@ class Matrix(Protocol):
 
     out: int
 
-    def __call__(self, rows: Tensor) -> Tensor: ...
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
         """Adds the product to `target` [T, out] in place."""
 
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
 
 
 class Plain:
@@ -37,13 +39,16 @@ class Plain:
         self.out = weight.shape[0]
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
         return functional.linear(rows, self.weight, self.bias)
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
+        """Adds the product to `target` [T, out] in place."""
         # One kernel: the product's own epilogue adds. No matrix that is used so has a bias.
         target.addmm_(rows, self.weight.t())
 
     def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
         bias = 0 if self.bias is None else self.bias.nbytes
         return self.weight.nbytes + bias
 
@@ -54,19 +59,27 @@ class FourBit:
     `codes` [out, in] hold q in 0..15, two to a byte, the even input in the high half: what torch's CUDA product wants.
     """
 
-    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor | None = None, dtype: torch.dtype = torch.bfloat16):
+    def __init__(
+        self,
+        codes: Tensor,
+        scales: Tensor,
+        bias: Tensor | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
         self.codes, self.scales, self.bias, self.dtype = codes, scales, bias, dtype
         self.out, self.width = codes.shape[0], codes.shape[1] * 2
         self.packed: Tensor | None = None
         self.form = "dequantised at each product"
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Returns the product [T, out] with rows [T, in], bias added."""
         if self.packed is None:
             return functional.linear(rows, self.dequantised(), self.bias)
         product = torch.ops.aten._weight_int4pack_mm(rows, self.packed, GROUP, self.scales)
         return product if self.bias is None else product.add_(self.bias)
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
+        """Adds the product to `target` [T, out] in place."""
         target.add_(self(rows))
 
     def dequantised(self) -> Tensor:
@@ -74,9 +87,12 @@ class FourBit:
         high, low = self.codes >> 4, self.codes & 15
         values = torch.stack((high, low), dim=-1).reshape(self.out, self.width // GROUP, GROUP)
         scale, offset = self.scales.transpose(0, 1).float().unsqueeze(-1).unbind(2)
-        return ((values.float() - 8.0) * scale + offset).reshape(self.out, self.width).to(self.dtype)
+        return (
+            ((values.float() - 8.0) * scale + offset).reshape(self.out, self.width).to(self.dtype)
+        )
 
     def bytes(self) -> int:
+        """Returns the bytes of device memory that the matrix takes."""
         kept = self.codes if self.packed is None else self.packed
         return kept.nbytes + self.scales.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
@@ -86,7 +102,9 @@ class FourBit:
             return
         try:
             packed = torch.ops.aten._convert_weight_to_int4pack(self.codes, INNER_TILES)
-            rows = torch.linspace(-1, 1, self.width, device=packed.device, dtype=self.dtype).unsqueeze(0)
+            rows = torch.linspace(
+                -1, 1, self.width, device=packed.device, dtype=self.dtype
+            ).unsqueeze(0)
             got = torch.ops.aten._weight_int4pack_mm(rows, packed, GROUP, self.scales).float()
             wanted = rows.float() @ self.dequantised().float().t()
             if (got - wanted).norm() > 0.02 * wanted.norm():
@@ -99,7 +117,7 @@ class FourBit:
 
 def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
     """A 4-bit matrix from a plain one, on the device where it lies. The inputs must be a multiple of the group."""
-    out, width = weight.shape
+    width = weight.shape[1]
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
     parts = [quantised(rows) for rows in weight.split(ROWS_AT_ONCE)]

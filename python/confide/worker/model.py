@@ -6,8 +6,9 @@ slot i of the cache. Nothing here waits for the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Callable, Generator
+from typing import Any
 
 import torch
 import torch.nn.functional as functional
@@ -20,7 +21,9 @@ from .deltas import NO_POINTS, Point, Points
 from .rotary import Rotary
 from .weights import Weights
 
-Pass = Generator[Point, None, Tensor]  # stops at points; gives logits [T, vocabulary] in the model's type
+Pass = Generator[
+    Point, None, Tensor
+]  # stops at points; gives logits [T, vocabulary] in the model's type
 ATTENTION_FORMS = ("fused", "products")
 # Without cuDNN's, which builds a plan for each shape and refuses some at run time.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -69,7 +72,8 @@ class Model:
         form: str = "fused",
     ) -> Pass:
         """One token of each row: `tokens` and `positions` int64 [B] on the device; attends to the first `context`
-        tokens of each slot, of which those up to its own position count."""
+        tokens of each slot, of which those up to its own position count.
+        """
         hidden = functional.embedding(tokens, self.weights.embedding)
         attend = self.decode_attention(positions, cache, context, form)
         hidden = yield from self.layers(hidden, attend, points)
@@ -79,7 +83,8 @@ class Model:
         self, positions: Tensor, cache: Cache, context: int, form: str
     ) -> Callable[[int, Tensor], Tensor]:
         """What turns a layer's fused q, k, v rows [B, widths] into what attention read [B, heads · head_dim], keeping
-        keys and values. The form `kernel` is this package's own (kernels.py), the others are torch's."""
+        keys and values. The form `kernel` is this package's own (kernels.py), the others are torch's.
+        """
         if form == "kernel":
             return self.kernel_attention.of(positions, cache)
         rows = positions.shape[0]
@@ -103,7 +108,9 @@ class Model:
         table = self.rotary.at(positions)
         places = self.places(cache, torch.full_like(positions, span.slot), positions)
         whole = span.start == 0 and config.window is None
-        length = span.start + rows if whole else min(-(-(span.start + rows) // 64) * 64, cache.length)
+        length = (
+            span.start + rows if whole else min(-(-(span.start + rows) // 64) * 64, cache.length)
+        )
         bias = None if whole else self.prefill_bias(positions, length).repeat(self.groups, 1)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
@@ -117,7 +124,9 @@ class Model:
             query = query.view(rows, config.kv_heads, self.groups, -1).permute(1, 2, 0, 3)
             query = query.reshape(1, config.kv_heads, self.groups * rows, -1)
             with sdpa_kernel(KERNELS):
-                out = functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
+                out = functional.scaled_dot_product_attention(
+                    query, keys, content, bias, scale=self.scale
+                )
             out = out.view(config.kv_heads, self.groups, rows, -1).permute(2, 0, 1, 3)
             return out.reshape(rows, -1)
 
@@ -125,7 +134,9 @@ class Model:
         hidden = yield from self.layers(hidden, attend, points)
         return (yield from self.logits(hidden[-1:], points))
 
-    def layers(self, hidden: Tensor, attend: Callable[[int, Tensor], Tensor], points: Points) -> Pass:
+    def layers(
+        self, hidden: Tensor, attend: Callable[[int, Tensor], Tensor], points: Points
+    ) -> Pass:
         """All layers over `hidden` [T, hidden], which is overwritten; stops at `points`."""
         config, epsilon, width = self.config, self.config.norm_epsilon, (self.config.hidden,)
         for index, layer in enumerate(self.weights.layers):
@@ -135,17 +146,23 @@ class Model:
                 parts = qkv.split((config.query_width, config.key_width, config.key_width), dim=-1)
                 yield Point(index, "attention", normed, dict(zip(("q", "k", "v"), parts)))
             attended = attend(index, qkv)
-            yield from self.back(hidden, attended, layer.o, (index, "attention_output", "o"), points)
+            yield from self.back(
+                hidden, attended, layer.o, (index, "attention_output", "o"), points
+            )
             normed = functional.rms_norm(hidden, width, layer.ffn_norm, epsilon)
             both = layer.gate_up(normed)
             gate, up = both.split((config.ffn, config.ffn), dim=-1)
             if (index, "feed_forward") in points:
                 yield Point(index, "feed_forward", normed, {"gate": gate, "up": up})
             inner = functional.silu(gate).mul_(up)
-            yield from self.back(hidden, inner, layer.down, (index, "feed_forward_inner", "down"), points)
+            yield from self.back(
+                hidden, inner, layer.down, (index, "feed_forward_inner", "down"), points
+            )
         return functional.rms_norm(hidden, width, self.weights.final_norm, epsilon)
 
-    def back(self, hidden: Tensor, rows: Tensor, matrix, place: tuple[int, str, str], points: Points) -> Pass:
+    def back(
+        self, hidden: Tensor, rows: Tensor, matrix, place: tuple[int, str, str], points: Points
+    ) -> Pass:
         """Adds a projection of `rows` to the residual `hidden` in place; one kernel where no adapter is between."""
         index, source, projection = place
         if (index, source) not in points:
@@ -177,7 +194,9 @@ class Model:
         kind = torch.arange(2, device=self.device)[None, :, None]
         head = torch.arange(self.config.kv_heads, device=self.device)[None, None, :]
         slot = kind * cache.size.slots + slots[:, None, None]
-        return ((slot * self.config.kv_heads + head) * cache.length + positions[:, None, None]).view(-1)
+        return (
+            (slot * self.config.kv_heads + head) * cache.length + positions[:, None, None]
+        ).view(-1)
 
     def decode_bias(self, positions: Tensor, context: int) -> Tensor:
         """0 where a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
@@ -187,7 +206,9 @@ class Model:
             hidden = hidden | (seen <= positions[:, None] - self.config.window)
             # A row without a generation stands beyond the context: it would see nothing, which is no number.
             hidden = hidden & (positions < context)[:, None]
-        bias = torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(hidden, float("-inf"))
+        bias = torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
+            hidden, float("-inf")
+        )
         return bias[:, None, None, :]
 
     def prefill_bias(self, positions: Tensor, length: int) -> Tensor:
@@ -196,14 +217,20 @@ class Model:
         hidden = seen > positions[:, None]
         if self.config.window is not None:
             hidden = hidden | (seen <= positions[:, None] - self.config.window)
-        return torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(hidden, float("-inf"))
+        return torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
+            hidden, float("-inf")
+        )
 
-    def attention(self, query: Tensor, keys: Tensor, content: Tensor, bias: Tensor, form: str) -> Tensor:
+    def attention(
+        self, query: Tensor, keys: Tensor, content: Tensor, bias: Tensor, form: str
+    ) -> Tensor:
         """Heads that share keys are rows of one query: [B, kv_heads, groups, head_dim], so nothing is repeated."""
         if form == "fused":
             bias = bias.expand(query.shape[0], keys.shape[1], query.shape[2], keys.shape[2])
             with sdpa_kernel(KERNELS):
-                return functional.scaled_dot_product_attention(query, keys, content, bias, scale=self.scale)
+                return functional.scaled_dot_product_attention(
+                    query, keys, content, bias, scale=self.scale
+                )
         scores = torch.matmul(query, keys.transpose(-1, -2))
         shares = torch.softmax(torch.add(bias, scores, alpha=self.scale), dim=-1)
         return torch.matmul(shares, content)

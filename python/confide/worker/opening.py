@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable
 
 import torch
 
@@ -39,7 +39,7 @@ def on_device(device: torch.device) -> Callable[[], None]:
 
 def immediate(call: Callable[[], Deltas]) -> Future[Deltas]:
     """A future that is done."""
-    future: Future = Future()
+    future: Future[Deltas] = Future()
     try:
         future.set_result(call())
     except Exception as error:

@@ -27,11 +27,15 @@ class Limits:
     prefill_bytes: int = 0
 
 
-def read_chunk(generation: Generation, model: Model, cache: Cache, rows: Rows, limits: Limits) -> Tensor:
+def read_chunk(
+    generation: Generation, model: Model, cache: Cache, rows: Rows, limits: Limits
+) -> Tensor:
     """Runs the next chunk of a generation's prompt; gives the logits of its last row [1, vocabulary]."""
     start = generation.prefilled
     part = generation.request.ids[start : start + limits.chunk]
-    refuse_too_large(model.config, model.dtype.itemsize, len(part), start + len(part), limits.prefill_bytes)
+    refuse_too_large(
+        model.config, model.dtype.itemsize, len(part), start + len(part), limits.prefill_bytes
+    )
     generation.hook("before_step", len(part))
     span = Span(generation.slot, start, len(part))
     run = model.prefill(rows.sent(torch.tensor(part)), span, cache, generation.points)
@@ -54,4 +58,6 @@ def refuse_too_large(config: Config, element_bytes: int, rows: int, length: int,
     wide = config.query_width + 2 * config.key_width + 3 * config.ffn + 4 * config.hidden
     need = rows * (wide + config.heads * length) * element_bytes
     if most and need > most:
-        raise OutOfMemory(f"prefill: wanted {need} bytes for {rows} rows at {length} tokens, got {most}")
+        raise OutOfMemory(
+            f"prefill: wanted {need} bytes for {rows} rows at {length} tokens, got {most}"
+        )

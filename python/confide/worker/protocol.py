@@ -34,7 +34,8 @@ class Closed(Exception):
 
 def read_frame(stream: socket.socket) -> tuple[int, bytes]:
     """The next frame: kind and payload. Raises `Malformed` before a payload that is too long is read, `Closed` at an
-    end, OSError."""
+    end, OSError.
+    """
     (length,) = struct.unpack("<I", read_exactly(stream, 4, may_end=True))
     if length == 0:
         raise Malformed("frame: wanted a length of at least 1, got 0")
@@ -54,7 +55,11 @@ def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> by
     while left:
         piece = stream.recv(min(left, PIECE_BYTES))
         if not piece:
-            raise Closed("closed") if may_end and left == count else Malformed("frame: the stream ends within it")
+            raise (
+                Closed("closed")
+                if may_end and left == count
+                else Malformed("frame: the stream ends within it")
+            )
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -23,7 +24,8 @@ CAUSES = {1: "host_lost", 2: "refused", 3: "budget", 4: "activation"}
 class Line(Protocol):
     """What a relay needs of the connection."""
 
-    def send_need(self, payload: bytes) -> None: ...
+    def send_need(self, payload: bytes) -> None:
+        """Sends a need frame to `confide serve` (docs/worker.md)."""
 
 
 class Mailbox:
@@ -85,6 +87,7 @@ class Mailbox:
                 self.wanted.pop(number, None)
 
     def opened(self, error: int, rest: bytes) -> bytes:
+        """Returns the answer's rest, or raises `AdapterError` with the message that came in its stead."""
         if error == 0:
             return rest
         import json
@@ -119,6 +122,7 @@ class RelayAdapter:
         self.group = RelayGroup(context.line)
 
     def open(self) -> Deltas:
+        """Returns the deltas of one generation."""
         return RelayDeltas(self)
 
 
@@ -139,6 +143,7 @@ class RelayDeltas:
         self.number = number
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
+        """Has the outputs [T, out] changed in place by what `confide serve` answers for rows [T, in]."""
         mine = self.mine(layer, outputs)
         if not mine:
             return
@@ -160,13 +165,23 @@ class RelayDeltas:
 
     def mine(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The outputs that the adapter changes, in the order of their numbers."""
-        return {name: outputs[name] for name in PROJECTIONS if name in outputs and (layer, name) in self.adapter.sites}
+        return {
+            name: outputs[name]
+            for name in PROJECTIONS
+            if name in outputs and (layer, name) in self.adapter.sites
+        }
 
-    def ask(self, layer: int, source: str, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]) -> None:
+    def ask(
+        self, layer: int, source: str, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]
+    ) -> None:
         """Sends what the adapter needs at a point."""
         number, kind = self.number, SOURCES.index(source)
         head = struct.pack("<IIBIIB", number, layer, kind, *rows.shape, len(outputs))
-        parts = [head, bytes(PROJECTIONS.index(name) for name in outputs), rows.astype("<f4").tobytes()]
+        parts = [
+            head,
+            bytes(PROJECTIONS.index(name) for name in outputs),
+            rows.astype("<f4").tobytes(),
+        ]
         parts += [output.astype("<f4").tobytes() for output in outputs.values()]
         payload = b"".join(parts)
         self.trips, self.bytes = self.trips + 1, self.bytes + len(payload)
@@ -181,11 +196,14 @@ class RelayDeltas:
             raise AdapterError(f"deltas: wanted {wanted} bytes, got {len(rest)}", "host_lost")
         found, place = {}, 0
         for name, output in asked.items():
-            found[name] = numpy.frombuffer(rest, "<f4", output.size, place).reshape(output.shape).copy()
+            found[name] = (
+                numpy.frombuffer(rest, "<f4", output.size, place).reshape(output.shape).copy()
+            )
             place += output.size * 4
         return found
 
     def report(self) -> dict[str, Any]:
+        """Returns what is said of the adapter at the end of a generation."""
         # What the adapter itself took stands in the report of whoever answers; these are the socket's.
         return {"guarantee": self.guarantee, "steps_ms": {"relay_ms": self.seconds * 1e3}}
 
@@ -197,8 +215,14 @@ class RelayGroup:
         self.mailbox = mailbox
 
     def add(
-        self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor], deltas: list[Deltas | None]
+        self,
+        layer: int,
+        source: str,
+        rows: Tensor,
+        outputs: dict[str, Tensor],
+        deltas: list[Deltas | None],
     ) -> None:
+        """Asks for all rows of the batch at once, then waits for the answers; an error stops its generation alone."""
         host = rows.float().cpu().numpy()
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []

@@ -12,7 +12,8 @@ from .config import Config, Rope
 
 def frequencies(rope: Rope) -> Tensor:
     """Turns per token [rotary / 2] in float32, by the same operations as transformers, so that they are equal bit for
-    bit."""
+    bit.
+    """
     steps = torch.arange(0, rope.rotary, 2, dtype=torch.int64).to(torch.float32) / rope.rotary
     if rope.kind == "longrope":
         return 1.0 / (torch.tensor(rope.short, dtype=torch.float32) * rope.theta**steps)
@@ -46,7 +47,9 @@ class Rotary:
     negative for the first half.
     """
 
-    def __init__(self, config: Config, positions: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, config: Config, positions: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         rope, head_dim = config.rope, config.head_dim
         cosine, sine = angles(rope, positions)
         half = rope.rotary // 2
@@ -71,8 +74,12 @@ class Rotary:
         cosines = self.cosines.index_select(0, positions).unsqueeze(1)
         sines = self.sines.index_select(0, positions).unsqueeze(1)
         rows, _, width = cosines.shape
-        cosines = torch.cat((cosines.expand(-1, self.turning, -1), cosines.new_ones(rows, self.still, width)), 1)
-        sines = torch.cat((sines.expand(-1, self.turning, -1), sines.new_zeros(rows, self.still, width)), 1)
+        cosines = torch.cat(
+            (cosines.expand(-1, self.turning, -1), cosines.new_ones(rows, self.still, width)), 1
+        )
+        sines = torch.cat(
+            (sines.expand(-1, self.turning, -1), sines.new_zeros(rows, self.still, width)), 1
+        )
         return cosines, sines
 
     def turn(self, heads: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:

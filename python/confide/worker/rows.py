@@ -14,7 +14,9 @@ FAST, SLOW = 0, 1
 class Rows:
     """Tensors over slots; `idle` is the position at which rows write that take no part in a step."""
 
-    def __init__(self, slots: int, context: int, vocabulary: int, idle: int, device: torch.device) -> None:
+    def __init__(
+        self, slots: int, context: int, vocabulary: int, idle: int, device: torch.device
+    ) -> None:
         def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.zeros(shape, device=device, dtype=dtype)
 
@@ -49,7 +51,11 @@ class Rows:
 
     def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
         """The choice for these slots: the next input, and what the host is told."""
-        token, best, chosen = self.token[group, slots], self.best[group, slots], self.chosen[group, slots]
+        token, best, chosen = (
+            self.token[group, slots],
+            self.best[group, slots],
+            self.chosen[group, slots],
+        )
         if kind == "greedy":
             greedy(logits, self.forbidden[slots], best, token)
         else:
@@ -59,7 +65,9 @@ class Rows:
             choose(logits, self.forbidden[slots], heat, share, draw, kind, best, token)
         torch.where(best > float("-inf"), token, self.nothing[slots], out=chosen)
 
-    def admit(self, slot: int, temperature: float, top_p: float, seed: int, tokens: int, banned: list[int]) -> None:
+    def admit(
+        self, slot: int, temperature: float, top_p: float, seed: int, tokens: int, banned: list[int]
+    ) -> None:
         """Prepares a slot for a generation of at most `tokens` tokens. It takes part in no step yet."""
         self.temperature[slot].fill_(temperature)
         self.top_p[slot].fill_(top_p)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Protocol
+from typing import Protocol
 
 from .cache import Cache
 from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
@@ -53,10 +54,16 @@ class Scheduler:
     """Owns the slots. All methods are called by one thread, the one that turns."""
 
     def __init__(
-        self, model: Model, cache: Cache, rows: Rows, stepper: Stepper, listener: Listener, limits: Limits = Limits()
+        self,
+        model: Model,
+        cache: Cache,
+        rows: Rows,
+        stepper: Stepper,
+        listener: Listener,
+        limits: Limits | None = None,
     ) -> None:
         self.model, self.cache, self.rows, self.stepper = model, cache, rows, stepper
-        self.listener, self.limits = listener, limits
+        self.listener, self.limits = listener, limits or Limits()
         self.waiting: deque[Generation] = deque()
         self.slots: list[Generation | None] = [None] * cache.size.slots
         self.unread: deque[Unread] = deque()
@@ -74,7 +81,10 @@ class Scheduler:
         """Takes a request. Raises `Refused` where as many wait as may."""
         idle = sum(slot is None for slot in self.slots)
         if len(self.waiting) >= self.limits.queue + idle:
-            raise Refused("queue_full", f"queue is full: wanted at most {self.limits.queue} waiting generations")
+            raise Refused(
+                "queue_full",
+                f"queue is full: wanted at most {self.limits.queue} waiting generations",
+            )
         generation = Generation(request, adapter)
         self.waiting.append(generation)
         self.totals["generations"] += 1
@@ -88,7 +98,9 @@ class Scheduler:
 
     def is_running(self, number: int) -> bool:
         """Whether a generation of this number has not ended."""
-        return any(one.request.number == number for one in [*self.waiting, *filter(None, self.slots)])
+        return any(
+            one.request.number == number for one in [*self.waiting, *filter(None, self.slots)]
+        )
 
     def uses(self, adapter: Adapter) -> bool:
         """Whether a generation that has not ended was begun with this adapter."""
@@ -101,7 +113,9 @@ class Scheduler:
 
     def is_cancelled(self, number: int) -> bool:
         """Whether a running generation was cancelled and is not yet ended."""
-        running = [slot for slot in self.slots if slot is not None and slot.request.number == number]
+        running = [
+            slot for slot in self.slots if slot is not None and slot.request.number == number
+        ]
         return all(generation.cancelled for generation in running)
 
     @property
@@ -113,7 +127,11 @@ class Scheduler:
 
     def only_opens(self, generation: Generation) -> bool:
         """Whether all that it does is to wait for its adapter to open."""
-        return generation.opening is not None and not generation.opening.done() and not generation.cancelled
+        return (
+            generation.opening is not None
+            and not generation.opening.done()
+            and not generation.cancelled
+        )
 
     # A turn.
 
@@ -157,7 +175,14 @@ class Scheduler:
         """Puts a generation into a slot and begins to open its adapter."""
         generation.slot, self.slots[slot] = slot, generation
         request = generation.request
-        self.rows.admit(slot, request.temperature, request.top_p, request.seed, request.max_tokens, request.banned_ids)
+        self.rows.admit(
+            slot,
+            request.temperature,
+            request.top_p,
+            request.seed,
+            request.max_tokens,
+            request.banned_ids,
+        )
         if generation.adapter is None:
             self.prefills.append(generation)
             return
@@ -182,7 +207,9 @@ class Scheduler:
     def launch(self, group: int) -> bool:
         """Launches one step of a group, if anybody in it decodes."""
         self.compact()
-        chosen = [one for one in self.slots if one is not None and one.is_decoding and one.group == group]
+        chosen = [
+            one for one in self.slots if one is not None and one.is_decoding and one.group == group
+        ]
         chosen = [one for one in chosen if self.guarded(one, "before_step", 1)]
         if not chosen:
             return False
@@ -191,7 +218,8 @@ class Scheduler:
         deltas = self.deltas_of(chosen)
         try:
             told = self.stepper.step(
-                self.shape(chosen, group, deltas), lambda point, rehearsal: self.add(point, deltas, rehearsal)
+                self.shape(chosen, group, deltas),
+                lambda point, rehearsal: self.add(point, deltas, rehearsal),
             )
         except Spoilt:
             # Nothing has run. Those whose adapters failed end; the others step at the next turn.
@@ -246,12 +274,14 @@ class Scheduler:
 
     def add(self, point: Point, deltas: list, rehearsal: bool) -> None:
         """Adds what the adapters of a step give at a point. A row whose adapter fails goes on without it; its tokens
-        are not read."""
+        are not read.
+        """
         if rehearsal:
             deltas = [one if getattr(one, "rehearsable", False) else None for one in deltas]
         here = (point.layer, point.source)
         chosen = [
-            one if one is not None and here in self.slots[row].points else None for row, one in enumerate(deltas)
+            one if one is not None and here in self.slots[row].points else None
+            for row, one in enumerate(deltas)
         ]
 
         wrong: list[int] = []
@@ -261,7 +291,9 @@ class Scheduler:
             wrong.append(row)
             generation = self.slots[row]
             if generation.failure is None:
-                generation.failure = Failure.of(error if is_out_of_memory(error) else of_adapter(error))
+                generation.failure = Failure.of(
+                    error if is_out_of_memory(error) else of_adapter(error)
+                )
 
         add_each(point, chosen, failed)
         if wrong and self.stepper.is_recording:
@@ -412,7 +444,11 @@ class Scheduler:
             try:
                 generation.hook("close")
             except Exception as error:
-                print(f"adapter {generation.adapter.name}: close: {error}", file=sys.stderr, flush=True)
+                print(
+                    f"adapter {generation.adapter.name}: close: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def close(self) -> None:
         """Stops the helpers."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -98,10 +100,8 @@ class Connection:
             self.changed.notify_all()
         self.mailbox.close(reason)
         for end in (lambda: self.stream.shutdown(socket.SHUT_RDWR), self.stream.close):
-            try:
+            with contextlib.suppress(OSError):
                 end()
-            except OSError:
-                pass
         self.wake()
 
 
@@ -119,7 +119,9 @@ def send_within(stream: socket.socket, frame: bytes, seconds: float) -> None:
 class Server:
     """Listens, and turns the scheduler. Everything that touches the device happens in `run`."""
 
-    def __init__(self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]) -> None:
+    def __init__(
+        self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]
+    ) -> None:
         self.path, self.scheduler, self.told, self.status = path, scheduler, welcome, status
         scheduler.listener, scheduler.wake = self, self.wake
         self.changed = threading.Condition()
@@ -172,6 +174,7 @@ class Server:
             connection.lose(f"no hello within {HELLO_SECONDS:.0f} s")
 
     def wake(self) -> None:
+        """Wakes the thread that takes turns."""
         with self.changed:
             self.woken = True
             self.changed.notify_all()
@@ -268,7 +271,9 @@ class Server:
     def greet(self, connection: Connection, hello: dict[str, Any]) -> None:
         """Answers a hello."""
         if hello.get("protocol") != protocol.PROTOCOL:
-            raise Malformed(f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}")
+            raise Malformed(
+                f"hello: wanted protocol {protocol.PROTOCOL}, got {hello.get('protocol')!r}"
+            )
         vocabulary = self.scheduler.rows.vocabulary
         known = hello.get("vocabulary", vocabulary)
         if not isinstance(known, int) or known < 1:
@@ -288,6 +293,7 @@ class Server:
         return self.scheduler.is_cancelled(number)
 
     def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
+        """Returns an empty set of adapters for the model, over `mailbox`."""
         model, cache = self.scheduler.model, self.scheduler.cache
         made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
         made.in_use = self.scheduler.uses
@@ -296,14 +302,18 @@ class Server:
     def generate(self, raw: dict[str, Any]) -> None:
         """Takes a generation or says why not."""
         try:
-            request = Request.parse(raw, self.scheduler.rows.vocabulary, self.scheduler.cache.size.context)
+            request = Request.parse(
+                raw, self.scheduler.rows.vocabulary, self.scheduler.cache.size.context
+            )
             adapter = None
             if request.adapter is not None:
                 adapter = self.adapters.loaded.get(request.adapter)
                 if adapter is None:
                     raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
             if self.scheduler.is_running(request.number):
-                raise Malformed(f"generate: id {request.number} is that of a generation that has not ended")
+                raise Malformed(
+                    f"generate: id {request.number} is that of a generation that has not ended"
+                )
             self.scheduler.submit(request, adapter)
         except Refused as error:
             told = {"kind": error.kind, "message": protocol.short(str(error))}
@@ -333,7 +343,11 @@ class Server:
         try:
             adapter = self.adapters.attach(name, future.result())
         except Exception as error:
-            told = str(error) if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"
+            told = (
+                str(error)
+                if isinstance(error, AdapterError)
+                else f"{type(error).__name__}: {error}"
+            )
             self.answer(name, error=told)
             return
         guarantee = getattr(adapter, "guarantee", None)
@@ -341,6 +355,7 @@ class Server:
         self.forget_graphs()
 
     def unload(self, raw: dict[str, Any]) -> None:
+        """Unloads an adapter by name. Raises `Malformed` without a name."""
         name = raw.get("name")
         if not isinstance(name, str):
             raise Malformed("unload adapter: wanted a name")
@@ -357,7 +372,12 @@ class Server:
         self.scheduler.stepper.forget(lambda keys: True)
 
     def answer(self, name: str, error: str | None = None, **more: Any) -> None:
-        told = {"name": name, "ok": error is None, **{key: value for key, value in more.items() if value is not None}}
+        """Answers a request about the adapter `name`: done, or not done for the reason `error`."""
+        told = {
+            "name": name,
+            "ok": error is None,
+            **{key: value for key, value in more.items() if value is not None},
+        }
         if error is not None:
             told["error"] = protocol.short(error)
         self.send(json_frame(protocol.ADAPTER, told))
@@ -365,13 +385,16 @@ class Server:
     # Frames out.
 
     def send(self, frame: bytes) -> None:
+        """Sends a frame, where a connection is."""
         if self.connection is not None:
             self.connection.send(frame)
 
     def tokens(self, told: list[tuple[int, int]]) -> None:
+        """Sends the tokens of a step, each with its generation's number."""
         self.send(protocol.tokens_frame(told))
 
     def ended(self, generation: Generation) -> None:
+        """Sends the end of a generation, with its error cut to what a frame takes."""
         told = generation.ended_frame()
         if told["error"] is not None:
             told["error"]["message"] = protocol.short(told["error"]["message"])

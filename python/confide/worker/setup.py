@@ -34,10 +34,12 @@ class Silent:
         self.over: dict[int, Generation] = {}
 
     def tokens(self, told: list[tuple[int, int]]) -> None:
+        """Keeps tokens by their generation's number."""
         for number, token in told:
             self.said.setdefault(number, []).append(token)
 
     def ended(self, generation: Generation) -> None:
+        """Keeps a generation that ended by its number."""
         self.over[generation.request.number] = generation
 
 
@@ -81,8 +83,15 @@ def build(options: argparse.Namespace | Options) -> Built:
     if cut:
         config = replace(config, layers=max(options.layers, 1))
     context = min(options.context, config.context) // 8 * 8
-    if context < 8 or not 1 <= options.slots <= 256 or not 0 <= options.queue <= 4096 or options.chunk < 1:
-        raise ConfigError("wanted --context of at least 8, --slots 1 to 256, --queue up to 4096, --chunk at least 1")
+    if (
+        context < 8
+        or not 1 <= options.slots <= 256
+        or not 0 <= options.queue <= 4096
+        or options.chunk < 1
+    ):
+        raise ConfigError(
+            "wanted --context of at least 8, --slots 1 to 256, --queue up to 4096, --chunk at least 1"
+        )
     if config.window is not None and config.window >= context:
         config = replace(config, window=None)
     size = Size(options.slots, context)
@@ -98,7 +107,9 @@ def build(options: argparse.Namespace | Options) -> Built:
         model = Model(config, loaded, context + SPARE)
         cache = Cache(config, size, device, dtype, options.cache_bytes)
         rows = Rows(options.slots, context, config.vocabulary, cache.idle_position, device)
-        stepper = Stepper(model, cache, rows, not options.no_graphs, decoder_of(options.decoder, config, device))
+        stepper = Stepper(
+            model, cache, rows, not options.no_graphs, decoder_of(options.decoder, config, device)
+        )
         if not options.no_warm:
             stepper.warm()
     limits = Limits(options.queue, options.chunk, options.prefill_bytes)
@@ -127,13 +138,17 @@ def shape_of(model: str) -> tuple[Config, Path | None]:
     return shapes.read(Path(model)), Path(model)
 
 
-def weights_of(options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype):
+def weights_of(
+    options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype
+):
     """Weights from the folder, or random ones where they are asked for."""
     bits = options.weight_bits or 0
     if options.random_weights is not None:
         return weights.random(config, options.random_weights, device, dtype, bits)
     if folder is None:
-        raise ConfigError(f"model {options.model}: a built-in shape has no weights; hint: --random-weights SEED")
+        raise ConfigError(
+            f"model {options.model}: a built-in shape has no weights; hint: --random-weights SEED"
+        )
     return weights.load(config, folder, device, dtype, bits)
 
 
@@ -169,4 +184,6 @@ def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
 
 def device_name(device: torch.device) -> str:
     """The device in words."""
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+    return (
+        f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+    )

@@ -27,16 +27,29 @@ def status(scheduler: Scheduler) -> dict[str, Any]:
 def memory(scheduler: Scheduler) -> dict[str, int | None]:
     """Bytes of weights, cache, rows, graphs and workspace; None where the device does not tell."""
     model, stepper = scheduler.model, scheduler.stepper
-    used = {"weights": model.weights.bytes(), "cache": scheduler.cache.bytes(), "rows": scheduler.rows.bytes()}
+    used = {
+        "weights": model.weights.bytes(),
+        "cache": scheduler.cache.bytes(),
+        "rows": scheduler.rows.bytes(),
+    }
     if model.device.type != "cuda":
-        return {**used, "graphs": None, "workspace": None, "reserved": None, "device_used": None, "device_all": None}
+        return {
+            **used,
+            "graphs": None,
+            "workspace": None,
+            "reserved": None,
+            "device_used": None,
+            "device_all": None,
+        }
     if stepper.shadow is not None:
         used["rows"] += stepper.shadow.bytes()
     free, whole = torch.cuda.mem_get_info(model.device)
     pools = {tuple(pool) for pool in getattr(stepper, "pools", {}).values()}
     segments = torch.cuda.memory_snapshot()
     here = [one for one in segments if one["device"] == (model.device.index or 0)]
-    recorded = sum(one["total_size"] for one in here if tuple(one.get("segment_pool_id", ())) in pools)
+    recorded = sum(
+        one["total_size"] for one in here if tuple(one.get("segment_pool_id", ())) in pools
+    )
     reserved = torch.cuda.memory_reserved(model.device)
     rest = reserved - recorded - sum(used.values())
     return {**used, "graphs": recorded, "workspace": max(rest, 0), "reserved": reserved,
@@ -69,6 +82,8 @@ class Nvml:
     one: Nvml | None = None
 
     class Rates(ctypes.Structure):
+        """nvmlUtilization_t: percent of time that the GPU and its memory were busy."""
+
         _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
     def __init__(self) -> None:
@@ -77,6 +92,7 @@ class Nvml:
 
     @classmethod
     def opened(cls) -> Nvml:
+        """Returns the one library of this process."""
         cls.one = cls.one or Nvml()
         return cls.one
 
@@ -96,6 +112,7 @@ class Nvml:
         return told
 
     def check(self, code: int) -> None:
+        """Raises `OSError` for any status but success."""
         if code:
             raise OSError(f"NVML: error {code}")
 
@@ -104,7 +121,11 @@ def versions() -> dict[str, str]:
     """Versions of what computes."""
     import numpy
 
-    found = {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": numpy.__version__}
+    found = {
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
     return found

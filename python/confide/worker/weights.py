@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -55,7 +55,13 @@ class Weights:
         matrices = sum(matrix.bytes() for layer in self.layers for matrix in layer.matrices())
         norms = sum(layer.attention_norm.nbytes + layer.ffn_norm.nbytes for layer in self.layers)
         tied = isinstance(self.head, Plain) and self.head.weight is self.embedding
-        return matrices + norms + self.final_norm.nbytes + self.embedding.nbytes + (0 if tied else self.head.bytes())
+        return (
+            matrices
+            + norms
+            + self.final_norm.nbytes
+            + self.embedding.nbytes
+            + (0 if tied else self.head.bytes())
+        )
 
     def bytes_per_token(self) -> int:
         """Bytes that one decode step reads of them: all but the embedding's rows that are not looked up."""
@@ -69,7 +75,8 @@ Source = Callable[[str, tuple[int, ...]], Tensor]
 
 def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weights:
     """Asks `source` for each part, layer by layer; with `bits` 4 each matrix of a layer is quantised at once, so that
-    no more than one layer is held unquantised."""
+    no more than one layer is held unquantised.
+    """
     if bits not in (0, 4):
         raise WeightsError(f"weight bits: wanted 4 or none, got {bits}")
 
@@ -106,7 +113,9 @@ def assemble(config: Config, source: Source, label: str, bits: int = 0) -> Weigh
     return Weights(embedding, layers, final, head, note, bits)
 
 
-def random(config: Config, seed: int, device: torch.device, dtype: torch.dtype, bits: int = 0) -> Weights:
+def random(
+    config: Config, seed: int, device: torch.device, dtype: torch.dtype, bits: int = 0
+) -> Weights:
     """Random weights of the true shape. Each tensor has its own stream, so that fewer layers are a beginning of more.
 
     They depend on the kind of device: torch's generators for CPU and CUDA differ.
@@ -116,13 +125,19 @@ def random(config: Config, seed: int, device: torch.device, dtype: torch.dtype, 
         if name.endswith("norm.weight"):
             return torch.ones(shape, device=device, dtype=dtype)
         digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-        generator = torch.Generator(device=device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-        return torch.empty(shape, device=device, dtype=dtype).normal_(0.0, SPREAD, generator=generator)
+        generator = torch.Generator(device=device).manual_seed(
+            int.from_bytes(digest[:8], "little") >> 1
+        )
+        return torch.empty(shape, device=device, dtype=dtype).normal_(
+            0.0, SPREAD, generator=generator
+        )
 
     return assemble(config, source, f"random from seed {seed}", bits)
 
 
-def load(config: Config, folder: Path, device: torch.device, dtype: torch.dtype, bits: int = 0) -> Weights:
+def load(
+    config: Config, folder: Path, device: torch.device, dtype: torch.dtype, bits: int = 0
+) -> Weights:
     """The weights in `folder`: model.safetensors, or several with an index."""
     from safetensors import SafetensorError, safe_open
 
@@ -149,7 +164,9 @@ def load(config: Config, folder: Path, device: torch.device, dtype: torch.dtype,
         for part in parts_of(config, name, names):
             found = tensor(part)
             if tuple(found.shape[1:]) != shape[1:] or filled + found.shape[0] > shape[0]:
-                raise WeightsError(f"{part}: wanted rows of {list(shape)}, got shape {list(found.shape)}")
+                raise WeightsError(
+                    f"{part}: wanted rows of {list(shape)}, got shape {list(found.shape)}"
+                )
             if not found.is_floating_point():
                 raise WeightsError(f"{part}: wanted floating point, got {found.dtype}")
             whole[filled : filled + found.shape[0]].copy_(found)
@@ -172,14 +189,18 @@ def names_in(folder: Path) -> dict[str, str]:
         if index.stat().st_size > INDEX_BYTES_MAX:
             raise WeightsError(f"{index}: wanted at most {INDEX_BYTES_MAX} bytes")
         files = json.loads(index.read_bytes()).get("weight_map", {})
-        if any("/" in str(file) or not str(file).endswith(".safetensors") for file in files.values()):
+        if any(
+            "/" in str(file) or not str(file).endswith(".safetensors") for file in files.values()
+        ):
             raise WeightsError(f"{index}: wanted safetensors beside it")
         return files
     if not single.is_file():
-        raise WeightsError(f"{folder}: no safetensors; hint: --random-weights SEED serves the shape alone")
+        raise WeightsError(
+            f"{folder}: no safetensors; hint: --random-weights SEED serves the shape alone"
+        )
     try:
         with safe_open(single, framework="pt", device="cpu") as file:
-            return {name: single.name for name in file.keys()}
+            return dict.fromkeys(file.keys(), single.name)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{single}: {error}") from error
 
@@ -213,7 +234,15 @@ def refuse_left_over(config: Config, names: dict[str, str], used: set[str]) -> N
     """A tensor that has no place would change the output; layers that were cut off and tables are no such."""
     for name in sorted(set(names) - used):
         parts = name.split(".")
-        cut = parts[:2] == ["model", "layers"] and parts[2].isdigit() and int(parts[2]) >= config.layers
-        if cut or name.endswith("rotary_emb.inv_freq") or (config.tied and name == "lm_head.weight"):
+        cut = (
+            parts[:2] == ["model", "layers"]
+            and parts[2].isdigit()
+            and int(parts[2]) >= config.layers
+        )
+        if (
+            cut
+            or name.endswith("rotary_emb.inv_freq")
+            or (config.tied and name == "lm_head.weight")
+        ):
             continue
         raise WeightsError(f"tensor {name} has no place in this shape")

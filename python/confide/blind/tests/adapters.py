@@ -7,24 +7,37 @@ from pathlib import Path
 
 import numpy
 
-from confide.blind.sites import module_path
+from confide.sites import module_path
 
 RANK, ALPHA = 4, 8.0
-WIDTHS = {"q": (64, 64), "k": (64, 32), "v": (64, 32), "o": (64, 64), "gate": (64, 96), "up": (64, 96),
-          "down": (96, 64)}
+WIDTHS = {
+    "q": (64, 64),
+    "k": (64, 32),
+    "v": (64, 32),
+    "o": (64, 64),
+    "gate": (64, 96),
+    "up": (64, 96),
+    "down": (96, 64),
+}
 
 
 def write_safetensors(path: Path, tensors: dict[str, numpy.ndarray]) -> None:
     header, body = {}, b""
     for name, values in tensors.items():
         raw = values.astype("<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(body), len(body) + len(raw)]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(values.shape),
+            "data_offsets": [len(body), len(body) + len(raw)],
+        }
         body += raw
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
 
 
-def write_adapter(folder: Path, layers: int = 2, projections: str = "q v o", seed: int = 1, **config) -> dict:
+def write_adapter(
+    folder: Path, layers: int = 2, projections: str = "q v o", seed: int = 1, **config
+) -> dict:
     """Writes a folder; gives {(layer, projection): (a, b)}."""
     rng = numpy.random.default_rng(seed)
     pairs, tensors = {}, {}
@@ -39,8 +52,15 @@ def write_adapter(folder: Path, layers: int = 2, projections: str = "q v o", see
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "adapter_model.safetensors", tensors)
     names = [f"{projection}_proj" for projection in projections.split()]
-    settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA, "bias": "none",
-                "target_modules": names, "lora_dropout": 0.0} | config
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "bias": "none",
+        "target_modules": names,
+        "lora_dropout": 0.0,
+    } | config
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     return pairs
 

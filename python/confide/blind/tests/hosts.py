@@ -21,11 +21,17 @@ PYTHON_FOLDER = Path(__file__).resolve().parents[3]
 def rust_program() -> str:
     """`confide`: $CONFIDE_BIN, the path, or what cargo left in the checkout."""
     built = PYTHON_FOLDER.parent / "target"
-    for found in (os.environ.get("CONFIDE_BIN"), shutil.which("confide"), built / "release" / "confide",
-                  built / "debug" / "confide"):
+    for found in (
+        os.environ.get("CONFIDE_BIN"),
+        shutil.which("confide"),
+        built / "release" / "confide",
+        built / "debug" / "confide",
+    ):
         if found and os.access(found, os.X_OK):
             return str(found)
-    raise unittest.SkipTest("no confide program: CONFIDE_BIN names none, and none is on the path or in target")
+    raise unittest.SkipTest(
+        "no confide program: CONFIDE_BIN names none, and none is on the path or in target"
+    )
 
 
 def command(kind: str) -> list[str]:
@@ -38,14 +44,17 @@ def command(kind: str) -> list[str]:
 class Running:
     """A host that runs; its ready line in `ready`."""
 
-    def __init__(self, kind: str, folder: Path, listen: str = "127.0.0.1:0", set_name: str = TOY, *more: str):
+    def __init__(
+        self, kind: str, folder: Path, listen: str = "127.0.0.1:0", set_name: str = TOY, *more: str
+    ) -> None:
         line = [*command(kind), str(folder), "--listen", listen, "--parameters", set_name, *more]
         line += ["--dangerous-parameters"] if set_name == TOY else []
         if not {"--budget-file", "--state"} & set(more):
             line.append("--dangerous-forget-budgets")
         environment = os.environ | {"PYTHONPATH": str(PYTHON_FOLDER), "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env=environment)
+        self.process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
         first = self.process.stdout.readline()
         if not first:
             raise RuntimeError(f"{kind} host: {self.process.communicate(timeout=10)[1]}")
@@ -60,7 +69,9 @@ class Running:
 
     def adapter(self, name: str = "bank", **options) -> holder.RemoteAdapter:
         """A key holder of it."""
-        chosen = session.HolderOptions(name, self.set_name, dangerous_parameters=self.set_name == TOY, **options)
+        chosen = session.HolderOptions(
+            name, self.set_name, dangerous_parameters=self.set_name == TOY, **options
+        )
         return holder.RemoteAdapter(name, self.dial, self.listen, chosen)
 
     def stop(self, kill: bool = False) -> None:

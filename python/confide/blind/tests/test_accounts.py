@@ -27,12 +27,12 @@ class Session:
 
 
 class BudgetTest(unittest.TestCase):
-    def setUp(self):
+    def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name) / "state" / "budgets.jsonl"
 
-    def test_a_restart_keeps_the_budget_and_a_request_that_does_not_fit_takes_nothing(self):
+    def test_a_restart_keeps_the_budget_and_a_request_that_does_not_fit_takes_nothing(self) -> None:
         budgets = Budgets(self.path)
         self.assertEqual(budgets.take(SLOT, 127, 100), 27)
         with self.assertRaises(Refusal):
@@ -49,7 +49,7 @@ class BudgetTest(unittest.TestCase):
         # A crash counts what was written ahead, which is a 32nd of the budget at most.
         self.assertIn(Budgets(self.path).left(SLOT, 127), range(22, 27))
 
-    def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self):
+    def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self) -> None:
         Budgets(self.path).take(SLOT, 1000, 5)
         self.path.write_text(self.path.read_text() + '{"account":"01')
         self.assertGreaterEqual(Budgets(self.path).used(SLOT), 5)
@@ -59,7 +59,7 @@ class BudgetTest(unittest.TestCase):
             Budgets(self.path)
         self.assertEqual(self.path.read_text(), old)
 
-    def test_counts_are_kept_in_an_ordinary_file_with_one_name_only(self):
+    def test_counts_are_kept_in_an_ordinary_file_with_one_name_only(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             os.mkfifo(place / "pipe")
@@ -68,8 +68,11 @@ class BudgetTest(unittest.TestCase):
             (place / "kept").touch()
             (place / "link").symlink_to(place / "kept")
             (place / "nowhere").symlink_to(place / "missing")
-            for name, reason in (("pipe", "wanted an ordinary file"), ("twice", "with one name"),
-                                 ("nowhere", "No such file")):
+            for name, reason in (
+                ("pipe", "wanted an ordinary file"),
+                ("twice", "with one name"),
+                ("nowhere", "No such file"),
+            ):
                 with self.assertRaisesRegex(AdapterRefused, reason):
                     Budgets(place / name)
                 self.assertEqual([found.name for found in place.glob("*.lock")], [])
@@ -80,7 +83,7 @@ class BudgetTest(unittest.TestCase):
             first.settle()
             self.assertTrue((place / "link").is_symlink())
 
-    def test_counts_are_kept_in_the_folder_for_state_by_default(self):
+    def test_counts_are_kept_in_the_folder_for_state_by_default(self) -> None:
         for environment, wanted in (
             ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/confide/adapter-budgets.jsonl"),
             ({"HOME": "/h"}, "/h/.local/state/confide/adapter-budgets.jsonl"),
@@ -90,24 +93,29 @@ class BudgetTest(unittest.TestCase):
 
 
 class LimitTest(unittest.TestCase):
-    def test_a_peer_is_an_ipv4_address_or_a_network_of_ipv6_ones(self):
+    def test_a_peer_is_an_ipv4_address_or_a_network_of_ipv6_ones(self) -> None:
         self.assertEqual(peer_of("::ffff:192.0.2.1"), peer_of("192.0.2.1"))
         self.assertEqual(peer_of("2001:db8::1"), peer_of("2001:db8::2"))
         self.assertNotEqual(peer_of("2001:db8::1"), peer_of("2001:db8:0:1::1"))
 
-    def test_four_begun_preparations_of_one_peer_leave_room_for_another(self):
+    def test_four_begun_preparations_of_one_peer_leave_room_for_another(self) -> None:
         rooms = Preparations(HostLimits())
         self.assertEqual([rooms.acquire("a") for _ in range(4)], [True, True, True, False])
         self.assertTrue(rooms.acquire("b"))
         rooms.release("b")
         rooms.release("a")
-        self.assertEqual([rooms.acquire("b"), rooms.acquire("b"), rooms.acquire("c")], [True, False, True])
+        self.assertEqual(
+            [rooms.acquire("b"), rooms.acquire("b"), rooms.acquire("c")], [True, False, True]
+        )
 
-    def test_idle_sessions_give_way_before_a_newcomer_is_refused(self):
+    def test_idle_sessions_give_way_before_a_newcomer_is_refused(self) -> None:
         limits = HostLimits(sessions=3, sessions_per_peer=2)
         used = Session(b"1", "honest", last_used=1.0, is_used=True)
-        sessions = {b"1": used, b"2": Session(b"2", "stranger", last_used=2.0),
-                    b"3": Session(b"3", "stranger", last_used=3.0)}
+        sessions = {
+            b"1": used,
+            b"2": Session(b"2", "stranger", last_used=2.0),
+            b"3": Session(b"3", "stranger", last_used=3.0),
+        }
         self.assertEqual(room_for_session(sessions, "new", limits).client, b"2")
         sessions[b"4"] = Session(b"4", "new", connections=1)
         self.assertEqual(room_for_session(sessions, "new", limits).client, b"3")

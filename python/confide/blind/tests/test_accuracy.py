@@ -58,7 +58,9 @@ class Logits(unittest.TestCase):
                 ids = torch.randint(0, self.config.vocabulary, (PROMPT,), generator=generator)
                 deltas = adapter.open()
                 getattr(deltas, "before_step", lambda rows: None)(PROMPT)
-                run = model.prefill(ids, Span(0, 0, PROMPT), kept, worker_adapters.points_of(adapter.sites))
+                run = model.prefill(
+                    ids, Span(0, 0, PROMPT), kept, worker_adapters.points_of(adapter.sites)
+                )
                 logits = drive(run, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
                 getattr(deltas, "after_step", lambda: None)()
                 found.append(logits[0].double())
@@ -73,7 +75,9 @@ class Logits(unittest.TestCase):
         exact = self.logits(in_double(self.weights), torch.float64, self.plain(torch.float64))
         clear = self.logits(self.weights, torch.bfloat16, self.plain(torch.bfloat16))
         bank = one_graph.Bank("cpu", 1)
-        masked_adapter = one_graph.OneGraphAdapter("mine", self.path, bank, hosts.TOY, dangerous_parameters=True)
+        masked_adapter = one_graph.OneGraphAdapter(
+            "mine", self.path, bank, hosts.TOY, dangerous_parameters=True
+        )
         self.addCleanup(masked_adapter.close)
         masked = self.logits(self.weights, torch.bfloat16, masked_adapter)
         apart = [float((logits - exact).norm() / exact.norm()) for logits in (clear, masked)]
@@ -103,7 +107,8 @@ class Integers(unittest.TestCase):
                 table.put(0, online.InputOnDevice(device, matrix, columns, bits, 1 << 60, 1, {}))
                 answers = online.zeros(device, (vectors, rows), "int64")
                 online.Online(device, 1, 1).answer(
-                    table, online.upload(device, jobs), online.upload(device, words), None, answers)
+                    table, online.upload(device, jobs), online.upload(device, words), None, answers
+                )
                 self.assertTrue(numpy.array_equal(online.words_of(answers), right))
 
 

@@ -17,12 +17,16 @@ def batch_of(device: Device, number: int, tokens: int = 4, rows: int = 3) -> Bat
 
 class Batches(unittest.TestCase):
     @on_each_device
-    def test_a_batch_is_wiped_when_its_counters_are_used_up_and_the_next_is_whole(self, device):
+    def test_a_batch_is_wiped_when_its_counters_are_used_up_and_the_next_is_whole(
+        self, device
+    ) -> None:
         pool, batches = Pool(), [batch_of(device, number) for number in range(2)]
         for batch in batches:
             pool.put(batch)
         self.assertEqual([pool.take(3).count, pool.take(3).count], [3, 1])
-        self.assertTrue(online.words_of(batches[0].prepared).any(), "its last answers may still be opened")
+        self.assertTrue(
+            online.words_of(batches[0].prepared).any(), "its last answers may still be opened"
+        )
         taken = pool.take(3)
         self.assertEqual((taken.batch, taken.counter), (batches[1], 4))
         for words in (batches[0].prepared, batches[0].lines, batches[0].places):
@@ -31,7 +35,7 @@ class Batches(unittest.TestCase):
         self.assertTrue(online.words_of(batches[1].prepared).all())
 
     @on_each_device
-    def test_masks_and_generators_are_wiped_also_where_the_caller_stops(self, device):
+    def test_masks_and_generators_are_wiped_also_where_the_caller_stops(self, device) -> None:
         context = ring.Context.dangerous_named("toy-256-q100-flood40", None, device.name)
         secret = ring.SecretKey.random(context)
         made, wiped = [], []
@@ -41,8 +45,12 @@ class Batches(unittest.TestCase):
             made.append(columns(*given, **named))
             return made[-1]
 
-        with mock.patch.object(ring.MaskStream, "columns", kept), \
-                mock.patch.object(ring.Encryptor, "wipe", lambda one: (wiped.append(one), encryptor(one))):
+        with (
+            mock.patch.object(ring.MaskStream, "columns", kept),
+            mock.patch.object(
+                ring.Encryptor, "wipe", lambda one: (wiped.append(one), encryptor(one))
+            ),
+        ):
             terms = type("Terms", (), {"columns": 40, "bits": 33})
             running = encrypted_masks(context, secret, terms, bytes(32))
             self.assertEqual([next(running)[1] for _ in range(2)], [32, 8])
@@ -54,7 +62,7 @@ class Batches(unittest.TestCase):
             wiped[0].encrypt(device.zeros((1, 256), numpy.uint64))
 
     @on_each_device
-    def test_messages_are_turned_and_wiped_one_row_or_many(self, device):
+    def test_messages_are_turned_and_wiped_one_row_or_many(self, device) -> None:
         for rows in (1, 3):
             values = numpy.arange(1, rows * 5 + 1, dtype=numpy.uint64).reshape(rows, 5)
             messages = device.array(values)

@@ -7,9 +7,27 @@ import unittest
 
 import numpy
 
-from confide.blind import batches, channel, frames, holder, masks, messages, pack, parameters, peft, session, terms
+from confide import peft
+from confide.blind import (
+    batches,
+    channel,
+    frames,
+    holder,
+    masks,
+    messages,
+    pack,
+    parameters,
+    session,
+    terms,
+)
 from confide.blind.errors import (
-    ActivationRefused, BlindError, BudgetUsedUp, HostLost, HostRefused, Refusal, StartedAnew,
+    ActivationRefused,
+    AdapterRefused,
+    BudgetUsedUp,
+    HostLost,
+    HostRefused,
+    Refusal,
+    StartedAnew,
 )
 from confide.blind.tests import adapters, hosts
 
@@ -23,20 +41,25 @@ def rows_of(count: int, seed: int = 3) -> numpy.ndarray:
 class Raw:
     """A key holder that says what it is told to, frame by frame."""
 
-    def __init__(self, host: hosts.Running):
+    def __init__(self, host: hosts.Running) -> None:
         self.channel = channel.Channel(host.dial, host.listen)
         options = session.HolderOptions("bank", host.set_name, dangerous_parameters=True)
         self.session = session.Session(self.channel, options)
 
     def prepare(self, group: int = 0) -> batches.Batch:
-        return batches.prepare(self.channel, self.session.context, self.session.secret, self.session.terms[group])
+        return batches.prepare(
+            self.channel, self.session.context, self.session.secret, self.session.terms[group]
+        )
 
     def apply(self, batch: batches.Batch, counter: int, group: int = 0) -> numpy.ndarray:
         terms_of = self.session.terms[group]
         words = numpy.zeros((1, terms_of.columns), numpy.uint64)
-        payload = messages.encode_apply(terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits))
+        payload = messages.encode_apply(
+            terms_of.layer, terms_of.source, counter, 1, pack.pack(words, terms_of.bits)
+        )
         _, _, raw = messages.decode_products(
-            self.channel.ask(frames.Kind.APPLY, payload, frames.Kind.PRODUCTS))
+            self.channel.ask(frames.Kind.APPLY, payload, frames.Kind.PRODUCTS)
+        )
         return pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
 
 
@@ -45,15 +68,20 @@ class HostTests:
 
     kind = ""
 
-    def setUp(self):
+    def setUp(self) -> None:
         entered = hosts.folder()
         self.folder = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder)
 
     def start(self, *more: str, **options) -> hosts.Running:
-        host = hosts.Running(self.kind, self.folder, options.get("listen", "127.0.0.1:0"),
-                             options.get("set_name", hosts.TOY), *more)
+        host = hosts.Running(
+            self.kind,
+            self.folder,
+            options.get("listen", "127.0.0.1:0"),
+            options.get("set_name", hosts.TOY),
+            *more,
+        )
         self.addCleanup(host.stop)
         return host
 
@@ -74,16 +102,21 @@ class HostTests:
 
     def check_deltas(self, deltas, layer: int, count: int) -> None:
         rows = rows_of(count)
-        outputs = {"q": numpy.ones((count, 64), numpy.float32), "v": numpy.ones((count, 32), numpy.float32),
-                   "k": numpy.ones((count, 32), numpy.float32)}
+        outputs = {
+            "q": numpy.ones((count, 64), numpy.float32),
+            "v": numpy.ones((count, 32), numpy.float32),
+            "k": numpy.ones((count, 32), numpy.float32),
+        }
         deltas.add(layer, "attention", rows, outputs)
         for projection in ("q", "v"):
             wanted = adapters.plain(self.pairs, layer, projection, rows)
             error = numpy.linalg.norm(outputs[projection] - 1 - wanted) / numpy.linalg.norm(wanted)
             self.assertLess(error, 1e-3)
-        self.assertTrue((outputs["k"] == 1).all(), "what the adapter does not change stays as it was")
+        self.assertTrue(
+            (outputs["k"] == 1).all(), "what the adapter does not change stays as it was"
+        )
 
-    def test_deltas_are_lora_and_their_integers_are_exact(self):
+    def test_deltas_are_lora_and_their_integers_are_exact(self) -> None:
         for protect in ("a", "ba"):
             with self.subTest(protect=protect):
                 adapter = self.connect(self.start("--protect", protect, "--budget", "100000"))
@@ -91,22 +124,35 @@ class HostTests:
                 for count in (1, 5, 70):
                     self.check_deltas(deltas, 1, count)
                 session, group = adapter.session, adapter.session.by_input[(1, 0)]
-                pairs = [(projection, terms.Pair(*self.pairs[(1, projection)], adapters.ALPHA / adapters.RANK))
-                         for projection in ("q", "v")]
-                matrix = terms.quantised(1, pairs, protect, parameters.dangerous_named(hosts.TOY)).matrix
+                pairs = [
+                    (
+                        projection,
+                        terms.Pair(*self.pairs[(1, projection)], adapters.ALPHA / adapters.RANK),
+                    )
+                    for projection in ("q", "v")
+                ]
+                matrix = terms.quantised(
+                    1, pairs, protect, parameters.dangerous_named(hosts.TOY)
+                ).matrix
                 step = adapter._steps[group]
                 low = (1 << session.terms[group].bits) - 1
-                wanted = [[int(matrix[row].astype(object) @ vector.view(numpy.int64).astype(object)) & low
-                           for row in range(len(matrix))] for vector in step.values]
+                wanted = [
+                    [
+                        int(matrix[row].astype(object) @ vector.view(numpy.int64).astype(object))
+                        & low
+                        for row in range(len(matrix))
+                    ]
+                    for vector in step.values
+                ]
                 self.assertEqual(step.products.tolist(), wanted)
                 self.assertEqual(deltas.report()["answered_vectors"], 76)
 
-    def test_a_full_set_gives_the_same_under_its_own_guarantee(self):
+    def test_a_full_set_gives_the_same_under_its_own_guarantee(self) -> None:
         adapter = self.connect(self.start(set_name=hosts.REAL))
         self.check_deltas(adapter.open(), 0, 3)
         self.assertEqual(adapter.guarantee, "adapter host is blind; adapter can be learned")
 
-    def test_the_budget_is_of_the_account_and_not_of_the_key(self):
+    def test_the_budget_is_of_the_account_and_not_of_the_key(self) -> None:
         host = self.start("--budget", "3")
         first = self.connect(host)
         self.check_deltas(first.open(), 0, 2)
@@ -117,12 +163,12 @@ class HostTests:
         self.assertEqual(caught.exception.limit, 3)
         self.check_deltas(second, 1, 1)
 
-    def test_no_budget_keeps_the_adapter_from_being_learned_and_the_guarantee_says_so(self):
+    def test_no_budget_keeps_the_adapter_from_being_learned_and_the_guarantee_says_so(self) -> None:
         for budget in ("1", str(WIDTH)):
             adapter = self.connect(self.start("--budget", budget, set_name=hosts.REAL))
             self.assertEqual(adapter.guarantee, "adapter host is blind; adapter can be learned")
 
-    def test_a_counter_is_answered_once_and_its_batch_is_dropped_with_the_second_try(self):
+    def test_a_counter_is_answered_once_and_its_batch_is_dropped_with_the_second_try(self) -> None:
         raw = self.raw(self.start())
         batch = raw.prepare()
         answered = raw.apply(batch, 5)
@@ -135,19 +181,25 @@ class HostTests:
             raw.apply(batch, 999_999)
         self.assertEqual(caught.exception.name, "not-prepared")
 
-    def test_answers_of_one_batch_are_no_equations_about_a(self):
+    def test_answers_of_one_batch_are_no_equations_about_a(self) -> None:
         raw = self.raw(self.start())
         batch = raw.prepare()
         low = numpy.uint64((1 << raw.session.terms[0].bits) - 1)
-        pairs = [(projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")]
+        pairs = [
+            (projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")
+        ]
         matrix = terms.quantised(0, pairs, "a", parameters.dangerous_named(hosts.TOY)).matrix
         drawn = masks.rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
         product = (matrix.astype(numpy.int64).astype(numpy.uint64) * drawn).sum(axis=1) & low
-        self.assertFalse((batch.prepared[0] == product).any(), "what is prepared is A·r − s, not A·r")
+        self.assertFalse(
+            (batch.prepared[0] == product).any(), "what is prepared is A·r − s, not A·r"
+        )
         share = (product - batch.prepared[0]) & low
-        self.assertEqual(raw.apply(batch, 0)[0].tolist(), share.tolist(), "of a vector of zeroes the answer is s")
+        self.assertEqual(
+            raw.apply(batch, 0)[0].tolist(), share.tolist(), "of a vector of zeroes the answer is s"
+        )
 
-    def test_what_the_host_does_not_offer_is_refused_by_name(self):
+    def test_what_the_host_does_not_offer_is_refused_by_name(self) -> None:
         host = self.start()
         for options in ({"name": "other"}, {"protect": "ba"}):
             with self.assertRaises(HostRefused):
@@ -162,7 +214,7 @@ class HostTests:
             stream.receive(1, "an answer", 10)
         self.assertEqual(caught.exception.name, "malformed")
 
-    def test_a_dropped_connection_goes_on_with_other_counters(self):
+    def test_a_dropped_connection_goes_on_with_other_counters(self) -> None:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
@@ -170,7 +222,7 @@ class HostTests:
         self.check_deltas(deltas, 0, 1)
         self.assertEqual(deltas.report()["answered_vectors"], 2)
 
-    def test_a_host_that_is_gone_ends_the_generation_and_a_new_one_begins_anew(self):
+    def test_a_host_that_is_gone_ends_the_generation_and_a_new_one_begins_anew(self) -> None:
         host = self.start()
         adapter = self.connect(host)
         deltas = adapter.open()
@@ -185,7 +237,7 @@ class HostTests:
             deltas.add(0, "attention", rows_of(1), outputs)
         self.check_deltas(adapter.open(), 0, 2)
 
-    def test_an_activation_that_cannot_be_sent_spends_no_counter(self):
+    def test_an_activation_that_cannot_be_sent_spends_no_counter(self) -> None:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
@@ -197,7 +249,7 @@ class HostTests:
         self.assertEqual(adapter.session.pools[0].left, left)
         self.check_deltas(deltas, 0, 1)
 
-    def test_rows_of_a_decode_batch_are_one_request(self):
+    def test_rows_of_a_decode_batch_are_one_request(self) -> None:
         adapter = self.connect(self.start())
         one, other = adapter.open(), adapter.open()
         rows = rows_of(4)
@@ -212,20 +264,40 @@ class HostTests:
 class PythonHostTest(HostTests, unittest.TestCase):
     kind = "python"
 
-    def test_it_listens_on_loopback_only_unless_asked_by_name(self):
-        line = [sys.executable, "-m", "confide.blind", "host", str(self.folder), "--listen", "0.0.0.0:0"]
-        done = subprocess.run(line, capture_output=True, text=True, cwd=hosts.PYTHON_FOLDER, timeout=60)
+    def test_it_listens_on_loopback_only_unless_asked_by_name(self) -> None:
+        line = [
+            sys.executable,
+            "-m",
+            "confide.blind",
+            "host",
+            str(self.folder),
+            "--listen",
+            "0.0.0.0:0",
+        ]
+        done = subprocess.run(
+            line, capture_output=True, text=True, cwd=hosts.PYTHON_FOLDER, timeout=60
+        )
         self.assertEqual(done.returncode, 1)
         self.assertIn("--dangerous-plain", done.stderr)
 
-    def test_beyond_loopback_it_demands_a_credential(self):
-        line = [sys.executable, "-m", "confide.blind", "host", str(self.folder), "--listen", "0.0.0.0:0",
-                "--dangerous-plain"]
-        done = subprocess.run(line, capture_output=True, text=True, cwd=hosts.PYTHON_FOLDER, timeout=60)
+    def test_beyond_loopback_it_demands_a_credential(self) -> None:
+        line = [
+            sys.executable,
+            "-m",
+            "confide.blind",
+            "host",
+            str(self.folder),
+            "--listen",
+            "0.0.0.0:0",
+            "--dangerous-plain",
+        ]
+        done = subprocess.run(
+            line, capture_output=True, text=True, cwd=hosts.PYTHON_FOLDER, timeout=60
+        )
         self.assertEqual(done.returncode, 1)
         self.assertIn("--clients", done.stderr)
 
-    def test_a_client_list_knows_its_clients_and_no_stranger(self):
+    def test_a_client_list_knows_its_clients_and_no_stranger(self) -> None:
         import hashlib
 
         names = self.folder.parent / "clients"
@@ -235,7 +307,7 @@ class PythonHostTest(HostTests, unittest.TestCase):
         with self.assertRaises(HostRefused):
             host.adapter(credential=b"other")
 
-    def test_counts_outlive_a_restart_where_they_are_kept(self):
+    def test_counts_outlive_a_restart_where_they_are_kept(self) -> None:
         counts = self.folder.parent / "counts"
         host = self.start("--budget", "100", "--budget-file", str(counts))
         self.check_deltas(self.connect(host).open(), 0, 2)
@@ -245,35 +317,54 @@ class PythonHostTest(HostTests, unittest.TestCase):
         # A clean end writes what was answered and no more.
         self.assertEqual(session.left[session.by_input[(0, 0)]], 98)
 
-    def test_final_hidden_is_offered_as_a_mode_of_its_own(self):
+    def test_final_hidden_is_offered_as_a_mode_of_its_own(self) -> None:
         adapter = self.connect(self.start("--final-hidden"))
         self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
         rows = rows_of(2)
         outputs = {"final_hidden": numpy.zeros((2, 64), numpy.float32)}
         adapter.open().add(0, "final_hidden", rows, outputs)
         wanted = adapters.plain(self.pairs, 0, "q", rows)
-        self.assertLess(numpy.linalg.norm(outputs["final_hidden"] - wanted) / numpy.linalg.norm(wanted), 1e-3)
+        self.assertLess(
+            numpy.linalg.norm(outputs["final_hidden"] - wanted) / numpy.linalg.norm(wanted), 1e-3
+        )
 
 
 class RustHostTest(HostTests, unittest.TestCase):
     kind = "rust"
 
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         hosts.rust_program()
 
 
 class RustHolderTest(unittest.TestCase):
     """Rust's key holder against Python's host: it prepares, asks about each input and compares with the adapter."""
 
-    def test_its_answers_are_those_of_the_adapter(self):
+    def test_its_answers_are_those_of_the_adapter(self) -> None:
         program = hosts.rust_program()
         with hosts.folder() as folder:
             adapters.write_adapter(folder)
             for set_name, danger in ((hosts.TOY, ["--dangerous-parameters"]), (hosts.REAL, [])):
-                with self.subTest(set=set_name), hosts.running("python", folder, set_name=set_name) as host:
-                    line = [program, "adapter", "prepare", "--adapter", "bank", host.listen, "--binding", "none",
-                            "--parameters", set_name, "--compare", str(folder), "--json", *danger]
+                with (
+                    self.subTest(set=set_name),
+                    hosts.running("python", folder, set_name=set_name) as host,
+                ):
+                    line = [
+                        program,
+                        "adapter",
+                        "prepare",
+                        "--adapter",
+                        "bank",
+                        host.listen,
+                        "--binding",
+                        "none",
+                        "--parameters",
+                        set_name,
+                        "--compare",
+                        str(folder),
+                        "--json",
+                        *danger,
+                    ]
                     done = subprocess.run(line, capture_output=True, text=True, timeout=100)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     told = json.loads(done.stdout)
@@ -282,14 +373,22 @@ class RustHolderTest(unittest.TestCase):
 
 
 class FolderTest(unittest.TestCase):
-    def test_folders_that_peft_would_read_otherwise_are_refused(self):
-        changes = ({"use_dora": True}, {"bias": "all"}, {"r": 5}, {"target_modules": ["q_proj"]}, {"peft_type": "IA3"},
-                   {"target_modules": ["q_proj", "v_proj", "o_proj", "k_proj"]}, {"modules_to_save": ["lm_head"]},
-                   {"something_new": 3}, {"init_lora_weights": "pissa"})
+    def test_folders_that_peft_would_read_otherwise_are_refused(self) -> None:
+        changes = (
+            {"use_dora": True},
+            {"bias": "all"},
+            {"r": 5},
+            {"target_modules": ["q_proj"]},
+            {"peft_type": "IA3"},
+            {"target_modules": ["q_proj", "v_proj", "o_proj", "k_proj"]},
+            {"modules_to_save": ["lm_head"]},
+            {"something_new": 3},
+            {"init_lora_weights": "pissa"},
+        )
         for change in changes:
             with self.subTest(change=change), hosts.folder() as folder:
                 adapters.write_adapter(folder, **change)
-                with self.assertRaises(BlindError):
+                with self.assertRaises(AdapterRefused):
                     peft.load(folder)
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder, use_rslora=True, alpha_pattern={"q_proj": 3})

@@ -23,7 +23,7 @@ def context_of(device: str) -> SimpleNamespace:
 
 
 class DoorTest(unittest.TestCase):
-    def setUp(self):
+    def setUp(self) -> None:
         entered = hosts.folder()
         self.folder = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
@@ -45,7 +45,7 @@ class DoorTest(unittest.TestCase):
         got = output if isinstance(output, numpy.ndarray) else output.cpu().numpy()
         self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 
-    def test_a_host_process_on_the_same_device_gives_loras_deltas(self):
+    def test_a_host_process_on_the_same_device_gives_loras_deltas(self) -> None:
         for device in runtime.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
@@ -59,20 +59,24 @@ class DoorTest(unittest.TestCase):
                     self.assertEqual((milliseconds > 0, tokens), (True, 256))
                     adapter.close()
 
-    def test_a_full_set_is_blind_and_says_that_the_adapter_is_not_protected_from_its_starter(self):
-        adapter = blind.open_adapter("ipc", {"adapter": "mine", "path": str(self.folder)}, context_of("cpu"))
+    def test_a_full_set_is_blind_and_says_that_the_adapter_is_not_protected_from_its_starter(
+        self,
+    ) -> None:
+        adapter = blind.open_adapter(
+            "ipc", {"adapter": "mine", "path": str(self.folder)}, context_of("cpu")
+        )
         self.addCleanup(adapter.close)
         self.assertEqual(adapter.guarantee, "adapter host is blind; adapter is not protected")
         self.check("cpu", adapter.open())
 
-    def test_budgets_and_refusals_come_through_as_named_errors(self):
+    def test_budgets_and_refusals_come_through_as_named_errors(self) -> None:
         adapter = self.open("ipc", path=str(self.folder), budget=4)
         deltas = adapter.open()
         self.check("cpu", deltas, 3)
         with self.assertRaises(errors.BudgetUsedUp):
             self.check("cpu", deltas, 2)
 
-    def test_a_host_process_that_dies_ends_the_generation_by_name(self):
+    def test_a_host_process_that_dies_ends_the_generation_by_name(self) -> None:
         adapter = self.open("ipc", path=str(self.folder))
         deltas = adapter.open()
         self.check("cpu", deltas)
@@ -82,7 +86,7 @@ class DoorTest(unittest.TestCase):
             self.check("cpu", deltas)
         self.assertEqual(caught.exception.kind, "host_lost")
 
-    def test_nothing_stays_when_it_is_closed_or_its_starter_was_killed(self):
+    def test_nothing_stays_when_it_is_closed_or_its_starter_was_killed(self) -> None:
         adapter = self.open("ipc", path=str(self.folder))
         self.check("cpu", adapter.open())
         words = [part for lane in adapter._lanes for part in (lane.request, lane.answer)]
@@ -99,17 +103,24 @@ class DoorTest(unittest.TestCase):
         child.stdout.close()
         self.assertFalse(place.exists())
 
-    def test_kinds_and_specs_that_are_none_are_refused(self):
-        wrong = [("plain", {}), ("one-graph", {}), ("ipc", {"path": ""}), ("blind", {"address": "nowhere"}),
-                 ("blind", {"address": "192.0.2.1:4"}), ("one-graph", {"path": str(self.folder), "mode": "half"}),
-                 ("one-graph", {"path": str(self.folder), "protect": "c"}), ("ipc", {"pth": "x"}),
-                 ("one-graph", {"path": str(self.folder), "parameters": hosts.TOY}),
-                 ("one-graph", {"path": str(self.folder / "none")})]
+    def test_kinds_and_specs_that_are_none_are_refused(self) -> None:
+        wrong = [
+            ("plain", {}),
+            ("one-graph", {}),
+            ("ipc", {"path": ""}),
+            ("blind", {"address": "nowhere"}),
+            ("blind", {"address": "192.0.2.1:4"}),
+            ("one-graph", {"path": str(self.folder), "mode": "half"}),
+            ("one-graph", {"path": str(self.folder), "protect": "c"}),
+            ("ipc", {"pth": "x"}),
+            ("one-graph", {"path": str(self.folder), "parameters": hosts.TOY}),
+            ("one-graph", {"path": str(self.folder / "none")}),
+        ]
         for kind, spec in wrong:
             with self.subTest(kind=kind, spec=spec), self.assertRaises(errors.AdapterRefused):
                 blind.open_adapter(kind, spec, context_of("cpu"))
 
-    def test_the_door_opens_one_graph_and_a_host_at_an_address(self):
+    def test_the_door_opens_one_graph_and_a_host_at_an_address(self) -> None:
         one = self.open("one-graph", path=str(self.folder))
         self.assertEqual(one.guarantee, "none")
         self.check("cpu", one.open())

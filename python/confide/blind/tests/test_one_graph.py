@@ -17,32 +17,40 @@ def to_host(array) -> numpy.ndarray:
 
 
 class OneGraphTest(unittest.TestCase):
-    def setUp(self):
+    def setUp(self) -> None:
         entered = hosts.folder()
         self.folder = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
     def load(self, device: str, bank: one_graph.Bank, **options) -> one_graph.OneGraphAdapter:
-        adapter = one_graph.OneGraphAdapter("bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options)
+        adapter = one_graph.OneGraphAdapter(
+            "bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options
+        )
         self.addCleanup(adapter.close)
         return adapter
 
     def check(self, device: str, add, rows_of: list[bool], count: int) -> None:
         rows = numpy.random.default_rng(4).normal(0, 1, (count, 64)).astype(numpy.float32)
-        outputs = {"q": online.zeros(device, (count, 64), "float32"), "v": online.zeros(device, (count, 32), "float32")}
+        outputs = {
+            "q": online.zeros(device, (count, 64), "float32"),
+            "v": online.zeros(device, (count, 32), "float32"),
+        }
         add(0, "attention", online.upload(device, rows), outputs)
         for projection in ("q", "v"):
             wanted = adapters.plain(self.pairs, 0, projection, rows) * numpy.array(rows_of)[:, None]
             got = to_host(outputs[projection])
             self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 
-    def test_prefills_and_decode_batches_get_loras_deltas_over_many_batches_of_masks(self):
+    def test_prefills_and_decode_batches_get_loras_deltas_over_many_batches_of_masks(self) -> None:
         for device in runtime.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
                     bank = one_graph.Bank(device, 4)
-                    adapter, other = self.load(device, bank, protect=protect), self.load(device, bank)
+                    adapter, other = (
+                        self.load(device, bank, protect=protect),
+                        self.load(device, bank),
+                    )
                     one, two = adapter.open(), other.open()
                     self.assertEqual((one.guarantee, adapter.sites[(0, "v")]), ("none", (64, 32)))
                     one.before_step(100)
@@ -57,7 +65,9 @@ class OneGraphTest(unittest.TestCase):
                         self.check(device, one.add, [True] * 100, 100)
                         for deltas in (one, two):
                             deltas.before_step(1)
-                        self.check(device, lambda *given: bank.add(*given, []), [True, False, True], 3)
+                        self.check(
+                            device, lambda *given: bank.add(*given, []), [True, False, True], 3
+                        )
                         one.after_step(), two.after_step()
                     self.assertEqual(one.graph_key, key)
                     state = adapter.inputs[0]
@@ -66,7 +76,7 @@ class OneGraphTest(unittest.TestCase):
                     one.close()
                     self.check(device, lambda *given: bank.add(*given, []), [True, False, False], 3)
 
-    def test_a_vector_that_is_not_finite_fails_its_own_row(self):
+    def test_a_vector_that_is_not_finite_fails_its_own_row(self) -> None:
         for device in runtime.devices():
             bank = one_graph.Bank(device, 2)
             adapter = self.load(device, bank)
@@ -84,7 +94,7 @@ class OneGraphTest(unittest.TestCase):
                 two.after_step()
             two.after_step()
 
-    def test_a_prefill_that_is_refused_fails_its_own_generation(self):
+    def test_a_prefill_that_is_refused_fails_its_own_generation(self) -> None:
         for device in runtime.devices():
             bank = one_graph.Bank(device, 2)
             adapter = self.load(device, bank)
@@ -92,7 +102,12 @@ class OneGraphTest(unittest.TestCase):
             rows = numpy.ones((3, 64), numpy.float32)
             rows[1, 5] = numpy.inf
             one.before_step(3)
-            one.add(0, "attention", online.upload(device, rows), {"q": online.zeros(device, (3, 64), "float32")})
+            one.add(
+                0,
+                "attention",
+                online.upload(device, rows),
+                {"q": online.zeros(device, (3, 64), "float32")},
+            )
             online.wait(device)
             two.after_step()
             with self.assertRaises(ActivationRefused):
@@ -102,7 +117,7 @@ class OneGraphTest(unittest.TestCase):
             three = adapter.open()
             three.after_step()
 
-    def test_an_adapter_that_is_gone_lets_no_row_pass_as_it_is(self):
+    def test_an_adapter_that_is_gone_lets_no_row_pass_as_it_is(self) -> None:
         adapter = self.load("cpu", one_graph.Bank("cpu", 1))
         deltas = adapter.open()
         deltas.place(0)
@@ -110,7 +125,7 @@ class OneGraphTest(unittest.TestCase):
         with self.assertRaisesRegex(NotPrepared, "was unloaded"):
             deltas.before_step(1)
 
-    def test_masks_that_come_after_the_end_are_wiped(self):
+    def test_masks_that_come_after_the_end_are_wiped(self) -> None:
         adapter = self.load("cpu", one_graph.Bank("cpu", 1))
         state = adapter.inputs[0]
         late = numpy.ones((256, 8), numpy.int64)
@@ -118,9 +133,9 @@ class OneGraphTest(unittest.TestCase):
             adapter.close()
             adapter._install(state, lambda: None)
         self.assertFalse(late.any())
-        self.assertFalse(state.pool.state[online.POOL_HEAD:].any())
+        self.assertFalse(state.pool.state[online.POOL_HEAD :].any())
 
-    def test_final_hidden_and_offline_time(self):
+    def test_final_hidden_and_offline_time(self) -> None:
         for device in runtime.devices():
             adapter = self.load(device, one_graph.Bank(device, 1), mode="final-hidden")
             self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
@@ -130,13 +145,19 @@ class OneGraphTest(unittest.TestCase):
 
 
 class SideStreamTest(unittest.TestCase):
-    def test_it_begins_after_what_the_thread_has_asked_of_the_device(self):
+    def test_it_begins_after_what_the_thread_has_asked_of_the_device(self) -> None:
         made, before = mock.Mock(), object()
-        cuda = mock.Mock(Stream=lambda **_: made, current_stream=lambda device: before, stream=lambda _: nullcontext())
-        with mock.patch.dict("sys.modules", {"torch": mock.Mock(cuda=cuda)}):
-            with holder.side_stream("cuda:0") as wait:
-                made.wait_stream.assert_called_once_with(before)
-                wait()
+        cuda = mock.Mock(
+            Stream=lambda **_: made,
+            current_stream=lambda device: before,
+            stream=lambda _: nullcontext(),
+        )
+        with (
+            mock.patch.dict("sys.modules", {"torch": mock.Mock(cuda=cuda)}),
+            holder.side_stream("cuda:0") as wait,
+        ):
+            made.wait_stream.assert_called_once_with(before)
+            wait()
         made.synchronize.assert_called_once_with()
 
 

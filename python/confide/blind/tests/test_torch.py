@@ -16,7 +16,7 @@ from confide.cuda import online
 from confide.cuda.tests.torch_on_cpu import DEVICE, Beside
 
 
-def setUpModule():
+def setUpModule() -> None:
     if torch is None:
         raise unittest.SkipTest("no torch")
 
@@ -30,7 +30,7 @@ class Batches(Beside, test_batches.Batches):
 
 
 class KeyHolder(Beside):
-    def test_a_key_holder_on_a_device_gets_loras_deltas_over_many_batches(self):
+    def test_a_key_holder_on_a_device_gets_loras_deltas_over_many_batches(self) -> None:
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder)
             host = hosts.Running("python", folder, "127.0.0.1:0", hosts.TOY, "--budget", "100000")
@@ -39,7 +39,9 @@ class KeyHolder(Beside):
             self.addCleanup(adapter.close)
             deltas = adapter.open()
             for count in (1, 3, 300):
-                rows = numpy.random.default_rng(count).normal(0, 1, (count, 64)).astype(numpy.float32)
+                rows = (
+                    numpy.random.default_rng(count).normal(0, 1, (count, 64)).astype(numpy.float32)
+                )
                 outputs = {"q": online.zeros(DEVICE, (count, 64), "float32")}
                 deltas.add(0, "attention", online.upload(DEVICE, rows), outputs)
                 wanted = adapters.plain(pairs, 0, "q", rows)

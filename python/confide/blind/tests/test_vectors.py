@@ -22,24 +22,33 @@ def floats(bits: list[int]) -> numpy.ndarray:
 
 
 class QuantiseTest(unittest.TestCase):
-    def test_every_vector_is_rounded_and_refused_as_in_rust(self):
+    def test_every_vector_is_rounded_and_refused_as_in_rust(self) -> None:
         for number, case in enumerate(read("quantise")["cases"]):
             real, limit = floats(case["real_bits"]), case["norm_limit"]
             with self.subTest(case=number):
                 if "refused" in case:
-                    with self.assertRaises(ActivationRefused) as caught, numpy.errstate(invalid="ignore"):
+                    with (
+                        self.assertRaises(ActivationRefused) as caught,
+                        numpy.errstate(invalid="ignore"),
+                    ):
                         quantise.quantise_vector(real, limit)
                     wanted = case["refused"]
-                    text = "too coarse" if wanted == "too_coarse" else f"entry {wanted['not_finite_at']} is not finite"
+                    text = (
+                        "too coarse"
+                        if wanted == "too_coarse"
+                        else f"entry {wanted['not_finite_at']} is not finite"
+                    )
                     self.assertIn(text, str(caught.exception))
                 else:
                     values, scale = quantise.quantise_vector(real, limit)
                     self.assertEqual(values.tolist(), case["values"])
-                    self.assertEqual(struct.unpack("<Q", struct.pack("<d", scale))[0], case["scale_bits"])
+                    self.assertEqual(
+                        struct.unpack("<Q", struct.pack("<d", scale))[0], case["scale_bits"]
+                    )
 
 
 class WeightsTest(unittest.TestCase):
-    def test_weights_terms_and_products_are_those_of_rust(self):
+    def test_weights_terms_and_products_are_those_of_rust(self) -> None:
         vectors = read("weights")
         pairs = []
         for name, projection in (("query", "q"), ("value", "v")):
@@ -49,7 +58,9 @@ class WeightsTest(unittest.TestCase):
             pairs.append((projection, terms.Pair(a, b, given["scale"])))
         for form in vectors["forms"]:
             with self.subTest(protect=form["protect"]):
-                made = terms.quantised(3, pairs, form["protect"], parameters.named(parameters.DEFAULT))
+                made = terms.quantised(
+                    3, pairs, form["protect"], parameters.named(parameters.DEFAULT)
+                )
                 self.assertEqual(made.matrix.ravel().tolist(), form["entries"])
                 raw = made.terms.encode()
                 self.assertEqual(raw.hex(), form["terms"])
@@ -66,33 +77,47 @@ class WeightsTest(unittest.TestCase):
 
 
 class DigestTest(unittest.TestCase):
-    def test_what_answers_are_counted_for_is_named_as_in_rust(self):
+    def test_what_answers_are_counted_for_is_named_as_in_rust(self) -> None:
         from confide.blind.host import weights_digest
 
-        pair = terms.Pair(numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0)
+        pair = terms.Pair(
+            numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0
+        )
         wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013"
         self.assertEqual(weights_digest([("q", pair)]).hex(), wanted)
         self.assertNotEqual(weights_digest([("k", pair)]).hex(), wanted)
 
 
 class MaskTest(unittest.TestCase):
-    def test_masks_and_answer_masks_are_those_of_rust(self):
+    def test_masks_and_answer_masks_are_those_of_rust(self) -> None:
         vectors = read("masks")
         for case in vectors["cases"]:
-            made = masks.rows(bytes.fromhex(vectors["key"]), case["first"], case["tokens"], case["columns"],
-                              case["bits"])
+            made = masks.rows(
+                bytes.fromhex(vectors["key"]),
+                case["first"],
+                case["tokens"],
+                case["columns"],
+                case["bits"],
+            )
             self.assertEqual([str(word) for word in made.ravel().tolist()], case["rows"])
         given = vectors["answers"]
-        key = masks.answer_key(*(bytes.fromhex(given[name]) for name in ("process_key", "epoch", "client", "adapter")),
-                               given["layer"], given["source"], bytes.fromhex(given["nonce"]), given["batch"])
+        key = masks.answer_key(
+            *(bytes.fromhex(given[name]) for name in ("process_key", "epoch", "client", "adapter")),
+            given["layer"],
+            given["source"],
+            bytes.fromhex(given["nonce"]),
+            given["batch"],
+        )
         made = masks.rows(key, given["first"], 2, given["columns"], given["bits"])
         self.assertEqual(made.ravel().tolist(), given["rows"])
 
 
 class FrameTest(unittest.TestCase):
-    def test_every_message_has_the_bytes_of_rust(self):
+    def test_every_message_has_the_bytes_of_rust(self) -> None:
         packed = pack.pack(numpy.array([[1, (1 << 33) - 1, 5]], numpy.uint64), 33)
-        hello = messages.Hello("bank", "masked", parameters.DEFAULT, "a", bytes([1] * 32), b"secret", bytes([9] * 20))
+        hello = messages.Hello(
+            "bank", "masked", parameters.DEFAULT, "a", bytes([1] * 32), b"secret", bytes([9] * 20)
+        )
         attach = messages.Attach(bytes([1] * 32), bytes([2] * 16), bytes([3] * 32))
         welcome = messages.Welcome(bytes([2] * 16), bytes([3] * 32), True, False, True, "ba", 56)
         made = {
@@ -116,24 +141,32 @@ class FrameTest(unittest.TestCase):
         self.assertEqual(messages.decode_products(made["products"][2]), (None, 1, packed))
         self.assertEqual(messages.decode_error(made["error"][2]).detail, 1535)
 
-    def test_what_is_no_frame_of_this_side_is_refused_by_its_header(self):
-        headers = (bytes([4, 0, 0, 0, 1]), bytes([5, 0, 0, 0, 0x33]), bytes([5, 0, 0, 0, 0x86]),
-                   bytes([255, 255, 255, 255, 1]), bytes([7, 0, 0, 0, 7]))
+    def test_what_is_no_frame_of_this_side_is_refused_by_its_header(self) -> None:
+        headers = (
+            bytes([4, 0, 0, 0, 1]),
+            bytes([5, 0, 0, 0, 0x33]),
+            bytes([5, 0, 0, 0, 0x86]),
+            bytes([255, 255, 255, 255, 1]),
+            bytes([7, 0, 0, 0, 7]),
+        )
         for header in headers:
             with self.assertRaises(ProtocolError):
                 frames.checked_header(header + bytes(4), frames.Side.HOST)
 
-    def test_a_version_of_another_is_refused_by_name(self):
+    def test_a_version_of_another_is_refused_by_name(self) -> None:
         raw = bytearray(messages.Attach(bytes(32), bytes(16), bytes(32)).encode())
         raw[8] = 2
         with self.assertRaises(Refusal) as caught:
             messages.Attach.decode(bytes(raw))
         self.assertEqual((caught.exception.name, caught.exception.detail), ("version", 1))
 
-    def test_words_of_every_width_come_back_and_stray_bits_do_not(self):
+    def test_words_of_every_width_come_back_and_stray_bits_do_not(self) -> None:
         for bits in (1, 8, 27, 33, 36, 64):
             low = numpy.uint64((1 << bits) - 1)
-            values = (numpy.arange(1, 31, dtype=numpy.uint64).reshape(3, 10) * numpy.uint64(0x9E3779B97F4A7C15)) & low
+            values = (
+                numpy.arange(1, 31, dtype=numpy.uint64).reshape(3, 10)
+                * numpy.uint64(0x9E3779B97F4A7C15)
+            ) & low
             raw = pack.pack(values, bits)
             self.assertTrue((pack.unpack(raw, bits, 3, 10) == values).all())
             self.assertIsNone(pack.unpack(raw[1:], bits, 3, 10))

@@ -50,8 +50,13 @@ class WorkerTest(unittest.TestCase):
             said = self.bench.run(60)
             for number, name in enumerate(kinds):
                 model = self.model if name else shapes.peer("qwen2")
-                self.assertEqual(said[number], worker.greedy(model, worker.PROMPTS[number % 4], 16), name)
-            told = {name: self.bench.over[number].ended_frame()["adapter"] for number, name in enumerate(kinds)}
+                self.assertEqual(
+                    said[number], worker.greedy(model, worker.PROMPTS[number % 4], 16), name
+                )
+            told = {
+                name: self.bench.over[number].ended_frame()["adapter"]
+                for number, name in enumerate(kinds)
+            }
             self.assertEqual(told["graph"]["guarantee"], "none")
             self.assertGreater(told["remote"]["round_trips"], 0)
             self.assertIsNone(told[None])
@@ -76,7 +81,10 @@ class WorkerTest(unittest.TestCase):
         with hosts.running("python", path, "--budget", "100000") as host:
             self.load("remote", "blind", address=host.listen, name="mine")
             self.load("process", "ipc", path=str(path))
-            numbers = {"remote": host.process.pid, "process": self.bench.adapters.loaded["process"]._child.pid}
+            numbers = {
+                "remote": host.process.pid,
+                "process": self.bench.adapters.loaded["process"]._child.pid,
+            }
             for at, (name, pid) in enumerate(numbers.items()):
                 with self.subTest(name):
                     slow, fast = 2 * at, 2 * at + 1
@@ -88,7 +96,9 @@ class WorkerTest(unittest.TestCase):
                     self.assertNotIn(fast, self.bench.over)
                     os.kill(pid, signal.SIGSTOP)
                     try:
-                        waker = threading.Thread(target=self.go_on_after, args=(pid, fast), daemon=True)
+                        waker = threading.Thread(
+                            target=self.go_on_after, args=(pid, fast), daemon=True
+                        )
                         waker.start()
                         said = self.bench.run(60)
                         waker.join(30)
@@ -102,7 +112,10 @@ class WorkerTest(unittest.TestCase):
         with hosts.running("python", path, "--budget", "100000") as host:
             self.load("remote", "blind", address=host.listen, name="mine")
             self.load("process", "ipc", path=str(path))
-            numbers = {"remote": host.process.pid, "process": self.bench.adapters.loaded["process"]._child.pid}
+            numbers = {
+                "remote": host.process.pid,
+                "process": self.bench.adapters.loaded["process"]._child.pid,
+            }
             for number, (name, pid) in enumerate(numbers.items()):
                 with self.subTest(name):
                     self.bench.submit(number, worker.PROMPTS[0], 30, name)

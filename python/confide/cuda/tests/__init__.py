@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from confide.cuda import runtime
 
 
-def on_each_device(test: Callable[[Any, "Device"], None]) -> Callable[[Any], None]:
+def on_each_device(test: Callable[[Any, Device], None]) -> Callable[[Any], None]:
     """Runs the test body on each device; on the CPU twice, the threads in order and reversed, so that races show."""
 
     @functools.wraps(test)

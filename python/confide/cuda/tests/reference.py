@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 TINY = SimpleNamespace(
-    hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, ffn=128, vocabulary=512, norm_epsilon=1e-6, window=None
+    hidden=64,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_dim=16,
+    ffn=128,
+    vocabulary=512,
+    norm_epsilon=1e-6,
+    window=None,
 )
 
 
@@ -28,14 +36,21 @@ def random_weights(config: Any, seed: int, bias: bool = True) -> Any:
     query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
     layers = [
         SimpleNamespace(
-            attention_norm=norm(), qkv=matrix(query + 2 * key, config.hidden, bias), o=matrix(config.hidden, query),
-            ffn_norm=norm(), gate_up=matrix(2 * config.ffn, config.hidden), down=matrix(config.hidden, config.ffn),
-        )  # fmt: skip
+            attention_norm=norm(),
+            qkv=matrix(query + 2 * key, config.hidden, bias),
+            o=matrix(config.hidden, query),
+            ffn_norm=norm(),
+            gate_up=matrix(2 * config.ffn, config.hidden),
+            down=matrix(config.hidden, config.ffn),
+        )
         for _ in range(config.layers)
     ]
     embedding = array(config.vocabulary, config.hidden)
     return SimpleNamespace(
-        embedding=embedding, layers=layers, final_norm=norm(), head=SimpleNamespace(weight=embedding, bias=None)
+        embedding=embedding,
+        layers=layers,
+        final_norm=norm(),
+        head=SimpleNamespace(weight=embedding, bias=None),
     )
 
 
@@ -49,7 +64,9 @@ class Reference:
     """Feeds one sequence token by token; `logits(token)` is float64 [vocabulary]. `deltas` maps (layer, projection) to
     a matrix [out, in] that is added to the projection's."""
 
-    def __init__(self, config: Any, weights: Any, cosines: np.ndarray, sines: np.ndarray, deltas: Any = None) -> None:
+    def __init__(
+        self, config: Any, weights: Any, cosines: np.ndarray, sines: np.ndarray, deltas: Any = None
+    ) -> None:
         self.config, self.weights, self.cosines, self.sines = config, weights, cosines, sines
         self.deltas = deltas or {}
         self.keys: list[list[np.ndarray]] = [[] for _ in range(config.layers)]
@@ -69,7 +86,10 @@ class Reference:
             hidden = hidden + layer.o.weight @ attended + self.delta(index, "o", attended)
             normed = self.norm(hidden, layer.ffn_norm)
             gate, up = np.split(layer.gate_up.weight @ normed, 2)
-            gate, up = gate + self.delta(index, "gate", normed), up + self.delta(index, "up", normed)
+            gate, up = (
+                gate + self.delta(index, "gate", normed),
+                up + self.delta(index, "up", normed),
+            )
             inner = gate / (1 + np.exp(-gate)) * up
             hidden = hidden + layer.down.weight @ inner + self.delta(index, "down", inner)
         normed = self.norm(hidden, self.weights.final_norm)
@@ -84,17 +104,28 @@ class Reference:
 
     def turn(self, heads: np.ndarray, position: int) -> np.ndarray:
         half = self.cosines.shape[1]
-        cosine, sine = self.cosines[position].astype(np.float64), self.sines[position].astype(np.float64)
+        cosine, sine = (
+            self.cosines[position].astype(np.float64),
+            self.sines[position].astype(np.float64),
+        )
         first, second = heads[:, :half], heads[:, half : 2 * half]
-        return np.concatenate([first * cosine - second * sine, second * cosine + first * sine, heads[:, 2 * half :]], 1)
+        return np.concatenate(
+            [first * cosine - second * sine, second * cosine + first * sine, heads[:, 2 * half :]],
+            1,
+        )
 
-    def attend(self, index: int, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    def attend(
+        self, index: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
+    ) -> np.ndarray:
         config, position = self.config, len(self.keys[index])
         self.keys[index].append(self.turn(key.reshape(config.kv_heads, -1), position))
         self.values[index].append(value.reshape(config.kv_heads, -1))
         heads = self.turn(query.reshape(config.heads, -1), position)
         begin = max(0, position + 1 - config.window) if config.window else 0
-        keys, values = np.stack(self.keys[index][begin:], 1), np.stack(self.values[index][begin:], 1)
+        keys, values = (
+            np.stack(self.keys[index][begin:], 1),
+            np.stack(self.values[index][begin:], 1),
+        )
         attended = []
         for head, one in enumerate(heads):
             kv = head * config.kv_heads // config.heads

@@ -59,7 +59,9 @@ class Checks(unittest.TestCase):
     def test_attention_has_room_for_as_many_heads_as_a_step_takes(self) -> None:
         for head, element in ((8, "float"), (64, "bf16"), (128, "bf16"), (256, "float")):
             with self.subTest(head=head):
-                read = source.read("attention.cu", {"ELEMENT": element, "GROUP": GROUP_MAX, "HEAD_DIM": head})
+                read = source.read(
+                    "attention.cu", {"ELEMENT": element, "GROUP": GROUP_MAX, "HEAD_DIM": head}
+                )
                 figures = nvrtc.figures(nvrtc.built(read, "sm_90")[1])["attention"]
                 self.assertEqual((figures.spill_stores, figures.stack), (0, 0))
 
@@ -68,7 +70,11 @@ class Checks(unittest.TestCase):
         self.assertEqual(status, 0, said)
 
     def test_spills_local_arrays_and_warnings_fail_the_check_alone(self) -> None:
-        for body, told in ((SPILLS, "[1-9][0-9]* spilled"), (LOCAL, "[1-9][0-9]* local"), ("int unused;", "warning")):
+        for body, told in (
+            (SPILLS, "[1-9][0-9]* spilled"),
+            (LOCAL, "[1-9][0-9]* local"),
+            ("int unused;", "warning"),
+        ):
             with self.subTest(told=told):
                 status, said = self.check(KERNEL.format(body), "--check")
                 self.assertEqual(status, 1, said)
@@ -91,15 +97,22 @@ class Checks(unittest.TestCase):
         self.assertIn("no kernel was found", said)
 
     def test_a_cubin_is_compiled_once_and_a_broken_one_again(self) -> None:
-        with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", {"CONFIDE_CACHE": folder}):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.dict("os.environ", {"CONFIDE_CACHE": folder}),
+        ):
             read = source.read("embed.cu")
             binary, log = nvrtc.built(read, "sm_90")
-            with mock.patch.object(nvrtc, "compile_cubin", side_effect=AssertionError("compiled again")):
+            with mock.patch.object(
+                nvrtc, "compile_cubin", side_effect=AssertionError("compiled again")
+            ):
                 self.assertEqual(nvrtc.built(read, "sm_90"), (binary, log))
             (kept,) = Path(folder, "kernels").glob("*.cubin")
             kept.write_bytes(b"")
             self.assertEqual(nvrtc.built(read, "sm_90")[0], binary)
-            self.assertEqual(len(list(Path(folder, "kernels").iterdir())), 2, "a temporary file was left")
+            self.assertEqual(
+                len(list(Path(folder, "kernels").iterdir())), 2, "a temporary file was left"
+            )
 
 
 if __name__ == "__main__":

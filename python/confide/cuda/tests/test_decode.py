@@ -28,7 +28,9 @@ def on_device(device: Device, weights: Any) -> Any:
     if isinstance(weights, list):
         return [on_device(device, one) for one in weights]
     if isinstance(weights, SimpleNamespace):
-        return SimpleNamespace(**{name: on_device(device, value) for name, value in vars(weights).items()})
+        return SimpleNamespace(
+            **{name: on_device(device, value) for name, value in vars(weights).items()}
+        )
     return weights
 
 
@@ -41,15 +43,21 @@ def in_bf16(device: Device, weights: Any) -> tuple[Any, Any]:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if isinstance(weights, SimpleNamespace):
         both = {name: in_bf16(device, value) for name, value in vars(weights).items()}
-        return tuple(SimpleNamespace(**{name: pair[part] for name, pair in both.items()}) for part in (0, 1))
+        return tuple(
+            SimpleNamespace(**{name: pair[part] for name, pair in both.items()}) for part in (0, 1)
+        )
     return weights, weights
 
 
 def step_on(device: Device, config: Any, weights: Any, rows: int, **options: Any) -> DecodeStep:
     cosines, sines = rotary(CONTEXT, config.head_dim)
-    cache = device.zeros((config.layers, 2, rows, config.kv_heads, CONTEXT, config.head_dim), np.float32)
+    cache = device.zeros(
+        (config.layers, 2, rows, config.kv_heads, CONTEXT, config.head_dim), np.float32
+    )
     tables = device.array(cosines), device.array(sines)
-    return DecodeStep(config, on_device(device, weights), cache, *tables, rows, device.name, **options)
+    return DecodeStep(
+        config, on_device(device, weights), cache, *tables, rows, device.name, **options
+    )
 
 
 class Steps(unittest.TestCase):
@@ -64,7 +72,9 @@ class Steps(unittest.TestCase):
         fed = [5, 300]
         for place in range(12):
             logits = device.numpy(step.logits(tokens, positions))
-            wanted = np.stack([reference.logits(token) for reference, token in zip(references, fed)])
+            wanted = np.stack(
+                [reference.logits(token) for reference, token in zip(references, fed)]
+            )
             np.testing.assert_allclose(logits, wanted, atol=2e-5)
             sampler.choose(step.out, tokens, positions)
             fed = [int(token) for token in wanted.argmax(1)]
@@ -105,7 +115,14 @@ class Steps(unittest.TestCase):
     @on_each_device
     def test_adapters_add_at_each_point(self, device: Device) -> None:
         weights, rng = random_weights(TINY, 3), np.random.default_rng(4)
-        widths = {"q": (64, 64), "k": (32, 64), "v": (32, 64), "o": (64, 64), "gate": (128, 64), "up": (128, 64)}
+        widths = {
+            "q": (64, 64),
+            "k": (32, 64),
+            "v": (32, 64),
+            "o": (64, 64),
+            "gate": (128, 64),
+            "up": (128, 64),
+        }
         widths |= {"down": (64, 128), "final_hidden": (64, 64)}
         deltas = {(0 if name == "final_hidden" else 1, name): rng.standard_normal(width).astype(np.float32) / 20
                   for name, width in widths.items()}  # fmt: skip
@@ -121,7 +138,9 @@ class Steps(unittest.TestCase):
                 for name, output in point.outputs.items():
                     output += point.rows @ device.array(deltas[point.layer, name]).T
             self.assertEqual(seen, points)
-            np.testing.assert_allclose(device.numpy(step.out)[0], reference.logits(token), atol=3e-5)
+            np.testing.assert_allclose(
+                device.numpy(step.out)[0], reference.logits(token), atol=3e-5
+            )
 
     @on_each_device
     def test_an_idle_row_changes_nothing(self, device: Device) -> None:
@@ -136,24 +155,36 @@ class Steps(unittest.TestCase):
     def test_long_contexts_are_split_over_blocks(self, device: Device) -> None:
         heads, kv_heads, head_dim, length = 6, 2, 16, 1000
         rng = np.random.default_rng(6)
-        config = SimpleNamespace(**{**vars(TINY), "heads": heads, "kv_heads": kv_heads, "layers": 1})
+        config = SimpleNamespace(
+            **{**vars(TINY), "heads": heads, "kv_heads": kv_heads, "layers": 1}
+        )
         keys = rng.standard_normal((2, 2, kv_heads, length, head_dim)).astype(np.float32)
         qkv = rng.standard_normal((2, heads + 2 * kv_heads, head_dim)).astype(np.float32)
         step = step_on(device, config, random_weights(config, 7), 2)
         step.cache = device.array(keys[None])
         step.limit, step._splits = length, 7
         step._partials = device.zeros((2, kv_heads, 7, 3, head_dim + 2), np.float32)
-        step.cosines, step.sines = device.array(np.ones((length, 8), np.float32)), device.zeros((length, 8), np.float32)
+        step.cosines, step.sines = (
+            device.array(np.ones((length, 8), np.float32)),
+            device.zeros((length, 8), np.float32),
+        )
         step.qkv = device.array(qkv.reshape(2, -1))
         for positions in ([999, 63], [64, 500], [0, 130]):
             step._attend(0, device.array(positions, np.int64))
             for row, position in enumerate(positions):
                 seen = keys[:, row, :, : position + 1].astype(np.float64)
-                seen[0, :, position], seen[1, :, position] = qkv[row, heads : heads + 2], qkv[row, heads + 2 :]
-                scores = np.einsum("hgd,hpd->hgp", qkv[row, :heads].reshape(2, 3, head_dim), seen[0]) / 4
+                seen[0, :, position], seen[1, :, position] = (
+                    qkv[row, heads : heads + 2],
+                    qkv[row, heads + 2 :],
+                )
+                scores = (
+                    np.einsum("hgd,hpd->hgp", qkv[row, :heads].reshape(2, 3, head_dim), seen[0]) / 4
+                )
                 shares = np.exp(scores - scores.max(-1, keepdims=True))
                 wanted = np.einsum("hgp,hpd->hgd", shares / shares.sum(-1, keepdims=True), seen[1])
-                np.testing.assert_allclose(device.numpy(step.attended)[row], wanted.ravel(), atol=2e-5)
+                np.testing.assert_allclose(
+                    device.numpy(step.attended)[row], wanted.ravel(), atol=2e-5
+                )
                 keys[:, row, :, position] = seen[:, :, position]
         self.assertEqual(device.numpy(step._counters).sum(), 0)
 
@@ -186,7 +217,9 @@ class Products(unittest.TestCase):
         width = product.out // 2 if product.output == "SWIGLU" else product.out
         before = rng.standard_normal((product.batch, width)).astype(np.float32)
         output = device.array(before)
-        kernel = runtime.Module("gemv.cu", device.name, tiles.defines(product, element)).kernel("gemv")
+        kernel = runtime.Module("gemv.cu", device.name, tiles.defines(product, element)).kernel(
+            "gemv"
+        )
         with_bias = product.output != "SWIGLU"
         kernel(tiles.grid(product), tiles.warps * 32, data, scales, bias_data if with_bias else None,
                device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
@@ -228,7 +261,10 @@ class Products(unittest.TestCase):
 
     def test_measured_tilings_serve_the_same_device_and_kernel_alone(self) -> None:
         product = Product("bf16", "STORE", True, 64, 64, 1)
-        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}),
+        ):
             chosen = {product: Tiling(2, 1, 1, 4, staged=True)}
             tiling.keep("NVIDIA H100", chosen)
             self.assertEqual(tiling.measured("NVIDIA H100"), chosen)
@@ -240,13 +276,24 @@ class Products(unittest.TestCase):
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
         for weight in ("float", "bf16", "four_bit"):
             for output in ("STORE", "ADD", "SWIGLU"):
-                for out, columns in ((2048, 1536), (1536, 8960), (151_936, 1536), (57_344, 8192), (64, 64)):
+                for out, columns in (
+                    (2048, 1536),
+                    (1536, 8960),
+                    (151_936, 1536),
+                    (57_344, 8192),
+                    (64, 64),
+                ):
                     for batch in range(1, 9):
                         product = Product(weight, output, output != "ADD", out, columns, batch)
                         for tiles in (by_shape(product), *candidates(product)):
                             held = tiles.rows // 2 if output == "SWIGLU" else tiles.rows
-                            self.assertTrue(1 <= held * batch <= 32 and tiles.warps % tiles.split == 0, tiles)
-                            self.assertTrue(tiles.warps <= 8 and tiles.unroll >= 1 and tiles.grid(product) >= 1, tiles)
+                            self.assertTrue(
+                                1 <= held * batch <= 32 and tiles.warps % tiles.split == 0, tiles
+                            )
+                            self.assertTrue(
+                                tiles.warps <= 8 and tiles.unroll >= 1 and tiles.grid(product) >= 1,
+                                tiles,
+                            )
 
 
 def rounded(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:

@@ -28,7 +28,15 @@ class Launches(unittest.TestCase):
     def setUp(self) -> None:
         folder = self.enterContext(tempfile.TemporaryDirectory())
         built = Path(folder, "libcuda.so")
-        command = [cpu.compiler(), "-std=c++17", "-shared", "-fPIC", str(FOLDER / "driver_stub.cpp"), "-o", str(built)]
+        command = [
+            cpu.compiler(),
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            str(FOLDER / "driver_stub.cpp"),
+            "-o",
+            str(built),
+        ]
         subprocess.run(command, check=True)
         self.stub = ctypes.CDLL(str(built))
         cuda = SimpleNamespace(
@@ -53,9 +61,27 @@ class Launches(unittest.TestCase):
     def test_a_launch_hands_over_its_grid_stream_and_arguments(self) -> None:
         values = [ctypes.c_void_p(0x7FFF12345678), ctypes.c_uint64(1 << 63)]
         self.kernel().launch((70_000, 2, 3, 32, 4, 1), 1024, values)
-        wanted = [70_000, 2, 3, 32, 4, 1, 1024, STREAM, FUNCTION, 0, 0, 0, 0x7FFF12345678, 1 << 63, 1]
+        wanted = [
+            70_000,
+            2,
+            3,
+            32,
+            4,
+            1,
+            1024,
+            STREAM,
+            FUNCTION,
+            0,
+            0,
+            0,
+            0x7FFF12345678,
+            1 << 63,
+            1,
+        ]
         self.assertEqual(self.launched()[:15], wanted)
-        self.assertEqual((self.number("pushed").value, self.number("shared_asked").value), (3, 1024))
+        self.assertEqual(
+            (self.number("pushed").value, self.number("shared_asked").value), (3, 1024)
+        )
         self.assertEqual(self.number("popped").value, 3)
 
     def test_overlap_and_large_shared_memory_are_asked_for(self) -> None:
@@ -68,7 +94,9 @@ class Launches(unittest.TestCase):
         kernel = self.kernel()
         self.number("fail_with").value = 700
         values = [ctypes.c_void_p(1), ctypes.c_void_p(2)]
-        with self.assertRaisesRegex(driver.CudaError, "launch sum .*: an illegal memory access was encountered"):
+        with self.assertRaisesRegex(
+            driver.CudaError, "launch sum .*: an illegal memory access was encountered"
+        ):
             kernel.launch((1, 1, 1, 32, 1, 1), 0, values)
         with self.assertRaisesRegex(driver.CudaError, "load features.cu"):
             self.kernel()

@@ -25,7 +25,9 @@ def token_words(key: bytes, tokens: list[int]) -> numpy.ndarray:
 class Example:
     """One input with two projections: [rows, columns] integers, B, and vectors of mixed sizes."""
 
-    def __init__(self, device: str, columns: int, protect: str, seed: int, tokens: int = 16):
+    def __init__(
+        self, device: str, columns: int, protect: str, seed: int, tokens: int = 16
+    ) -> None:
         rng = numpy.random.default_rng(seed)
         pairs = []
         for projection, rank, width in (("q", 5, 23), ("v", 7, 40)):
@@ -36,8 +38,15 @@ class Example:
         self.weights = terms.quantised(0, pairs, protect, parameters.named(parameters.DEFAULT))
         self.terms = self.weights.terms
         parts = online.parts_on_device(device, self.terms, ("q", "k", "v"))
-        self.line = online.InputOnDevice(device, self.weights.matrix, columns, self.terms.bits,
-                                         self.terms.norm_limit, tokens, parts)
+        self.line = online.InputOnDevice(
+            device,
+            self.weights.matrix,
+            columns,
+            self.terms.bits,
+            self.terms.norm_limit,
+            tokens,
+            parts,
+        )
         self.prepared = self._prepared()
 
     def _prepared(self) -> numpy.ndarray:
@@ -57,7 +66,12 @@ class Example:
             values, scale = quantise.quantise_vector(row, self.terms.norm_limit)
             product = self.products(values.astype(numpy.int64).astype(numpy.uint64)[None])
             for projection in ("q", "v"):
-                self.terms.add(projection, product, numpy.array([scale]), outputs[projection][index:index + 1])
+                self.terms.add(
+                    projection,
+                    product,
+                    numpy.array([scale]),
+                    outputs[projection][index : index + 1],
+                )
 
 
 class OnlineTest(unittest.TestCase):
@@ -66,7 +80,7 @@ class OnlineTest(unittest.TestCase):
     def each(self, **cases):
         return [(device, case) for device in runtime.devices() for case in cases.values()]
 
-    def test_vectors_are_quantised_masked_and_refused_as_in_rust(self):
+    def test_vectors_are_quantised_masked_and_refused_as_in_rust(self) -> None:
         cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]
         for device, _ in self.each(all=None):
             for number, case in enumerate(cases):
@@ -74,32 +88,49 @@ class OnlineTest(unittest.TestCase):
                 columns, bits = real.shape[1], 33
                 masked = online.zeros(device, (1, columns), "int64")
                 packed = online.HostBuffer(device, (1, pack.packed_bytes(columns, bits)), "uint8")
-                scales, status = online.zeros(device, 1, "float64"), online.HostBuffer(device, 1, "int32")
+                scales, status = (
+                    online.zeros(device, 1, "float64"),
+                    online.HostBuffer(device, 1, "int32"),
+                )
                 step = online.Online(device, 1, 8)
-                step.mask(online.upload(device, token_words(MASK, [9])), online.upload(device, real), columns, bits,
-                          case["norm_limit"], masked, packed, scales, status)
+                step.mask(
+                    online.upload(device, token_words(MASK, [9])),
+                    online.upload(device, real),
+                    columns,
+                    bits,
+                    case["norm_limit"],
+                    masked,
+                    packed,
+                    scales,
+                    status,
+                )
                 self._waited(device)
                 if "refused" in case:
-                    wanted = online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
+                    wanted = (
+                        online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
+                    )
                     self.assertEqual(int(status.array[0]), wanted, number)
                     self.assertFalse(to_host(masked).any(), "a refused vector is not shown")
                     continue
                 self.assertEqual(int(status.array[0]), 0, number)
-                self.assertEqual(int(to_host(scales).view(numpy.uint64)[0]), case["scale_bits"], number)
+                self.assertEqual(
+                    int(to_host(scales).view(numpy.uint64)[0]), case["scale_bits"], number
+                )
                 low = numpy.uint64((1 << bits) - 1)
                 values = numpy.array(case["values"], numpy.int64).astype(numpy.uint64)
                 wanted = (values - masks.rows(MASK, 9, 1, columns, bits)[0]) & low
                 self.assertEqual(online.words_of(masked)[0].tolist(), wanted.tolist(), number)
                 self.assertEqual(packed.array[0].tobytes(), pack.pack(wanted[None], bits), number)
 
-    def test_products_are_those_of_rust_extremes_included(self):
+    def test_products_are_those_of_rust_extremes_included(self) -> None:
         forms = json.loads((VECTORS / "weights.json").read_text())["forms"]
         extremes = json.loads((VECTORS / "extremes.json").read_text())
         entries = [-4095 if at % 3 == 0 else 4095 for at in range(3 * 700)]
         cases = [(form["entries"], form["vectors"], form["products"], 41, 2, 33) for form in forms]
         cases.append((entries, [(1 << 33) - 1] * 700, extremes["products"], 700, 1, 33))
         for device, (entries, vectors, products, columns, count, bits) in self.each(
-                **{str(at): case for at, case in enumerate(cases)}):
+            **{str(at): case for at, case in enumerate(cases)}
+        ):
             matrix = numpy.array(entries, numpy.int16).reshape(-1, columns)
             line = online.InputOnDevice(device, matrix, columns, bits, 1, 16, {})
             table = online.Table(device, 1)
@@ -108,16 +139,21 @@ class OnlineTest(unittest.TestCase):
             jobs[:, 1:] = token_words(SHARE, list(range(count)))
             words = numpy.array(vectors, numpy.uint64).reshape(count, columns)
             share = masks.rows(SHARE, 0, count, len(matrix), bits)
-            wanted = (numpy.array(products, numpy.uint64).reshape(count, -1) + share) & numpy.uint64((1 << bits) - 1)
+            wanted = (
+                numpy.array(products, numpy.uint64).reshape(count, -1) + share
+            ) & numpy.uint64((1 << bits) - 1)
             raw = numpy.frombuffer(pack.pack(words, bits), numpy.uint8).reshape(count, -1)
             for given in ((online.upload(device, words), None), (None, online.upload(device, raw))):
                 answers = online.zeros(device, (count, len(matrix)), "int64")
-                online.Online(device, count, 8).answer(table, online.upload(device, jobs), *given, answers)
+                online.Online(device, count, 8).answer(
+                    table, online.upload(device, jobs), *given, answers
+                )
                 self.assertEqual(online.words_of(answers).tolist(), wanted.tolist())
 
-    def test_the_fused_step_is_the_plain_one_for_many_rows_and_adapters(self):
-        for device, (columns, protect) in self.each(narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"),
-                                                    merged=(64, "ba")):
+    def test_the_fused_step_is_the_plain_one_for_many_rows_and_adapters(self) -> None:
+        for device, (columns, protect) in self.each(
+            narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"), merged=(64, "ba")
+        ):
             examples = [Example(device, columns, protect, seed) for seed in (1, 2)]
             table, pools = online.Table(device, 3), []
             for index, example in enumerate(examples):
@@ -131,22 +167,32 @@ class OnlineTest(unittest.TestCase):
             step, status = online.Online(device, 5, 64), online.Status(device, 5)
             for turn in range(2):
                 rows = rng.normal(0, 1, (5, columns)).astype(numpy.float32)
-                start = {name: rng.normal(0, 1, (5, width)).astype(numpy.float32) for name, width in
-                         (("q", 23), ("k", 3), ("v", 40))}
+                start = {
+                    name: rng.normal(0, 1, (5, width)).astype(numpy.float32)
+                    for name, width in (("q", 23), ("k", 3), ("v", 40))
+                }
                 wanted = {name: value.copy() for name, value in start.items()}
                 for row, adapter in enumerate(adapter_of):
                     if adapter in (0, 1):
-                        part = {name: value[row:row + 1] for name, value in wanted.items()}
-                        examples[adapter].reference(rows[row:row + 1], part)
+                        part = {name: value[row : row + 1] for name, value in wanted.items()}
+                        examples[adapter].reference(rows[row : row + 1], part)
                 outputs = [online.upload(device, start[name]) for name in ("q", "k", "v")]
-                step.fused(table, online.upload(device, adapter_of), online.upload(device, offset_of),
-                           online.upload(device, rows), outputs, status)
+                step.fused(
+                    table,
+                    online.upload(device, adapter_of),
+                    online.upload(device, offset_of),
+                    online.upload(device, rows),
+                    outputs,
+                    status,
+                )
                 for name, output in zip(("q", "k", "v"), outputs):
-                    numpy.testing.assert_allclose(to_host(output), wanted[name], rtol=2e-5, atol=2e-5)
+                    numpy.testing.assert_allclose(
+                        to_host(output), wanted[name], rtol=2e-5, atol=2e-5
+                    )
                 self.assertEqual([pool.next() for pool in pools], [2 * (turn + 1), turn + 1])
             self.assertEqual(status.take(), 0)
 
-    def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self):
+    def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self) -> None:
         for device, _ in self.each(once=None):
             example = Example(device, 64, "a", 5, tokens=4)
             pool, table = online.Pool(device, 4), online.Table(device, 1)
@@ -157,11 +203,19 @@ class OnlineTest(unittest.TestCase):
             rows = numpy.ones((3, 64), numpy.float32)
             adapter_of, offset_of = numpy.zeros(3, numpy.int32), numpy.arange(3, dtype=numpy.int32)
             arguments = [online.upload(device, each) for each in (adapter_of, offset_of, rows)]
-            first = [online.zeros(device, (3, 23), "float32"), None, online.zeros(device, (3, 40), "float32")]
+            first = [
+                online.zeros(device, (3, 23), "float32"),
+                None,
+                online.zeros(device, (3, 40), "float32"),
+            ]
             step.fused(table, *arguments, first, status)
             self.assertEqual((status.take(), pool.next()), (0, 3))
             self.assertFalse(online.words_of(prepared)[:3].any(), "what was used is wiped")
-            second = [online.zeros(device, (3, 23), "float32"), None, online.zeros(device, (3, 40), "float32")]
+            second = [
+                online.zeros(device, (3, 23), "float32"),
+                None,
+                online.zeros(device, (3, 40), "float32"),
+            ]
             step.fused(table, *arguments, second, status)
             self._waited(device)
             self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
@@ -175,7 +229,7 @@ class OnlineTest(unittest.TestCase):
             self._waited(device)
             self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
 
-    def test_two_halves_apart_give_what_the_fused_step_gives(self):
+    def test_two_halves_apart_give_what_the_fused_step_gives(self) -> None:
         for device, columns in self.each(short=41, long=2000):
             example = Example(device, columns, "a", 7)
             bits, count, rows_count = example.terms.bits, 3, example.terms.rows
@@ -185,22 +239,51 @@ class OnlineTest(unittest.TestCase):
             rows = numpy.random.default_rng(8).normal(0, 1, (count, columns)).astype(numpy.float32)
             masked = online.zeros(device, (count, columns), "int64")
             packed = online.HostBuffer(device, (count, pack.packed_bytes(columns, bits)), "uint8")
-            scales, status = online.zeros(device, count, "float64"), online.HostBuffer(device, count, "int32")
-            step.mask(online.upload(device, token_words(MASK, [4, 5, 6])), online.upload(device, rows), columns, bits,
-                      example.terms.norm_limit, masked, packed, scales, status)
+            scales, status = (
+                online.zeros(device, count, "float64"),
+                online.HostBuffer(device, count, "int32"),
+            )
+            step.mask(
+                online.upload(device, token_words(MASK, [4, 5, 6])),
+                online.upload(device, rows),
+                columns,
+                bits,
+                example.terms.norm_limit,
+                masked,
+                packed,
+                scales,
+                status,
+            )
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, [4, 5, 6])
             answers = online.zeros(device, (count, rows_count), "int64")
             self._waited(device)
-            step.answer(table, online.upload(device, jobs), None, online.upload(device, packed.array), answers)
+            step.answer(
+                table,
+                online.upload(device, jobs),
+                None,
+                online.upload(device, packed.array),
+                answers,
+            )
             prepared = online.upload(device, example.prepared)
-            addresses = online.address(prepared) + numpy.array([4, 5, 6], numpy.uint64) * numpy.uint64(rows_count * 8)
+            addresses = online.address(prepared) + numpy.array(
+                [4, 5, 6], numpy.uint64
+            ) * numpy.uint64(rows_count * 8)
             raw = online.HostBuffer(device, (count, pack.packed_bytes(rows_count, bits)), "uint8")
-            raw.array[:] = numpy.frombuffer(pack.pack(online.words_of(answers), bits), numpy.uint8).reshape(count, -1)
+            raw.array[:] = numpy.frombuffer(
+                pack.pack(online.words_of(answers), bits), numpy.uint8
+            ).reshape(count, -1)
             step.unmask(online.upload(device, addresses), None, raw, rows_count, bits, scales)
-            outputs = [online.zeros(device, (count, 23), "float32"), None, online.zeros(device, (count, 40), "float32")]
+            outputs = [
+                online.zeros(device, (count, 23), "float32"),
+                None,
+                online.zeros(device, (count, 40), "float32"),
+            ]
             step.add(table, online.zeros(device, count, "int32"), outputs)
-            wanted = {"q": numpy.zeros((count, 23), numpy.float32), "v": numpy.zeros((count, 40), numpy.float32)}
+            wanted = {
+                "q": numpy.zeros((count, 23), numpy.float32),
+                "v": numpy.zeros((count, 40), numpy.float32),
+            }
             example.reference(rows, wanted)
             numpy.testing.assert_allclose(to_host(outputs[0]), wanted["q"], rtol=2e-5, atol=2e-5)
             numpy.testing.assert_allclose(to_host(outputs[2]), wanted["v"], rtol=2e-5, atol=2e-5)

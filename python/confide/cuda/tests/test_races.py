@@ -25,7 +25,7 @@ class Races(unittest.TestCase):
     def test_barriers_atomics_and_launches_order_accesses(self) -> None:
         values = np.zeros(65, np.uint32)
         for _ in range(2):
-            runtime.Module(RACES).kernel("with_a_barrier")(2, 32, values)
+            runtime.Module(RACES, "cpu").kernel("with_a_barrier")(2, 32, values)
         self.assertEqual((values[0], values[1], values[64]), (1, 0, 128))
 
     def test_what_nothing_orders_is_named(self) -> None:
@@ -36,18 +36,25 @@ class Races(unittest.TestCase):
             ("late_readers", 1, "race in global memory"),
         ):
             for order in ("", "reversed"):
-                with self.subTest(kernel=name, order=order), mock.patch.dict(os.environ, {"CONFIDE_CPU_ORDER": order}):
-                    with self.assertRaisesRegex(RuntimeError, told):
-                        runtime.Module(RACES).kernel(name)(blocks, 32, np.zeros(65, np.uint32))
+                with (
+                    self.subTest(kernel=name, order=order),
+                    mock.patch.dict(os.environ, {"CONFIDE_CPU_ORDER": order}),
+                    self.assertRaisesRegex(RuntimeError, told),
+                ):
+                    runtime.Module(RACES, "cpu").kernel(name)(blocks, 32, np.zeros(65, np.uint32))
 
     def test_one_block_alone_does_not_race_with_itself(self) -> None:
         for name in ("blocks_that_add", "blocks_that_read"):
-            runtime.Module(RACES).kernel(name)(1, 32, np.zeros(65, np.uint32))
+            runtime.Module(RACES, "cpu").kernel(name)(1, 32, np.zeros(65, np.uint32))
 
     def test_choosing_tokens_has_none(self) -> None:
         logits = np.random.default_rng(1).normal(size=(3, 300)).astype(np.float32)
         sampler = Sampler(logits, 3, 300, 50, "cpu")
-        sampler.temperatures[:], sampler.top_ps[:], sampler.remaining[:] = (0, 0.7, 0.7), (1, 1, 0.6), 9
+        sampler.temperatures[:], sampler.top_ps[:], sampler.remaining[:] = (
+            (0, 0.7, 0.7),
+            (1, 1, 0.6),
+            9,
+        )
         tokens, positions = np.zeros(3, np.int64), np.array([4, 5, 6])
         sampler.choose(logits, tokens, positions)
         np.testing.assert_array_equal(positions, [5, 6, 7])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.cuda import arrays, parameters, primes, ring, runtime
+from confide.cuda import arrays, parameters, primes, ring
 from confide.cuda.tests import Device, on_each_device
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "rlwe"
@@ -48,7 +48,9 @@ class Vectors(unittest.TestCase):
     """A case that compares with digests."""
 
     def equal(self, wanted: Any, got: Any, what: str) -> None:
-        values = np.ascontiguousarray(arrays.host(got) if not isinstance(got, bytes) else np.frombuffer(got, np.uint8))
+        values = np.ascontiguousarray(
+            arrays.host(got) if not isinstance(got, bytes) else np.frombuffer(got, np.uint8)
+        )
         if "head" in wanted and "words" in wanted:
             head = [int(word) for word in values.reshape(-1)[: len(wanted["head"])]]
             self.assertEqual(wanted["head"], head, what)
@@ -93,7 +95,7 @@ class Draws(Vectors):
             self.equal(one["rows"], rows, "rows")
             self.equal(one["rows_17_to_20"], stream.rows(17, 3, columns, width), "window")
             tiles = arrays.host(stream.columns(0, 0, tokens, width, tiles=3))
-            self.assertTrue((tiles[:columns].T == rows).all())
+            self.assertTrue((rows == tiles[:columns].T).all())
             last = arrays.host(stream.columns(2, 5, tokens - 5, width))
             self.assertTrue((last == tiles[64:, 5:]).all())
             negated = arrays.host(stream.rows(0, tokens, columns, width, negated=True))
@@ -135,7 +137,9 @@ class Transforms(Vectors):
             context = ring.Context.dangerous_named(one["name"], device=device.name)
             inputs = [uniform(seeded(wanted["seed"], "cpu"), q, context.n) for q in context.primes]
             values = np.stack(inputs)[None]
-            greatest = np.stack([np.full(context.n, q - 1, np.uint64) for q in context.primes])[None]
+            greatest = np.stack([np.full(context.n, q - 1, np.uint64) for q in context.primes])[
+                None
+            ]
             forward = arrays.host(context.ntt_forward(values))
             inverse = arrays.host(context.ntt_inverse(values))
             largest = arrays.host(context.ntt_forward(greatest))
@@ -156,8 +160,12 @@ class Exchange(Vectors):
         key = ring.SecretKey.random(context, seeded(seeds["key"], device))
         public = key.public_key(seeded(seeds["public"], device))
         self.equal(wanted["public_key"], public.to_bytes(), "public key")
-        self.assertEqual(ring.PublicKey.from_bytes(context, public.to_bytes()).to_bytes(), public.to_bytes())
-        messages = bits(seeded(seeds["messages"], "cpu"), context.bits, (len(wanted["messages"]), context.n))
+        self.assertEqual(
+            ring.PublicKey.from_bytes(context, public.to_bytes()).to_bytes(), public.to_bytes()
+        )
+        messages = bits(
+            seeded(seeds["messages"], "cpu"), context.bits, (len(wanted["messages"]), context.n)
+        )
         fresh = self.encrypted(wanted, key, messages)
         self.scalar_products(wanted, key, public, fresh)
         self.plaintext_products(wanted, key, public, fresh)
@@ -175,7 +183,9 @@ class Exchange(Vectors):
             self.equal(one["wire"], forms[index], "wire")
         return fresh
 
-    def scalar_products(self, wanted: Any, key: ring.SecretKey, public: ring.PublicKey, fresh: ring.Seeded) -> None:
+    def scalar_products(
+        self, wanted: Any, key: ring.SecretKey, public: ring.PublicKey, fresh: ring.Seeded
+    ) -> None:
         context, seeds, made = key.context, wanted["seeds"], wanted["scalar_products"]
         rows = len(made["rows"])
         matrix = np.array(made["weights"], np.int16).reshape(rows, -1)
@@ -197,7 +207,9 @@ class Exchange(Vectors):
             self.equal(row["wire"], answers.to_bytes(index), "answer")
             self.equal(row["messages"], messages[index], "messages")
 
-    def plaintext_products(self, wanted: Any, key: ring.SecretKey, public: ring.PublicKey, fresh: ring.Seeded) -> None:
+    def plaintext_products(
+        self, wanted: Any, key: ring.SecretKey, public: ring.PublicKey, fresh: ring.Seeded
+    ) -> None:
         context, seeds, made = key.context, wanted["seeds"], wanted["plaintext_products"]
         limit = made["limit"]
         drawn = below(seeded(seeds["plaintext"], "cpu"), 2 * limit + 1, 2 * context.n)
@@ -215,7 +227,9 @@ class Exchange(Vectors):
         some = answers.select(made["selected"]["positions"])
         self.equal(made["selected"]["wire"], some.to_bytes(0), "selected")
         again = ring.Small.from_bytes(context, some.all_bytes())
-        self.assertEqual(made["selected"]["messages"], [int(x) for x in arrays.host(key.decrypt(again))[0]])
+        self.assertEqual(
+            made["selected"]["messages"], [int(x) for x in arrays.host(key.decrypt(again))[0]]
+        )
 
     @on_each_device
     def test_the_toy_set_computes_what_the_crate_does(self, device: Device) -> None:

@@ -24,7 +24,9 @@ class Layout(Vectors):
         self.assertEqual(one.primes, wanted["primes"])
         matrix = np.stack([entries(row, width) for row in range(1, rank + 1)])
         seeds = wanted["seeds"]
-        layout = ckks.SeedLayout(one, matrix, seeded(seeds["key"], device), seeded(seeds["encrypt"], device))
+        layout = ckks.SeedLayout(
+            one, matrix, seeded(seeds["key"], device), seeded(seeds["encrypt"], device)
+        )
         given = arrays.on_device(entries(0, width) * 8.0, "float64", device, "vector", (width,))
         dots = np.array(arrays.host(layout.step(given)))
         repeated = np.tile(entries(0, width) * 8.0, layout.copies)[None]

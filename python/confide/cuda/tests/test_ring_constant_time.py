@@ -39,11 +39,17 @@ _REGISTER = re.compile(r"%[a-z]+\d+")
 def ptx(file: str) -> str:
     """The file's PTX for sm_90."""
     read, library = source.read(file, {}), nvrtc.library()
-    told = [option.encode() for option in nvrtc.options(read, "compute_90") if "ptxas" not in option]
+    told = [
+        option.encode() for option in nvrtc.options(read, "compute_90") if "ptxas" not in option
+    ]
     program = ctypes.c_void_p()
-    library.nvrtcCreateProgram(ctypes.byref(program), read.text.encode(), file.encode(), 0, None, None)
+    library.nvrtcCreateProgram(
+        ctypes.byref(program), read.text.encode(), file.encode(), 0, None, None
+    )
     try:
-        status = library.nvrtcCompileProgram(program, len(told), (ctypes.c_char_p * len(told))(*told))
+        status = library.nvrtcCompileProgram(
+            program, len(told), (ctypes.c_char_p * len(told))(*told)
+        )
         assert status == 0, file
         return nvrtc._bytes(program, "PTX").rstrip(b"\0").decode()
     finally:
@@ -87,15 +93,21 @@ class Flow:
         target, sources = re.match(r"(\{[^}]*\}|[^,]*)(?:, *)?(.*)", operands, re.DOTALL).groups()
         found = self.labels(state, sources)
         if opcode.startswith(("ld.", "atom.")) and not opcode.startswith("ld.param"):
-            found = frozenset(f"of {label[3:]}" if label.startswith("at ") else label for label in found)
+            found = frozenset(
+                f"of {label[3:]}" if label.startswith("at ") else label for label in found
+            )
         self.seen |= found
         for register in _REGISTER.findall(target):
-            state[register] = found | (state.get(register, frozenset()) if predicate else frozenset())
+            state[register] = found | (
+                state.get(register, frozenset()) if predicate else frozenset()
+            )
 
     def labels(self, state: dict[str, frozenset[str]], text: str) -> frozenset[str]:
         """The labels of all registers, parameters and shared arrays named in the text."""
         found = [state.get(register, frozenset()) for register in _REGISTER.findall(text)]
-        named = {f"at {name}" for symbol, name in self.names.items() if re.search(rf"\b{symbol}\b", text)}
+        named = {
+            f"at {name}" for symbol, name in self.names.items() if re.search(rf"\b{symbol}\b", text)
+        }
         return frozenset(named).union(*found)
 
     def leaks(self, secrets: set[str]) -> list[str]:
@@ -144,10 +156,14 @@ def flow(text: str, file: str, kernel: str) -> Flow:
     body = re.search(rf"\.entry {kernel}\((.*?)^}}$", text, re.DOTALL | re.MULTILINE).group(1)
     assert "ld.local" not in body, f"{kernel}: memory of a thread's own is not followed"
     parameters = source.read(file, {}).kernels[kernel]
-    names = {f"{kernel}_param_{index}": one.name for index, one in enumerate(parameters) if one.pointer}
+    names = {
+        f"{kernel}_param_{index}": one.name for index, one in enumerate(parameters) if one.pointer
+    }
     # Static arrays have mangled names that contain the plain one.
     for symbol in set(re.findall(r"\.shared[^;]*?([\w$]+)\[", text)):
-        names[symbol] = next((name for name in ("shared", "scan", "tile") if name in symbol), symbol)
+        names[symbol] = next(
+            (name for name in ("shared", "scan", "tile") if name in symbol), symbol
+        )
     return Flow(body, names)
 
 
@@ -160,7 +176,9 @@ class ConstantTime(unittest.TestCase):
                 with self.subTest(file=file, kernel=kernel):
                     traced = flow(text, file, kernel)
                     for secret in secrets:
-                        self.assertIn(f"of {secret}", traced.seen, "not read: the analysis follows nothing")
+                        self.assertIn(
+                            f"of {secret}", traced.seen, "not read: the analysis follows nothing"
+                        )
                     self.assertEqual(traced.leaks(secrets), [])
 
     def test_a_draw_that_skips_words_is_found(self) -> None:

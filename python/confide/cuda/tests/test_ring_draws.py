@@ -26,7 +26,11 @@ class Sampler(Vectors):
             words = np.array(arrays.host(limb))
             q = draw["modulus"]
             words[:3] = [q, (1 << (63 + q.bit_length())) // q, q.bit_length()]
-            limb, values, after = device.array(words), device.zeros(count, np.uint64), device.zeros(1, np.uint64)
+            limb, values, after = (
+                device.array(words),
+                device.zeros(count, np.uint64),
+                device.zeros(1, np.uint64),
+            )
             rng = seeded(wanted["seed"], device.name)
             for threads in (32, 96, 512):
                 kernel = runtime.Module(FILE, device.name).kernel("draw_uniform")

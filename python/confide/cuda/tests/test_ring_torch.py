@@ -32,11 +32,13 @@ class Beside(unittest.TestCase):
     """Runs a case's tests on DEVICE alone."""
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
-        with mock.patch.object(runtime, "Module", on_the_cpu), mock.patch.object(runtime, "devices", lambda: [DEVICE]):
-            with mock.patch.object(test_ring, "seeded", seeded_beside), mock.patch.object(
-                test_ring_ckks, "seeded", seeded_beside
-            ):
-                return super().run(result)
+        with (
+            mock.patch.object(runtime, "Module", on_the_cpu),
+            mock.patch.object(runtime, "devices", lambda: [DEVICE]),
+            mock.patch.object(test_ring, "seeded", seeded_beside),
+            mock.patch.object(test_ring_ckks, "seeded", seeded_beside),
+        ):
+            return super().run(result)
 
 
 @unittest.skipIf(torch is None, "no torch")
@@ -53,8 +55,12 @@ class Layout(Beside, test_ring_ckks.Layout):
 class Arrays(unittest.TestCase):
     def test_zeros_copies_and_columns_are_tensors_of_the_dtype(self) -> None:
         made = arrays.zeros((2, 3), "uint64", DEVICE)
-        self.assertEqual((made.dtype, arrays.empty(4, "uint32", DEVICE).dtype), (torch.uint64, torch.uint32))
-        given = arrays.on_device(np.arange(6, dtype=np.uint64).reshape(2, 3), "uint64", DEVICE, "x", (2, None))
+        self.assertEqual(
+            (made.dtype, arrays.empty(4, "uint32", DEVICE).dtype), (torch.uint64, torch.uint32)
+        )
+        given = arrays.on_device(
+            np.arange(6, dtype=np.uint64).reshape(2, 3), "uint64", DEVICE, "x", (2, None)
+        )
         self.assertEqual(arrays.host(arrays.take_columns(given, (0, 2))).tolist(), [[0, 2], [3, 5]])
         arrays.wipe(given)
         self.assertFalse(arrays.host(given).any())

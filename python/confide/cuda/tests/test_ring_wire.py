@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,9 @@ class Forms(unittest.TestCase):
         wanted, context = vectors(TOY), ring.Context.dangerous_named(TOY, device=device.name)
         key = ring.SecretKey.random(context, seeded(wanted["seeds"]["key"], device.name))
         selected = ring.Small.from_bytes(context, [forms()["selected"]])
-        self.assertEqual(selected.positions, tuple(wanted["plaintext_products"]["selected"]["positions"]))
+        self.assertEqual(
+            selected.positions, tuple(wanted["plaintext_products"]["selected"]["positions"])
+        )
         messages = [int(message) for message in arrays.host(key.decrypt(selected))[0]]
         self.assertEqual(messages, wanted["plaintext_products"]["selected"]["messages"])
 
@@ -62,11 +65,17 @@ class Forms(unittest.TestCase):
                 self.refused(context, name, bytes(changed), f"byte {place}")
             self.refused(narrower, name, form, "other plaintext bits")
             self.refused(other, name, form, "another set")
-            for kind in READERS.keys() - {name} - ({"answer", "selected"} if name in ("answer", "selected") else set()):
+            for kind in (
+                READERS.keys()
+                - {name}
+                - ({"answer", "selected"} if name in ("answer", "selected") else set())
+            ):
                 self.refused(context, kind, form, f"{name} read as {kind}")
 
     @on_each_device
-    def test_values_beyond_the_modulus_spare_bits_and_wrong_positions_are_refused(self, device: Device) -> None:
+    def test_values_beyond_the_modulus_spare_bits_and_wrong_positions_are_refused(
+        self, device: Device
+    ) -> None:
         context = ring.Context.dangerous_named(TOY, device=device.name)
         for name, form in forms().items():
             self.refused(context, name, form[:-7] + b"\xff" * 7, "a value beyond its modulus")
@@ -132,17 +141,23 @@ class Roles(unittest.TestCase):
             matrix = generator.integers(-most, most + 1, (rows, columns)).astype(np.int16)
             if most > 1:
                 matrix[3, 7], matrix[18, 149] = -32768, 32767
-            messages = generator.integers(0, 1 << context.bits, (columns, context.n), dtype=np.uint64)
+            messages = generator.integers(
+                0, 1 << context.bits, (columns, context.n), dtype=np.uint64
+            )
             key, products = ring.SecretKey.random(context), ring.ScalarProducts(context, matrix)
             encryptor = key.encryptor()
             for first, count in ((0, 3), (3, 64), (67, columns - 67)):
                 products.add_seeded(first, encryptor.encrypt(messages[first : first + count]))
             opened = arrays.host(key.decrypt(products.dangerous_answers()))
-            wanted = matrix.astype(np.int64).astype(np.uint64) @ messages & np.uint64(context.message_mask)
+            wanted = matrix.astype(np.int64).astype(np.uint64) @ messages & np.uint64(
+                context.message_mask
+            )
             self.assertTrue((opened == wanted).all(), name)
 
     @on_each_device
-    def test_weights_beyond_the_budget_and_columns_out_of_order_are_refused(self, device: Device) -> None:
+    def test_weights_beyond_the_budget_and_columns_out_of_order_are_refused(
+        self, device: Device
+    ) -> None:
         context = ring.Context.dangerous_named(TOY, device=device.name)
         narrow = ring.Context.dangerous_named("rlwe-1024-q25", device=device.name)
         limit = narrow.row_l1_max
@@ -175,7 +190,9 @@ class Roles(unittest.TestCase):
         self.assertTrue((arrays.host(key.decrypt(products.dangerous_answers())) == 1).all())
 
     @on_each_device
-    def test_two_encryptions_of_one_message_differ_and_another_key_sees_garbage(self, device: Device) -> None:
+    def test_two_encryptions_of_one_message_differ_and_another_key_sees_garbage(
+        self, device: Device
+    ) -> None:
         context = ring.Context("rlwe-4096-q100-flood40", device=device.name)
         key, other = ring.SecretKey.random(context), ring.SecretKey.random(context)
         products = ring.ScalarProducts(context, np.array([[1, 1]], np.int16))
@@ -194,7 +211,11 @@ class Roles(unittest.TestCase):
         secret = signed(context, key.secret[None])
         counts = [(secret == value).sum() for value in (-1, 0, 1)]
         self.assertEqual(sum(counts), context.n)
-        self.assertTrue(all(abs(int(count) - context.n / 3) < 6 * (context.n * 2 / 9) ** 0.5 for count in counts))
+        self.assertTrue(
+            all(
+                abs(int(count) - context.n / 3) < 6 * (context.n * 2 / 9) ** 0.5 for count in counts
+            )
+        )
         public = key.public_key()
         product = multiplied(context, arrays.host(public.a), arrays.host(key.secret)[None])
         errors = signed(context, added(context, arrays.host(public.b), product))

@@ -18,7 +18,9 @@ class Row:
 
     def __init__(self, device: Device, rows: int = 1, **options: Any) -> None:
         self.device = device
-        self.sampler = Sampler(device.zeros(1, np.float32), rows, VOCABULARY, LIMIT, device.name, **options)
+        self.sampler = Sampler(
+            device.zeros(1, np.float32), rows, VOCABULARY, LIMIT, device.name, **options
+        )
         self.set(remaining=[100] * rows, top_ps=[1.0] * rows)
         self.tokens, self.positions = device.zeros(rows, np.int64), device.zeros(rows, np.int64)
 
@@ -32,7 +34,9 @@ class Row:
     def choose(self, logits: np.ndarray, positions: list[int] | None = None) -> list[int]:
         if positions is not None:
             self.positions[:] = self.device.array(positions, np.int64)
-        self.sampler.choose(self.device.array(logits.astype(np.float32)), self.tokens, self.positions)
+        self.sampler.choose(
+            self.device.array(logits.astype(np.float32)), self.tokens, self.positions
+        )
         return self.device.numpy(self.tokens).tolist()
 
 
@@ -79,7 +83,9 @@ class Choices(unittest.TestCase):
         self.assertEqual(seen, [{3}, {3}, {3, 300}, {3, 300, 301}])
 
     @on_each_device
-    def test_temperature_sharpens_and_random_logits_keep_to_their_nucleus(self, device: Device) -> None:
+    def test_temperature_sharpens_and_random_logits_keep_to_their_nucleus(
+        self, device: Device
+    ) -> None:
         logits = np.random.default_rng(2).standard_normal((1, VOCABULARY)) * 4
         for temperature, top_p in ((0.7, 0.8), (1.5, 0.5), (0.01, 1.0)):
             weights = np.exp((logits[0] - logits.max()) / temperature)

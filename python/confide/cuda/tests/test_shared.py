@@ -33,7 +33,11 @@ class Shared(unittest.TestCase):
             for count in (1, (2 << 20) // 8, (2 << 20) // 8 + 1):
                 shared.SharedWords("cuda:0", Path(folder, "unused"), count).close()
         self.assertEqual(sizes, [2 << 20, 2 << 20, 4 << 20])
-        self.assertEqual(stream.synchronize.call_count, 3, "the zeros must be there before the other process writes")
+        self.assertEqual(
+            stream.synchronize.call_count,
+            3,
+            "the zeros must be there before the other process writes",
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import unittest
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 from confide.cuda import online, runtime
@@ -46,7 +47,9 @@ def in_place() -> Iterator[None]:
         stack.enter_context(mock.patch("torch.cuda.set_device", lambda device: None))
         for name in ("Stream", "Event", "current_stream"):
             stack.enter_context(mock.patch(f"torch.cuda.{name}"))
-        stack.enter_context(mock.patch("torch.cuda.stream", lambda stream: contextlib.nullcontext()))
+        stack.enter_context(
+            mock.patch("torch.cuda.stream", lambda stream: contextlib.nullcontext())
+        )
         yield
 
 

@@ -27,7 +27,12 @@ class Worker:
         python = str(Path(__file__).parents[3])
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": python}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
         )
         self.ready = self.process.stdout.readline()
         if not self.ready:
@@ -69,7 +74,10 @@ class Peer:
         self.stream.sendall(protocol.frame(kind, payload))
 
     def generate(self, number: int, ids: list[int], count: int, **more: Any) -> None:
-        self.send(protocol.GENERATE, {"id": number, "ids": ids, "max_tokens": count, "temperature": 0, **more})
+        self.send(
+            protocol.GENERATE,
+            {"id": number, "ids": ids, "max_tokens": count, "temperature": 0, **more},
+        )
 
     def read(self) -> tuple[int, Any]:
         """The next frame; tokens and ends are also kept."""

@@ -7,6 +7,7 @@ nothing. A replay does the noted operations again, on the same tensors: what a s
 from __future__ import annotations
 
 import contextlib
+from typing import ClassVar
 from unittest import mock
 
 import torch
@@ -30,10 +31,10 @@ class Noting(TorchDispatchMode):
 class Graph:
     """What `torch.cuda.CUDAGraph` offers, as far as the worker uses it."""
 
-    state: list[torch.Tensor] = []
+    state: ClassVar[list[torch.Tensor]] = []
     replays = 0
     # Graphs that live, by pool. torch shares a pool with a new graph only while one of its graphs lives.
-    living: dict[object, int] = {}
+    living: ClassVar[dict[object, int]] = {}
 
     def capture_begin(self, pool=None, capture_error_mode="global") -> None:
         assert pool is not None and capture_error_mode == "thread_local"

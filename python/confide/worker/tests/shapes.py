@@ -24,8 +24,16 @@ def peer(family: str, seed: int = 1, **changes: object):
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     kinds = {
-        "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, {"tie_word_embeddings": True}),
-        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, {"rope_parameters": dict(LLAMA3)}),
+        "qwen2": (
+            transformers.Qwen2Config,
+            transformers.Qwen2ForCausalLM,
+            {"tie_word_embeddings": True},
+        ),
+        "llama": (
+            transformers.LlamaConfig,
+            transformers.LlamaForCausalLM,
+            {"rope_parameters": dict(LLAMA3)},
+        ),
         "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM, {}),
     }
     config_kind, model_kind, own = kinds[family]

@@ -43,7 +43,10 @@ class Bench:
         self.scheduler = self.built.scheduler
         self.sent: list[bytes] = []
         self.mailbox = Mailbox(self.sent.append)
-        self.mailbox.pump, self.mailbox.is_cancelled = self.scheduler.pump, self.scheduler.is_cancelled
+        self.mailbox.pump, self.mailbox.is_cancelled = (
+            self.scheduler.pump,
+            self.scheduler.is_cancelled,
+        )
         device, dtype = torch.device("cpu"), torch.float32
         self.adapters = Adapters(Context(self.built.config, device, dtype, 4, self.mailbox))
 
@@ -65,7 +68,9 @@ class Bench:
         model.save_pretrained(self.folder / name)
         return model
 
-    def submit(self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: object):
+    def submit(
+        self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: object
+    ):
         from confide.worker.generation import Request
 
         loaded = self.adapters.loaded[adapter] if adapter else None
@@ -119,10 +124,14 @@ class Plain(WithFolder):
                     bench.submit(number, ids, 12 + 4 * number, name)
                 said = bench.run()
                 for number, (ids, name) in enumerate(zip(PROMPTS, order)):
-                    self.assertEqual(said[number], greedy(models[name], ids, 12 + 4 * number), (number, name))
+                    self.assertEqual(
+                        said[number], greedy(models[name], ids, 12 + 4 * number), (number, name)
+                    )
                     told = bench.over[number].ended_frame()["adapter"]
                     self.assertEqual(told, None if name is None else {"guarantee": "none"})
-                self.assertNotEqual(greedy(models["all"], PROMPTS[0], 12), greedy(models[None], PROMPTS[0], 12))
+                self.assertNotEqual(
+                    greedy(models["all"], PROMPTS[0], 12), greedy(models[None], PROMPTS[0], 12)
+                )
 
     def test_an_adapter_that_comes_or_goes_leaves_running_ones_as_they_are(self) -> None:
         bench = Bench(self.folder)
@@ -161,7 +170,7 @@ class Plain(WithFolder):
             ({"use_dora": True}, "use_dora"), ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
             ({"bias": "all"}, "bias"), ({"lora_bias": True}, "lora_bias"), ({"peft_type": "IA3"}, "peft_type"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights"), ({"arrow_config": {"x": 1}}, "arrow_config"),
-            ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted A \\[5"), ({"r": 0}, "good"),
+            ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
             ({"target_modules": "(q_proj"}, "pattern"), ({"layers_to_transform": [0, 1, 2, 3]}, "missing"),
         ]:  # fmt: skip
             path.write_text(json.dumps({**good, **change}))
@@ -184,7 +193,8 @@ class Plain(WithFolder):
 
         bench = Bench(self.folder)
         other = peft.get_peft_model(
-            shapes.peer("qwen2", hidden_size=32), peft.LoraConfig(target_modules=["up_proj"], task_type="CAUSAL_LM")
+            shapes.peer("qwen2", hidden_size=32),
+            peft.LoraConfig(target_modules=["up_proj"], task_type="CAUSAL_LM"),
         )
         other.save_pretrained(self.folder / "narrow")
         with self.assertRaisesRegex(AdapterError, r"up: wanted \(64, 96\), got \(32, 96\)"):
@@ -194,11 +204,19 @@ class Plain(WithFolder):
 class Answers(threading.Thread):
     """Answers needs as `confide serve` would, by a PEFT folder; `after` needs of a generation it gives an error."""
 
-    def __init__(self, bench: Bench, path: Path, after: int = 1 << 30, error: int = 1, stalls: bool = False) -> None:
+    def __init__(
+        self, bench: Bench, path: Path, after: int = 1 << 30, error: int = 1, stalls: bool = False
+    ) -> None:
         super().__init__(daemon=True)
-        from confide.worker import peft as folder
+        from confide import peft as folder
 
-        self.bench, self.pairs, self.after, self.error, self.stalls = bench, folder.load(path), after, error, stalls
+        self.bench, self.pairs, self.after, self.error, self.stalls = (
+            bench,
+            folder.load(path)[1],
+            after,
+            error,
+            stalls,
+        )
         self.asked: dict[int, int] = {}
         self.over = False
         self.start()
@@ -220,7 +238,9 @@ class Answers(threading.Thread):
         if self.asked[number] > self.after:
             message = json.dumps({"message": "the host is gone"}).encode()
             if not self.stalls:
-                self.bench.mailbox.put(head + bytes([self.error]) + struct.pack("<I", len(message)) + message)
+                self.bench.mailbox.put(
+                    head + bytes([self.error]) + struct.pack("<I", len(message)) + message
+                )
             return
         floats = numpy.frombuffer(payload, "<f4", offset=18 + count)
         given, rest = torch.tensor(floats[: rows * width]).view(rows, width), floats[rows * width :]
@@ -228,7 +248,8 @@ class Answers(threading.Thread):
         for name in projections:
             pair = self.pairs[layer, name]
             out, rest = rest[: rows * pair.b.shape[0]], rest[rows * pair.b.shape[0] :]
-            delta = given @ pair.a.t() @ pair.b.t() * pair.scale
+            a, b = torch.from_numpy(pair.a), torch.from_numpy(pair.b)
+            delta = given @ a.t() @ b.t() * pair.scale
             changed.append((torch.tensor(out).view(rows, -1) + delta).numpy().tobytes())
         assert not len(rest)
         self.bench.mailbox.put(head + b"\0" + b"".join(changed))
@@ -243,7 +264,9 @@ class Relay(WithFolder):
         from confide.worker.adapters import sites_on_wire
 
         sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in answers.pairs.items()}
-        bench.adapters.load("one", "relay", {"sites": sites_on_wire(sites), "guarantee": "adapter host is blind"})
+        bench.adapters.load(
+            "one", "relay", {"sites": sites_on_wire(sites), "guarantee": "adapter host is blind"}
+        )
         return bench, model, answers
 
     def test_a_relayed_adapter_gives_what_peft_gives_beside_plain_generations(self) -> None:
@@ -259,7 +282,9 @@ class Relay(WithFolder):
             self.assertEqual(said[number], greedy(wanted, ids, 10 + number), number)
         # Nine points (three layers with three of the four sources), for the prompt and for each further token.
         self.assertEqual(answers.asked, {0: 9 * 10, 2: 9 * 12})
-        self.assertEqual(bench.over[0].ended_frame()["adapter"]["guarantee"], "adapter host is blind")
+        self.assertEqual(
+            bench.over[0].ended_frame()["adapter"]["guarantee"], "adapter host is blind"
+        )
 
     def test_a_failing_adapter_ends_its_generation_alone_and_by_its_cause(self) -> None:
         from confide.worker.tests import shapes
@@ -276,7 +301,9 @@ class Relay(WithFolder):
             self.assertEqual(told["error"]["message"], "the host is gone")
             self.assertEqual(bench.scheduler.slots, [None] * 4)
 
-    def test_while_one_waits_for_its_host_others_start_and_end_and_it_can_be_cancelled(self) -> None:
+    def test_while_one_waits_for_its_host_others_start_and_end_and_it_can_be_cancelled(
+        self,
+    ) -> None:
         for after in (2, 12):
             bench, _, _ = self.relayed(after=after, stalls=True)
             bench.submit(1, PROMPTS[0], 20, "one")
@@ -331,7 +358,9 @@ class Failing(WithFolder):
             said = bench.run()
         self.assertEqual(said[3], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
         self.assertEqual(bench.over[1].failure.cause, "refused")
-        self.assertEqual((bench.over[2].failure.kind, bench.over[2].failure.cause), ("adapter", None))
+        self.assertEqual(
+            (bench.over[2].failure.kind, bench.over[2].failure.cause), ("adapter", None)
+        )
         self.assertIn("a bug", bench.over[2].failure.message)
 
 

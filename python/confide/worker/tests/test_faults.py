@@ -31,15 +31,26 @@ class Faults(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.bench = Bench(Path(folder.name))
 
-    def test_memory_that_libraries_and_the_driver_miss_counts_as_used_up_and_not_as_a_lost_device(self) -> None:
+    def test_memory_that_libraries_and_the_driver_miss_counts_as_used_up_and_not_as_a_lost_device(
+        self,
+    ) -> None:
         from confide.worker.faults import is_fatal, is_out_of_memory
 
         lost = getattr(torch, "AcceleratorError", RuntimeError)
-        for error in (torch.OutOfMemoryError("CUDA out of memory"), lost("CUDA error: out of memory"),
-                      RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")):
+        for error in (
+            torch.OutOfMemoryError("CUDA out of memory"),
+            lost("CUDA error: out of memory"),
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+            ),
+        ):
             self.assertTrue(is_out_of_memory(error) and not is_fatal(error), error)
-        self.assertFalse(is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
-        self.assertTrue(is_fatal(lost("CUDA error: an illegal memory access")) or lost is RuntimeError)
+        self.assertFalse(
+            is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+        )
+        self.assertTrue(
+            is_fatal(lost("CUDA error: an illegal memory access")) or lost is RuntimeError
+        )
 
     def test_what_a_failed_prefill_held_is_let_go_before_memory_is_given_back(self) -> None:
         held = []
@@ -52,23 +63,32 @@ class Faults(unittest.TestCase):
 
         clear = traceback.clear_frames
 
-        def cleared(*given):
+        def cleared(*given) -> None:
             clear(*given)
             alive.append(held[0]() is not None)
 
         alive: list[bool] = []
         self.bench.submit(0, PROMPTS[1], 4)
-        with mock.patch.object(self.bench.scheduler.model, "prefill", prefill), \
-                mock.patch("confide.worker.faults.traceback.clear_frames", cleared):
+        with (
+            mock.patch.object(self.bench.scheduler.model, "prefill", prefill),
+            mock.patch("confide.worker.faults.traceback.clear_frames", cleared),
+        ):
             self.bench.run()
         self.assertEqual(self.bench.over[0].failure.kind, "out_of_memory")
         self.assertEqual(alive[-1:], [False])
 
-    def test_memory_that_runs_out_while_an_adapter_is_loaded_leaves_running_ones_as_they_are(self) -> None:
+    def test_memory_that_runs_out_while_an_adapter_is_loaded_leaves_running_ones_as_they_are(
+        self,
+    ) -> None:
         from confide.worker.adapters import Bank
 
-        models = {name: self.bench.make(name, seed) for seed, name in enumerate(("first", "second"), 3)}
-        load = lambda name: self.bench.adapters.load(name, "plain", {"path": str(self.bench.folder / name)})
+        models = {
+            name: self.bench.make(name, seed) for seed, name in enumerate(("first", "second"), 3)
+        }
+
+        def load(name):
+            return self.bench.adapters.load(name, "plain", {"path": str(self.bench.folder / name)})
+
         load("first")
         self.bench.submit(1, PROMPTS[0], 30, "first")
         with torch.inference_mode():
@@ -83,7 +103,10 @@ class Faults(unittest.TestCase):
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return stack(bank, *given)
 
-        with mock.patch.object(Bank, "stack", third_fails), self.assertRaises(torch.OutOfMemoryError):
+        with (
+            mock.patch.object(Bank, "stack", third_fails),
+            self.assertRaises(torch.OutOfMemoryError),
+        ):
             load("second")
         self.assertEqual(self.bench.run()[1], greedy(models["first"], PROMPTS[0], 30))
         load("second")

@@ -59,12 +59,18 @@ class Parity(unittest.TestCase):
         with torch.inference_mode():
             ids = torch.tensor([prompt])
             out = peer.generate(
-                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count, eos_token_id=None
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=count,
+                eos_token_id=None,
             )
         return out[0, len(prompt) :].tolist()
 
     def prompt(self, length: int, seed: int = 3) -> list[int]:
-        return torch.randint(3, 160, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+        return torch.randint(
+            3, 160, (length,), generator=torch.Generator().manual_seed(seed)
+        ).tolist()
 
     def check(self, family: str, chunk: int = 64, **changes: object) -> None:
         peer, model, cache = self.both(family, **changes)
@@ -72,7 +78,9 @@ class Parity(unittest.TestCase):
         wanted = self.wanted(peer, prompt, 40)
         self.assertGreater(len(set(wanted)), 5, "the model repeats itself and shows little")
         for form in ("fused", "products"):
-            self.assertEqual(self.greedy(model, cache, prompt, 40, slot=2, chunk=chunk, form=form), wanted)
+            self.assertEqual(
+                self.greedy(model, cache, prompt, 40, slot=2, chunk=chunk, form=form), wanted
+            )
 
     def test_qwen2_is_greedy_as_transformers_is(self) -> None:
         self.check("qwen2")
@@ -92,11 +100,26 @@ class Parity(unittest.TestCase):
         self.check("phi3", chunk=16, sliding_window=20)
 
     def test_positions_that_turn_a_part_of_each_head_are_as_in_transformers(self) -> None:
-        self.check("phi3", rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})
+        self.check(
+            "phi3",
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "partial_rotary_factor": 0.5,
+            },
+        )
 
     def test_longrope_within_its_original_context_is_as_in_transformers(self) -> None:
-        factors = {"short_factor": [1.0 + 0.1 * i for i in range(8)], "long_factor": [4.0 + i for i in range(8)]}
-        rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 96, **factors}
+        factors = {
+            "short_factor": [1.0 + 0.1 * i for i in range(8)],
+            "long_factor": [4.0 + i for i in range(8)],
+        }
+        rope = {
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "original_max_position_embeddings": 96,
+            **factors,
+        }
         self.check("phi3", rope_parameters=rope, original_max_position_embeddings=96)
         from confide.worker import config
 

@@ -75,7 +75,7 @@ class Recorded(unittest.TestCase):
             bench.submit(2, PROMPTS[3], 20, "second")
             return dict(bench.run())
 
-        said, again, bench = self.both(work)
+        said, again, _ = self.both(work)
         self.assertEqual(said, again)
         self.assertNotEqual(said[0], said[1])
 
@@ -86,7 +86,9 @@ class Recorded(unittest.TestCase):
         def work(bench):
             bench.make("one", target_modules=["q_proj", "o_proj", "gate_proj", "down_proj"])
             answers = Answers(bench, bench.folder / "one")
-            sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in answers.pairs.items()}
+            sites = {
+                site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in answers.pairs.items()
+            }
             bench.adapters.load("one", "relay", {"sites": sites_on_wire(sites)})
             for number, name in enumerate(("one", None, "one", None)):
                 bench.submit(number, PROMPTS[number], 8 + 5 * number, name)
@@ -97,16 +99,20 @@ class Recorded(unittest.TestCase):
         said, again, bench = self.both(work)
         self.assertEqual(said, again)
         chains = [one for one in bench.scheduler.stepper.recorded.values() if one.points]
-        self.assertTrue(chains and all(len(one.graphs) == len(one.points) + 1 == 13 for one in chains))
+        self.assertTrue(
+            chains and all(len(one.graphs) == len(one.points) + 1 == 13 for one in chains)
+        )
 
-    def test_an_adapter_that_fails_while_a_step_is_recorded_leaves_no_step_without_its_part(self) -> None:
+    def test_an_adapter_that_fails_while_a_step_is_recorded_leaves_no_step_without_its_part(
+        self,
+    ) -> None:
         from confide.worker.adapters import Bank
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
 
         whole, adds = Bank.add, []
 
-        def add(bank, layer, *more):
+        def add(bank, layer, *more) -> None:
             adds.append(layer)
             # In the middle of the second run over the layers: the first is the rehearsal.
             if len(adds) == bench.points + 5:
@@ -132,7 +138,9 @@ class Recorded(unittest.TestCase):
 
         def broken_end(graph) -> None:
             graph.mode.__exit__(None, None, None)
-            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+            raise RuntimeError(
+                "CUDA error: operation failed due to a previous error during capture"
+            )
 
         with stand_in.recording():
             bench = Bench(self.folder, no_warm=True)

@@ -29,7 +29,11 @@ class Choices(unittest.TestCase):
         if kind == "greedy":
             greedy(logits.clone(), banned, best, token)
         else:
-            draw = torch.zeros(rows, dtype=torch.float64) if draws is None else torch.tensor(draws, dtype=torch.float64)
+            draw = (
+                torch.zeros(rows, dtype=torch.float64)
+                if draws is None
+                else torch.tensor(draws, dtype=torch.float64)
+            )
             heat, top_p = torch.full((rows,), heat), torch.full((rows,), top_p)
             choose(logits.clone(), banned, heat, top_p, draw, kind, best, token)
         return token, best

@@ -38,7 +38,18 @@ class OneWorker(unittest.TestCase):
         cls.model = shapes.peer("llama")
         shapes.save(cls.model, Path(cls.folder.name) / "small")
         where = str(Path(cls.folder.name) / "small")
-        limits = ["--slots", "2", "--queue", "2", "--context", "200", "--chunk", "16", "--prefill-bytes", "75000"]
+        limits = [
+            "--slots",
+            "2",
+            "--queue",
+            "2",
+            "--context",
+            "200",
+            "--chunk",
+            "16",
+            "--prefill-bytes",
+            "75000",
+        ]
         cls.worker = Worker("--model", where, "--device", "cpu", "--dtype", "f32", *limits)
 
     @classmethod
@@ -59,12 +70,17 @@ class OneWorker(unittest.TestCase):
                 # The connection before is still being taken down.
                 time.sleep(0.05)
         self.fail("no welcome")
+        return None
 
     def wanted(self, ids: list[int], count: int) -> list[int]:
         with torch.inference_mode():
             given = torch.tensor([ids])
             out = self.model.generate(
-                given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, eos_token_id=None
+                given,
+                attention_mask=torch.ones_like(given),
+                do_sample=False,
+                max_new_tokens=count,
+                eos_token_id=None,
             )
         return out[0, len(ids) :].tolist()
 
@@ -85,9 +101,15 @@ class OneWorker(unittest.TestCase):
         for number, ids in PROMPTS.items():
             self.assertEqual(peer.tokens[number], self.wanted(ids, 20 + number), number)
             told = peer.ended[number]
-            self.assertEqual((told["reason"], told["error"], told["adapter"]), ("length", None, None))
-            self.assertEqual(told["usage"], {"prompt_tokens": len(ids), "completion_tokens": 20 + number})
-        self.assertTrue(any(len(frame) == 2 for frame in peer.frames), "no step had two generations")
+            self.assertEqual(
+                (told["reason"], told["error"], told["adapter"]), ("length", None, None)
+            )
+            self.assertEqual(
+                told["usage"], {"prompt_tokens": len(ids), "completion_tokens": 20 + number}
+            )
+        self.assertTrue(
+            any(len(frame) == 2 for frame in peer.frames), "no step had two generations"
+        )
 
     def test_a_stop_token_ends_and_is_not_sent_and_a_banned_one_is_not_chosen(self) -> None:
         peer = self.peer()
@@ -142,7 +164,10 @@ class OneWorker(unittest.TestCase):
             peer.send(protocol.CANCEL, struct.pack("<I", number))
         peer.send(protocol.CANCEL, struct.pack("<I", 99))
         peer.finish(1, 2, 3)
-        self.assertEqual([peer.ended[number]["reason"] for number in (1, 2, 3)], ["cancelled", "length", "cancelled"])
+        self.assertEqual(
+            [peer.ended[number]["reason"] for number in (1, 2, 3)],
+            ["cancelled", "length", "cancelled"],
+        )
         self.assertEqual(peer.tokens[2], self.wanted(PROMPTS[2], 100))
 
     def test_a_prompt_that_takes_too_much_memory_fails_alone(self) -> None:
@@ -237,7 +262,9 @@ class OwnWorker(unittest.TestCase):
     def start(self, *more: str):
         from confide.worker.tests.peer import Worker
 
-        return Worker("--model", "tiny", "--random-weights", "3", "--device", "cpu", "--dtype", "f32", *more)
+        return Worker(
+            "--model", "tiny", "--random-weights", "3", "--device", "cpu", "--dtype", "f32", *more
+        )
 
     def test_random_weights_are_named_and_the_end_of_standard_input_stops(self) -> None:
         from confide.worker.tests.peer import Peer
@@ -273,7 +300,9 @@ class OwnWorker(unittest.TestCase):
     def test_a_worker_that_cannot_start_says_why_in_one_line(self) -> None:
         from confide.worker.tests.peer import Worker
 
-        with self.assertRaisesRegex(RuntimeError, "a built-in shape has no weights; hint: --random-weights SEED"):
+        with self.assertRaisesRegex(
+            RuntimeError, "a built-in shape has no weights; hint: --random-weights SEED"
+        ):
             Worker("--model", "tiny", "--device", "cpu", "--dtype", "f32")
         with self.assertRaisesRegex(RuntimeError, "--slots . or --context 32 would fit"):
             self.start("--cache-bytes", "100000", "--slots", "2")

@@ -41,8 +41,8 @@ class RandomWeights(unittest.TestCase):
         self.assertIn("4 bits", self.make(5, bits=4).label)
 
     def test_bytes_count_a_tied_head_once(self) -> None:
-        from confide.worker.config import SHAPES
         from confide.worker import weights
+        from confide.worker.config import SHAPES
 
         made = weights.random(SHAPES["tiny"], 1, torch.device("cpu"), torch.float32)
         self.assertEqual(made.bytes(), SHAPES["tiny"].parameters() * 4)

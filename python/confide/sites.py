@@ -1,14 +1,16 @@
-"""Projections and the vectors that they read: names and numbers of docs/blind-protocol.md and the worker."""
+"""Projections and the vectors that they read, by name and number: docs/blind-protocol.md, docs/worker.md."""
 
 from __future__ import annotations
 
-# The number of each is its place. The worker's names; SOURCE_NAMES in logs are those of crates/lora.
+# The number of each on the wire is its place (docs/blind-protocol.md, "terms"); crates/lora/src/site.rs.
 SOURCES = ("attention", "attention_output", "feed_forward", "feed_forward_inner", "final_hidden")
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down", "final_hidden")
 MODEL_PROJECTIONS = PROJECTIONS[:7]
 READERS = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",), ("final_hidden",))
 
+# Layer and projection; final_hidden stands in layer 0.
 Site = tuple[int, str]
+# Inputs and outputs of a projection.
 Width = tuple[int, int]
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from .errors import AdapterRefused
+from .adapter_error import AdapterRefused
 from .safetensors_file import read_tensors
 from .sites import MODEL_PROJECTIONS, Site, module_path, source_of
-from .terms import Pair
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 CONFIG_BYTES_MAX = 1 << 20
@@ -27,19 +27,61 @@ ELEMENTS_MAX = 1 << 30
 PATTERNS_MAX, NAMES_MAX, PATTERN_BYTES_MAX = 2048, 1 << 14, 1 << 14
 ALPHA_MAX = 1e6
 _PREFIX = "base_model.model."
-_STACKS = ("model.layers.", "layers.", "model.model.layers.", "model.language_model.layers.",
-           "language_model.model.layers.")
+_STACKS = (
+    "model.layers.",
+    "layers.",
+    "model.model.layers.",
+    "model.language_model.layers.",
+    "language_model.model.layers.",
+)
 _PICKLES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth", "pytorch_model.bin")
 # They steer the training, or say how the file came about; the output does not depend on them.
 _WITHOUT_EFFECT = {
-    "auto_mapping", "corda_config", "ensure_weight_tying", "eva_config", "fan_in_fan_out", "inference_mode",
-    "loftq_config", "lora_dropout", "lora_ga_config", "megatron_core", "peft_version", "qalora_group_size",
-    "revision", "runtime_config", "velora_config"}
+    "auto_mapping",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "fan_in_fan_out",
+    "inference_mode",
+    "loftq_config",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+    "velora_config",
+}
 _KNOWN = {
-    "peft_type", "task_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "use_dora", "lora_bias",
-    "bias", "rank_pattern", "alpha_pattern", "target_modules", "exclude_modules", "layers_to_transform",
-    "layers_pattern", "modules_to_save", "init_lora_weights"}
+    "peft_type",
+    "task_type",
+    "base_model_name_or_path",
+    "r",
+    "lora_alpha",
+    "use_rslora",
+    "use_dora",
+    "lora_bias",
+    "bias",
+    "rank_pattern",
+    "alpha_pattern",
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "layers_pattern",
+    "modules_to_save",
+    "init_lora_weights",
+}
 _HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica", "true", "false"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """delta(x) = scale · b · (a · x): a float32 [rank, input], b float32 [output, rank]."""
+
+    a: numpy.ndarray
+    b: numpy.ndarray
+    scale: float
 
 
 def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
@@ -49,11 +91,15 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
     path = folder / WEIGHTS_FILE
     pickle = next((name for name in _PICKLES if (folder / name).exists()), None)
     if not path.exists() and pickle:
-        raise AdapterRefused(f"{folder / pickle}: wanted safetensors, got a pickle, which is never opened")
+        raise AdapterRefused(
+            f"{folder / pickle}: wanted safetensors, got a pickle, which is never opened"
+        )
     tensors = read_tensors(path)
     stack, modules = _sorted(tensors)
     pairs = {}
-    for site, parts in sorted(modules.items(), key=lambda item: (item[0][0], MODEL_PROJECTIONS.index(item[0][1]))):
+    for site, parts in sorted(
+        modules.items(), key=lambda item: (item[0][0], MODEL_PROJECTIONS.index(item[0][1]))
+    ):
         pairs[site] = config.pair(stack + module_path(*site), parts)
     if not pairs:
         raise AdapterRefused(f"{WEIGHTS_FILE}: any lora_A is missing")
@@ -69,7 +115,9 @@ def into_final_hidden(pairs: dict[Site, Pair]) -> dict[Site, Pair]:
     pair = pairs.get((0, "q"))
     if pair is None or pair.a.shape[1] != pair.b.shape[0]:
         got = "no pair" if pair is None else f"{pair.b.shape[0]}x{pair.a.shape[1]}"
-        raise AdapterRefused(f"final-hidden: wanted q_proj of layer 0 as wide as it is long, got {got}")
+        raise AdapterRefused(
+            f"final-hidden: wanted q_proj of layer 0 as wide as it is long, got {got}"
+        )
     return {(0, "final_hidden"): pair}
 
 
@@ -94,7 +142,7 @@ def _off(value: Any) -> bool:
 class _Config:
     """adapter_config.json, as far as the output depends on it."""
 
-    def __init__(self, raw: bytes):
+    def __init__(self, raw: bytes) -> None:
         try:
             fields = json.loads(raw, object_pairs_hook=_no_key_twice)
         except ValueError as error:
@@ -103,7 +151,9 @@ class _Config:
             raise AdapterRefused(f"{CONFIG_FILE}: wanted an object")
         _refuse_unsupported(fields)
         self.rank = _rank("r", 8 if fields.get("r") is None else fields["r"])
-        self.alpha = _alpha("lora_alpha", 8.0 if fields.get("lora_alpha") is None else fields["lora_alpha"])
+        self.alpha = _alpha(
+            "lora_alpha", 8.0 if fields.get("lora_alpha") is None else fields["lora_alpha"]
+        )
         self.rslora = bool(fields.get("use_rslora"))
         self.ranks = _patterns("rank_pattern", fields.get("rank_pattern"), _rank)
         self.alphas = _patterns("alpha_pattern", fields.get("alpha_pattern"), _alpha)
@@ -112,7 +162,9 @@ class _Config:
         self.excluded = None if _off(excluded) else _names("exclude_modules", excluded)
         self.layers = _layers(fields)
         if self.layers and not isinstance(fields["target_modules"], list):
-            raise _field("target_modules", "a list of names beside layers_to_transform", "a pattern")
+            raise _field(
+                "target_modules", "a list of names beside layers_to_transform", "a pattern"
+            )
 
     def chooses(self, path: str) -> bool:
         """Whether the module at `path` is among those that the adapter changes."""
@@ -126,7 +178,9 @@ class _Config:
         alpha = next((alpha for matches, alpha in self.alphas if matches(path)), self.alpha)
         for part in ("A", "B"):
             if part not in parts:
-                raise AdapterRefused(f"{WEIGHTS_FILE}: {_PREFIX}{path}.lora_{part}.weight is missing")
+                raise AdapterRefused(
+                    f"{WEIGHTS_FILE}: {_PREFIX}{path}.lora_{part}.weight is missing"
+                )
         (a_name, a), (b_name, b) = parts["A"], parts["B"]
         if a.ndim != 2 or a.shape[0] != rank or not 1 <= a.shape[1] <= WIDTH_MAX:
             raise AdapterRefused(f"{a_name}: wanted shape [{rank}, input], got {list(a.shape)}")
@@ -144,10 +198,13 @@ class _Config:
             for projection in MODEL_PROJECTIONS:
                 path, there = stack + module_path(layer, projection), (layer, projection) in modules
                 if self.chooses(path) and not there:
-                    raise AdapterRefused(f"{WEIGHTS_FILE}: {_PREFIX}{path}.lora_A.weight is missing")
+                    raise AdapterRefused(
+                        f"{WEIGHTS_FILE}: {_PREFIX}{path}.lora_A.weight is missing"
+                    )
                 if there and not self.chooses(path):
                     raise AdapterRefused(
-                        f"{WEIGHTS_FILE}: {path} is there, but the configuration does not choose it")
+                        f"{WEIGHTS_FILE}: {path} is there, but the configuration does not choose it"
+                    )
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,12 +224,16 @@ def _refuse_unsupported(fields: dict[str, Any]) -> None:
     if fields.get("lora_bias"):
         raise _field("lora_bias", "false", "true")
     if fields.get("use_dora"):
-        raise _field("use_dora", "false: the Rust host folds DoRA with the base model's weights", "true")
+        raise _field(
+            "use_dora", "false: the Rust host folds DoRA with the base model's weights", "true"
+        )
     if not _off(fields.get("modules_to_save")):
         raise _field("modules_to_save", "no whole modules", fields["modules_to_save"])
     start = fields.get("init_lora_weights")
     if not (start is None or isinstance(start, bool) or str(start).lower() in _HARMLESS_STARTS):
-        raise _field("init_lora_weights", "a start that leaves the base model's weights as they were", start)
+        raise _field(
+            "init_lora_weights", "a start that leaves the base model's weights as they were", start
+        )
     for name, value in fields.items():
         if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _off(value):
             raise _field(name, "nothing, null, false or empty", value)
@@ -185,7 +246,11 @@ def _rank(name: str, value: Any) -> int:
 
 
 def _alpha(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= ALPHA_MAX:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not abs(value) <= ALPHA_MAX
+    ):
         raise _field(name, "a number of at most a million", value)
     return float(value)
 
@@ -196,7 +261,9 @@ def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
     try:
         return re.compile(whole)
     except re.error as error:
-        raise _field(name, "a regular expression", f"{pattern!r}: {error}") from error
+        raise _field(
+            name, "a pattern that is a regular expression", f"{pattern!r}: {error}"
+        ) from error
 
 
 def _patterns(name: str, value: Any, check: Any) -> list[tuple[Any, Any]]:
@@ -204,7 +271,10 @@ def _patterns(name: str, value: Any, check: Any) -> list[tuple[Any, Any]]:
         return []
     if not isinstance(value, dict) or len(value) > PATTERNS_MAX:
         raise _field(name, f"at most {PATTERNS_MAX} patterns", type(value).__name__)
-    return [(_compiled(name, key, rf"(.*\.)?({key})$").match, check(name, entry)) for key, entry in value.items()]
+    return [
+        (_compiled(name, key, rf"(.*\.)?({key})$").match, check(name, entry))
+        for key, entry in value.items()
+    ]
 
 
 def _names(name: str, value: Any) -> Any:
@@ -213,14 +283,20 @@ def _names(name: str, value: Any) -> Any:
         return lambda path: True
     if isinstance(value, str):
         return _compiled(name, value, value).fullmatch
-    if not isinstance(value, list) or len(value) > NAMES_MAX or not all(isinstance(each, str) for each in value):
+    if (
+        not isinstance(value, list)
+        or len(value) > NAMES_MAX
+        or not all(isinstance(each, str) for each in value)
+    ):
         raise _field(name, "names, a pattern or all-linear", "nothing" if value is None else value)
     wanted = set(value)
-    return lambda path: path in wanted or any(path[dot.end():] in wanted for dot in re.finditer(r"\.", path))
+    return lambda path: (
+        path in wanted or any(path[dot.end() :] in wanted for dot in re.finditer(r"\.", path))
+    )
 
 
-class _layers_chosen:
-    def __init__(self, indices: set[int], patterns: list[re.Pattern[str]]):
+class _LayersChosen:
+    def __init__(self, indices: set[int], patterns: list[re.Pattern[str]]) -> None:
         self.indices, self.patterns, self.last = indices, patterns, max(indices)
 
     def __call__(self, path: str) -> bool:
@@ -230,7 +306,7 @@ class _layers_chosen:
         return False
 
 
-def _layers(fields: dict[str, Any]) -> _layers_chosen | None:
+def _layers(fields: dict[str, Any]) -> _LayersChosen | None:
     listed, patterns = fields.get("layers_to_transform"), fields.get("layers_pattern") or []
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
@@ -242,18 +318,24 @@ def _layers(fields: dict[str, Any]) -> _layers_chosen | None:
         raise _field("layers_to_transform", "layers from 0 to 1023", listed)
     if len(patterns) > PATTERNS_MAX:
         raise _field("layers_pattern", f"at most {PATTERNS_MAX} patterns", len(patterns))
-    forms = [rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\." for pattern in patterns] or [r".*?\.[^.]*\.(?P<idx>\d+)\."]
-    return _layers_chosen(set(indices), [_compiled("layers_pattern", form, form) for form in forms])
+    forms = [rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\." for pattern in patterns] or [
+        r".*?\.[^.]*\.(?P<idx>\d+)\."
+    ]
+    return _LayersChosen(set(indices), [_compiled("layers_pattern", form, form) for form in forms])
 
 
-def _sorted(tensors: dict[str, numpy.ndarray]) -> tuple[str, dict[Site, dict[str, tuple[str, numpy.ndarray]]]]:
+def _sorted(
+    tensors: dict[str, numpy.ndarray],
+) -> tuple[str, dict[Site, dict[str, tuple[str, numpy.ndarray]]]]:
     """Every tensor at its site; all in one stack of layers, under one adapter's name."""
     modules: dict[Site, dict[str, tuple[str, numpy.ndarray]]] = {}
     one: tuple[str, str] | None = None
     for name in sorted(tensors):
         stack, site, part, adapter = _taken_apart(name)
         if (one := one or (stack, adapter)) != (stack, adapter):
-            raise AdapterRefused(f"{WEIGHTS_FILE}: {name}: it is of another stack of layers or another adapter")
+            raise AdapterRefused(
+                f"{WEIGHTS_FILE}: {name}: it is of another stack of layers or another adapter"
+            )
         if part in modules.setdefault(site, {}):
             raise AdapterRefused(f"{WEIGHTS_FILE}: {name}: it is there twice")
         modules[site][part] = (name, tensors[name])
@@ -261,7 +343,10 @@ def _sorted(tensors: dict[str, numpy.ndarray]) -> tuple[str, dict[Site, dict[str
 
 
 def _taken_apart(name: str) -> tuple[str, Site, str, str]:
-    found = re.fullmatch(r"base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])(\.(?P<adapter>[^.]+))?\.weight", name)
+    found = re.fullmatch(
+        r"base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])(\.(?P<adapter>[^.]+))?\.weight",
+        name,
+    )
     if found:
         for stack in _STACKS:
             rest = found["module"].removeprefix(stack)
@@ -271,7 +356,8 @@ def _taken_apart(name: str) -> tuple[str, Site, str, str]:
                 if layer < LAYERS_MAX and module_path(layer, projection) == rest:
                     return stack, (layer, projection), found["part"], found["adapter"] or ""
     raise AdapterRefused(
-        f"{WEIGHTS_FILE}: {name}: wanted lora_A and lora_B of q, k, v, o, gate, up or down_proj of a decoder layer")
+        f"{WEIGHTS_FILE}: {name}: wanted lora_A and lora_B of q, k, v, o, gate, up or down_proj of a decoder layer"
+    )
 
 
 def _one_width(pairs: dict[Site, Pair]) -> None:
@@ -279,5 +365,7 @@ def _one_width(pairs: dict[Site, Pair]) -> None:
     for (layer, projection), pair in pairs.items():
         wanted = widths.setdefault((layer, source_of(projection)), pair.a.shape[1])
         if wanted != pair.a.shape[1]:
-            raise AdapterRefused(f"layer {layer}: wanted one width for the readers of one vector, "
-                                 f"got {pair.a.shape[1]} beside {wanted}")
+            raise AdapterRefused(
+                f"layer {layer}: wanted one width for the readers of one vector, "
+                f"got {pair.a.shape[1]} beside {wanted}"
+            )

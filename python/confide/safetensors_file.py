@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy
 
-from .errors import AdapterRefused
+from .adapter_error import AdapterRefused
 
 FILE_BYTES_MAX = 4 << 30
 HEADER_BYTES_MAX = 4 << 20
@@ -25,14 +26,18 @@ def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
         raise AdapterRefused(f"{path}: wanted at most {FILE_BYTES_MAX} bytes, got more")
     raw = path.read_bytes()
     if raw[:4] == b"PK\x03\x04":
-        raise AdapterRefused(f"{path}: wanted safetensors, got a zip archive, as torch writes pickles")
+        raise AdapterRefused(
+            f"{path}: wanted safetensors, got a zip archive, as torch writes pickles"
+        )
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(HEADER_BYTES_MAX, len(raw) - 8):
-        raise AdapterRefused(f"{path}: wanted a header of at most {HEADER_BYTES_MAX} bytes, got {length}")
+        raise AdapterRefused(
+            f"{path}: wanted a header of at most {HEADER_BYTES_MAX} bytes, got {length}"
+        )
     try:
-        header = json.loads(raw[8:8 + length])
+        header = json.loads(raw[8 : 8 + length])
         header.pop("__metadata__", None)
-        body = memoryview(raw)[8 + length:]
+        body = memoryview(raw)[8 + length :]
         covered = sorted(tuple(entry["data_offsets"]) for entry in header.values())
         tensors = {name: _tensor(name, entry, body) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -44,7 +49,7 @@ def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
     return tensors
 
 
-def _tensor(name: str, entry: dict, body: memoryview) -> numpy.ndarray:
+def _tensor(name: str, entry: dict[str, Any], body: memoryview) -> numpy.ndarray:
     kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     if kind not in _BYTES:
         raise AdapterRefused(f"{name}: wanted F32, F16 or BF16, got {kind}")
@@ -57,4 +62,8 @@ def _tensor(name: str, entry: dict, body: memoryview) -> numpy.ndarray:
     if kind == "BF16":
         bits = numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16
         return bits.view(numpy.float32).reshape(shape)
-    return numpy.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(numpy.float32).reshape(shape)
+    return (
+        numpy.frombuffer(data, "<f4" if kind == "F32" else "<f2")
+        .astype(numpy.float32)
+        .reshape(shape)
+    )

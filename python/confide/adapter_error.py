@@ -1,0 +1,13 @@
+"""Errors that an adapter raises. Apart, so that hosts of adapters can raise them where there is no torch."""
+
+
+class AdapterError(Exception):
+    """An adapter gives no delta. `kind` is a word for programs (docs/worker.md), the text one for people."""
+
+    def __init__(self, message: str, kind: str = "adapter") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class AdapterRefused(AdapterError):
+    """A folder that is no adapter this package reads, or one beyond a limit."""
