@@ -48,7 +48,8 @@ none="no simulated attester"
 refuses 2 "$none" "$operator" attest --simulate tdx --out sim
 "$developer" attest --simulate tdx --out sim >/dev/null
 refuses 2 "$none" "$operator" gateway --simulate sim --upstream http://127.0.0.1:1 --listen 127.0.0.1:0
-refuses 2 "$none" "$operator" verify serve --simulate sim --listen 127.0.0.1:0 --policy "x=sim/policy.toml" --audience me
+refuses 2 "$none" "$operator" verify serve --simulate sim --listen 127.0.0.1:0 --audience me \
+  --policy "x=sim/policy.toml"
 refuses 2 "$none" "$operator" collateral serve --simulate sim
 code=confide_fake_attester
 grep -qc "$code" "$developer" || fail "the developer's build does not show $code: this check sees nothing"
