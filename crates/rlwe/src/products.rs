@@ -37,7 +37,7 @@ pub struct ScalarMatrix {
 /// once for the block. It holds a block (16 MB for two limbs of N = 4096) and the sums (128 KB for
 /// each row). 1536 columns, 32 rows, two polynomials and two limbs are 196,608 products for each of
 /// the N messages: with two `vpmadd52` for eight of them and one or two of those in a cycle,
-/// predicted are 10 to 20 us of a core; `examples/speed.rs` measures it.
+/// predicted are 10 to 20 us of a core; `examples/ring_speed.rs` measures it.
 pub struct ScalarProducts<'a> {
     context: Arc<Context>,
     matrix: std::borrow::Cow<'a, ScalarMatrix>,

@@ -1,7 +1,7 @@
 //! Prints what the parts of this crate take here, best of several runs: for its builders. Not a
 //! record; the bench makes those.
 //!
-//! `cargo run --release -p confide-rlwe --example speed`
+//! `cargo run --release -p confide-rlwe --example ring_speed`
 
 use std::{hint::black_box, time::Instant};
 
