@@ -72,6 +72,7 @@ unit: tools  ## the tests beside the code and across processes
 	cargo test --workspace --locked
 
 operators-build: unit  ## what the operator's build refuses, and what it does
+	cargo clippy --locked -p confide-cli --no-default-features --features operator -- -D warnings
 	cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator
 	tests/operator.sh $(TARGET)/debug/confide-operator $(DEBUG)
 

@@ -50,7 +50,9 @@ refuses 2 "$none" "$operator" attest --simulate tdx --out sim
 refuses 2 "$none" "$operator" gateway --simulate sim --upstream http://127.0.0.1:1 --listen 127.0.0.1:0
 refuses 2 "$none" "$operator" verify serve --simulate sim --listen 127.0.0.1:0 --audience me \
   --policy "x=sim/policy.toml"
+refuses 2 "$none" "$operator" gateway --attester simulated --upstream http://127.0.0.1:1 --listen 127.0.0.1:0
 refuses 2 "$none" "$operator" collateral serve --simulate sim
+refuses 2 "no driver" "$operator" collateral serve --database postgres://127.0.0.1:1/x
 code=confide_fake_attester
 grep -qc "$code" "$developer" || fail "the developer's build does not show $code: this check sees nothing"
 ! grep -q "$code" "$operator" || fail "$code is linked"

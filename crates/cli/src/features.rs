@@ -133,7 +133,12 @@ macro_rules! absent_command {
 
 absent_command!("bench", bench, "bench");
 absent_command!("native", model, "model");
-absent_command!("report-003", split, "split", not(all(feature = "native", feature = "report-003")));
+absent_command!(
+    "native` or `report-003",
+    split,
+    "split",
+    not(all(feature = "native", feature = "report-003"))
+);
 absent_command!("native", train, "adapter train");
 absent_command!("prove", proof, "verify proof");
 absent_command!("prove", prove, "prove");

@@ -26,10 +26,17 @@ pub(crate) fn unix_now() -> u64 {
 pub(crate) fn log_to_stderr() {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = std::io::stderr().is_terminal() && !plain;
-    let wanted = std::env::var("CONFIDE_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let wanted = std::env::var("CONFIDE_LOG").ok().map(|text| text.parse::<Targets>());
+    let (filter, error) = match wanted {
+        Some(Ok(filter)) => (filter, None),
+        None => (Targets::new().with_default(LevelFilter::WARN), None),
+        Some(Err(error)) => (Targets::new().with_default(LevelFilter::WARN), Some(error)),
+    };
     let lines = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    if let Some(error) = error {
+        tracing::warn!(%error, "CONFIDE_LOG: wanted levels for targets, such as info,confide_gateway=debug");
+    }
 }
 
 /// Connections that the kernel holds until they are accepted; it takes `net.core.somaxconn` where

@@ -110,7 +110,7 @@ pub enum ExchangeError {
     #[error("signing key is another one by now: ask for its evidence again")]
     KeyRenewed,
     /// The key's claims do not hold at the end of an exchange that they should have outlived.
-    #[error("signing key's claims ended before the exchange did: was the clock set?")]
+    #[error("the signing key expired during the exchange; check the system clock")]
     KeyEnded,
     /// Every place is taken.
     #[error("no exchange became free within {deadline:?}: wanted one of {exchanges}")]
@@ -205,7 +205,7 @@ pub enum ExchangeError {
         host: String,
     },
     /// gzip that is none.
-    #[error("answer of {host} says gzip and is none, or ends early")]
+    #[error("{host} sent an invalid or truncated gzip body")]
     Gzip {
         /// The host.
         host: String,

@@ -11,6 +11,10 @@ pub(crate) struct Metrics {
     pub(crate) fetches_failed: Counter,
     pub(crate) rollbacks_refused: Counter,
     pub(crate) database_errors: Counter,
+    #[cfg_attr(
+        not(feature = "simulate"),
+        expect(dead_code, reason = "only a fake root has faults")
+    )]
     pub(crate) faults: Counter,
     simulated: Gauge,
     documents: OptionalGauge,

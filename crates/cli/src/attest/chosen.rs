@@ -15,9 +15,9 @@ use confide_verifier::Roots;
 
 use super::device::DeviceArgs;
 #[cfg(feature = "simulate")]
-use super::simulate::load_simulated;
+use super::simulate::{load_simulated, no_folder};
 #[cfg(not(feature = "simulate"))]
-use crate::features::load_simulated;
+use crate::features::{load_simulated, no_simulator as no_folder};
 use crate::{
     collateral::{fetching::FetchingAttester, service::ServiceArgs},
     error::{CliError, read_file},
@@ -65,6 +65,7 @@ enum AttesterName {
     /// A device of this machine
     Device,
     /// The simulated attester in a folder
+    #[value(hide = cfg!(not(feature = "simulate")))]
     Simulated,
 }
 
@@ -84,10 +85,7 @@ impl AttesterArgs {
                 return Err(CliError::new(text).hint("leave one of them out"));
             }
             (None, Some(AttesterName::Simulated)) => {
-                return Err(CliError::new("--attester simulated has no folder to load").hint(
-                    "make one with `confide attest --simulate tdx --out DIR` and give \
-                     --simulate DIR",
-                ));
+                return Err(no_folder());
             }
             (None, None) => return Ok(None),
         };

@@ -108,10 +108,11 @@ impl DeviceArgs {
 /// The failure with what to try next.
 pub(crate) fn cannot(error: AttesterError) -> CliError {
     let hint = match &error {
-        AttesterError::Absent { .. } => {
+        AttesterError::Absent { .. } if cfg!(feature = "simulate") => {
             "`confide attest --detect` says what this machine has; without a device, \
              `confide attest --simulate tdx --out DIR` makes evidence to try things with"
         }
+        AttesterError::Absent { .. } => "`confide attest --detect` says what this machine has",
         AttesterError::Io { source, .. }
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {

@@ -80,7 +80,9 @@ impl SimulationArgs {
         report_data: Option<ReportData>,
         out: &Path,
     ) -> Result<(), CliError> {
-        let tee = self.simulate.unwrap_or(SimulatedTee::Tdx);
+        let Some(tee) = self.simulate else {
+            return Err(CliError::new("--simulate is missing"));
+        };
         if !(self.replace && out.join(STATE_FILE).is_file()) {
             let hint =
                 "give another folder, or --replace to make a new simulated attester in its place";
@@ -207,6 +209,12 @@ pub(super) fn load_simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError>
         CliError::new(error).hint(hint)
     })?;
     Ok(Arc::new(attester))
+}
+
+/// The refusal of `--attester simulated` where nothing says which one.
+pub(super) fn no_folder() -> CliError {
+    CliError::new("--attester simulated has no folder to load")
+        .hint("make one with `confide attest --simulate tdx --out DIR` and give --simulate DIR")
 }
 
 /// What helps depends on whether the folder is missing, closed to this user, or something else.

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dangerous_plain_http: bool,
     /// Serve the endorsements of the simulated attester in DIR instead; they endorse nothing
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "simulate")))]
     simulate: Option<PathBuf>,
     #[cfg(feature = "simulate")]
     #[command(flatten)]
@@ -140,8 +140,17 @@ async fn import(database: &dyn Database, files: &[PathBuf]) -> Result<Value, Cli
 fn cannot_open(error: &DatabaseError) -> CliError {
     let failure = CliError::new(format!("cannot open the database: {error}"));
     match error {
-        DatabaseError::Schema { .. } => failure.hint("a later version of confide has been here"),
+        DatabaseError::Schema { .. } => failure.hint(
+            "this database was written by a newer version of confide: upgrade, or give another one",
+        ),
         DatabaseError::Sqlite(_) => failure.hint("--database names a file in a folder that exists"),
-        _ => failure.hint("postgres://user:password@host/database; TLS is not spoken"),
+        DatabaseError::NoDriver => failure.hint(
+            "give a file (SQLite), or build with the feature `databases` too; `confide --version` \
+             lists what is in this build",
+        ),
+        _ => failure.hint(
+            "wanted postgres://user:password@host/database; the connection is not encrypted, so \
+             keep it on this machine or in a network of its own",
+        ),
     }
 }
