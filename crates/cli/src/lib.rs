@@ -73,7 +73,8 @@ struct Arguments {
 
 const ENDS: &str = "\
 Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged; 3 the measurement is not
-reliable (`bench run`, `load`, `check`); 130 after Ctrl-C. A command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
+reliable (`bench run`, `load`, `check`); 130 after Ctrl-C. A command that serves ends with 0 at SIGTERM.
+Start with README.md, \"Start every piece yourself\".";
 
 #[derive(Subcommand)]
 enum Command {
