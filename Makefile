@@ -61,6 +61,7 @@ style: tools  ## rustfmt and clippy, warnings denied
 	@cargo fmt --version >/dev/null && cargo clippy --version >/dev/null || { \
 	  echo "cargo has no rustfmt or no clippy: rustup component add rustfmt clippy"; exit 1; }
 	cargo fmt --all --check
+	cd fuzz && cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 python-style:  ## ruff and mypy on all Python (skipped where the wheels are missing)

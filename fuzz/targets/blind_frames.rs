@@ -3,9 +3,9 @@
 #![no_main]
 
 use confide_lora::protocol::{
-    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, FrameReader, Goodbye, GroupTerms,
-    Hello, FrameKind, Prepare, Prepared, Products, Refusal, Side, Welcome, decode_terms, encode_terms,
-    unpack,
+    Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, FrameKind, FrameReader, Goodbye,
+    GroupTerms, Hello, Prepare, Prepared, Products, Refusal, Side, Welcome, decode_terms,
+    encode_terms, unpack,
 };
 use libfuzzer_sys::fuzz_target;
 use std::{sync::OnceLock, time::Duration};
@@ -17,9 +17,7 @@ fuzz_target!(|data: &[u8]| {
         RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
     for side in [Side::Host, Side::Holder] {
         let mut reader = FrameReader::new(data, side);
-        while let Ok(frame) =
-            runtime.block_on(reader.next("a frame", Duration::from_secs(1)))
-        {
+        while let Ok(frame) = runtime.block_on(reader.next("a frame", Duration::from_secs(1))) {
             assert!(frame.payload.len() <= frame.kind.payload_max());
             message(frame.kind, frame.payload);
         }
@@ -51,7 +49,9 @@ fn message(kind: FrameKind, payload: &[u8]) {
         FrameKind::Credit => drop(Credit::decode(payload)),
         FrameKind::Prepared => drop(Prepared::decode(payload)),
         FrameKind::Products => drop(Products::decode(payload)),
-        FrameKind::DirectAnswer => drop(DirectAnswer::decode(payload).and_then(|answer| answer.split())),
+        FrameKind::DirectAnswer => {
+            drop(DirectAnswer::decode(payload).and_then(|answer| answer.split()))
+        }
         FrameKind::Error => drop(Refusal::decode(payload)),
         _ => {}
     }

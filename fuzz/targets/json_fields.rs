@@ -23,7 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(number.canonical().as_bytes(), field.value);
         }
         if media == "application/json" && view == View::Json {
-            assert!(serde_json::from_slice::<serde_json::Value>(bytes).is_ok() || has_wide(&fields));
+            assert!(
+                serde_json::from_slice::<serde_json::Value>(bytes).is_ok() || has_wide(&fields)
+            );
         }
     }
 });

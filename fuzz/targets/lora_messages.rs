@@ -8,7 +8,9 @@ use confide_lora::{
     Digits, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms, Tile,
     Weights,
     direct::DirectHolder,
-    masked::{BatchState, ApplyJob, PendingBatch, HolderBatch, HostInput, HostSequence, MaskRequest},
+    masked::{
+        ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, PendingBatch,
+    },
     protocol::{Apply, DirectAnswer, Prepared, Products, packed_bytes, unpack},
 };
 use confide_rlwe::{Context, ParameterSet, PublicKey, Rng, SecretKey, SmallCiphertext};

@@ -1,5 +1,5 @@
-//! Connects to an attested server: `attested_connect ADDRESS POLICY`, with a server such as `confide
-//! gateway --simulate FOLDER --binding session` and the `policy.toml` of that folder.
+//! Connects to a server that presents a TDX or SGX quote: `attested_connect ADDRESS POLICY`, for
+//! example to `confide gateway --simulate FOLDER --binding session` by that folder's `policy.toml`.
 
 use std::{env, error::Error, fs, sync::Arc, time::Duration, time::SystemTime};
 
@@ -33,6 +33,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::new(options, Arc::new(Verifier(policy)))?;
     let socket = tokio::net::TcpStream::connect(address).await?;
     let (_stream, appraised, timings) = client.connect("localhost", socket).await?.into_parts();
-    println!("accepted under {:?} in {timings:?}", appraised.root());
+    println!("accepted with scope {} in {timings:?}", appraised.scope().as_str());
     Ok(())
 }

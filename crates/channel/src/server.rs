@@ -89,8 +89,8 @@ impl Server {
     /// Ordinary TLS with a certificate from elsewhere ([`Binding::None`] only).
     ///
     /// # Errors
-    /// [`ChannelError::Binding`] where the binding is not [`Binding::None`], [`ChannelError::Tls`]
-    /// where certificate and key cannot be used.
+    /// [`ChannelError::Option`] as [`Server::new`], [`ChannelError::Binding`] where the binding is
+    /// not [`Binding::None`], [`ChannelError::Tls`] where certificate and key cannot be used.
     pub fn with_certificate(
         options: ServerOptions,
         chain: Vec<CertificateDer<'static>>,

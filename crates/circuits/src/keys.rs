@@ -47,7 +47,8 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`CircuitError::BackEnd`] if the back end cannot set up the circuit.
+    /// [`CircuitError::BackEnd`] if the back end cannot set up the circuit;
+    /// [`CircuitError::Header`] or [`CircuitError::Depth`] if there is no circuit of this size.
     pub fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
         let claim = AnyClaim::shape(circuit)?;
         let empty = InContext { claim, context: [0; 32] };

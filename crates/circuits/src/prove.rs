@@ -110,7 +110,7 @@ pub struct PreparedProof {
 }
 
 impl PreparedProof {
-    /// Of [`prove_sha256`].
+    /// Prepares a proof of [`prove_sha256`].
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl PreparedProof {
         Self::new(circuit, claim)
     }
 
-    /// Of [`prove_contains`].
+    /// Prepares a proof of [`prove_contains`].
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl PreparedProof {
         Self::in_leaves(circuit, Leaves::One, &[*leaf], tree, needle)
     }
 
-    /// Of [`prove_contains_across`].
+    /// Prepares a proof of [`prove_contains_across`].
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl PreparedProof {
         Self::in_leaves(circuit, Leaves::Neighbours, leaves, tree, needle)
     }
 
-    /// Of [`prove_field_contains`].
+    /// Prepares a proof of [`prove_field_contains`].
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl PreparedProof {
         Self::of_field(circuit, field, digest, FieldPredicate::Contains(needle.to_vec()), at)
     }
 
-    /// Of [`prove_field_sha256`].
+    /// Prepares a proof of [`prove_field_sha256`].
     ///
     /// # Errors
     ///

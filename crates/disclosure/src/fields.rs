@@ -272,7 +272,7 @@ fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
     Ok(OpenedField { place, path, kind, commitment, value })
 }
 
-/// FieldKind and path.
+/// Reads the kind and the path of a field.
 pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, FieldKind), FormatError> {
     let byte = reader.u8("kind of a field")?;
     let kind = FieldKind::from_byte(byte)

@@ -36,7 +36,7 @@ impl SnpEndorsements {
     ///
     /// # Errors
     /// [`ParseError::TooLong`] over a limit, [`ParseError::Missing`] for a key or chain that is
-    /// absent or empty, [`ParseError::Json`] or [`ParseError::Text`] where the document or a field
+    /// absent or empty or an empty `crl`, [`ParseError::Json`] or [`ParseError::Text`] where the document or a field
     /// is malformed.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         const SUBJECT: &str = "SNP endorsements";

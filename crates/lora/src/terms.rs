@@ -105,7 +105,7 @@ pub enum TermsError {
     Part {
         /// The projection that does not fit.
         projection: Projection,
-        /// The reason.
+        /// Why it does not fit.
         reason: &'static str,
     },
     /// No projection was given.

@@ -137,7 +137,7 @@ pub enum ProverError {
     Refused {
         /// The stage.
         stage: Stage,
-        /// The reason.
+        /// Why it was refused.
         why: Why,
         /// What exactly.
         detail: String,

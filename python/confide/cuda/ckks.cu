@@ -1,5 +1,6 @@
-// One step of report 003's layout under CKKS (crates/lora/src/ckks_slots.rs): a vector several times in one ciphertext,
-// as many rows of A in a factor, terms summed after decryption. Everything in one process: it protects nobody.
+// One step of report 003's layout under CKKS (crates/report-003/src/ckks_slots.rs): a vector several times in one
+// ciphertext, as many rows of A in a factor, terms summed after decryption. Everything in one process: it protects
+// nobody.
 //
 // A transform of n = 16384 by one block would take one SM 3.2 M instructions; here three stages run in registers over
 // the whole device (`…_head`) and the other eleven in eight parts, a block each (`…_tail`). So do the embeddings.

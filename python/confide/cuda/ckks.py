@@ -1,4 +1,4 @@
-"""One step of report 003's layout under CKKS (crates/lora/src/ckks_slots.rs) on a device, to be measured.
+"""One step of report 003's layout under CKKS (crates/report-003/src/ckks_slots.rs) on a device, to be measured.
 
 The key, the activations and the adapter are in one process: the guarantee is `none`.
 """

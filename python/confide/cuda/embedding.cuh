@@ -1,5 +1,6 @@
 // The canonical embedding of CKKS and the recombination of residues, operation by operation as
-// crates/rlwe/src/ckks/{embedding,crt}.rs has them: nothing is contracted, so the values are the same to the last bit.
+// crates/report-003/src/ckks/{embedding,crt}.rs has them: nothing is contracted, so the values are the same to the
+// last bit.
 //
 // Floor of one transform of n complex numbers (n = 8192): 6 stages of radix 4 and one of radix 2, 0.5 M operations in
 // float64, of which an SM does 64 a cycle: in a step eight parts are transformed by a block each.

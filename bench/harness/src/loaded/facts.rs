@@ -58,7 +58,7 @@ pub struct RowFacts {
     pub model: String,
     /// The metric, its unit last in the name.
     pub metric: String,
-    /// How the samples of a run became one number.
+    /// The statistic that turned the samples of a run into one number.
     pub stat: String,
     /// `lower` or `higher`.
     pub better: String,
@@ -72,9 +72,9 @@ pub struct RowFacts {
     pub twin: bool,
     /// It stands in the printed table.
     pub headline: bool,
-    /// Of the reference arm, over blocks; absent of a percentile without a tail.
+    /// The reference arm's value over blocks; absent for a percentile without a tail.
     pub clear: Option<f64>,
-    /// Of this arm, likewise.
+    /// This arm's value, taken the same way.
     pub protected: Option<f64>,
     /// Pairs.
     pub blocks: usize,

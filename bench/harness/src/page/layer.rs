@@ -84,7 +84,7 @@ impl Layer {
         self.text().map_or("", |layer| &layer.title)
     }
 
-    /// What a buyer asks of it.
+    /// Returns the question that a buyer asks about the layer.
     pub(crate) fn question(self) -> &'static str {
         self.text().map_or("", |layer| &layer.question)
     }

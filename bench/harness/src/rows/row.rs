@@ -28,9 +28,9 @@ pub(crate) struct Row {
     pub(crate) arm_label: String,
     pub(crate) twin: bool,
     pub(crate) headline: bool,
-    /// Of the reference arm, over blocks: geometric mean where a ratio is shown, else arithmetic.
+    /// The reference arm's mean over blocks: geometric where a ratio is shown, else arithmetic.
     pub(crate) clear: f64,
-    /// Of this arm, likewise.
+    /// This arm's mean over blocks, taken the same way.
     pub(crate) protected: f64,
     pub(crate) blocks: usize,
     /// Cost: above 1 is slower or less, whichever way the metric counts.
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) outcome: Outcome,
     /// For an A/A row its own judgement, for others that of the A/A row beside it.
     pub(crate) aa: Option<Aa>,
-    /// Of the two arms' blocks: what pairing gains.
+    /// Correlation between the two arms' blocks: it says what pairing gains.
     pub(crate) correlation: Option<f64>,
     pub(crate) simulated: bool,
     pub(crate) client_bound: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Row {
     /// The same with all headline rows of the suite tried together (Holm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p_holm: Option<f64>,
-    /// What its own samples say against it.
+    /// Reasons in its own samples to doubt it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<Note>,
     /// CPU time, memory and disturbed slices.

@@ -429,7 +429,7 @@ impl Running<'_> {
         }
     }
 
-    /// What the record holds of an arm.
+    /// Returns the record's entry for an arm.
     fn arm_record_of(&self, bench: &str, arm: &str, twin: bool) -> Option<&ArmRecord> {
         let of = |known: &&ArmRecord| {
             (known.bench.as_str(), known.name.as_str(), known.twin) == (bench, arm, twin)

@@ -75,7 +75,7 @@ pub(crate) struct Blocks {
     pub(crate) full: u32,
 }
 
-/// How requests arrive.
+/// When the load generator sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Load {
@@ -85,7 +85,7 @@ pub(crate) enum Load {
     Open,
 }
 
-/// What the arm's own CPU means.
+/// Whose CPU time the arm's process reports: the load generator's or the subject's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Client {
@@ -126,7 +126,7 @@ pub(crate) struct Metric {
     pub(crate) compare: bool,
 }
 
-/// How the samples of one run become one number.
+/// The statistic that turns the samples of one run into one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stat {

@@ -51,9 +51,10 @@ pub struct Carried {
 /// that is not on the list, 502 and 504 for one that cannot be reached.
 ///
 /// # Errors
-/// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`] or [`TunnelError::Request`]
-/// where the tunnel is not opened, [`TunnelError::Truncated`] where the client ends without its
-/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
+/// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
+/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::Ended`] where the
+/// client ends within its request, [`TunnelError::Truncated`] where it ends without its mark,
+/// [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
