@@ -124,8 +124,11 @@ def into_final_hidden(pairs: dict[Site, Pair]) -> dict[Site, Pair]:
 def _read(path: Path, limit: int) -> bytes:
     if not path.is_file():
         raise AdapterRefused(f"{path}: cannot be read: it is not a plain file")
-    with path.open("rb") as file:
-        raw = file.read(limit + 1)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(limit + 1)
+    except OSError as error:
+        raise AdapterRefused(f"{path}: cannot be read: {error}") from error
     if len(raw) > limit:
         raise AdapterRefused(f"{path}: wanted at most {limit} bytes, got more")
     return raw
@@ -256,8 +259,12 @@ def _alpha(name: str, value: Any) -> float:
 
 
 def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
-    if len(pattern.encode()) > PATTERN_BYTES_MAX:
-        raise _field(name, f"patterns of at most {PATTERN_BYTES_MAX} bytes", len(pattern))
+    try:
+        length = len(pattern.encode())
+    except UnicodeEncodeError as error:
+        raise _field(name, "patterns of Unicode text", repr(pattern)) from error
+    if length > PATTERN_BYTES_MAX:
+        raise _field(name, f"patterns of at most {PATTERN_BYTES_MAX} bytes", length)
     try:
         return re.compile(whole)
     except re.error as error:

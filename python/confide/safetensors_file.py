@@ -24,7 +24,10 @@ def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
         raise AdapterRefused(f"{path}: cannot be read: it is not a plain file")
     if path.stat().st_size > FILE_BYTES_MAX:
         raise AdapterRefused(f"{path}: wanted at most {FILE_BYTES_MAX} bytes, got more")
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise AdapterRefused(f"{path}: cannot be read: {error}") from error
     if raw[:4] == b"PK\x03\x04":
         raise AdapterRefused(
             f"{path}: wanted safetensors, got a zip archive, as torch writes pickles"

@@ -90,6 +90,7 @@ impl Process {
         let line = running.read_line();
         running.ready = serde_json::from_str(&line)
             .unwrap_or_else(|error| panic!("{command:?} says `{line}`: {error}"));
+        assert_eq!(running.ready["ready"], true, "{command:?} says `{line}`");
         running
     }
 

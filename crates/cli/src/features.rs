@@ -64,8 +64,13 @@ mod no_simulator {
     /// The refusal of `--simulate`.
     pub(crate) fn no_simulator() -> CliError {
         CliError::new("--simulate: this build of confide has no simulated attester").hint(
-            "it is the operator's build, which cannot forge evidence: use --attester device, or \
-             try things with the developer's build",
+            if super::IS_OPERATORS {
+                "it is the operator's build, which cannot forge evidence: use --attester device, \
+                 or try things with the developer's build"
+            } else {
+                "it was built without the feature `simulate`; `confide --version` lists what is \
+                 in this one"
+            },
         )
     }
 

@@ -4,6 +4,9 @@
 //! the arguments; everything below receives them as values. Two programs are made of it: `confide`
 //! for developers, and `confide-operator`, which images and packages install.
 
+#[cfg(all(feature = "operator", any(feature = "simulate", feature = "bench")))]
+compile_error!("the operator's build has no simulator and no instrument: --no-default-features");
+
 mod adapter;
 mod address;
 mod attest;
@@ -73,8 +76,8 @@ struct Arguments {
 
 const ENDS: &str = "\
 Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged; 3 the measurement is not
-reliable (`bench run`, `load`, `check`); 130 after Ctrl-C. A command that serves ends with 0 at SIGTERM.
-Start with README.md, \"Start every piece yourself\".";
+reliable (`bench run`, `load`, `check`); 4 undecided (`bench check`, `selftest`); 130 after Ctrl-C. A
+command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
 
 #[derive(Subcommand)]
 enum Command {

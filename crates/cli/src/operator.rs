@@ -3,9 +3,6 @@
 
 use std::process::ExitCode;
 
-#[cfg(any(feature = "simulate", feature = "bench"))]
-compile_error!("confide-operator has no simulator and no instrument: give --no-default-features");
-
 fn main() -> ExitCode {
     confide_cli::run()
 }

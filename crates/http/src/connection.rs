@@ -1,12 +1,20 @@
 //! One HTTP connection, served until it ends or until the server stops.
 
 use std::{
+    error::Error,
     fmt::Display,
     future::{Future, pending},
-    pin::pin,
+    pin::{Pin, pin},
     time::Duration,
 };
 
+use http_body::Body;
+use hyper::{
+    body::Incoming,
+    rt::{Read, Write},
+    server::conn::http1::UpgradeableConnection,
+    service::HttpService,
+};
 use hyper_util::server::graceful::GracefulConnection;
 
 use crate::{Closing, Occupancy};
@@ -37,6 +45,37 @@ pub async fn serve_connection<C>(
     C: GracefulConnection,
     C::Error: Display,
 {
+    serve_within(connection, C::graceful_shutdown, place, deadlines, stop).await;
+}
+
+/// As [`serve_connection`], for HTTP/1 alone and with upgrades. (The builder of hyper-util that
+/// finds out the version by itself speaks HTTP/2 wherever it allows upgrades.)
+pub async fn serve_upgradeable<I, S, B>(
+    connection: UpgradeableConnection<I, S>,
+    place: &Occupancy,
+    deadlines: ConnectionDeadlines,
+    stop: impl Future<Output = ()>,
+) where
+    I: Read + Write + Unpin + Send + 'static,
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let shut_down = UpgradeableConnection::graceful_shutdown;
+    serve_within(connection, shut_down, place, deadlines, stop).await;
+}
+
+async fn serve_within<C, E>(
+    connection: C,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    place: &Occupancy,
+    deadlines: ConnectionDeadlines,
+    stop: impl Future<Output = ()>,
+) where
+    C: Future<Output = Result<(), E>>,
+    E: Display,
+{
     let silent = async {
         tokio::time::sleep(deadlines.first_request).await;
         if place.has_run_exchange() {
@@ -44,21 +83,25 @@ pub async fn serve_connection<C>(
         }
     };
     tokio::select! {
-        () = serve_until(connection, stop, deadlines.grace) => {}
+        () = serve_until(connection, shut_down, stop, deadlines.grace) => {}
         () = silent => tracing::debug!(peer = %place.peer(), "no request came"),
     }
 }
 
-async fn serve_until<C>(connection: C, stop: impl Future<Output = ()>, grace: Duration)
-where
-    C: GracefulConnection,
-    C::Error: Display,
+async fn serve_until<C, E>(
+    connection: C,
+    shut_down: impl FnOnce(Pin<&mut C>),
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) where
+    C: Future<Output = Result<(), E>>,
+    E: Display,
 {
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = stop => {
-            connection.as_mut().graceful_shutdown();
+            shut_down(connection.as_mut());
             tokio::time::timeout(grace, connection).await.unwrap_or(Ok(()))
         }
     };

@@ -22,7 +22,9 @@ mod url;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use admission::{Admission, AdmissionLimits, Busy, BusyAnswer, BusyBody, Occupancy, Peer};
-pub use connection::{ConnectionDeadlines, UNBOUNDED, serve_connection, wait_until_closing};
+pub use connection::{
+    ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, wait_until_closing,
+};
 pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
 pub use idle::IdleGuard;
 pub use linger::Lingering;

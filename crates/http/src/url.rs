@@ -214,11 +214,22 @@ pub fn uri_host(host: &str) -> Cow<'_, str> {
     }
 }
 
+/// A text without a scheme may have `://` in its query: what stands before is not repeated then.
 fn parse_scheme(written: &str) -> Result<Scheme, UrlError> {
+    if !is_scheme(written) {
+        return Err(UrlError::NoScheme);
+    }
     [Scheme::Http, Scheme::Https]
         .into_iter()
         .find(|scheme| written.eq_ignore_ascii_case(scheme.as_str()))
         .ok_or_else(|| UrlError::Scheme(written.to_owned()))
+}
+
+/// A short scheme by RFC 3986 section 3.1.
+fn is_scheme(written: &str) -> bool {
+    written.len() <= 16
+        && written.starts_with(|first: char| first.is_ascii_alphabetic())
+        && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
 /// Host, with the brackets of an IPv6 address, and the text after its colon.
@@ -337,7 +348,8 @@ mod tests {
             ("https:h", UrlError::NoScheme),
             ("https:/h", UrlError::NoScheme),
             ("ftp://h", UrlError::Scheme("ftp".into())),
-            ("://h", UrlError::Scheme(String::new())),
+            ("://h", UrlError::NoScheme),
+            ("example.org/cb?token=SECRET&next=https://x", UrlError::NoScheme),
             ("https://", UrlError::NoHost),
             ("https:///path", UrlError::NoHost),
             ("https://:1", UrlError::NoHost),

@@ -3,16 +3,16 @@ use std::{future::Future, sync::Arc, time::Duration};
 use axum::Router;
 use confide_http::{
     Admission, AdmissionLimits, Busy, Closing, ConnectionDeadlines, Drained, Occupancy, PeerStream,
-    StallGuard, UNBOUNDED, accept_until, serve_connection, wait_until_closing,
+    StallGuard, UNBOUNDED, accept_until, serve_upgradeable, wait_until_closing,
 };
 use hyper::{
     Request,
     body::Incoming,
+    server::conn::http1,
     service::{Service, service_fn},
 };
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
+    rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::net::TcpListener;
@@ -90,9 +90,11 @@ async fn connection(
         place.run_exchange(routes.call(request))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
-    let connection = builder.serve_connection_with_upgrades(io, service);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_wait)
+        .serve_connection(io, service)
+        .with_upgrades();
     let deadlines = ConnectionDeadlines { first_request: limits.head_wait, grace: UNBOUNDED };
-    serve_connection(connection, &place, deadlines, wait_until_closing(closing)).await;
+    serve_upgradeable(connection, &place, deadlines, wait_until_closing(closing)).await;
 }

@@ -125,6 +125,18 @@ impl Answer {
 }
 
 #[tokio::test]
+async fn http_2_is_refused() {
+    let running = Running::sim(sim::Options::default()).await;
+    let mut stream = TcpStream::connect(running.address).await.expect("a connection");
+    // The client's preface and an empty SETTINGS frame (RFC 9113 section 3.4).
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stream.write_all(preface).await.expect("written");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 400") || answer.is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_streamed_chat_says_the_same_as_a_whole_one() {
     let server = Running::sim(sim::Options::default()).await;
     let whole = server.chat(json!({ "max_tokens": 50 })).await;

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..cuda.runtime import DeviceMissing, check_device
 from . import parameters
 from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
 from .audit import AuditLog
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         return _host(given)
-    except (AdapterRefused, ValueError, OSError) as error:
+    except (AdapterRefused, DeviceMissing, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -53,7 +54,7 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
     host.add_argument(
         "--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one"
     )
-    host.add_argument("--device", default="cpu", help="cpu, or cuda:N (default: cpu)")
+    host.add_argument("--device", default="cpu", help="cuda:N, or cpu in a checkout of the repository (default: cpu)")
     host.add_argument(
         "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
     )
@@ -139,6 +140,7 @@ def _host(given: argparse.Namespace) -> int:
             f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
             "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers"
         )
+    check_device(given.device)
     log = AuditLog(given.audit_log)
     server_host = AdapterHost(_options(given), log)
     for folder in given.adapters:

@@ -66,12 +66,22 @@ def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> b
     return True
 
 
+class DeviceMissing(RuntimeError):
+    """This installation cannot run kernels on the device."""
+
+
+def check_device(device: str) -> None:
+    """Raises DeviceMissing where the device is the CPU and this package has no form of the kernels for it."""
+    if device == "cpu":
+        _emulator()
+
+
 def _emulator() -> ModuleType:
     """The kernels' CPU form (cpu.py and host/): a test tool of the checkout, which no wheel has."""
     try:
         return importlib.import_module(".cpu", __package__)
     except ModuleNotFoundError as error:
-        raise RuntimeError(
+        raise DeviceMissing(
             "device cpu: the kernels' CPU form is for tests and is not in this package; hint: "
             "name a CUDA device, or run from a checkout of the repository"
         ) from error

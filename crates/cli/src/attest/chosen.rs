@@ -33,7 +33,11 @@ pub(crate) struct AttesterArgs {
     /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)
     #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "simulate")))]
     pub(crate) simulate: Option<PathBuf>,
-    /// Where evidence comes from; `simulated` needs --simulate, which says so by itself
+    #[cfg_attr(
+        feature = "simulate",
+        doc = "Where evidence comes from; --simulate implies `simulated`"
+    )]
+    #[cfg_attr(not(feature = "simulate"), doc = "Where evidence comes from")]
     #[arg(long, value_enum, value_name = "ATTESTER")]
     attester: Option<AttesterName>,
     #[command(flatten)]

@@ -29,6 +29,7 @@ use crate::{
     attest::chosen::{AttesterArgs, client_evidence},
     connect,
     error::{CliError, read_file},
+    features::NO_ATTESTER_HINT,
     policy, process,
 };
 
@@ -272,7 +273,7 @@ fn channel_refused(via: &str, error: &ClientError) -> CliError {
         }
         (_, _, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. }) => {
             CliError::new(format!("{via} demands evidence of this end, which has none"))
-                .hint("--simulate DIR or --attester device gives it")
+                .hint(NO_ATTESTER_HINT)
         }
         (Blame::Local, ..) => CliError::new(text),
         _ => CliError::new(format!("{via} could not be judged: {text}"))
