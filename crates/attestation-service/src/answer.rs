@@ -1,7 +1,9 @@
 //! HTTP answers.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Body as _;
 use serde_json::{Value, json};
 
 use crate::error::RequestError;
@@ -9,22 +11,50 @@ use crate::error::RequestError;
 /// Seconds after which one who was turned away may come again.
 const RETRY_AFTER_S: u32 = 1;
 
-pub(crate) fn json_answer(status: StatusCode, body: &Value) -> Response {
-    let mut response = (status, body.to_string()).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+/// Answers with a JSON document.
+pub(crate) fn json_answer(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = text_answer("application/json", body.to_string());
+    *response.status_mut() = status;
     // A result is for one caller and one nonce.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     response
 }
 
-impl IntoResponse for RequestError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": { "code": self.code(), "message": self.to_string() } });
-        let mut response = json_answer(self.status(), &body);
-        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
-        }
-        response
+/// Answers 200 with a text of the media type.
+pub(crate) fn text_answer(media_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+/// Removes the body, whose length stays in the head, from the answer to HEAD: hyper does so itself
+/// in HTTP/1 only.
+pub(crate) fn without_body(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
+    Response::from_parts(head, Full::default())
+}
+
+/// Answers with an error.
+pub(crate) fn refusal(error: &RequestError) -> Response<Full<Bytes>> {
+    let body = json!({ "error": { "code": error.code(), "message": error.to_string() } });
+    let mut response = json_answer(error.status(), &body);
+    if error.status() == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+    }
+    response
+}
+
+/// Answers 405 and names the methods of the route (RFC 9110 section 15.5.6).
+pub(crate) fn method_answer(methods: &[Method]) -> Response<Full<Bytes>> {
+    let mut response = refusal(&RequestError::NoMethod);
+    let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(",")) {
+        response.headers_mut().insert(header::ALLOW, names);
+    }
+    response
 }

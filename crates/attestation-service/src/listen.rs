@@ -1,21 +1,22 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one port, each bounded, and the end of all of them.
 
-use std::future::Future;
+use std::{convert::Infallible, future::Future, sync::Arc};
 
-use axum::Router;
 use confide_http::{
     Admission, AdmissionLimits, Closing, ConnectionDeadlines, Drained, IdleGuard, Occupancy,
     PeerStream, StallGuard, accept_until, serve_connection, wait_until_closing,
 };
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
-    service::TowerToHyperService,
 };
 use tokio::net::TcpListener;
 
-use crate::{Limits, Options, RESULT_LIFETIME_MAX, ServiceError, routes::router};
+use crate::{
+    Limits, Options, RESULT_LIFETIME_MAX, ServiceError,
+    routes::{self, Site},
+};
 
 /// Serves on `listener` until `stop` resolves, then lets what runs end.
 ///
@@ -31,11 +32,11 @@ pub async fn serve(
         return Err(ServiceError::Lifetime { wanted, got });
     }
     let limits = options.limits.clone();
-    let router = router(options);
+    let site = Arc::new(Site::new(options));
     let admission = Admission::new(AdmissionLimits::shared(limits.connections));
     let limit = limits.drain;
     let one = move |stream, place, closing| {
-        connection(stream, router.clone(), limits.clone(), place, closing)
+        connection(stream, Arc::clone(&site), limits.clone(), place, closing)
     };
     match accept_until(listener, admission, limit, stop, one).await {
         Drained::Completely => Ok(()),
@@ -45,7 +46,7 @@ pub async fn serve(
 
 async fn connection(
     stream: PeerStream,
-    router: Router,
+    site: Arc<Site>,
     limits: Limits,
     place: Occupancy,
     closing: Closing,
@@ -54,8 +55,10 @@ async fn connection(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_wait);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
-    let routes = TowerToHyperService::new(router);
-    let service = service_fn(|request| place.run_exchange(routes.call(request)));
+    let service = service_fn(|request| {
+        let answer = routes::answer(Arc::clone(&site), request);
+        place.run_exchange(async { Ok::<_, Infallible>(answer.await) })
+    });
     let connection = builder.serve_connection(TokioIo::new(guarded), service);
     let stop = async {
         tokio::select! {

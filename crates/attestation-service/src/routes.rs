@@ -2,25 +2,20 @@
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    body::Body,
-    extract::{DefaultBodyLimit, State},
-    response::{IntoResponse, Response},
-    routing::{get, post},
-};
+use bytes::Bytes;
 use confide_appraiser::{AppraisalError, Appraised};
 use confide_evidence::GpuPresented;
 use confide_http::{AdmissionQueue, metrics::MEDIA_TYPE};
 use confide_verifier::Evidence;
-use http::{HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     Limits,
-    answer::json_answer,
+    answer::{json_answer, method_answer, refusal, text_answer, without_body},
     case::Case,
     error::RequestError,
     metrics::Metrics,
@@ -28,28 +23,8 @@ use crate::{
     result::{self, Frame},
 };
 
-pub(crate) fn router(options: Options) -> Router {
-    let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
-    let site = Site {
-        queue: AdmissionQueue::new(options.limits.queue()),
-        bodies: Arc::new(Semaphore::new(bodies)),
-        own_evidence: tokio::sync::Mutex::default(),
-        metrics: Metrics::new(),
-        options,
-    };
-    Router::new()
-        .route("/v1/appraise", post(appraise))
-        .route("/.well-known/jwks.json", get(keys))
-        .route("/health", get(health))
-        .route("/metrics", get(metrics))
-        .fallback(|| async { RequestError::NoRoute })
-        .method_not_allowed_fallback(|| async { RequestError::NoMethod })
-        // The handler bounds and times the body itself.
-        .layer(DefaultBodyLimit::disable())
-        .with_state(Arc::new(site))
-}
-
-struct Site {
+/// The service behind its routes.
+pub(crate) struct Site {
     options: Options,
     queue: AdmissionQueue,
     /// A permit for each byte of a body that is held.
@@ -60,20 +35,46 @@ struct Site {
     metrics: Metrics,
 }
 
-async fn appraise(State(site): State<Arc<Site>>, body: Body) -> Response {
-    match judged(&site, body).await {
+/// Methods of the routes that are read.
+const READING: &[Method] = &[Method::GET, Method::HEAD];
+
+/// Answers one request.
+pub(crate) async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let methods = match head.uri.path() {
+        "/v1/appraise" => &[Method::POST],
+        "/.well-known/jwks.json" | "/health" | "/metrics" => READING,
+        _ => return refusal(&RequestError::NoRoute),
+    };
+    if !methods.contains(&head.method) {
+        return method_answer(methods);
+    }
+    let response = match head.uri.path() {
+        "/v1/appraise" => answer_appraisal(&site, body).await,
+        "/.well-known/jwks.json" => answer_keys(&site).await,
+        "/health" => json_answer(StatusCode::OK, &json!({ "status": "ok" })),
+        _ => text_answer(MEDIA_TYPE, site.metrics.encode(site.queue.waiting())),
+    };
+    if head.method == Method::HEAD { without_body(response) } else { response }
+}
+
+async fn answer_appraisal(site: &Arc<Site>, body: Incoming) -> Response<Full<Bytes>> {
+    match judge(site, body).await {
         Ok((outcome, response)) => {
             site.metrics.count_request(outcome);
             response
         }
         Err(error) => {
             site.metrics.count_request(error.code());
-            error.into_response()
+            refusal(&error)
         }
     }
 }
 
-async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response), RequestError> {
+/// The word that counts an outcome, and the answer.
+type Judged = (&'static str, Response<Full<Bytes>>);
+
+async fn judge(site: &Arc<Site>, body: Incoming) -> Result<Judged, RequestError> {
     let (body, held) = read(site, body).await?;
     let case = Case::parse(&body)?;
     drop(body);
@@ -92,7 +93,18 @@ async fn judged(site: &Arc<Site>, body: Body) -> Result<(&'static str, Response)
 }
 
 impl Site {
-    fn decide(&self, case: &Case) -> Result<(&'static str, Response), RequestError> {
+    pub(crate) fn new(options: Options) -> Self {
+        let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
+        Self {
+            queue: AdmissionQueue::new(options.limits.queue()),
+            bodies: Arc::new(Semaphore::new(bodies)),
+            own_evidence: tokio::sync::Mutex::default(),
+            metrics: Metrics::new(),
+            options,
+        }
+    }
+
+    fn decide(&self, case: &Case) -> Result<Judged, RequestError> {
         let Options { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
         let wanted = || policies.names().join(", ");
         let policy = policies
@@ -163,10 +175,10 @@ impl Judgement {
     }
 }
 
-async fn keys(State(site): State<Arc<Site>>) -> Response {
+async fn answer_keys(site: &Arc<Site>) -> Response<Full<Bytes>> {
     let mut jwk = site.options.key.jwk();
     if site.options.own_evidence.is_some() {
-        let worker = Arc::clone(&site);
+        let worker = Arc::clone(site);
         let _one = site.own_evidence.lock().await;
         let made = tokio::task::spawn_blocking(move || {
             let now = (worker.options.clock)();
@@ -184,22 +196,11 @@ async fn keys(State(site): State<Arc<Site>>) -> Response {
     json_answer(StatusCode::OK, &json!({ "keys": [jwk] }))
 }
 
-async fn health() -> Response {
-    json_answer(StatusCode::OK, &json!({ "status": "ok" }))
-}
-
-async fn metrics(State(site): State<Arc<Site>>) -> Response {
-    let mut response = site.metrics.encode(site.queue.waiting()).into_response();
-    let kind = HeaderValue::from_static(MEDIA_TYPE);
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-}
-
 /// The body, and a permit for each of its bytes: they are taken as the bytes come, so that a caller
 /// who announces much and sends little takes little.
 async fn read(
     site: &Site,
-    body: Body,
+    body: Incoming,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), RequestError> {
     let Limits { body_bytes: limit, bodies_bytes, body_wait, .. } = site.options.limits;
     let mut body = Limited::new(body, limit);

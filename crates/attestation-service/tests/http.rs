@@ -298,6 +298,15 @@ async fn what_cannot_be_judged_gets_no_token_at_all() {
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
     let (status, _) = running.ask(Method::GET, "/policies", String::new(), false).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
+    for (method, path, h2, wanted) in [
+        (Method::HEAD, "/health", false, StatusCode::OK),
+        (Method::HEAD, "/health", true, StatusCode::OK),
+        (Method::POST, "/health", true, StatusCode::METHOD_NOT_ALLOWED),
+        (Method::GET, "/health/", true, StatusCode::NOT_FOUND),
+    ] {
+        let (status, _) = running.ask(method.clone(), path, String::new(), h2).await;
+        assert_eq!(status, wanted, "{method} {path}");
+    }
     let (_, text) = running.ask(Method::GET, "/metrics", String::new(), false).await;
     let text = String::from_utf8(text.to_vec()).expect("text");
     assert!(text.contains("confide_requests_total{outcome=\"no_policy\"} 1"), "{text}");

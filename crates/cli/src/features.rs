@@ -11,6 +11,7 @@ macro_rules! features {
 const FEATURES: &[(&str, bool)] = features![
     "bench",
     "circuits",
+    "colour",
     "databases",
     "native",
     "prove",
