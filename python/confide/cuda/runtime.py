@@ -67,7 +67,7 @@ def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> b
 
 
 class DeviceMissing(RuntimeError):
-    """This installation cannot run kernels on the device."""
+    """The installation cannot run kernels on the device."""
 
 
 def check_device(device: str) -> None:
