@@ -54,7 +54,11 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
     host.add_argument(
         "--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one"
     )
-    host.add_argument("--device", default="cpu", help="cuda:N, or cpu in a checkout of the repository (default: cpu)")
+    host.add_argument(
+        "--device",
+        default="cpu",
+        help="cuda:N, or cpu in a checkout of the repository (default: cpu)",
+    )
     host.add_argument(
         "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
     )
