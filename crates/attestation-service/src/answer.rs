@@ -58,3 +58,22 @@ pub(crate) fn method_answer(methods: &[Method]) -> Response<Full<Bytes>> {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_another_method_names_those_of_the_route() {
+        let response = method_answer(&[Method::GET, Method::HEAD]);
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers()[header::ALLOW], "GET,HEAD");
+    }
+
+    #[test]
+    fn an_answer_to_head_keeps_the_length_of_the_body_that_it_has_not() {
+        let response = without_body(json_answer(StatusCode::OK, &json!({ "a": 1 })));
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], "7");
+        assert_eq!(response.body().size_hint().exact(), Some(0));
+    }
+}

@@ -14,6 +14,7 @@ import ctypes
 import functools
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -71,9 +72,11 @@ class DeviceMissing(RuntimeError):
 
 
 def check_device(device: str) -> None:
-    """Raises DeviceMissing where the device is the CPU and this package has no form of the kernels for it."""
+    """Refuses a name that no device has (ValueError), and a CPU without its form of the kernels (DeviceMissing)."""
     if device == "cpu":
         _emulator()
+    elif not re.fullmatch(r"cuda(:[0-9]+)?", device):
+        raise ValueError(f'device {device}: wanted "cpu" or "cuda:N"')
 
 
 def _emulator() -> ModuleType:

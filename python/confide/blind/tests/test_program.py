@@ -25,6 +25,13 @@ class Program(unittest.TestCase):
         self.assertEqual((status, output.getvalue()), (1, ""))
         self.assertIn("error: device cpu", errors.getvalue())
 
+    def test_a_name_that_no_device_has_is_refused_before_it_is_ready(self) -> None:
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            status = main(["host", "adapter", "--listen", "127.0.0.1:0", "--device", "gpu"])
+        self.assertEqual(status, 1)
+        self.assertIn("device gpu: wanted", errors.getvalue())
+
 
 if __name__ == "__main__":
     unittest.main()
