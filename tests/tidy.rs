@@ -89,6 +89,105 @@ fn names_and_words_say_something() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// Names of functions, alone, that say neither what is done nor what is returned (STYLE: a function is a verb, or
+/// the noun that it returns). Participles in -ed are found by their ending.
+const NAMELESS_FUNCTIONS: &[&str] = &[
+    "above", "again", "all_of", "alone", "any", "at", "back", "below", "beside", "between",
+    "beyond", "both", "bound", "broken", "built", "by", "chosen", "done", "down", "drawn", "each",
+    "fed", "found", "given", "gone", "heard", "held", "hidden", "kept", "known", "learnt", "least",
+    "left", "less", "lost", "made", "meant", "more", "most", "no", "none", "of", "once", "one",
+    "only", "other", "others", "over", "own", "proven", "ran", "rest", "said", "same", "seen",
+    "sent", "shown", "some", "soon", "spelled", "such", "taken", "them", "then", "told", "under",
+    "up", "what", "where", "which", "who", "whole", "with", "within", "without", "woken",
+    "written", "yes",
+];
+
+/// Verbs and nouns that end in -ed and are no participles.
+const NO_PARTICIPLES: &[&str] =
+    &["embed", "exceed", "feed", "need", "proceed", "seed", "speed", "spread"];
+
+/// Names of types, variants and modules that are no nouns of the field.
+const NAMELESS_TYPES: &[&str] = &[
+    "Above", "Again", "Alone", "Apart", "Asked", "Bed", "Beside", "Both", "Came", "Done", "Door",
+    "Ended", "Found", "Given", "Gone", "Held", "How", "Kept", "Known", "Left", "Made", "Mine",
+    "No", "Nothing", "Once", "One", "Other", "Others", "Ours", "Own", "Ran", "Rest", "Said",
+    "Seen", "Sent", "Shown", "Some", "Spoilt", "Taken", "Theirs", "They", "Told", "Up", "Wanted",
+    "Way", "What", "Which", "Who", "Whole", "Whose", "Yes",
+];
+
+#[test]
+fn functions_are_verbs_or_what_they_return() {
+    let mut found = Vec::new();
+    for path in files_under("", &[".rs", ".py", ".cu", ".cuh", ".h"]) {
+        let text = read(&path);
+        for (line, name) in function_names(&path, &text) {
+            let is_participle = name.ends_with("ed") && !NO_PARTICIPLES.contains(&name.as_str());
+            let is_nameless = NAMELESS_FUNCTIONS.contains(&name.as_str());
+            if is_nameless || (is_participle && !name.contains('_')) {
+                found.push(format!("{}:{line}: fn {name}", shown(&path)));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} names: {found:#?}", found.len());
+}
+
+#[test]
+fn types_variants_and_modules_are_nouns_of_the_field() {
+    let mut found = Vec::new();
+    for path in files_under("", &[".rs", ".py"]) {
+        let (text, shown) = (read(&path), shown(&path));
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let module: String = stem[..1].to_uppercase() + &stem[1..];
+        if NAMELESS_TYPES.contains(&module.as_str()) {
+            found.push(format!("{shown}: the module {stem}"));
+        }
+        for (line, name) in type_names(&path, &text) {
+            if NAMELESS_TYPES.contains(&name.as_str()) {
+                found.push(format!("{shown}:{line}: {name}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} names: {found:#?}", found.len());
+}
+
+#[test]
+fn parameters_are_not_packed_into_tuples() {
+    let mut found = Vec::new();
+    for path in files_under("", &[".rs"]) {
+        let text = read(&path);
+        for (line, signature) in signatures(&text) {
+            // `(a, b): (A, B)`, which the limit on arguments does not count.
+            if signature.contains("): (") {
+                found.push(format!("{}:{line}: {signature}", shown(&path)));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} signatures: {found:#?}", found.len());
+}
+
+#[test]
+fn every_source_file_says_what_it_holds() {
+    let is_silent = |path: &&std::path::PathBuf| !read(path).starts_with("//!");
+    let silent: Vec<String> =
+        files_under("", &[".rs"]).iter().filter(is_silent).map(|path| shown(path)).collect();
+    assert!(silent.is_empty(), "{} files without //!: {silent:#?}", silent.len());
+}
+
+#[test]
+fn names_and_signatures_are_read_in_every_form() {
+    let rust = "pub(crate) async fn told(\n    a: u8,\n) {\n}\nenum E {\n    Gone(u8),\n    Up { of: u8 },\n}\nstruct Seen;\n";
+    let path = std::path::Path::new("a.rs");
+    assert_eq!(function_names(path, rust), [(1, "told".to_owned())]);
+    let types = [(5, "E"), (6, "Gone"), (7, "Up"), (9, "Seen")];
+    assert_eq!(type_names(path, rust), types.map(|(line, name)| (line, name.to_owned())));
+    let packed = "fn f(\n    (a, b): (u8, u8),\n) -> u8 {\n    a\n}\n";
+    assert_eq!(signatures(packed), [(1, "fn f( (a, b): (u8, u8), ) -> u8 {".to_owned())]);
+    let python = "class Told:\n    async def said(self) -> None:\n";
+    let path = std::path::Path::new("a.py");
+    assert_eq!(function_names(path, python), [(2, "said".to_owned())]);
+    assert_eq!(type_names(path, python), [(1, "Told".to_owned())]);
+}
+
 #[test]
 fn functions_of_python_and_cuda_are_measured() {
     let python = "def a(\n    x,\n) -> int:\n    \"\"\"Text\nat the margin.\n    \"\"\"\n    return x\n\n\nB = 1\n";
@@ -207,6 +306,63 @@ fn continues(line: &str) -> bool {
 
 fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
+}
+
+/// The functions that a file defines, by their line. Of CUDA, those that `functions_of` measures.
+fn function_names(path: &std::path::Path, text: &str) -> Vec<(usize, String)> {
+    let name_of = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("rs") => |line: &str| function_name(line.trim_start()),
+        Some("py") => |line: &str| {
+            let code = line.trim_start();
+            let code = code.strip_prefix("async ").unwrap_or(code);
+            code.strip_prefix("def ").map(name_at_start)
+        },
+        _ => return functions_of(path, text).into_iter().map(|(name, _)| (0, name)).collect(),
+    };
+    let named = text.lines().enumerate().map(|(index, line)| (index + 1, name_of(line)));
+    named.filter_map(|(line, name)| Some((line, name?))).collect()
+}
+
+/// The types that a file defines and the variants of its enums, by their line.
+fn type_names(path: &std::path::Path, text: &str) -> Vec<(usize, String)> {
+    let is_python = path.extension().is_some_and(|extension| extension == "py");
+    let keywords: &[&str] =
+        if is_python { &["class "] } else { &["struct ", "enum ", "trait ", "type ", "union "] };
+    let (mut names, mut variants_at) = (Vec::new(), None);
+    for (index, line) in text.lines().enumerate() {
+        let code = line.trim_start();
+        let code = ["pub ", "pub(crate) ", "pub(super) "]
+            .iter()
+            .find_map(|word| code.strip_prefix(word))
+            .unwrap_or(code);
+        let defined = keywords.iter().find_map(|keyword| code.strip_prefix(keyword));
+        if let Some(rest) = defined {
+            names.push((index + 1, name_at_start(rest)));
+        } else if variants_at == Some(indent_of(line))
+            && code.starts_with(|c: char| c.is_ascii_uppercase())
+        {
+            names.push((index + 1, name_at_start(code)));
+        }
+        if code.starts_with("enum ") && line.ends_with('{') {
+            variants_at = Some(indent_of(line) + 4);
+        } else if code == "}" && variants_at == Some(indent_of(line) + 4) {
+            variants_at = None;
+        }
+    }
+    names
+}
+
+/// The signatures of a formatted Rust file, each in one line, by where they start.
+fn signatures(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = (0..lines.len()).filter(|&at| function_name(lines[at].trim_start()).is_some());
+    let whole = starts.map(|start| {
+        let is_end = |line: &&str| line.ends_with(['{', ';', '}']);
+        let length = lines[start..].iter().position(|line| is_end(line)).map_or(1, |last| last + 1);
+        let signature = lines[start..start + length].iter().map(|line| line.trim());
+        (start + 1, signature.collect::<Vec<_>>().join(" "))
+    });
+    whole.collect()
 }
 
 fn name_at_start(text: &str) -> String {

@@ -1,9 +1,10 @@
 //! The BCa bootstrap of a mean, and of the difference of two independent means.
 
 use crate::{
-    EstimateError, Random,
+    EstimateError,
     normal::{normal_cdf, normal_quantile},
     quantile::sorted_quantile,
+    random::Random,
     student::student_quantile,
 };
 

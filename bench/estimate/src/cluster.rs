@@ -1,6 +1,10 @@
 //! Two arms that never met in a block: several machines, or boots of a machine, for each.
 
-use crate::{Bca, EstimateError, Interval, RESAMPLES, student_quantile};
+use crate::{
+    EstimateError,
+    bootstrap::{Bca, Interval, RESAMPLES},
+    student::student_quantile,
+};
 
 /// Clusters per arm from which the bootstrap gives the interval. Of fewer, its resamples are so few
 /// that its ends are those of the data; Student's interval of the cluster means stands in.

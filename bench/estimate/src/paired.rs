@@ -1,6 +1,10 @@
 //! Two arms over the same blocks.
 
-use crate::{Bca, EstimateError, Interval, RESAMPLES, student_quantile};
+use crate::{
+    EstimateError,
+    bootstrap::{Bca, Interval, RESAMPLES},
+    student::student_quantile,
+};
 
 /// One number with its 95 % and 99.9 % intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +81,7 @@ impl<'a> Paired<'a> {
         let paired = self.log_ratios().ok().filter(|logs| logs.len() > 1)?;
         let error = sd(&paired) / (n as f64).sqrt();
         let width = 2.0 * student_quantile(0.975, n as f64 - 1.0) * error;
-        let unpaired = crate::welch(&logs(self.reference), &logs(self.arm), 0.95).width();
+        let unpaired = crate::cluster::welch(&logs(self.reference), &logs(self.arm), 0.95).width();
         Some([width, unpaired]).filter(|widths| widths.iter().all(|width| width.is_finite()))
     }
 

@@ -1,6 +1,6 @@
 //! Means and quantiles of plain samples.
 
-use crate::{Interval, student::binomial_cdf};
+use crate::{bootstrap::Interval, student::binomial_cdf};
 
 /// How many samples must lie in the smaller tail before a percentile is printed.
 const TAIL_SAMPLES_MIN: f64 = 10.0;

@@ -1,6 +1,11 @@
 //! Blocks that resemble their neighbours in time.
 
-use crate::{EstimateError, Interval, Random, bootstrap::means_at, quantile::sorted_quantile};
+use crate::{
+    EstimateError,
+    bootstrap::{Interval, means_at},
+    quantile::sorted_quantile,
+    random::Random,
+};
 
 /// Correlation of each value with the one before it (lag 1); `None` of fewer than three or of equal
 /// ones. Beyond about 2 / sqrt(n) it is no chance, and an interval that takes blocks for

@@ -2,7 +2,7 @@
 
 use libm::lgamma;
 
-use crate::normal_quantile;
+use crate::normal::normal_quantile;
 
 /// Terms of the continued fraction; it converges in some tens of them.
 const TERMS_MAX: u32 = 300;

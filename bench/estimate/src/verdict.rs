@@ -1,6 +1,6 @@
 //! Holding an interval against a margin that was set before the run.
 
-use crate::{Estimate, normal_quantile};
+use crate::{normal::normal_quantile, paired::Estimate};
 
 /// Blocks below which an A/A pair says nothing: with fewer than 11, the signs of honest twins agree
 /// in every block more often than once in a thousand.

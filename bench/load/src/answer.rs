@@ -4,7 +4,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Event,
+    event::Event,
     http1::{Answer, HttpError},
     sse::{EventTooLong, Events},
 };

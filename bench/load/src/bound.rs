@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Spread, Summary};
+use crate::definitions::{Spread, Summary};
 
 /// The busiest client thread may use this share of its time.
 pub const CLIENT_CPU_MAX: f64 = 0.8;

@@ -21,8 +21,13 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    CUT, ClientFigures, Clock, Event, Plan, Spread, Target, Transport,
+    bound::ClientFigures,
+    definitions::{CUT, Spread},
+    event::Event,
     exchange::{Connections, Request, Shared, exchange},
+    plan::Plan,
+    target::Target,
+    transport::{Clock, Transport},
 };
 
 /// How the client works.

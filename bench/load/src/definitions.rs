@@ -3,7 +3,7 @@
 use confide_estimate::{mean, supported_quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::Event;
+use crate::event::Event;
 
 impl Event {
     /// Whether the answer came whole: no error, at least one piece of content, a last byte.

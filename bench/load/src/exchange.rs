@@ -12,8 +12,13 @@ use tokio::{
 };
 
 use crate::{
-    CUT, Clock, Event, Opened, Options, Plan, Sessions, Target, Transport, Wire,
     answer::{AnswerError, Reading},
+    client::{Options, Sessions},
+    definitions::CUT,
+    event::Event,
+    plan::Plan,
+    target::Target,
+    transport::{Clock, Opened, Transport, Wire},
 };
 
 /// Bytes read at once: about fifty tokens, so that one read takes all that has come.

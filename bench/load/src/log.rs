@@ -5,7 +5,12 @@ use std::io::{self, BufRead, Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Attestation, ClientFigures, Event, EventError, Limits, plan::REQUESTS_MAX};
+use crate::{
+    bound::ClientFigures,
+    definitions::Limits,
+    event::{Attestation, Event, EventError},
+    plan::REQUESTS_MAX,
+};
 
 /// Longest line: an answer of a million tokens.
 const LINE_BYTES_MAX: usize = 32 << 20;

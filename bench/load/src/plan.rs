@@ -5,7 +5,7 @@ use std::sync::Arc;
 use confide_estimate::Random;
 use serde::{Deserialize, Serialize};
 
-use crate::TraceRow;
+use crate::trace::TraceRow;
 
 /// More requests than this in one run are a mistake; the event log is kept in memory.
 pub const REQUESTS_MAX: usize = 1_000_000;

@@ -5,7 +5,7 @@ use std::fmt;
 use confide_http::{HttpUrl, Scheme, uri_host};
 use serde_json::{Map, Value, json};
 
-use crate::Plan;
+use crate::plan::Plan;
 
 /// An OpenAI-compatible endpoint and what every request says.
 #[derive(Clone)]

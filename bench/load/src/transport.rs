@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{Attestation, Event};
+use crate::event::{Attestation, Event};
 
 /// Seconds since the run's origin.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ mod vllm;
 
 use confide_estimate::quantile;
 
-use crate::Event;
+use crate::event::Event;
 
 /// A load generator whose definitions are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use std::io::Write;
 use confide_bench::{Estimated, Facts, Loaded, RowFacts};
 use serde_json::{Map, Value, json};
 
-use crate::{StoreError, parquet, table::Table};
+use crate::{error::StoreError, parquet, table::Table};
 
 /// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use confide_bench::{Facts, RowFacts};
 use postgres::Postgres;
 use sqlite::Sqlite;
 
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// Lines of one answer; whoever wants more narrows the question.
 const LINES_MAX: i64 = 10_000;

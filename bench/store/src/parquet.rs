@@ -13,7 +13,7 @@ use parquet::{
 };
 
 use crate::{
-    StoreError,
+    error::StoreError,
     table::{Column, Table},
 };
 

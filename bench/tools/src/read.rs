@@ -9,7 +9,7 @@ pub mod stress_ng;
 
 use serde_json::Value;
 
-use crate::ReadError;
+use crate::error::ReadError;
 
 /// A run of any of these tools prints kilobytes; 3 million bins of fio's histograms are 60 MB.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;

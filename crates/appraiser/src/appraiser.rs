@@ -12,9 +12,12 @@ use confide_evidence::{Appraise, Kind, Presented, detect};
 use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
-    Accepted, AppraisalError, Appraised, FETCH_DEADLINE, Platforms,
+    FETCH_DEADLINE,
+    accepted::{Accepted, Appraised},
     chips::Chips,
+    error::AppraisalError,
     newest::Newest,
+    platforms::Platforms,
     sets::{Ready, Set, Sets},
 };
 

@@ -13,7 +13,8 @@ use confide_verifier::{
 };
 
 use crate::{
-    AppraisalError, CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX, newest::later, sets::says_simulated,
+    CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX, error::AppraisalError, newest::later,
+    sets::says_simulated,
 };
 
 /// The memory of chip keys, and of the newest revocation list of each root.

@@ -10,7 +10,8 @@ use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
 use confide_verifier::{AwsLc, Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
 
 use crate::{
-    AppraisalError, FLIGHTS_MAX, SETS_MAX,
+    FLIGHTS_MAX, SETS_MAX,
+    error::AppraisalError,
     newest::{self, Newest, Seen},
 };
 

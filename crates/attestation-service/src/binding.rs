@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use confide_evidence::{Attest, binder::key_report_data, claims::Claims};
 use serde_json::{Value, json};
 
-use crate::{ServiceError, SigningKey};
+use crate::{error::ServiceError, jws::SigningKey};
 
 /// How long claims about the signing key hold; they are made anew at half of it.
 const VALIDITY_S: u64 = 60 * 60;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::ServiceError;
+use crate::error::ServiceError;
 
 /// The key that signs results.
 pub struct SigningKey {

@@ -14,7 +14,9 @@ use hyper_util::{
 use tokio::net::TcpListener;
 
 use crate::{
-    Limits, Options, RESULT_LIFETIME_MAX, ServiceError,
+    error::ServiceError,
+    limits::{Limits, RESULT_LIFETIME_MAX},
+    options::Options,
     routes::{self, Site},
 };
 

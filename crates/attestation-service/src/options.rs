@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Limits, OwnEvidence, Policies, SigningKey};
+use crate::{binding::OwnEvidence, jws::SigningKey, limits::Limits, policies::Policies};
 
 /// Configuration of an attestation service.
 pub struct Options {

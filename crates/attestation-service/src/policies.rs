@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use confide_appraiser::{AppraisalError, Appraised, PolicyAppraiser};
 use confide_verifier::Evidence;
 
-use crate::{ServiceError, case::POLICY_ID_BYTES_MAX};
+use crate::{case::POLICY_ID_BYTES_MAX, error::ServiceError};
 
 /// One policy of the server.
 pub struct PolicyEntry {

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    Limits,
     answer::{json_answer, method_answer, refusal, text_answer, without_body},
     case::Case,
     error::RequestError,
+    limits::Limits,
     metrics::Metrics,
     options::Options,
     result::{self, Frame},

@@ -7,7 +7,7 @@
 use base64::Engine;
 use serde_json::json;
 
-use crate::AttesterError;
+use crate::error::AttesterError;
 
 /// Entries of a table: four certificates are defined, hosts add a few of their own.
 const ENTRIES_MAX: usize = 32;

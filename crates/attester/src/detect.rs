@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{TDX_GUEST, TSM_ROOT, tsm};
+use crate::{
+    tdx_guest::TDX_GUEST,
+    tsm::{self, TSM_ROOT},
+};
 
 /// A tree that does not answer its name within this is not one to use.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::AttesterError;
+use crate::error::AttesterError;
 
 /// How many callers may wait: a batch of sessions is one call, so more than this is a flood.
 pub const WAITING_MAX: usize = 1024;

@@ -20,7 +20,7 @@ use confide_evidence::{
 };
 use libloading::{Library, Symbol};
 
-use crate::{AttesterError, device_thread};
+use crate::{device_thread, error::AttesterError};
 
 /// The name under which the driver installs the library.
 pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";

@@ -11,7 +11,7 @@ use std::{
 
 use confide_evidence::quote::QUOTE_LENGTH_MAX;
 
-use crate::AttesterError;
+use crate::error::AttesterError;
 
 /// Length of a TD report (Intel TDX Module, `TDREPORT_STRUCT`).
 pub const TD_REPORT_LENGTH: usize = 1024;

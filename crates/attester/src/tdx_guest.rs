@@ -12,7 +12,10 @@ use std::{
 use confide_evidence::{Attest, AttestError, ReportData};
 
 use crate::{
-    AttesterError, DEADLINE_DEFAULT, device_calls, device_thread, qgs, tsm::quote_report_data,
+    device_calls, device_thread,
+    error::AttesterError,
+    qgs,
+    tsm::{DEADLINE_DEFAULT, quote_report_data},
 };
 
 /// The device of the kernel's TDX guest driver.

@@ -21,7 +21,7 @@ use confide_evidence::{
 };
 use rustix::io::Errno;
 
-use crate::{AttesterError, CertTable, device_thread};
+use crate::{cert_table::CertTable, device_thread, error::AttesterError};
 use entry::{Entry, errno};
 
 /// Where the kernel shows its tree.

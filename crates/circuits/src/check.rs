@@ -156,6 +156,6 @@ pub(crate) fn encoding() -> impl Options {
     bincode::DefaultOptions::new()
         .with_fixint_encoding()
         .with_little_endian()
-        .with_limit(crate::PROOF_BYTES_MOST as u64)
+        .with_limit(crate::proof::PROOF_BYTES_MOST as u64)
         .reject_trailing_bytes()
 }

@@ -23,7 +23,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{Appraised, ClientError, Endpoint, Limits, PolicyAppraiser};
+use crate::{Appraised, PolicyAppraiser, endpoint::Endpoint, error::ClientError, limits::Limits};
 
 /// Any failure of a body that is being sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;

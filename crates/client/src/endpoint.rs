@@ -4,7 +4,7 @@ use std::fmt;
 
 use confide_http::{HttpUrl, Scheme, uri_host};
 
-use crate::ClientError;
+use crate::error::ClientError;
 
 const WANTED: &str = "https://HOST[:PORT] without user, path, query or fragment";
 

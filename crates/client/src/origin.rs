@@ -15,7 +15,7 @@ use http::{
     },
 };
 
-use crate::ClientError;
+use crate::error::ClientError;
 
 const WANTED: &str = "SCHEME://HOST[:PORT] as a browser sends it, without a path";
 

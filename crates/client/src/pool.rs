@@ -14,7 +14,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use crate::{Appraised, ClientError, ConnectTimings, Connection, Connector, Limits, RequestBody};
+use crate::{
+    Appraised,
+    connector::{ConnectTimings, Connection, Connector, RequestBody},
+    error::ClientError,
+    limits::Limits,
+};
 
 /// Requests over kept connections to one attested end.
 ///

@@ -23,9 +23,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::{
-    AnswerBody, Blame, ClientError, HttpClient, Limits, Origins, RequestBody, RequestBodyBroken,
-    origin::{self, Sender},
-    streamed_body, with_causes,
+    causes::with_causes,
+    connector::{RequestBody, streamed_body},
+    error::{Blame, ClientError, RequestBodyBroken},
+    limits::Limits,
+    origin::{self, Origins, Sender},
+    pool::{AnswerBody, HttpClient},
 };
 
 type LocalRequestBody = Lingering<Incoming>;

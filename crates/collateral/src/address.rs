@@ -3,7 +3,7 @@
 use confide_http::{HttpUrl, Scheme, uri_host};
 use http::Uri;
 
-use crate::CollateralError;
+use crate::error::CollateralError;
 
 const WANTED: &str = "https://HOST[:PORT][/PATH] without user, query or fragment";
 

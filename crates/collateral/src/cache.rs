@@ -19,13 +19,17 @@ use tokio::{
 };
 
 use crate::{
-    Client, CollateralError, Counts, Document, DocumentKey, Endorsed, Options, Platform, Store,
     back_off::back_off,
-    counts::{Counters, add},
+    client::Client,
+    counts::{Counters, Counts, add},
+    document::{Document, DocumentKey},
+    error::CollateralError,
     limits::*,
     memory::Memory,
-    set::{Frame, Shelf, assemble},
-    source::{Check, Clock},
+    platform::Platform,
+    set::{Endorsed, Frame, Shelf, assemble},
+    source::{Check, Clock, Options},
+    store::Store,
 };
 
 /// A document is not fetched more often than this, even where it is always due: one that ends soon
@@ -39,7 +43,7 @@ pub(crate) struct Cache {
     store: Option<Arc<Store>>,
     clock: Clock,
     check: Option<Check>,
-    evaluation: crate::Evaluation,
+    evaluation: crate::document::Evaluation,
     refresh_every_s: u64,
     refresh_lead_s: u64,
     counters: Arc<Counters>,

@@ -5,8 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Base, CollateralError, Counts, Document, DocumentKey,
-    counts::Counters,
+    address::Base,
+    counts::{Counters, Counts},
+    document::{Document, DocumentKey},
+    error::CollateralError,
     http::{Answer, Ask, Deadlines, Http},
     kds,
     limits::KDS_INTERVAL,

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    AmdKey, Ca, CollateralError, Product, Signer,
-    platform::{identifier, product_of},
+    Product,
+    error::CollateralError,
+    platform::{AmdKey, Ca, Signer, identifier, product_of},
 };
 
 /// Which of Intel's TCB recoveries documents are asked for.

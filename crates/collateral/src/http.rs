@@ -25,9 +25,10 @@ use tokio::{
 };
 
 use crate::{
-    Address, CollateralError, Counts,
+    address::Address,
     back_off::back_off,
-    counts::{Counters, HostCounters, add},
+    counts::{Counters, Counts, HostCounters, add},
+    error::CollateralError,
     limits::*,
 };
 

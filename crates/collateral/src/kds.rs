@@ -7,8 +7,9 @@ use confide_evidence::{
 };
 
 use crate::{
-    AmdKey, Document, DocumentKey, Signer,
+    document::{Document, DocumentKey},
     pcs::{Fault, shape},
+    platform::{AmdKey, Signer},
 };
 
 /// Path and query below the base, of AMD's documents.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Document, DocumentKey, document::Rank, limits::MEMORY_ENTRIES_MAX};
+use crate::{
+    document::{Document, DocumentKey, Rank},
+    limits::MEMORY_ENTRIES_MAX,
+};
 
 /// By document and root: another root is another issuer, whose numbers mean nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

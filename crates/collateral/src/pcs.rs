@@ -7,7 +7,11 @@ use confide_evidence::{
 use http::HeaderMap;
 use serde::de::IgnoredAny;
 
-use crate::{Ca, Document, DocumentKey, Evaluation, http::Answer};
+use crate::{
+    document::{Document, DocumentKey, Evaluation},
+    http::Answer,
+    platform::Ca,
+};
 
 /// The headers that hold the issuers; Intel renamed the first one between versions.
 const TCB_INFO_CHAIN: &[&str] = &["TCB-Info-Issuer-Chain", "SGX-TCB-Info-Issuer-Chain"];

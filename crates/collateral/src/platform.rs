@@ -12,7 +12,11 @@ use confide_evidence::{
     snp::{Product, Report, SigningKey},
 };
 
-use crate::{CollateralError, DocumentKey, Evaluation, limits::IDENTIFIER_LENGTH_MAX};
+use crate::{
+    document::{DocumentKey, Evaluation},
+    error::CollateralError,
+    limits::IDENTIFIER_LENGTH_MAX,
+};
 
 /// What endorsements belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,12 @@ use std::{
 use arc_swap::ArcSwap;
 use serde::Serialize;
 
-use crate::{CollateralError, Document, DocumentKey, Evaluation, Platform, Store};
+use crate::{
+    document::{Document, DocumentKey, Evaluation},
+    error::CollateralError,
+    platform::Platform,
+    store::Store,
+};
 
 /// The endorsements of one platform as one JSON object, and how long they hold.
 ///

@@ -9,8 +9,14 @@ use std::{
 use tokio::sync::{oneshot, watch};
 
 use crate::{
-    Client, CollateralError, Counts, Endorsed, Evaluation, Platform, Services, Store, cache::Cache,
-    counts::Counters,
+    cache::Cache,
+    client::{Client, Services},
+    counts::{Counters, Counts},
+    document::Evaluation,
+    error::CollateralError,
+    platform::Platform,
+    set::Endorsed,
+    store::Store,
 };
 
 /// Gives Unix seconds.

@@ -18,7 +18,8 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use crate::{
-    CollateralError, Document, DocumentKey,
+    document::{Document, DocumentKey},
+    error::CollateralError,
     limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
     memory::Memory,
 };

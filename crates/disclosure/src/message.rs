@@ -184,7 +184,7 @@ pub(crate) fn fields_of(direction: &str, json: &Json) -> Result<Vec<Field>, View
 
 fn walk(path: &mut String, json: &Json, fields: &mut Vec<Field>) -> Result<(), View> {
     // An assembled stream may hold more values than one text.
-    if path.len() > PATH_BYTES_MAX || fields.len() == crate::JSON_VALUES_MAX {
+    if path.len() > PATH_BYTES_MAX || fields.len() == crate::json::JSON_VALUES_MAX {
         return Err(View::BeyondLimits);
     }
     let (kind, value) = match json {

@@ -248,8 +248,8 @@ fn amount(text: &str) -> Result<u64, NameError> {
 }
 
 fn quoted(text: &str) -> Result<String, NameError> {
-    match crate::Json::parse(text.as_bytes()) {
-        Ok(crate::Json::String(text)) if !text.is_empty() => Ok(text),
+    match crate::json::Json::parse(text.as_bytes()) {
+        Ok(crate::json::Json::String(text)) if !text.is_empty() => Ok(text),
         _ => Err(NameError::Text { text: text.into() }),
     }
 }

@@ -8,7 +8,7 @@ use confide_lora::AdaptError;
 use futures_util::Stream;
 use tokio::sync::mpsc;
 
-use crate::{AdapterReport, EngineError};
+use crate::{adapter::AdapterReport, error::EngineError};
 
 /// What a running generation says.
 #[derive(Clone, Debug, PartialEq)]

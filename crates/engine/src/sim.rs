@@ -16,8 +16,12 @@ use std::{
 use futures_util::Stream;
 
 use crate::{
-    Engine, EngineError, Event, FinishReason, Generation, Model, Prompt, Request, StopFilter,
-    Token, Usage, timer::Timer,
+    Engine, Model,
+    error::EngineError,
+    generation::{Event, FinishReason, Generation, Token, Usage},
+    request::{Prompt, Request},
+    stop::StopFilter,
+    timer::Timer,
 };
 
 /// How the simulated model behaves.

@@ -1,4 +1,4 @@
-use crate::{AdapterReport, EngineError};
+use crate::{adapter::AdapterReport, error::EngineError};
 
 /// A model without its LM head: tokens or their embeddings in, the last hidden state out. Whoever
 /// asks keeps tokenizer, output matrix and sampling, so the server never computes a token.

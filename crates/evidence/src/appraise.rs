@@ -1,6 +1,6 @@
 //! The seam between a channel and whatever decides on the evidence it received.
 
-use crate::ReportData;
+use crate::report_data::ReportData;
 
 /// How evidence is tied to the connection it came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 
-use crate::ReportData;
+use crate::report_data::ReportData;
 
 /// Obtains evidence over 64 bytes chosen by the caller.
 ///

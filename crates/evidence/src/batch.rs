@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::ReportData;
+use crate::report_data::ReportData;
 
 /// Begins what is hashed to the root's report data. No session binder begins like this
 /// ([`crate::binder::SESSION_DOMAIN`]), so a binder is never taken for a root, nor a root for one.

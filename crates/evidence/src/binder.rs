@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::ReportData;
+use crate::report_data::ReportData;
 
 /// Begins every session binder, so that no other protocol's report data can be mistaken for one.
 pub const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";

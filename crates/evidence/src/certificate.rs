@@ -8,7 +8,7 @@ use der::{
     asn1::{BitStringRef, GeneralizedTime, UtcTime},
 };
 
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 /// Object identifiers, as the content of their DER.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];

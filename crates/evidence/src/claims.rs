@@ -8,7 +8,7 @@ use alloc::{string::String, vec::Vec};
 
 use minicbor::Decoder;
 
-use crate::{UnixSeconds, cbor::Writer};
+use crate::{cbor::Writer, unix_seconds::UnixSeconds};
 
 /// The value of `confide-version` that this code writes and reads.
 pub const CLAIMS_VERSION: u64 = 1;

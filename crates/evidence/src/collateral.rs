@@ -7,7 +7,7 @@ use alloc::{borrow::Cow, string::String, vec, vec::Vec};
 
 use serde::Deserialize;
 
-use crate::{ParseError, hexadecimal, json};
+use crate::{hexadecimal, json, parse_error::ParseError};
 
 /// Longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
 /// processor family may grow.

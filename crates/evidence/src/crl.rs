@@ -3,8 +3,8 @@
 use der::{Decode, Tag, asn1::UintRef};
 
 use crate::{
-    ParseError,
     certificate::{context_tag, each_extension, once, signed_part, tagged, time},
+    parse_error::ParseError,
 };
 
 /// Object identifier 2.5.29.20, as the content of its DER.

@@ -8,7 +8,7 @@ use core::{
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{ParseError, hexadecimal};
+use crate::{hexadecimal, parse_error::ParseError};
 
 /// A whole document, with nothing after it.
 pub(crate) fn document<'a, T: Deserialize<'a>>(

@@ -6,8 +6,8 @@
 use der::{AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 
 use crate::{
-    ParseError,
     certificate::{nested, once, tagged},
+    parse_error::ParseError,
 };
 
 const SUBJECT: &str = "SGX extension of the PCK certificate";

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 /// Most certificates in one chain: a leaf, an intermediate CA and the root, and one to spare so
 /// that a wrong shape is named by the verifier.

@@ -8,7 +8,8 @@ use alloc::{string::ToString, vec::Vec};
 use serde::Deserialize;
 
 use crate::{
-    ParseError, json,
+    json,
+    parse_error::ParseError,
     quote::Tee,
     tcb_info::{IsvLevel, check_isv_levels},
 };

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ParseError, json};
+use crate::{json, parse_error::ParseError};
 
 /// Longest object that is read. A chip key's certificate is 1.4 KB, its chain 4.6 KB, and AMD's
 /// revocation lists are below 1 KB, but may grow.

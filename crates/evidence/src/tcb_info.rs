@@ -12,7 +12,7 @@ use core::{cmp::Reverse, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{ParseError, json, quote::Tee};
+use crate::{json, parse_error::ParseError, quote::Tee};
 
 /// Most TCB levels (platform, module or QE) in one document: 20 are seen in the field.
 pub const TCB_LEVELS_MAX: usize = 256;

@@ -6,13 +6,18 @@ use confide_evidence::{Attest, AttestError, ReportData};
 use serde::Serialize;
 
 use crate::{
-    Edition, FakeEndorsements, FakeError, FakeGpu, Fault, GpuOptions, Mode, Options, Tee, Variant,
     device,
+    edition::Edition,
+    endorsements::FakeEndorsements,
+    error::FakeError,
+    gpu::{FakeGpu, GpuOptions},
     machine::Machine,
-    plan::{COLLATERAL_DAYS, Plan},
+    options::{Mode, Options, Tee},
+    plan::{COLLATERAL_DAYS, Fault, Plan},
     policy::{self, ConfigurationLines},
     state,
     time::DAY,
+    variant::Variant,
 };
 
 /// Makes *simulated* evidence; see the crate's documentation for what that is worth.

@@ -5,12 +5,15 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use crate::{
-    Edition, FakeError, PckCa, Product, SnpSigner, SnpTcb, Tee, Variant,
+    edition::Edition,
+    error::FakeError,
+    options::Tee,
     pki::Pki,
     plan::Plan,
-    snp::{Amd, ChipKey},
+    snp::{Amd, ChipKey, Product, SnpSigner, SnpTcb},
     tcb,
     time::{FIRST_ISSUE, LAST_ISSUE},
+    variant::{PckCa, Variant},
 };
 
 /// The simulated vendors: the same keys and certificates for any number of [`Edition`]s.

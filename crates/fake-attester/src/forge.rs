@@ -2,7 +2,7 @@
 //! a signature that has to hold.
 
 use crate::{
-    FakeEndorsements,
+    endorsements::FakeEndorsements,
     keys::{Key, Role},
 };
 

@@ -14,7 +14,7 @@ mod report;
 use confide_evidence::{Attest, AttestError, ReportData, gpu::GpuEvidence};
 
 use self::{certificates::Chains, keys::GpuKey};
-use crate::FakeError;
+use crate::error::FakeError;
 
 /// What is simulated, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

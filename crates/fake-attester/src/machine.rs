@@ -3,12 +3,14 @@
 use confide_evidence::ReportData;
 
 use crate::{
-    FakeEndorsements, Options, SnpTcb, Variant,
+    endorsements::FakeEndorsements,
     keys::{Key, numbered},
     measurements::chip_id,
+    options::Options,
     plan::Plan,
     quote::Quoter,
-    snp::{ReportFields, Reporter},
+    snp::{ReportFields, Reporter, SnpTcb},
+    variant::Variant,
 };
 
 /// One simulated machine.

@@ -8,11 +8,12 @@ use der::{
 };
 
 use crate::{
-    FakeError, PckCa,
+    error::FakeError,
     keys::numbered,
     measurements,
     plan::Plan,
     tcb::{FMSPC, PCE_ID},
+    variant::PckCa,
 };
 
 /// OID of the extension, as rcgen takes it.

@@ -14,11 +14,12 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
 use crate::{
-    FakeError, PckCa,
+    error::FakeError,
     keys::{Key, Role},
     pck_extension, pem,
     plan::{Plan, RevocationList},
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
+    variant::PckCa,
 };
 
 /// Who all certificates say they are from.

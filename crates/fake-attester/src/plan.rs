@@ -1,6 +1,6 @@
 //! What exactly is issued and when: the honest plan, and plans with one fault each.
 
-use crate::{Edition, tcb::Level, time::DAY};
+use crate::{edition::Edition, tcb::Level, time::DAY};
 
 /// How long collateral holds: PCS gives 30 days to everything it signs.
 pub(crate) const COLLATERAL_DAYS: u64 = 30;

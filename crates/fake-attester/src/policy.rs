@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Options, Tee,
     measurements::{of_enclave, of_report, of_trust_domain},
+    options::{Options, Tee},
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
     tcb::EVALUATION_NUMBER,
 };

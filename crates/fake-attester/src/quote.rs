@@ -8,11 +8,12 @@ use confide_evidence::ReportData;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Options, TdBody, Tee, Variant,
     keys::{Key, Role},
     measurements::{of_enclave, of_trust_domain},
+    options::{Options, Tee},
     plan::Plan,
     tcb::{QuotingEnclave, tee_tcb_svn},
+    variant::{TdBody, Variant},
 };
 
 /// Intel's quoting enclave, 939a7233-f79c-4ca9-940a-0db3957f0607.

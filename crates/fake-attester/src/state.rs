@@ -9,7 +9,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{FakeError, Mode, Options, Tee, Variant};
+use crate::{
+    error::FakeError,
+    options::{Mode, Options, Tee},
+    variant::Variant,
+};
 
 /// Name of the state's file in that folder.
 pub const STATE_FILE: &str = "simulated-attester.json";

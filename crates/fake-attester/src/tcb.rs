@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::{FakeError, Tee, measurements, plan::Plan, time::rfc3339};
+use crate::{error::FakeError, measurements, options::Tee, plan::Plan, time::rfc3339};
 
 /// `SIM` in ASCII and zeros: no real family has this FMSPC.
 pub(crate) const FMSPC: [u8; 6] = *b"SIM\0\0\0";

@@ -21,7 +21,7 @@ use std::{
 use confide_evidence::ReportData;
 use fuser::{BackgroundSession, Config, MountOption};
 
-use crate::{FakeAttester, FakeError, Tee};
+use crate::{attester::FakeAttester, error::FakeError, options::Tee};
 use entry::Reports;
 use filesystem::TreeFilesystem;
 

@@ -8,7 +8,11 @@ use confide_channel::Binding;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{GatewayError, Route, RouteMethods, Upstream};
+use crate::{
+    error::GatewayError,
+    route::{Route, RouteMethods},
+    upstream::Upstream,
+};
 
 /// Where the gateway shows its configuration and digest, so that anyone can recompute it.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";

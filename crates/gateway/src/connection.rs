@@ -20,10 +20,11 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
-    Limits, Upstream,
     body::Guarded,
     fault::{UpstreamFailure, UpstreamFault},
+    limits::Limits,
     linger::Lingering,
+    upstream::Upstream,
     wire::{Wire, WireState},
 };
 

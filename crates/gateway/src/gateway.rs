@@ -8,7 +8,10 @@ use confide_evidence::Attest;
 use confide_http::{Admission, AdmissionLimits};
 use tokio::net::TcpListener;
 
-use crate::{AccessLog, Configuration, Drained, GatewayError, Limits, proxy::Proxy};
+use crate::{
+    Drained, access_log::AccessLog, configuration::Configuration, error::GatewayError,
+    limits::Limits, proxy::Proxy,
+};
 
 /// What a gateway is made from.
 #[derive(Clone, Debug)]

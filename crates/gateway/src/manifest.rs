@@ -6,9 +6,11 @@ use http::StatusCode;
 use tokio::sync::watch;
 
 use crate::{
-    GatewayError, Limits, Upstream,
     connection::{Connection, ModelList},
+    error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
+    limits::Limits,
+    upstream::Upstream,
 };
 
 /// Asks `GET /v1/models` once: the manifest's SHA-256 where exactly one model is listed and its

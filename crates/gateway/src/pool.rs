@@ -18,7 +18,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
-    Limits, Upstream, connection::Connection, fault::UpstreamFailure, manifest::ManifestWatch,
+    connection::Connection, fault::UpstreamFailure, limits::Limits, manifest::ManifestWatch,
+    upstream::Upstream,
 };
 
 /// An upstream that closes a connection this soon after an answer keeps none.

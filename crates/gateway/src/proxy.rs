@@ -15,17 +15,19 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 
 use crate::{
-    AccessLog, Configuration, Limits, Route, WELL_KNOWN_PATH,
+    access_log::AccessLog,
     answer::{self, AnswerBody},
     body::Guarded,
+    configuration::{Configuration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, Unsent, bodiless},
     fault::{UpstreamFailure, UpstreamFault},
+    limits::Limits,
     linger::Lingering,
     manifest::ManifestWatch,
     path::{self, PathFault},
     pool::{AnswerStream, Pool},
     refusal::Refusal,
-    route::Pattern,
+    route::{Pattern, Route},
 };
 
 /// Fields by which some servers take another method or path than the request line's, past every

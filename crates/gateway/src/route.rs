@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::{GatewayError, Upstream, path};
+use crate::{error::GatewayError, path, upstream::Upstream};
 
 /// What `--route PATH` allows where it names no method.
 const METHODS_OF_A_BARE_PATH: [Method; 3] = [Method::GET, Method::HEAD, Method::POST];

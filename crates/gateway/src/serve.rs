@@ -10,7 +10,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-use crate::{Limits, door::Door, proxy::Proxy};
+use crate::{door::Door, limits::Limits, proxy::Proxy};
 
 pub(crate) async fn serve<D: Door>(
     listener: TcpListener,

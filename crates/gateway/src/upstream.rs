@@ -6,7 +6,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 
-use crate::GatewayError;
+use crate::error::GatewayError;
 
 const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
 

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use crate::{
-    Admission, Occupancy, Peer, PeerStream,
+    admission::{Admission, Occupancy, Peer},
+    peer_stream::PeerStream,
     proxy_protocol::{Announced, read_proxy_header},
 };
 

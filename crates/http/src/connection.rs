@@ -17,7 +17,7 @@ use hyper::{
 };
 use hyper_util::server::graceful::GracefulConnection;
 
-use crate::{Closing, Occupancy};
+use crate::{accept::Closing, admission::Occupancy};
 
 /// A grace without a limit, for exchanges that deadlines of their own end.
 pub const UNBOUNDED: Duration = Duration::MAX;

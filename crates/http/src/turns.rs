@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Busy, Occupancy};
+use crate::admission::{Busy, Occupancy};
 
 /// Marks a connection busy from bytes that came to bytes that went out.
 ///

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    PeftError,
+    peft::PeftError,
     site::{Projection, Site, Width},
 };
 

@@ -21,7 +21,7 @@ pub use refusal::Refusal;
 
 use std::time::Duration;
 
-pub use crate::Protect;
+pub use crate::terms::Protect;
 
 /// The version that this end speaks.
 pub const VERSION: u16 = 1;

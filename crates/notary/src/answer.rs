@@ -13,9 +13,10 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    ExchangeError, Target,
+    error::ExchangeError,
     gunzip::{DecodeError, Decoder},
     limits::Limits,
+    target::Target,
     upstream::slow,
 };
 

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use confide_channel::ChannelError;
 
-use crate::{PolicyError, Refusal, RequestError};
+use crate::{policy::PolicyError, refusal::Refusal, request::RequestError};
 
 /// Why a notary cannot be started.
 #[derive(Debug, thiserror::Error)]

@@ -13,12 +13,16 @@ use http_body::{Body, Frame as BodyFrame};
 use tokio::{sync::mpsc, time::timeout_at};
 
 use crate::{
-    ExchangeError, FetchRequest, Frame, NotaryPolicy, Signed,
     answer::AnswerBody,
+    error::ExchangeError,
+    frames::Frame,
     head,
     key::{BoundKey, Keys},
     limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
     places::{Client, Places},
+    policy::NotaryPolicy,
+    request::FetchRequest,
+    signed::Signed,
     transcript::Transcript,
     upstream::{Answer, Session, Upstream},
 };

@@ -4,8 +4,8 @@
 //! (`docs/notary.md`, "The answer").
 
 use crate::{
-    Refusal,
     limits::{FRAME_BYTES_MAX, RESPONSE_HEAD_BYTES_MAX},
+    refusal::Refusal,
 };
 
 /// A statement with its signature and what opens it.

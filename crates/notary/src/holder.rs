@@ -4,8 +4,13 @@ use confide_disclosure::{FormatError, MessageError, NotarisedSession, NotaryStat
 use confide_evidence::UnixSeconds;
 
 use crate::{
-    AnswerHead, FetchRequest, Frame, FrameError, FrameReader, HeadError, KeyEvidence, Refusal,
-    Signed, SignedError, limits::RESPONSE_BYTES_CEILING, transcript::Transcript,
+    frames::{Frame, FrameError, FrameReader},
+    head::{AnswerHead, HeadError},
+    limits::RESPONSE_BYTES_CEILING,
+    refusal::Refusal,
+    request::FetchRequest,
+    signed::{KeyEvidence, Signed, SignedError},
+    transcript::Transcript,
 };
 
 /// Why a statement is not kept.

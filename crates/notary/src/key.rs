@@ -16,7 +16,7 @@ use confide_disclosure::{
 use confide_evidence::{Attest, binder::key_report_data, claims::Claims};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::KeyError;
+use crate::error::KeyError;
 
 /// How far in the past a key's validity begins, for verifiers whose clock is behind; at most a
 /// quarter of it.

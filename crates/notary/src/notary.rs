@@ -9,10 +9,12 @@ use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
 use crate::{
-    Drained, NotaryError, NotaryPolicy, Roots,
+    Drained,
+    error::NotaryError,
     exchange::Exchanges,
     key::{KeyOptions, Keys},
     places::Places,
+    policy::{NotaryPolicy, Roots},
     serve::{self, Shared},
     upstream::Upstream,
 };

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::ExchangeError;
+use crate::error::ExchangeError;
 
 /// One in this many places goes to a client that has none, however busy the others are.
 const NEWCOMERS_SHARE: usize = 8;

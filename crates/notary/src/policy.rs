@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Limits,
     address::{Block, is_public},
-    limits::{REQUEST_BYTES_CEILING, RESPONSE_BYTES_CEILING},
+    limits::{Limits, REQUEST_BYTES_CEILING, RESPONSE_BYTES_CEILING},
     target::host,
 };
 

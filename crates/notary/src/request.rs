@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    Target,
     fields::may_be_sent,
     limits::{
         FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, REQUEST_BYTES_CEILING, REQUEST_FIELDS_MAX,
         REQUEST_HEAD_BYTES_MAX, URL_BYTES_MAX,
     },
+    target::Target,
 };
 
 /// The version of the encoding that is written and read.

@@ -20,11 +20,14 @@ use tokio::{net::TcpListener, time::timeout};
 use tokio_rustls::server::TlsStream;
 
 use crate::{
-    ExchangeError, FetchRequest, KeyEvidence, Refusal,
+    error::ExchangeError,
     exchange::{Exchanges, Frames},
     limits::{Limits, REQUEST_HEAD_BYTES_MAX},
     notary::KnownClients,
     places::Client,
+    refusal::Refusal,
+    request::FetchRequest,
+    signed::KeyEvidence,
 };
 
 /// Where a notary shows its configuration and digest, so that anyone can recompute it.

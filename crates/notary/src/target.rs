@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use confide_http::{HttpUrl, Scheme, uri_host};
 
-use crate::RequestError;
+use crate::request::RequestError;
 
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 

@@ -3,7 +3,10 @@
 
 use confide_disclosure::{Message, Session, StartLine};
 
-use crate::{AnswerHead, FetchRequest, HeadError};
+use crate::{
+    head::{AnswerHead, HeadError},
+    request::FetchRequest,
+};
 
 pub(crate) struct Transcript {
     pub(crate) sent: Vec<u8>,

@@ -26,8 +26,11 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    ExchangeError, FetchRequest, NotaryPolicy, RequestError, Roots, Target,
+    error::ExchangeError,
     limits::{ADDRESSES_MAX, Limits, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX},
+    policy::{NotaryPolicy, Roots},
+    request::{FetchRequest, RequestError},
+    target::Target,
 };
 
 /// Opens one TLS session for one request, each time anew: a statement speaks of a handshake in

@@ -15,7 +15,12 @@ use http::{
 use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest, Sha256};
 
-use crate::{Document, Encoding, Kind, Refusal, kept::Freshness};
+use crate::{
+    document::Document,
+    kept::Freshness,
+    kind::Kind,
+    request::{Encoding, Refusal},
+};
 
 /// An answer before it becomes a response.
 pub(crate) struct Answer {

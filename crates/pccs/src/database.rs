@@ -11,7 +11,7 @@ use std::{pin::Pin, sync::Arc};
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 
-use crate::{Dates, Document, Kind};
+use crate::{document::Document, edition::Dates, kind::Kind};
 
 /// A database's answer, later.
 pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, DatabaseError>> + Send + 'a>>;

@@ -2,7 +2,12 @@
 
 use confide_evidence::ParseError;
 
-use crate::{Dates, Kind, Wanted, edition, url_text};
+use crate::{
+    edition::{self, Dates},
+    kind::Kind,
+    request::Wanted,
+    url_text,
+};
 
 /// One document with what its service says beside the body.
 #[derive(Clone, Debug, PartialEq, Eq)]

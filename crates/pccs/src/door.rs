@@ -14,7 +14,11 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{Limits, Service, answer::Bytewise, service::Outcome};
+use crate::{
+    answer::Bytewise,
+    limits::Limits,
+    service::{Outcome, Service},
+};
 
 /// Why a service ends otherwise than it was asked to.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use confide_evidence::{ParseError, crl::CrlDates, qe_identity::QeIdentity, tcb_info::TcbInfo};
 use serde_json::Value;
 
-use crate::Kind;
+use crate::kind::Kind;
 
 /// When a document holds and where it stands among its editions; all zero where it says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

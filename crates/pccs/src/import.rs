@@ -11,7 +11,10 @@ use confide_evidence::{
     tcb_info::TcbInfo,
 };
 
-use crate::{Document, Wanted, request};
+use crate::{
+    document::Document,
+    request::{self, Wanted},
+};
 use request::{Ca, Encoding, EndorsementKey, Set};
 
 /// Why a file cannot be taken in.

@@ -2,7 +2,11 @@
 
 use confide_evidence::{ParseError, UnixSeconds};
 
-use crate::{Document, Set, Wanted, edition};
+use crate::{
+    document::Document,
+    edition,
+    request::{Set, Wanted},
+};
 
 /// Why a vendor's answer is not taken in.
 #[derive(Debug, thiserror::Error)]

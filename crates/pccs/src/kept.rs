@@ -10,8 +10,14 @@ use confide_http::SingleFlight;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
-    Database, DatabaseError, Document, Kind, Limits, Set, Upstream, UpstreamError, Wanted, Written,
-    intake, metrics::Metrics,
+    database::{Database, DatabaseError, Written},
+    document::Document,
+    intake,
+    kind::Kind,
+    limits::Limits,
+    metrics::Metrics,
+    request::{Set, Wanted},
+    upstream::{Upstream, UpstreamError},
 };
 
 /// The kept documents of a fleet.

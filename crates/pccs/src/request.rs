@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Kind, url_text};
+use crate::{kind::Kind, url_text};
 
 /// Intel's two kinds of platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,11 +17,12 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, heade
 use hyper::body::Incoming;
 
 use crate::{
-    Kept, Limits, UpstreamError, Wanted,
     answer::{Answer, Bytewise},
-    kept::{Freshness, Missing, Way},
+    kept::{Freshness, Kept, Missing, Way},
+    limits::Limits,
     metrics::Metrics,
-    request,
+    request::{self, Wanted},
+    upstream::UpstreamError,
 };
 
 /// Says on every answer that the endorsements are simulated.
@@ -34,7 +35,7 @@ pub enum Source {
     Kept(Arc<Kept>),
     /// A fake root. *Simulated*.
     #[cfg(feature = "simulate")]
-    Simulated(Arc<crate::Simulation>),
+    Simulated(Arc<crate::simulation::Simulation>),
 }
 
 impl Source {

@@ -7,9 +7,11 @@ use std::{
 };
 
 use crate::{
-    Document, Edition, Faults, Kind, Wanted,
-    faults::{Dice, Fate},
+    document::Document,
+    faults::{Dice, Edition, Fate, Faults},
     kept::stands_in,
+    kind::Kind,
+    request::Wanted,
 };
 
 /// Makes the endorsements of a fake root. *Simulated*: they endorse nothing.

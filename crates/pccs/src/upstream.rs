@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::{Document, Wanted};
+use crate::{document::Document, request::Wanted};
 
 /// Fetches one document from whoever issues it.
 pub trait Upstream: Send + Sync + 'static {

@@ -6,7 +6,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_collateral::{AmdKey, Client, CollateralError, DocumentKey, Evaluation, Signer};
 use sha2::{Digest, Sha256};
 
-use crate::{Ca, Document, EndorsementKey, Product, Set, Tee, Upstream, UpstreamError, Wanted};
+use crate::{
+    document::Document,
+    request::{Ca, EndorsementKey, Product, Set, Tee, Wanted},
+    upstream::{Upstream, UpstreamError},
+};
 
 /// Asks the services that the client knows; what it knows no service for is not found.
 pub struct Vendors(Client);

@@ -9,7 +9,7 @@ use http::{HeaderValue, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
-use crate::{Limits, error::ApiError};
+use crate::{error::ApiError, limits::Limits};
 
 /// Reads a body within its limits of length and time.
 ///

@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{Limits, Options, router};
+use crate::{Options, limits::Limits, routes::router};
 
 /// Why a server ends before it is asked to.
 #[derive(Debug, thiserror::Error)]

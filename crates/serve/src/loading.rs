@@ -53,7 +53,7 @@ fn required(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
 /// Runs `work`, which waits for disks and hosts, off the event loop, for so long.
 async fn change(
     server: &Arc<ServerState>,
-    work: impl FnOnce(&ServerState) -> Result<(), crate::LoadError> + Send + 'static,
+    work: impl FnOnce(&ServerState) -> Result<(), crate::adapters::LoadError> + Send + 'static,
 ) -> Result<(), ApiError> {
     let limit = server.options.limits.load_wait;
     let place = Arc::clone(&server.loads).try_acquire_owned().map_err(|_| ApiError::LoadsQueued)?;

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::{
-    Adapters, Limits, Options,
+    Options,
+    adapters::Adapters,
     chunk::{Ending, Heading, Route},
     clip::clip,
     counters::{Counters, Meter},
     error::ApiError,
     gate::Slot,
+    limits::Limits,
 };
 
 /// What all handlers of one server share.

@@ -1,8 +1,9 @@
 //! The claims that are a few numbers and digests.
 
 use crate::{
-    DIGEST_BYTES, MODULUS_BYTES, StatementError,
+    DIGEST_BYTES, MODULUS_BYTES,
     encoding::{Reader, Writer},
+    error::StatementError,
 };
 
 /// `value` is the `n`-th Fibonacci number modulo 2^64, counted from F(0) = 0, F(1) = 1.

@@ -3,8 +3,9 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::{
-    DIGEST_BYTES, StatementError,
+    DIGEST_BYTES,
     encoding::{Reader, Writer},
+    error::StatementError,
 };
 
 /// Most advisories that apply to a platform at once: Intel's lists have had a dozen.

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::StatementError;
+use crate::error::StatementError;
 
 /// Longest single field: a list of advisories. Anything longer is refused before it is looked at.
 const FIELD_BYTES_MAX: usize = 8 * 1024;

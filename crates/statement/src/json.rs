@@ -4,7 +4,10 @@ use alloc::string::ToString;
 
 use serde_json::Value;
 
-use crate::{ENCODED_BYTES_MAX, Statement, StatementError};
+use crate::{
+    error::StatementError,
+    statement::{ENCODED_BYTES_MAX, Statement},
+};
 
 /// Longest JSON text that is read: hexadecimal doubles the bytes, names and quotes come on top.
 const JSON_BYTES_MAX: usize = 4 * ENCODED_BYTES_MAX;

@@ -5,8 +5,12 @@ use alloc::vec::Vec;
 use sha2::{Digest as _, Sha256 as Hash};
 
 use crate::{
-    DIGEST_BYTES, Dcap, Fibonacci, Rsa2048, Sha256, Sort, StatementError, Transcript,
+    DIGEST_BYTES,
+    claims::{Fibonacci, Rsa2048, Sha256, Sort},
+    dcap::Dcap,
     encoding::{Reader, Writer},
+    error::StatementError,
+    transcript::Transcript,
 };
 
 /// Longest encoding that is read: a DCAP statement with every advisory is a quarter of it.

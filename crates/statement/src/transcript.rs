@@ -3,8 +3,9 @@
 use alloc::string::String;
 
 use crate::{
-    DIGEST_BYTES, StatementError,
+    DIGEST_BYTES,
     encoding::{Reader, Writer},
+    error::StatementError,
 };
 
 /// Longest text that a leaf is said to contain: longer ones are opened instead.

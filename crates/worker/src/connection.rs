@@ -14,8 +14,10 @@ use std::{
 };
 
 use crate::{
-    Deadlines, FrameReader, WorkerError,
+    error::WorkerError,
+    frame::FrameReader,
     message::{self, FromWorker, Welcome},
+    options::Deadlines,
     process::TICK,
 };
 

@@ -19,10 +19,11 @@ use futures_util::stream;
 use serde_json::Value;
 
 use crate::{
-    Launch, Options, Welcome, WorkerError,
     adapter::{ADAPTERS_MAX, How, Loaded, in_worker},
+    error::WorkerError,
     feed::Reading,
-    message::{self, AdapterAnswer, Generate},
+    message::{self, AdapterAnswer, Generate, Welcome},
+    options::{Launch, Options},
     process::PrivateFolder,
     relay::Relayed,
     report,

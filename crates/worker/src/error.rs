@@ -2,7 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use confide_engine::text::TextError;
 
-use crate::FrameError;
+use crate::frame::FrameError;
 
 /// Why there is no worker, or none any more.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Deadlines, Program, WorkerError, message::shown};
+use crate::{
+    error::WorkerError,
+    message::shown,
+    options::{Deadlines, Program},
+};
 
 /// So much of what the process says to people is kept.
 const SAID_BYTES_MAX: usize = 4 << 10;

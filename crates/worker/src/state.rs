@@ -15,10 +15,10 @@ use confide_engine::{EngineError, FinishReason};
 use serde_json::Value;
 
 use crate::{
-    Deadlines,
     adapter::{How, Loaded},
     feed::{End, Feed, TOKENS_QUEUED_MAX},
     message::{self, AdapterAnswer, Ended, Fault, FromWorker, Need, Reason, Welcome},
+    options::Deadlines,
     relay::{self, Relay},
     report,
 };

@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
-    Deadlines, Launch, WorkerError,
     connection::{Came, Connection},
+    error::WorkerError,
     message::{FromWorker, Welcome},
+    options::{Deadlines, Launch},
     process::{PrivateFolder, Process, TICK},
     state::Shared,
 };

@@ -3,7 +3,7 @@
 use super::{
     Answer, Quantiles, Quantity, Tool, View, answers, ms, per_token_after, pooled_gaps_ms, rate,
 };
-use crate::Event;
+use crate::event::Event;
 
 /// Its clock starts where a request is handed to the HTTP client, before a connection is taken from
 /// the pool or made, and stops at the last content. Rates are over the time from the first start to

@@ -1,7 +1,7 @@
 //! As GuideLLM (0.8.1) reports.
 
 use super::{Answer, Figure, Quantiles, Quantity, Tool, View, answers, last_instant_s, ms, rate};
-use crate::Event;
+use crate::event::Event;
 
 /// Its clock starts with the first header written, so behind TCP and TLS, and stops at the end of
 /// the stream. Figures per token are weighted by tokens; a percentile is the value at which the

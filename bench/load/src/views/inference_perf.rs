@@ -3,7 +3,7 @@
 use super::{
     Answer, Quantiles, Quantity, Tool, View, answers, last_instant_s, ms, per_token_after, rate,
 };
-use crate::Event;
+use crate::event::Event;
 
 /// Its clock starts where a request is handed to the HTTP client and stops at the end of the stream.
 /// All tokens of a chunk count as come together: gaps within a chunk are zero. Rates are over the

@@ -4,7 +4,7 @@ use super::{
     Answer, Quantiles, Quantity, Tool, View, answers, last_instant_s, ms, per_token_after,
     pooled_gaps_ms, rate,
 };
-use crate::Event;
+use crate::event::Event;
 
 /// Its clock starts where a request is handed to the HTTP client: behind the semaphore of
 /// `--max-concurrency`, before a connection is made. Throughput is over the time from the start of

@@ -13,7 +13,7 @@ use super::{
     Added, Cell, Index, Query, RecordLine, RowLine, list_cells, missing_migrations, record_cells,
     row_cells, rows_cells, schema,
 };
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// How long a dial may take.
 const DIAL_WAIT: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{number, object};
-use crate::{Counted, ReadError};
+use crate::{error::ReadError, tail::Counted};
 
 const TOOL: &str = "fio";
 

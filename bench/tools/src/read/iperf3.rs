@@ -1,7 +1,7 @@
 //! iperf3's `-J`, of a client over TCP.
 
 use super::{excerpt, number, object};
-use crate::ReadError;
+use crate::error::ReadError;
 
 const TOOL: &str = "iperf3";
 

@@ -1,7 +1,7 @@
 //! The lines of `openssl speed -mr`, of one process or of `-multi`.
 
 use super::{limited, word};
-use crate::ReadError;
+use crate::error::ReadError;
 
 const TOOL: &str = "openssl";
 

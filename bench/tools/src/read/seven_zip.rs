@@ -1,7 +1,7 @@
 //! The table of `7z b`.
 
 use super::{excerpt, limited, word};
-use crate::ReadError;
+use crate::error::ReadError;
 
 const TOOL: &str = "7-zip";
 

@@ -1,7 +1,7 @@
 //! The metrics of `stress-ng --yaml`.
 
 use super::{limited, word};
-use crate::ReadError;
+use crate::error::ReadError;
 
 const TOOL: &str = "stress-ng";
 

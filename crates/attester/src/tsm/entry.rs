@@ -10,7 +10,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use crate::{AttesterError, Provider};
+use crate::{error::AttesterError, tsm::Provider};
 
 /// Names are random, so a name that is taken is chance or somebody's intent.
 const NAME_TRIES: u32 = 4;

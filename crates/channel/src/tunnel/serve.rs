@@ -17,9 +17,10 @@ use tokio_tungstenite::{
     tungstenite::{Error as WsError, Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use super::{
-    AllowList, END_OF_STREAM, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, TunnelRequest, websocket_config,
-    websocket_error,
+use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, websocket_config, websocket_error};
+use crate::tunnel::{
+    allow::AllowList,
+    request::{HEAD_BYTES_MAX, TunnelRequest},
 };
 use crate::{
     deadline::Deadline,

@@ -1,8 +1,13 @@
 use std::{borrow::Cow, fmt::Display, ops::Deref};
 
-use crate::{EngineError, FinishReason, StopFilter, Token, Usage};
+use crate::{
+    error::EngineError,
+    generation::{FinishReason, Token, Usage},
+    stop::StopFilter,
+};
 
-use super::{Text, detokenise::Detokeniser};
+use super::detokenise::Detokeniser;
+use crate::text::folder::Text;
 
 /// One answer on its way from token numbers to text: characters made whole, stop strings found,
 /// tokens counted.

@@ -1,4 +1,4 @@
-use crate::{EngineError, Message};
+use crate::{error::EngineError, request::Message};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
 /// Renders a conversation into the text that a model was trained on.

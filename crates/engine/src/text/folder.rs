@@ -1,6 +1,6 @@
 use std::{collections::HashSet, path::Path};
 
-use crate::{EngineError, Prompt};
+use crate::{error::EngineError, request::Prompt};
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::Tokenizer;

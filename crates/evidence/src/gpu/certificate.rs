@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use der::{AnyRef, Decode, Encode, Reader, SliceReader, Tag, Tagged, asn1::BitStringRef};
 
 use crate::{
-    ParseError,
     certificate::{
         BASIC_CONSTRAINTS, EC_PUBLIC_KEY, KEY_USAGE, common_name, context_tag, each_extension,
         key_usage, nested, once, says_ca, signed_part, tagged, time,
     },
+    parse_error::ParseError,
 };
 
 /// 1.3.132.0.34

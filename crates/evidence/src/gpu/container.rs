@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use minicbor::Decoder;
 
 use super::report::REPORT_BYTES_MAX;
-use crate::{ParseError, cbor::Writer, pem};
+use crate::{cbor::Writer, parse_error::ParseError, pem};
 
 /// The first member, which tells the container from everything else.
 const FORMAT: &str = "confide gpu evidence v1";

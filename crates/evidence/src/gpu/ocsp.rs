@@ -6,8 +6,8 @@ use der::{AnyRef, Decode, Reader, Tag, Tagged, asn1::BitStringRef};
 
 use super::certificate::{SHA_384, sequence};
 use crate::{
-    ParseError,
     certificate::{context_tag, each_extension, nested, tagged, time},
+    parse_error::ParseError,
 };
 
 /// Most statuses in one answer: NVIDIA's responder is asked for one certificate at a time.

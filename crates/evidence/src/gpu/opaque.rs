@@ -6,7 +6,7 @@
 use alloc::{format, string::String, vec::Vec};
 
 use super::report::Input;
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 /// Most fields in one report; a Hopper has thirteen.
 const FIELDS_MAX: usize = 64;

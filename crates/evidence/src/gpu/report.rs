@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, format, vec::Vec};
 
 use super::opaque::OpaqueData;
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 /// Length in bytes of the GET_MEASUREMENTS request that the report begins with.
 pub const REQUEST_BYTES: usize = 37;

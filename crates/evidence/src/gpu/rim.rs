@@ -11,7 +11,7 @@ use super::{
     container::RIM_BYTES_MAX,
     xml::{self, Element},
 };
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 const SWID: &str = "http://standards.iso.org/iso/19770/-2/2015/schema.xsd";
 const SHA384_ATTRIBUTES: &str = "http://www.w3.org/2001/04/xmlenc#sha384";

@@ -14,7 +14,7 @@ pub use enclave::EnclaveReport;
 use reader::{Reader, view};
 pub use trust_domain::{TdReport, TdReportTail};
 
-use crate::{ParseError, ReportData};
+use crate::{parse_error::ParseError, report_data::ReportData};
 
 /// Longest quote that is read. Real ones are 4.6 to 8.0 KB; Linux's configfs-tsm hands out at most
 /// 32 KiB.

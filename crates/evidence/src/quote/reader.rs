@@ -3,7 +3,7 @@
 use alloc::format;
 
 use super::CERTIFICATION_LENGTH_MAX;
-use crate::ParseError;
+use crate::parse_error::ParseError;
 
 /// `N` bytes at `AT` of an array of `LEN`; that they lie inside is checked when it is compiled.
 pub(super) fn view<const LEN: usize, const AT: usize, const N: usize>(

@@ -8,10 +8,10 @@ use der::{
     asn1::{BitStringRef, UintRef},
 };
 
-use super::Product;
+use crate::snp::product::Product;
 use crate::{
-    ParseError,
     certificate::{Fields, KeyUsage, ec_point, nested, once, tagged},
+    parse_error::ParseError,
 };
 
 /// 1.3.6.1.4.1.3704.1, as the content of its DER.

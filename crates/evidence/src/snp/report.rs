@@ -3,7 +3,7 @@
 use alloc::format;
 use core::fmt;
 
-use crate::{ParseError, ReportData};
+use crate::{parse_error::ParseError, report_data::ReportData};
 
 /// Length of a report in bytes.
 pub const REPORT_LENGTH: usize = 1184;

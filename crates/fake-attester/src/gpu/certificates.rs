@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{GpuFault, GpuKey, GpuOptions, key, simulated_digest};
 use crate::{
-    FakeError,
+    error::FakeError,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
 };
 

@@ -11,7 +11,10 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::{ChipKey, Product, SnpSigner, SnpTcb};
+use crate::snp::{
+    key::ChipKey,
+    product::{Product, SnpSigner, SnpTcb},
+};
 use crate::{
     asn1::{
         BOOLEAN_TRUE, IA5_STRING, OCTET_STRING, PRINTABLE_STRING, SET, UTC_TIME, UTF8_STRING,

@@ -4,10 +4,13 @@
 
 use confide_evidence::ReportData;
 
-use super::{ChipKey, Product, SnpSigner, SnpTcb};
+use crate::snp::{
+    key::ChipKey,
+    product::{Product, SnpSigner, SnpTcb},
+};
 use crate::{
-    ReportVersion,
     measurements::{of_enclave, of_report, of_trust_domain},
+    variant::ReportVersion,
 };
 
 const REPORT_BYTES: usize = 1184;

@@ -5,7 +5,7 @@
 
 use confide_evidence::pem;
 
-use crate::{FakeAttester, SnpSigner};
+use crate::{attester::FakeAttester, snp::SnpSigner};
 
 const VCEK: u128 = 0x63da758d_e664_4564_adc5_f4b93be8accd;
 const VLEK: u128 = 0xa8074bc2_a25a_483e_aae6_39c045a0b8a1;

@@ -99,7 +99,7 @@ impl DirectHost {
         tile: Tile,
     ) -> Result<Self, DirectError> {
         // What the noise allows is counted from the matrix, whatever the terms say.
-        let outputs_max = super::outputs_max(&weights.matrix, context.set());
+        let outputs_max = crate::terms::outputs_max(&weights.matrix, context.set());
         let terms = Terms { outputs_max, ..weights.terms.clone() };
         let cut = Cut::new(context, &terms, tile)?;
         let tiles = (0..cut.answers()).map(|answer| {

@@ -308,11 +308,11 @@ impl Drop for RemoteDeltas {
     }
 }
 
-fn width_of(terms: &crate::Terms, projection: Projection) -> Option<usize> {
+fn width_of(terms: &crate::terms::Terms, projection: Projection) -> Option<usize> {
     let part = terms.parts.iter().find(|part| part.projection == projection)?;
     Some(match &part.effect {
-        crate::Effect::Factor(factor) => factor.width(),
-        crate::Effect::Scale(_) => part.rows,
+        crate::terms::Effect::Factor(factor) => factor.width(),
+        crate::terms::Effect::Scale(_) => part.rows,
     })
 }
 

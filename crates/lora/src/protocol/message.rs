@@ -10,8 +10,9 @@ pub use session::{GroupTerms, Welcome};
 pub use terms::{decode_terms, encode_terms};
 pub use work::{Apply, Block, Credit, Direct, DirectAnswer, Goodbye, Prepare, Prepared, Products};
 
-use super::{Protect, Scheme, error::ProtocolError, fields::Fields};
+use super::{Scheme, error::ProtocolError, fields::Fields};
 use crate::site::Input;
+use crate::terms::Protect;
 
 const INPUTS: [Input; 5] = [
     Input::Attention,

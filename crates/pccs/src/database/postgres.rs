@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
-use crate::{Document, Kind};
+use crate::{document::Document, kind::Kind};
 
 /// How long one call may take, a new connection included.
 const CALL_WAIT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
-use crate::{Document, Kind};
+use crate::{document::Document, kind::Kind};
 
 /// How long another process may hold the file.
 const BUSY_WAIT: Duration = Duration::from_secs(5);

@@ -2,7 +2,8 @@ use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use super::{Ciphertext, Ckks, CkksError, SecretKey, cipher::small, crt::nearest};
+use super::{Ckks, CkksError, cipher::small, crt::nearest};
+use crate::ckks::cipher::{Ciphertext, SecretKey};
 use confide_rlwe::{Modulus, NttPoly, Ring, Rng, vectorised};
 
 /// What a rotation by one count of slots needs: the rotated key under the key itself, times the

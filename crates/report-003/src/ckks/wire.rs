@@ -3,7 +3,8 @@
 //! `version u8 = 1, set u8, limbs u8, seeded u8, scale f64, c0, c1 or its seed`, numbers
 //! little-endian, each residue in as many bytes as its prime has.
 
-use super::{Ciphertext, Ckks, CkksError, cipher::expanded};
+use super::{Ckks, CkksError, cipher::expanded};
+use crate::ckks::cipher::Ciphertext;
 use confide_rlwe::{Modulus, NttPoly, Seed};
 
 const VERSION: u8 = 1;

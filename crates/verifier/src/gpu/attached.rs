@@ -3,7 +3,8 @@
 use confide_evidence::claims::Claims;
 use rustls_pki_types::UnixTime;
 
-use super::{GpuAppraised, GpuCase};
+use super::GpuCase;
+use crate::gpu::result::GpuAppraised;
 use crate::{
     appraise::Evidence,
     checks::{Checks, Steps},

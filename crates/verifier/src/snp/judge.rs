@@ -13,7 +13,8 @@ use confide_evidence::{
 };
 use rustls_pki_types::UnixTime;
 
-use super::{SnpStep, TcbMinimum, chain::ChipKey};
+use super::{SnpStep, chain::ChipKey};
+use crate::snp::policy::TcbMinimum;
 use crate::{
     appraise::Evidence,
     binding::Binding,
@@ -29,7 +30,7 @@ use crate::{
     result::{
         AmdClaims, Endorsed, GuestMeasurements, Measurements, PlatformClaims, ScopeConditions,
     },
-    snp::SnpWorkload,
+    snp::policy::SnpWorkload,
 };
 
 /// What a yes says.

@@ -146,6 +146,6 @@ fn opening(fields: &mut Fields<'_>) -> Result<u16, ProtocolError> {
     }
     match fields.u16("version")? {
         VERSION => Ok(VERSION),
-        _ => Err(crate::protocol::Refusal::Version { host: VERSION }.into()),
+        _ => Err(crate::protocol::refusal::Refusal::Version { host: VERSION }.into()),
     }
 }
