@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 2
 DIFFERENTIAL_SECONDS ?= 20
 SOAK_SECONDS ?= 300
 
-.PHONY: help bench build operator operators-build prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
+.PHONY: help bench build operator operators-build libraries prover zkvm-test zkvm-keys test style python-style unit no-std guests programs vectors python sigma disclosure peft seal statistics kernels worker torch peers peers-sp1 foreign go selftest fuzz differential soak walk long clean tools cxx
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
@@ -54,28 +54,36 @@ zkvm-keys: prover  ## the keys that check, after a guest or the back end changed
 	$(PROVER) keys --elf guests/elf --out zkvm/keys --digests guests/elf/digests.toml
 	$(MAKE) prover
 
-test: style python-style prover unit operators-build no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
+test: style python-style prover unit operators-build libraries no-std programs vectors python sigma disclosure peft seal statistics kernels worker go selftest fuzz differential zkvm-test  ## everything that CI checks
 	@echo "all tests passed"
 
-style: tools  ## rustfmt and clippy, warnings denied
+# Clippy's driver compiles as rustc does and lints on the way: what is tested is built and linted at once.
+LINTED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
+
+style: tools  ## rustfmt on all Rust (clippy's warnings are denied where the tests are built)
 	@cargo fmt --version >/dev/null && cargo clippy --version >/dev/null || { \
 	  echo "cargo has no rustfmt or no clippy: rustup component add rustfmt clippy"; exit 1; }
 	cargo fmt --all --check
 	cd fuzz && cargo fmt --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 python-style:  ## ruff and mypy on all Python (skipped where the wheels are missing)
 	tests/python_style.sh
 
 unit: tools  ## the tests beside the code and across processes
 	@# All targets, so that the tests build no dependency a second time with other features.
-	cargo build --workspace --all-targets --locked
-	cargo test --workspace --locked
+	$(LINTED) cargo build --workspace --all-targets --locked
+	$(LINTED) cargo test --workspace --locked
 
 operators-build: unit  ## what the operator's build refuses, and what it does
-	cargo clippy --locked -p confide-cli --no-default-features --features operator -- -D warnings
-	cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator
+	$(LINTED) cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator
 	tests/operator.sh $(TARGET)/debug/confide-operator $(DEBUG)
+
+# What others can depend on. `confide-` stands before each name.
+LIBRARIES := $(addprefix -p confide-,evidence verifier channel rlwe lora sigma disclosure estimate)
+
+libraries: tools  ## the libraries' pages without warnings, and each as the package that a registry takes
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked $(LIBRARIES)
+	cargo package --no-verify --allow-dirty --locked --quiet $(LIBRARIES)
 
 no-std: tools  ## the appraisal builds for a target that has no std
 	tests/no_std.sh
@@ -84,8 +92,7 @@ guests:  ## rebuild the programs for the zkVM (needs rustc-web, cargo-web, rust-
 	guests/build.sh
 
 programs: tools  ## the zkVM's programs natively; their ELFs are what their source gives
-	cd guests && cargo clippy --locked --features host --all-targets -- -D warnings
-	cd guests && cargo test --locked --features host
+	cd guests && $(LINTED) cargo test --locked --features host
 	cd guests/dcap && cargo test --locked
 	guests/build.sh --compare
 
@@ -146,7 +153,7 @@ fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
 
 differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
-	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) cargo test --locked --workspace \
+	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) $(LINTED) cargo test --locked --workspace \
 	  --test differential -- --nocapture
 
 soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does 12 of them
@@ -159,6 +166,7 @@ walk: build prover  ## does what the README and docs/notary.md say, command by c
 
 long: build prover seal  ## what CI has no time for: ten minutes of fuzzing a parser, the full suites
 	tests/fuzz.sh 600
+	cargo package --allow-dirty --locked $(LIBRARIES)
 	$(MAKE) differential DIFFERENTIAL_SECONDS=600
 	$(MAKE) soak
 	cargo test --release --locked -p confide-native -- --ignored

@@ -358,7 +358,7 @@ fn signatures(text: &str) -> Vec<(usize, String)> {
     let starts = (0..lines.len()).filter(|&at| function_name(lines[at].trim_start()).is_some());
     let whole = starts.map(|start| {
         let is_end = |line: &&str| line.ends_with(['{', ';', '}']);
-        let length = lines[start..].iter().position(|line| is_end(line)).map_or(1, |last| last + 1);
+        let length = lines[start..].iter().position(is_end).map_or(1, |last| last + 1);
         let signature = lines[start..start + length].iter().map(|line| line.trim());
         (start + 1, signature.collect::<Vec<_>>().join(" "))
     });
