@@ -74,15 +74,15 @@ class DeviceMissing(RuntimeError):
 def check_device(device: str) -> None:
     """Refuses a name that no device has (ValueError), and a CPU without its form of the kernels (DeviceMissing)."""
     if device == "cpu":
-        _emulator()
+        _import_emulator()
     elif not re.fullmatch(r"cuda(:[0-9]+)?", device):
         raise ValueError(f'device {device}: wanted "cpu" or "cuda:N"')
 
 
-def _emulator() -> ModuleType:
-    """The kernels' CPU form (cpu.py and host/): a test tool of the checkout, which no wheel has."""
+def _import_emulator() -> ModuleType:
+    """Imports the kernels' CPU form, a test tool of the checkout, which no wheel has."""
     try:
-        return importlib.import_module(".cpu", __package__)
+        return importlib.import_module(".tests.emulator", __package__)
     except ModuleNotFoundError as error:
         raise DeviceMissing(
             "device cpu: the kernels' CPU form is for tests and is not in this package; hint: "
@@ -112,7 +112,7 @@ class Module:
         self._source = source.read(file, defines)
         self._kernels: dict[str, Kernel] = {}
         if device == "cpu":
-            self._library: Any = _emulator().load(self._source)
+            self._library: Any = _import_emulator().load(self._source)
         elif device.startswith("cuda"):
             self._library = driver.DeviceModule(self._source, int(device.partition(":")[2] or 0))
         else:
@@ -137,7 +137,7 @@ class Module:
         parameters = self._source.kernels[name]
         if self.device != "cpu":
             return Kernel(name, parameters, self.device, self._library.kernel(name).launch)
-        found = _emulator().HostKernel(self._library, name)
+        found = _import_emulator().HostKernel(self._library, name)
         for parameter, size in zip(parameters, found.parameter_bytes, strict=True):
             known = _TYPES.get(parameter.type)
             if size != (8 if parameter.pointer else ctypes.sizeof(known[0]) if known else size):

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from confide.cuda import cpu, driver, nvrtc, source
+from confide.cuda import driver, nvrtc, source
+from confide.cuda.tests import emulator
 
 FOLDER = Path(__file__).parent
 STREAM, FUNCTION = 0x7FFF00000040, 0x7FFF00000030
@@ -29,7 +30,7 @@ class Launches(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         built = Path(folder, "libcuda.so")
         command = [
-            cpu.compiler(),
+            emulator.compiler(),
             "-std=c++17",
             "-shared",
             "-fPIC",
