@@ -71,16 +71,6 @@ def host(values: Array) -> np.ndarray:
     return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
-def take_columns(values: Array, places: Sequence[int]) -> Array:
-    """Returns `values` [count, n] at some places of the second axis, contiguous."""
-    if isinstance(values, np.ndarray):
-        return np.ascontiguousarray(values[:, list(places)])
-    torch = sys.modules["torch"]
-    # Not every torch indexes uint64.
-    index = torch.tensor(list(places), dtype=torch.int64, device=values.device)
-    return values.view(torch.int64).index_select(1, index).view(values.dtype)
-
-
 def wipe(values: Array) -> None:
     """Overwrites a secret with zeros."""
     if isinstance(values, np.ndarray):

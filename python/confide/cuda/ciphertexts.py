@@ -85,19 +85,6 @@ class Small:
         """How many answers these are."""
         return self.c1.shape[0]
 
-    def select(self, positions: Sequence[int]) -> Small:
-        """Keeps of c0 only the coefficients at the positions, which are ascending and below n."""
-        kept, n = tuple(int(position) for position in positions), self.context.n
-        if self.positions is not None:
-            raise ValueError(f"answer to select from: wanted {n} messages, got {self.c0.shape[1]}")
-        if any(a >= b for a, b in itertools.pairwise(kept)) or not all(
-            0 <= place < n for place in kept
-        ):
-            raise ValueError(f"positions: wanted ascending ones below {n}")
-        if len(kept) == n:
-            return self
-        return Small(self.context, arrays.take_columns(self.c0, kept), self.c1, kept)
-
     @staticmethod
     def wire_bytes(context: Context, count: int) -> int:
         """Bytes of an answer with `count` of n messages."""

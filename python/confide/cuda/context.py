@@ -42,7 +42,6 @@ class Context:
             chosen.plaintext_bits,
         )
         self.log_n = self.n.bit_length() - 1
-        self.message_mask = (1 << self.bits) - 1
         narrow = max(self.primes) < 1 << 30
         self._defines = {"RING_WORD": "uint32_t" if narrow else "uint64_t"}
         # A word of padding after as many as there are banks: `at(n)` of ntt.cuh.
@@ -100,26 +99,12 @@ class Context:
         """An array [count, limbs, n] as kernels take it."""
         return arrays.on_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
 
-    def ntt_forward(self, values: Array) -> Array:
-        """[count, limbs, n] in coefficient form to NTT form, a new array."""
-        return self._transformed("ntt_forward", values)
-
-    def ntt_inverse(self, values: Array) -> Array:
-        """The inverse of `ntt_forward`."""
-        return self._transformed("ntt_inverse", values)
-
     def transform_in_place(self, name: str, values: Array) -> None:
         """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
         count = int(np.prod(tuple(values.shape))) // self.n
         self.launch(
             "ntt.cu", name, count, values, self.limb_table, self.roots, self.limbs, self.log_n
         )
-
-    def _transformed(self, name: str, values: Array) -> Array:
-        given = self.residues(values)
-        made = given.copy() if isinstance(given, np.ndarray) else given.clone()
-        self.transform_in_place(name, made)
-        return made
 
 
 @contextmanager

@@ -75,10 +75,6 @@ class Rng:
         """A fresh seed, uint32 [8]."""
         return _as_seed(self.words(4))
 
-    def fork(self) -> Rng:
-        """A generator of its own, seeded from this one."""
-        return Rng(self.seed(), self.device)
-
     def wipe(self) -> None:
         """Zeroes the key; no draw is possible afterwards."""
         if self._key is not None:

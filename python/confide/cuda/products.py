@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from . import arrays, runtime
@@ -132,89 +130,8 @@ class ScalarProducts:
         hide(self.context, self.sums, plain, public_key, rng)
         return self._finished()
 
-    def dangerous_answers(self) -> Small:
-        """The sums themselves, switched down: they give the matrix to whoever holds the secret key."""
-        if self.added != self.columns:
-            raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
-        self.context.transform_in_place("ntt_inverse", self.sums)
-        return self._finished()
-
     def _finished(self) -> Small:
         made = switched_down(self.context, self.sums)
         arrays.wipe(self.sums)
         self.added = 0
         return made
-
-
-class PlaintextProducts:
-    """out_i = sum over j of weights_ij(X) * ct_j mod X^n + 1: the direct scheme."""
-
-    def __init__(self, context: Context, weights: Array) -> None:
-        """`weights`: int64 [outputs, inputs, n], small signed coefficients: the magnitudes in one answer sum to
-        at most the context's `row_l1_max`.
-        """
-        values = arrays.host(weights) if not isinstance(weights, np.ndarray) else weights
-        if (
-            values.dtype != np.int64
-            or values.ndim != 3
-            or values.shape[2] != context.n
-            or 0 in values.shape
-        ):
-            raise TypeError(
-                f"weights: wanted int64 [outputs, inputs, {context.n}], got {list(values.shape)}"
-            )
-        greatest = int(np.abs(values.astype(object)).sum(axis=(1, 2)).max()) if values.size else 0
-        if greatest > context.row_l1_max:
-            raise ValueError(
-                f"weights: wanted magnitudes that sum to {context.row_l1_max}, got {greatest}"
-            )
-        self.context, (self.outputs, self.inputs) = context, values.shape[:2]
-        count, n = self.outputs * self.inputs, context.n
-        given = arrays.on_device(
-            values.reshape(count, n), "int64", context.device, "weights", (count, n)
-        )
-        self._weights = arrays.empty((count, context.limbs, n), "uint64", context.device)
-        grid = (-(-n // _THREADS), context.limbs, count)
-        context.kernel("products.cu", "lift_weights")(
-            grid, _THREADS, given, self._weights, context.limb_table, n
-        )
-        context.transform_in_place("ntt_forward", self._weights)
-
-    def sums(self, c0: Array, c1: Array) -> Array:
-        """[outputs, 2, limbs, n] in NTT form, for c0, c1 [inputs, limbs, n]."""
-        context = self.context
-        c0, c1 = context.residues(c0, "c0"), context.residues(c1, "c1")
-        if (c0.shape[0], c1.shape[0]) != (self.inputs, self.inputs):
-            raise ValueError(
-                f"ciphertexts: wanted {self.inputs}, got {c0.shape[0]} and {c1.shape[0]}"
-            )
-        made = arrays.zeros((self.outputs, 2, context.limbs, context.n), "uint64", context.device)
-        grid = (-(-context.n // _THREADS), 2 * context.limbs, self.outputs)
-        given = (self._weights, c0, c1, made, context.limb_table, self.inputs, context.n)
-        context.kernel("products.cu", "plaintext_products")(grid, _THREADS, *given)
-        return made
-
-    def answers(
-        self,
-        c0: Array,
-        c1: Array,
-        public_key: PublicKey,
-        positions: Sequence[int] | None = None,
-        rng: Rng | None = None,
-    ) -> Small:
-        """c0, c1 [inputs, limbs, n]; a fresh flooded zero is added, then switched down and cut to `positions`."""
-        made = self.sums(c0, c1)
-        hide(self.context, made, None, public_key, rng)
-        return _cut(switched_down(self.context, made), positions)
-
-    def dangerous_answers(
-        self, c0: Array, c1: Array, positions: Sequence[int] | None = None
-    ) -> Small:
-        """Without the zero: the answers give the weights to whoever holds the secret key."""
-        made = self.sums(c0, c1)
-        self.context.transform_in_place("ntt_inverse", made)
-        return _cut(switched_down(self.context, made), positions)
-
-
-def _cut(answers: Small, positions: Sequence[int] | None) -> Small:
-    return answers if positions is None else answers.select(positions)

@@ -47,16 +47,6 @@ _GRID_MAX = (2**31 - 1, 65535, 65535)
 _BLOCK_THREADS_MAX = 1024
 
 
-def devices() -> list[str]:
-    """The devices of this machine: "cpu", then each "cuda:N" that torch sees."""
-    found = ["cpu"]
-    if driver.present():
-        import torch
-
-        found += [f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count())]
-    return found
-
-
 def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> bool:
     """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
     try:

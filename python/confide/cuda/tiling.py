@@ -10,7 +10,7 @@ from pathlib import Path
 from . import cache, source
 
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
-CHUNK_COLUMNS = {"float": 128, "bf16": 256, "four_bit": 1024}
+CHUNK_COLUMNS = {"float": 128, "bf16": 256}
 SPLIT_MAX, RESULTS_MAX = 8, 32
 # Staged vectors larger than the first bound leave room for too few blocks; than the second, for none.
 STAGED_BYTES_USUAL, STAGED_BYTES_MAX = 48 << 10, 192 << 10
@@ -80,34 +80,21 @@ def staged_bytes(product: Product) -> int:
 def by_shape(product: Product) -> Tiling:
     """A tiling that keeps at least 8 words of 16 bytes in flight a lane and splits columns where rows are few."""
     pairs = product.output == "SWIGLU"
-    rows = (
-        2
-        if pairs
-        else 4
-        if product.out >= 16_384 or product.batch > 4
-        else 1
-        if product.batch == 1
-        else 2
-    )
-    if (pairs and product.batch > 1) or product.weight == "four_bit":
+    if pairs:
+        rows = 2 if product.batch == 1 else 4
+    elif product.out >= 16_384 or product.batch > 4:
         rows = 4
+    else:
+        rows = min(product.batch, 2)
     groups = product.out // rows
     split = 1
     while split < SPLIT_MAX and product.chunks > 8 * split and groups * split < 8192:
         split += 1
-    deep = (
-        12 if product.batch == 1 else 4 if product.batch > 4 and product.weight == "four_bit" else 8
-    )
+    deep = 12 if product.batch == 1 else 8
     unroll = max(1, min(-(-product.chunks // split), deep // rows, 8))
     staged = split == 1 and staged_bytes(product) <= STAGED_BYTES_USUAL
     # Many sums in registers: fewer threads, or they would spill.
-    resident = (
-        256
-        if product.batch > 4
-        else 512
-        if product.batch == 1 and product.weight != "four_bit"
-        else 384
-    )
+    resident = 256 if product.batch > 4 else 384 if product.batch > 1 else 512
     return Tiling(rows, split, unroll, split if split > 2 else 4, staged=staged, resident=resident)
 
 

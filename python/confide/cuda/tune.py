@@ -16,7 +16,6 @@ from typing import Any
 
 from . import runtime, tiling
 from .decode import DecodeStep
-from .four_bit import FourBitTiles
 from .tiling import Product, Tiling
 
 REPEATS = 5
@@ -71,9 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     step = random_step(given.shape, given.rows, given.layers, given.device)
     print(f"{'product':48} {'by shape':>20} {'best':>20}  tiling")
     for product, (tiles, best, by_shape) in tune(step, given.candidates).items():
-        size = (
-            product.out * product.columns * {"float": 4, "bf16": 2, "four_bit": 0.5}[product.weight]
-        )
+        size = product.out * product.columns * {"float": 4, "bf16": 2}[product.weight]
         name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
         cells = " ".join(
             f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best)
@@ -126,8 +123,6 @@ def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any,
 
 
 def _product(step: DecodeStep, matrix: Any, output: str, norm: Any) -> Product:
-    if isinstance(matrix, FourBitTiles):
-        return Product("four_bit", output, norm is not None, matrix.out, matrix.columns, step.rows)
     out, columns = matrix.weight.shape
     return Product(step.element, output, norm is not None, int(out), int(columns), step.rows)
 
@@ -157,9 +152,7 @@ def _microseconds(
 
     def launch() -> None:
         for matrix in matrices:
-            packed = isinstance(matrix, FourBitTiles)
-            data, scales = (matrix.tiles, matrix.scales) if packed else (matrix.weight, None)
-            kernel(tiles.grid(product), tiles.warps * 32, data, scales, matrix.bias, rows, norm, target, product.out,
+            kernel(tiles.grid(product), tiles.warps * 32, matrix.weight, matrix.bias, rows, norm, target, product.out,
                    product.columns, step.config.norm_epsilon, shared=tiles.shared(product))  # fmt: skip
 
     with torch.cuda.device(step.device):

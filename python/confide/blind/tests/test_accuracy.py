@@ -10,7 +10,7 @@ import numpy
 
 from confide.blind import one_graph
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, runtime
+from confide.cuda import online, tests
 
 try:
     import torch
@@ -101,7 +101,7 @@ class Integers(unittest.TestCase):
         right = ((wide + shares) % (1 << bits)).astype(numpy.uint64)
         jobs = numpy.zeros((vectors, 6), numpy.uint64)
         jobs[:, 1:5], jobs[:, 5] = numpy.frombuffer(key, "<u8"), numpy.arange(vectors)
-        for device in runtime.devices():
+        for device in tests.devices():
             with self.subTest(device):
                 table = online.Table(device, 1)
                 table.put(0, online.InputOnDevice(device, matrix, columns, bits, 1 << 60, 1, {}))

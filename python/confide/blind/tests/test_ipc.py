@@ -9,7 +9,7 @@ import numpy
 from confide import blind
 from confide.blind import errors, ipc
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, runtime
+from confide.cuda import online, tests
 
 WIDTH = 64
 
@@ -46,7 +46,7 @@ class DoorTest(unittest.TestCase):
         self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 
     def test_a_host_process_on_the_same_device_gives_loras_deltas(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
                     adapter = self.open("ipc", device, path=str(self.folder), protect=protect)

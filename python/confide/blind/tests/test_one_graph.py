@@ -9,7 +9,7 @@ import numpy
 from confide.blind import holder, one_graph
 from confide.blind.errors import ActivationRefused, NotPrepared
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, runtime
+from confide.cuda import online, tests
 
 
 def to_host(array) -> numpy.ndarray:
@@ -43,7 +43,7 @@ class OneGraphTest(unittest.TestCase):
             self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 
     def test_prefills_and_decode_batches_get_loras_deltas_over_many_batches_of_masks(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
                     bank = one_graph.Bank(device, 4)
@@ -77,7 +77,7 @@ class OneGraphTest(unittest.TestCase):
                     self.check(device, lambda *given: bank.add(*given, []), [True, False, False], 3)
 
     def test_a_vector_that_is_not_finite_fails_its_own_row(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             bank = one_graph.Bank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
@@ -95,7 +95,7 @@ class OneGraphTest(unittest.TestCase):
             two.after_step()
 
     def test_a_prefill_that_is_refused_fails_its_own_generation(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             bank = one_graph.Bank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
@@ -136,7 +136,7 @@ class OneGraphTest(unittest.TestCase):
         self.assertFalse(state.pool.state[online.POOL_HEAD :].any())
 
     def test_final_hidden_and_offline_time(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             adapter = self.load(device, one_graph.Bank(device, 1), mode="final-hidden")
             self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
             milliseconds, tokens = adapter.time_offline()

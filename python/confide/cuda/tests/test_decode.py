@@ -12,8 +12,7 @@ from unittest import mock
 import numpy as np
 
 from confide.cuda import runtime, source, tiling, tune
-from confide.cuda.decode import DecodeStep, Sampler
-from confide.cuda.four_bit import from_codes
+from confide.cuda.decode import DecodeStep
 from confide.cuda.tests import Device, on_each_device
 from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
 from confide.cuda.tiling import Product, Tiling, by_shape, candidates
@@ -65,22 +64,17 @@ class Steps(unittest.TestCase):
     def test_greedy_tokens_are_the_reference_s(self, device: Device) -> None:
         weights, rows = random_weights(TINY, 1), 2
         step = step_on(device, TINY, weights, rows)
-        sampler = Sampler(step.hidden, rows, TINY.vocabulary, CONTEXT, device.name)
-        sampler.remaining[:] = 100
-        tokens, positions = device.array([5, 300], np.int64), device.zeros(rows, np.int64)
         references = [Reference(TINY, weights, *rotary(CONTEXT, 16)) for _ in range(rows)]
         fed = [5, 300]
         for place in range(12):
+            tokens, positions = device.array(fed, np.int64), device.array([place] * rows, np.int64)
             logits = device.numpy(step.logits(tokens, positions))
             wanted = np.stack(
                 [reference.logits(token) for reference, token in zip(references, fed)]
             )
             np.testing.assert_allclose(logits, wanted, atol=2e-5)
-            sampler.choose(step.out, tokens, positions)
             fed = [int(token) for token in wanted.argmax(1)]
-            self.assertEqual(device.numpy(tokens).tolist(), fed)
-            self.assertEqual(device.numpy(positions).tolist(), [place + 1] * rows)
-            self.assertEqual(device.numpy(sampler.emitted)[place].tolist(), fed)
+            self.assertEqual(logits.argmax(1).tolist(), fed)
 
     @on_each_device
     def test_bf16_weights_and_cache_stay_near_the_reference(self, device: Device) -> None:
@@ -197,19 +191,9 @@ class Products(unittest.TestCase):
         rows = rng.standard_normal((product.batch, product.columns)).astype(np.float32)
         norm = rng.uniform(0.5, 1.5, product.columns).astype(np.float32)
         bias = rng.standard_normal(product.out).astype(np.float32)
-        element, data, scales = "float", device.array(weight), None
+        element, data = "float", device.array(weight)
         if product.weight == "bf16":
             element, (data, weight) = "bf16", rounded(device, weight)
-            norm_data, norm = rounded(device, norm)
-            bias_data, bias = rounded(device, bias)
-        elif product.weight == "four_bit":
-            element, codes = "bf16", rng.integers(0, 16, weight.shape).astype(np.uint8)
-            values = rng.uniform(-0.3, 0.3, (product.out, product.columns // 128, 2)) * spread
-            pairs, of_groups = rounded(device, values)
-            packed = from_codes(codes, device.numpy(pairs))
-            data, scales = device.array(packed.tiles), device.array(packed.scales)
-            scale, offset = (np.repeat(of_groups[..., part], 128, 1) for part in (0, 1))
-            weight = (codes - 8.0) * scale + offset
             norm_data, norm = rounded(device, norm)
             bias_data, bias = rounded(device, bias)
         else:
@@ -221,7 +205,7 @@ class Products(unittest.TestCase):
             "gemv"
         )
         with_bias = product.output != "SWIGLU"
-        kernel(tiles.grid(product), tiles.warps * 32, data, scales, bias_data if with_bias else None,
+        kernel(tiles.grid(product), tiles.warps * 32, data, bias_data if with_bias else None,
                device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
                1e-5, shared=tiles.shared(product))  # fmt: skip
         wanted = rows.astype(np.float64)
@@ -243,13 +227,9 @@ class Products(unittest.TestCase):
             (Product("bf16", "STORE", True, 41, 1544, 1), Tiling(4, 1, 3, 4, blocks=2)),
             (Product("bf16", "SWIGLU", True, 70, 520, 2), Tiling(4, 1, 2, 4)),
             (Product("bf16", "ADD", False, 9, 2568, 8), Tiling(2, 5, 2, 5, blocks=3)),
-            (Product("four_bit", "STORE", True, 11, 1152, 1), Tiling(4, 1, 2, 4)),
-            (Product("four_bit", "SWIGLU", True, 26, 3072, 2), Tiling(4, 2, 1, 4)),
-            (Product("four_bit", "ADD", False, 6, 2048, 4), Tiling(1, 1, 2, 2)),
             (Product("float", "STORE", True, 21, 1160, 2), Tiling(2, 1, 3, 4, staged=True)),
             (Product("bf16", "SWIGLU", True, 70, 1536, 3), Tiling(4, 1, 3, 4, staged=True)),
             (Product("bf16", "ADD", False, 33, 776, 1), Tiling(1, 2, 2, 8, blocks=3, staged=True)),
-            (Product("four_bit", "STORE", True, 11, 1152, 2), Tiling(2, 1, 2, 4, staged=True)),
         ):
             with self.subTest(product=product, tiles=tiles):
                 self.product(device, product, tiles)
@@ -274,7 +254,7 @@ class Products(unittest.TestCase):
                 self.assertEqual(tiling.measured("NVIDIA H100"), {})
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
-        for weight in ("float", "bf16", "four_bit"):
+        for weight in ("float", "bf16"):
             for output in ("STORE", "ADD", "SWIGLU"):
                 for out, columns in (
                     (2048, 1536),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 
 from confide.blind import masks, pack, parameters, quantise, terms
-from confide.cuda import online, runtime
+from confide.cuda import online, tests
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 MASK, SHARE = bytes(range(32)), bytes(range(100, 132))
@@ -78,7 +78,7 @@ class OnlineTest(unittest.TestCase):
     """Each test runs on "cpu" and on each CUDA device."""
 
     def each(self, **cases):
-        return [(device, case) for device in runtime.devices() for case in cases.values()]
+        return [(device, case) for device in tests.devices() for case in cases.values()]
 
     def test_vectors_are_quantised_masked_and_refused_as_in_rust(self) -> None:
         cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]

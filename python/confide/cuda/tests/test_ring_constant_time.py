@@ -29,7 +29,7 @@ SECRETS = {
     },
     "keys.cu": {"decrypt": {"secret", "shared", "c0", "c1"}},
     "mask_stream.cu": {"mask_rows": {"key"}, "mask_columns": {"key"}},
-    "products.cu": {"scalar_products": {"weights", "tile"}, "plaintext_products": {"weights"}},
+    "products.cu": {"scalar_products": {"weights", "tile"}},
     "ntt.cu": {"ntt_forward": {"values", "shared"}, "ntt_inverse": {"values", "shared"}},
 }
 _INSTRUCTION = re.compile(r"(?:@!?(%p\d+)\s+)?([a-z][\w.]*)\s*([^;]*);")

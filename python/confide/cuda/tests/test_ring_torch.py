@@ -14,7 +14,7 @@ except ImportError:
 
 import numpy as np
 
-from confide.cuda import arrays, runtime
+from confide.cuda import arrays, runtime, tests
 from confide.cuda.tests import test_ring, test_ring_ckks
 
 # torch's other name for the host: arrays there are tensors.
@@ -34,7 +34,7 @@ class Beside(unittest.TestCase):
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         with (
             mock.patch.object(runtime, "Module", on_the_cpu),
-            mock.patch.object(runtime, "devices", lambda: [DEVICE]),
+            mock.patch.object(tests, "devices", lambda: [DEVICE]),
             mock.patch.object(test_ring, "seeded", seeded_beside),
             mock.patch.object(test_ring_ckks, "seeded", seeded_beside),
         ):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from confide.cuda import online, runtime
+from confide.cuda import online, runtime, tests
 
 DEVICE = "cpu:0"
 _MODULE = runtime.Module
@@ -40,7 +40,7 @@ def in_place() -> Iterator[None]:
     """DEVICE is the only device inside."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(runtime, "Module", module))
-        stack.enter_context(mock.patch.object(runtime, "devices", lambda: [DEVICE]))
+        stack.enter_context(mock.patch.object(tests, "devices", lambda: [DEVICE]))
         stack.enter_context(mock.patch.object(online.HostBuffer, "__init__", HostBuffer.__init__))
         stack.enter_context(mock.patch.object(online, "wait", lambda device: None))
         # Streams and events: all of it runs in order here.
