@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from ..cuda import online, ring
+from ..cuda import arrays, ring
 from . import masks
 from .channel import Channel
 from .errors import ProtocolError
@@ -30,9 +30,9 @@ class Batch:
         counts = numpy.arange(self.tokens, dtype=numpy.uint64)
         lines = numpy.empty((self.tokens, 5), numpy.uint64)
         lines[:, :4], lines[:, 4] = numpy.frombuffer(key, "<u8"), counts
-        self.lines = lines if device == "cpu" else online.upload(device, lines)
-        places = numpy.uint64(online.address(prepared)) + counts * numpy.uint64(8 * self.rows)
-        self.places = places if device == "cpu" else online.upload(device, places)
+        self.lines = lines if device == "cpu" else arrays.upload(lines, device)
+        places = numpy.uint64(arrays.address(prepared)) + counts * numpy.uint64(8 * self.rows)
+        self.places = places if device == "cpu" else arrays.upload(places, device)
 
     @property
     def left(self) -> int:
@@ -44,7 +44,7 @@ class Batch:
         self.next, self.key = self.tokens, bytes(32)
         # What was launched on this stream may still read them.
         for words in (self.prepared, self.lines, self.places):
-            online.retire(words)
+            arrays.retire(words)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
             count = min(masks.TILE, terms.columns - first)
             columns = stream.columns(tile, 0, context.n, terms.bits)
             seeded = encryptor.encrypt(columns[:count])
-            online.wipe(columns)
+            arrays.wipe(columns)
             yield first, count, seeded
     finally:
         stream.wipe()
@@ -154,11 +154,11 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             raise ProtocolError(f"prepared: ciphertexts: {error}") from error
         rows.append(secret.decrypt(answers))
         done += count
-    whole = online.joined(rows)
+    whole = arrays.concatenate(rows)
     for part in rows:
-        online.wipe(part)
+        arrays.wipe(part)
     if whole.shape[1] != context.n:
         raise ProtocolError(
             f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}"
         )
-    return Batch(context.device, number, key, online.by_token(whole))
+    return Batch(context.device, number, key, arrays.transpose_and_wipe(whole))

@@ -211,7 +211,7 @@ class RemoteAdapter:
     ) -> None:
         terms = session.terms[group]
         began = time.perf_counter()
-        packed = step.masked(taken, done)
+        packed = step.mask(taken, done)
         meter.add_ms("mask_ms", began)
         if self._online is None:
             raise ProtocolError("the connection is gone")
@@ -224,7 +224,7 @@ class RemoteAdapter:
             raise ProtocolError("products: vectors: wanted as many as were asked about")
         meter.add_ms("network_ms", began)
         meter.online_bytes += self._online.bytes - before
-        step.opened(taken, done, raw)
+        step.unmask(taken, done, raw)
         self._count(session, group, taken, left, meter)
 
     def _count(

@@ -7,6 +7,7 @@ masked scheme is offered; the direct one, DoRA and attestation are `confide adap
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import os
@@ -20,7 +21,8 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import online, ring
+from ..cuda import arrays, online, ring
+from ..cuda.arrays import Array
 from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from . import masks
@@ -30,7 +32,7 @@ from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
 from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
-from .terms import Weights, noise_headroom, quantised
+from .terms import Terms, Weights, noise_headroom, quantised
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
@@ -78,47 +80,27 @@ class Group:
         self.weights_digest = digest
         self.terms_bytes = self.terms.encode()
         self._lock = threading.Lock()
-        if device == "cpu":
-            # Words in two digits of 17 and 16 bits: every sum stays below 2^53, so a float64 product is exact.
-            self._wide = weights.matrix.astype(numpy.float64)
-        else:
-            line = online.InputOnDevice(
-                device,
-                weights.matrix,
-                self.terms.columns,
-                self.terms.bits,
-                self.terms.norm_limit,
-                1,
-                {},
-            )
-            self._table = online.Table(device, 1)
-            self._table.put(0, line)
-            self._online = online.Online(device, 1, 1)
 
-    def answers(self, words: Any, key: bytes, first: int) -> Any:
+    @functools.cached_property
+    def _kernel(self) -> tuple[online.Online, online.Table]:
+        """The launch and its table on the device, made when a vector is first answered."""
+        table = online.Table(self.device, 1)
+        table.put(0, self.terms.to_device(self.device, self.weights.matrix))
+        return online.Online(self.device, 1, 1), table
+
+    def answer(self, words: Array, key: bytes, first: int) -> Array:
         """A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
-        count, low = words.shape[0], (1 << self.terms.bits) - 1
-        if self.device != "cpu":
-            return self._on_device(words, key, first)
-        digits = numpy.concatenate(
-            (words & numpy.uint64(0x1FFFF), words >> numpy.uint64(17))
-        ).astype(numpy.float64)
-        parts = (digits @ self._wide.T).astype(numpy.int64).astype(numpy.uint64)
-        product = parts[:count] + (parts[count:] << numpy.uint64(17))
-        share = masks.rows(key, first, count, self.terms.rows, self.terms.bits)
-        return (product + share) & numpy.uint64(low)
-
-    def _on_device(self, words: Any, key: bytes, first: int) -> Any:
-        count = words.shape[0]
+        count, in_host = words.shape[0], isinstance(words, numpy.ndarray)
         jobs = numpy.zeros((count, 6), numpy.uint64)
         jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
         jobs[:, 5] = numpy.arange(first, first + count)
-        answers = online.zeros(self.device, (count, self.terms.rows), "int64")
-        given = words if not isinstance(words, numpy.ndarray) else online.upload(self.device, words)
+        answers = arrays.zeros((count, self.terms.rows), "int64", self.device)
+        given = arrays.upload(words, self.device) if in_host else words
         with self._lock:
-            self._online.answer(self._table, online.upload(self.device, jobs), given, None, answers)
+            kernel, table = self._kernel
+            kernel.answer(table, arrays.upload(jobs, self.device), given, None, answers)
         jobs.fill(0)
-        return online.words_of(answers) if isinstance(words, numpy.ndarray) else answers
+        return arrays.as_words(answers) if in_host else answers
 
 
 class Hosted:
@@ -250,20 +232,24 @@ class Preparing:
         if self.pushed != self.group.terms.columns:
             raise Refusal("malformed")
         key = self.host.answer_key(self.session, self.index, self.batch)
-        stream = ring.MaskStream(key, self.host.options.device)
-        terms, tokens = self.group.terms, self.host.context.n
-        # What is encrypted is −s, [rows, tokens].
-        tiles = [
-            stream.columns(tile, 0, tokens, terms.bits, negated=True)
-            for tile in range(-(-terms.rows // masks.TILE))
-        ]
-        shares = online.joined(tiles)
-        answers = self._products.answers(self.session.public_key, shares[: terms.rows])
-        for secret in (*tiles, shares):
-            online.wipe(secret)
-        stream.wipe()
+        answers = answer_products(self._products, self.session.public_key, key, self.group.terms)
         self.session.sequences[self.index].finish(self.batch, key)
         return answers
+
+
+def answer_products(
+    products: ring.ScalarProducts, public_key: ring.PublicKey, key: bytes, terms: Terms
+) -> ring.Small:
+    """Enc(A·r − s) of every row, fresh under the key holder's public key; `key` is that of the answers' masks s."""
+    context = products.context
+    stream = ring.MaskStream(key, context.device)
+    # What is encrypted is −s, [rows, tokens].
+    tiles = -(-terms.rows // masks.TILE)
+    shares = stream.columns(0, 0, context.n, terms.bits, negated=True, tiles=tiles)
+    answers = products.answers(public_key, shares[: terms.rows])
+    arrays.wipe(shares)
+    stream.wipe()
+    return answers
 
 
 class AdapterHost:
@@ -422,7 +408,7 @@ class AdapterHost:
         limit = self.options.limit(terms.columns)
         left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
         key, first = session.sequences[group].use(counter, words.shape[0])
-        answers = session.adapter.groups[group].answers(words, key, first)
+        answers = session.adapter.groups[group].answer(words, key, first)
         return _noised(answers, terms.noise_sigma, terms.bits), left
 
     def answer_key(self, session: Session, group: int, batch: int) -> bytes:
@@ -467,7 +453,7 @@ def _noised(answers: Any, sigma: float, bits: int) -> Any:
     """Rounded Gaussian noise on answers mod 2^k, cut at the headroom of the norm limit."""
     if sigma == 0.0:
         return answers
-    words = online.words_of(answers)
+    words = arrays.as_words(answers)
     most = noise_headroom(sigma)
     unit = numpy.frombuffer(os.urandom(16 * words.size), "<u8").reshape(2, *words.shape)
     first, second = ((half >> numpy.uint64(11)).astype(numpy.float64) for half in unit)
@@ -478,5 +464,5 @@ def _noised(answers: Any, sigma: float, bits: int) -> Any:
     )
     noised = (words + noise) & numpy.uint64((1 << bits) - 1)
     return (
-        noised if isinstance(answers, numpy.ndarray) else online.upload(str(answers.device), noised)
+        noised if isinstance(answers, numpy.ndarray) else arrays.upload(noised, str(answers.device))
     )

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..cuda import online, ring
+from ..cuda import arrays, ring
 from ..cuda.shared import SharedWords
 from . import masks, parameters
 from .batches import Batch, Taken, encrypted_masks
@@ -151,10 +151,10 @@ class IpcAdapter(RemoteAdapter):
             raise ProtocolError("the host was ended")
         terms, lane = session.terms[group], self._online_lane
         lane.idle = self.idle
-        step.masked_into(taken, done, lane.request.words)
+        step.mask_into(taken, done, lane.request.words)
         _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
-        step.opened_words(taken, done, answers)
+        step.unmask_words(taken, done, answers)
         self._count(session, group, taken, left, meter)
 
     def _prepared_batch(self, session: Session, group: int, channel: Any) -> Batch:
@@ -171,8 +171,8 @@ class IpcAdapter(RemoteAdapter):
         key = os.urandom(32)
         for first, count, seeded in encrypted_masks(context, session.secret, terms, key):
             words = count * context.limbs * context.n
-            online.copy(lane.request.words[:words], seeded.c0)
-            online.wait(self.options.device)
+            arrays.copy(lane.request.words[:words], seeded.c0)
+            arrays.synchronize(self.options.device)
             if len(set(seeded.seeds)) != 1 or seeded.indices != list(range(first, first + count)):
                 raise ProtocolError(
                     "encryptor: wanted one seed and indices in the order of the columns"
@@ -186,8 +186,8 @@ class IpcAdapter(RemoteAdapter):
         parts = [
             lane.answer.words[at : at + half].reshape(terms.rows, context.n) for at in (0, half)
         ]
-        prepared = online.by_token(session.secret.decrypt(ring.Small(context, *parts)))
-        online.wait(self.options.device)
+        prepared = arrays.transpose_and_wipe(session.secret.decrypt(ring.Small(context, *parts)))
+        arrays.synchronize(self.options.device)
         return Batch(context.device, number, key, prepared)
 
 
@@ -348,7 +348,7 @@ def _answered(
             request.count, terms.columns
         )
         answers, left = host.apply(session, request.group, request.first, words)
-        online.copy(lane.answer.words[: request.count * terms.rows], answers)
+        arrays.copy(lane.answer.words[: request.count * terms.rows], answers)
         return 0, left
     if request.operation == BEGIN:
         state["preparing"] = host.prepare(session, request.group)
@@ -370,7 +370,7 @@ def _answered(
         small = state.pop("preparing").finish()
         half = terms.rows * context.n
         for at, part in ((0, small.c0), (half, small.c1)):
-            online.copy(lane.answer.words[at : at + half], part)
+            arrays.copy(lane.answer.words[at : at + half], part)
         return 0, None
     raise Refusal("malformed")
 

@@ -20,13 +20,13 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import online, ring
+from ..cuda import arrays, online, ring
 from ..sites import READERS, Site, Width, source_number
 from . import guarantee, masks, parameters
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
-from .host import AdapterHost, Hosted, HostOptions
+from .host import AdapterHost, Hosted, HostOptions, answer_products
 from .terms import Terms
 
 ADAPTERS_MAX = 16
@@ -48,14 +48,14 @@ class Bank:
         self.members: list[OneGraphAdapter | None] = [None] * ADAPTERS_MAX
         self.tables: dict[tuple[int, int], online.Table] = {}
         self.rows: list[int] = [-1] * slots
-        self.adapter_of = online.zeros(device, slots, "int32")
-        self.offset_of = online.zeros(device, slots, "int32")
+        self.adapter_of = arrays.zeros(slots, "int32", device)
+        self.offset_of = arrays.zeros(slots, "int32", device)
         self._rows_max = 0
         self._steps: list[online.Online] = []
         self.status = online.Status(device, slots)
         self._returned: list[tuple[online.Status, Any]] = []
         # Rows of a prefill in the order of their counters.
-        self.in_order = online.upload(device, numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32))
+        self.in_order = arrays.upload(numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32), device)
         self._write_rows()
 
     def take(self, adapter: OneGraphAdapter) -> int:
@@ -159,11 +159,11 @@ class Bank:
             offsets.append(seen.get(index, 0))
             seen[index] = offsets[-1] + 1
         for target, values in ((self.adapter_of, self.rows), (self.offset_of, offsets)):
-            fresh = online.upload(self.device, numpy.array(values, numpy.int32))
+            fresh = arrays.upload(numpy.array(values, numpy.int32), self.device)
             if self.device == "cpu":
                 target[:] = fresh
             else:
-                online.copy(target, fresh)
+                arrays.copy(target, fresh)
 
     def _rehearse(self) -> None:
         """Loads the kernels outside any recording: a launch for nobody."""
@@ -179,7 +179,7 @@ class Bank:
                 outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
                 self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.status)
         # This stream alone: beside it the steps' own may be recorded, and a device in that state cannot be waited for.
-        online.wait(self.device)
+        arrays.synchronize(self.device)
 
 
 class InputState:
@@ -189,15 +189,8 @@ class InputState:
         group = hosted.groups[index]
         self.terms: Terms = group.terms
         self.matrix = group.weights.matrix
-        self.line = online.InputOnDevice(
-            device,
-            self.matrix,
-            self.terms.columns,
-            self.terms.bits,
-            self.terms.norm_limit,
-            tokens,
-            online.parts_on_device(device, self.terms, READERS[self.terms.source]),
-        )
+        readers = READERS[self.terms.source]
+        self.line = self.terms.to_device(device, self.matrix, tokens, readers)
         self.pool = online.Pool(device, tokens, SLOTS)
         # Used by the host at the last exact reading.
         self.exact = 0
@@ -230,9 +223,9 @@ class OneGraphAdapter:
         self.name, self.bank, self.device = name, bank, bank.device
         _, pairs = peft.load(folder)
         pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
-        # The host's role, with a device of its own choice for products that nobody asks for here.
-        self.host = AdapterHost(HostOptions(chosen, protect, allowance=1 << 62, device=self.device))
-        hosted = Hosted(name, pairs, HostOptions(chosen, protect, rank_max=1024, device="cpu"))
+        options = HostOptions(chosen, protect, 1 << 62, rank_max=1024, device=self.device)
+        self.host = AdapterHost(options)
+        hosted = self.host.offer(name, pairs)
         self.context = self.host.context
         self.secret = ring.SecretKey.random(self.context)
         self.public_key = ring.PublicKey.from_bytes(
@@ -254,8 +247,8 @@ class OneGraphAdapter:
             for state in self.inputs:
                 self._install(state, wait)
         self.index = bank.take(self)
-        self.mine = online.upload(
-            self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32)
+        self.mine = arrays.upload(
+            numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32), self.device
         )
         self._preparer = threading.Thread(
             target=self._prepare_ahead, name="confide-one-graph", daemon=True
@@ -284,7 +277,7 @@ class OneGraphAdapter:
         with side_stream(self.device) as wait:
             began = time.perf_counter()
             for state in self.inputs:
-                online.wipe(self._prepared(state, os.urandom(32), os.urandom(32)))
+                arrays.wipe(self._prepared(state, os.urandom(32), os.urandom(32)))
             wait()
             return (time.perf_counter() - began) * 1e3, self.context.n
 
@@ -302,7 +295,7 @@ class OneGraphAdapter:
 
     def _wait_for(self, rows: int) -> None:
         """Rows were announced that took no counter, or masks are short: the device says which."""
-        online.wait(self.device)
+        arrays.synchronize(self.device)
         for state in self.inputs:
             state.exact = state.pool.next()
         self._since = 0
@@ -359,7 +352,7 @@ class OneGraphAdapter:
         with self._changed:
             if self._stopping:
                 # What was there is wiped; this would stay.
-                online.wipe(prepared)
+                arrays.wipe(prepared)
                 return
             state.pool.install(number, prepared, mask_key, share_key)
             wait()
@@ -383,17 +376,8 @@ class OneGraphAdapter:
         products = ring.ScalarProducts(self.context, state.matrix)
         for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
             products.add_seeded(first, seeded)
-        stream = ring.MaskStream(share_key, self.device)
-        tiles = [
-            stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
-            for tile in range(-(-state.terms.rows // masks.TILE))
-        ]
-        shares = online.joined(tiles)
-        answers = products.answers(self.public_key, shares[: state.terms.rows])
-        for secret in (*tiles, shares):
-            online.wipe(secret)
-        stream.wipe()
-        return online.by_token(self.secret.decrypt(answers))
+        answers = answer_products(products, self.public_key, share_key, state.terms)
+        return arrays.transpose_and_wipe(self.secret.decrypt(answers))
 
 
 class OneGraphDeltas:

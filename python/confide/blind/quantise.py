@@ -1,6 +1,6 @@
-"""Real numbers to integers, and the bound that no product of them wraps: crates/lora/src/quantise.rs, sum for sum.
+"""An adapter's real numbers to integers, and the bound that no product of them wraps: crates/lora/src/quantise.rs.
 
-The slow reference of cuda/quantise.cuh. Sums are in the order of the Rust code, so that every bit agrees.
+Sums are in the order of the Rust code, so that every bit agrees. Activations are rounded by cuda/quantise.cuh.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ import math
 
 import numpy
 
-from .errors import ActivationRefused, AdapterRefused
+from .errors import AdapterRefused
 
 ENTRY_MAX = 4095
-VECTOR_MAX = 32767
 NORM_LIMIT_MAX = 1 << 40
-ROUNDING_ERROR_MAX = 1.0 / 1024.0
 VECTOR_BITS_MAX = 33
-_LANES = 8
-_MAGIC = 6_755_399_441_055_744.0
 
 
 def quantise_rows(
@@ -46,49 +42,6 @@ def norm_limit(matrix: numpy.ndarray, bits: int, headroom: int) -> int:
         if greatest == 0
         else min(math.isqrt(room * room // greatest), NORM_LIMIT_MAX)
     )
-
-
-def quantise_vector(real: numpy.ndarray, limit: int) -> tuple[numpy.ndarray, float]:
-    """float32 [columns] -> int16 whose Euclidean norm is at most `limit`, and the scale."""
-    wide = real.astype(numpy.float64)
-    square = _lane_sum(wide)
-    if not math.isfinite(square):
-        at = int(numpy.argmin(numpy.isfinite(real)))
-        raise ActivationRefused(f"activation cannot be sent: entry {at} is not finite")
-    greatest = float(numpy.abs(wide).max(initial=0.0))
-    if greatest == 0.0:
-        return numpy.zeros(len(real), numpy.int16), 1.0
-    room = float(limit) - math.sqrt(float(len(real))) / 2.0 - 1.0
-    if room < 1.0:
-        raise _too_coarse(limit, math.inf)
-    scale = max(greatest / float(VECTOR_MAX), math.sqrt(square) / room)
-    values = (wide * (1.0 / scale) + _MAGIC).view(numpy.int64).astype(numpy.int16)
-    norm_square = int((values.astype(numpy.int64) ** 2).sum())
-    if norm_square > limit * limit:
-        raise _too_coarse(limit, math.inf)
-    if norm_square < len(real) / 4.0 / ROUNDING_ERROR_MAX**2:
-        error = math.sqrt(float(((wide - scale * values) ** 2).sum()) / square)
-        if error > ROUNDING_ERROR_MAX:
-            raise _too_coarse(limit, error)
-    return values, scale
-
-
-def _too_coarse(limit: int, error: float) -> ActivationRefused:
-    return ActivationRefused(
-        f"activation cannot be sent: vector is too coarse: under the norm limit {limit} rounding adds {error:.1e}, "
-        f"wanted at most {ROUNDING_ERROR_MAX:.1e}"
-    )
-
-
-def _lane_sum(wide: numpy.ndarray) -> float:
-    """Sum of squares in eight lanes, each in its order, then the lanes in theirs."""
-    whole = len(wide) // _LANES * _LANES
-    squares = wide * wide
-    lanes = numpy.zeros(_LANES)
-    if whole:
-        lanes = numpy.cumsum(squares[:whole].reshape(-1, _LANES), axis=0)[-1].copy()
-    lanes[: len(wide) - whole] += squares[whole:]
-    return float(numpy.cumsum(lanes)[-1])
 
 
 def _scale_of(rows: numpy.ndarray, entry_max: int, row_l1_max: int) -> float:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy
 
+from ..cuda import arrays, online
 from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from .errors import AdapterRefused
@@ -89,6 +91,29 @@ class Terms:
                 )
         return b"".join(out)
 
+    def to_device(
+        self,
+        device: str,
+        matrix: numpy.ndarray | None = None,
+        tokens: int = 1,
+        places: Sequence[str] = (),
+    ) -> online.InputOnDevice:
+        """The input as the kernels read it: with `matrix` int16 [rows, columns] where the role has one, and with its
+        parts, by the place of their projection in `places`, where the role adds them.
+        """
+        parts, first = {}, 0
+        for part in self.parts if places else ():
+            factor = None
+            if part.factor is not None:
+                factor = arrays.upload(numpy.ascontiguousarray(part.factor.T), device)
+            parts[places.index(part.projection)] = online.PartOnDevice(
+                first, part.rows, part.outputs, factor, part.scale
+            )
+            first += part.rows
+        return online.InputOnDevice(
+            device, matrix, self.columns, self.bits, self.norm_limit, tokens, parts
+        )
+
     @staticmethod
     def decode(payload: bytes) -> Terms:
         """From its bytes."""
@@ -116,27 +141,6 @@ class Terms:
             parts.append(part)
         fields.end()
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
-
-    def add(
-        self,
-        projection: str,
-        products: numpy.ndarray,
-        scales: numpy.ndarray,
-        outputs: numpy.ndarray,
-    ) -> bool:
-        """Adds what products mean: uint64 [vectors, rows], float64 [vectors], float32 [vectors, width] in place."""
-        first = 0
-        for part in self.parts:
-            if part.projection == projection:
-                words = centred(products[:, first : first + part.rows], self.bits)
-                real = (words.astype(numpy.float64) * scales[:, None]).astype(numpy.float32)
-                if part.factor is None:
-                    outputs += (real.astype(numpy.float64) * part.scale).astype(numpy.float32)
-                else:
-                    outputs += real @ part.factor.T
-                return True
-            first += part.rows
-        return False
 
 
 @dataclass(frozen=True)
@@ -217,12 +221,6 @@ def outputs_max(matrix: numpy.ndarray, parameters: ParameterSet) -> int:
 def noise_headroom(sigma: float) -> int:
     """What noise may add to an answer: it is cut at eight standard deviations and half a unit."""
     return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
-
-
-def centred(words: numpy.ndarray, bits: int) -> numpy.ndarray:
-    """Words mod 2^bits as the integers of least magnitude, int64."""
-    shift = numpy.uint64(64 - bits)
-    return (words << shift).view(numpy.int64) >> shift.astype(numpy.int64)
 
 
 def _check(projection: str, pair: Pair, source: int, columns: int) -> None:

@@ -71,12 +71,93 @@ def host(values: Array) -> np.ndarray:
     return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
+def as_words(values: Array) -> np.ndarray:
+    """The values as uint64 in numpy: a copy from a device, which is waited for."""
+    return host(values).view(np.uint64)
+
+
+def as_signed(values: Array) -> Array:
+    """The same words as int64, where torch would have them as uint64, of which it copies and joins few."""
+    if isinstance(values, np.ndarray):
+        return values
+    import torch
+
+    return values.view(torch.int64) if values.dtype == torch.uint64 else values
+
+
+def upload(values: np.ndarray, device: str) -> Array:
+    """A copy of `values` on the device. Words of 64 bits keep their bits."""
+    if device == "cpu":
+        return np.array(values, order="C")
+    import torch
+
+    signed = values.view(np.int64) if values.dtype == np.uint64 else values
+    # torch takes no array that cannot be written, such as bytes are.
+    return torch.from_numpy(np.require(signed, requirements=("C", "W"))).to(device)
+
+
+def address(values: Array) -> int:
+    """Where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
+    return int(values.ctypes.data) if isinstance(values, np.ndarray) else int(values.data_ptr())
+
+
+def copy(target: Array, source: Array) -> None:
+    """Copies words into a flat target of as many, in the order of the current stream."""
+    if isinstance(target, np.ndarray):
+        target[:] = source.reshape(-1)
+        return
+    import torch
+
+    with torch.inference_mode():
+        target.copy_(as_signed(source).reshape(-1))
+
+
+def concatenate(parts: Sequence[Array]) -> Array:
+    """Arrays of words one below the other."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat([as_signed(part) for part in parts])
+
+
+def transpose_and_wipe(messages: Array) -> Array:
+    """A contiguous [tokens, rows] of messages [rows, tokens] as decrypted, which are wiped."""
+    if isinstance(messages, np.ndarray):
+        made = np.array(messages.T, order="C")
+    else:
+        import torch
+
+        made = as_signed(messages).T.clone(memory_format=torch.contiguous_format)
+    wipe(messages)
+    return made
+
+
 def wipe(values: Array) -> None:
     """Overwrites a secret with zeros."""
     if isinstance(values, np.ndarray):
         values.fill(0)
         return
-    torch = sys.modules["torch"]
+    import torch
+
     # A tensor that was made in this mode can be written in no other.
     with torch.inference_mode():
         values.view(torch.uint8).zero_()
+
+
+def retire(values: Array) -> None:
+    """Wipes a buffer after all that the current stream reads of it; its memory is nobody else's before that."""
+    wipe(values)
+    if not isinstance(values, np.ndarray) and values.is_cuda:
+        import torch
+
+        # The allocator knows only the stream that it was made on.
+        values.record_stream(torch.cuda.current_stream(values.device))
+
+
+def synchronize(device: str) -> None:
+    """Waits for what the current stream of a CUDA device has to do."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.current_stream(device).synchronize()

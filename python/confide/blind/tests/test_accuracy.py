@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy
 
 from confide.blind import one_graph
-from confide.blind.tests import adapters, hosts
-from confide.cuda import online, tests
+from confide.blind.tests import adapters, hosts, reference
+from confide.cuda import arrays, online, tests
 
 try:
     import torch
@@ -89,15 +89,13 @@ class Integers(unittest.TestCase):
     """What the host's kernel answers is A·y + s mod 2^k, to the last bit."""
 
     def test_are_exact(self) -> None:
-        from confide.blind import masks
-
         rows, columns, bits, vectors = 32, 192, 33, 8
         generator = numpy.random.default_rng(2)
         matrix = generator.integers(-2047, 2048, (rows, columns)).astype(numpy.int16)
         words = generator.integers(0, 1 << bits, (vectors, columns), dtype=numpy.uint64)
         key = generator.bytes(32)
         wide = words.astype(object) @ matrix.T.astype(object)
-        shares = masks.rows(key, 0, vectors, rows, bits).astype(object)
+        shares = reference.mask_rows(key, 0, vectors, rows, bits).astype(object)
         right = ((wide + shares) % (1 << bits)).astype(numpy.uint64)
         jobs = numpy.zeros((vectors, 6), numpy.uint64)
         jobs[:, 1:5], jobs[:, 5] = numpy.frombuffer(key, "<u8"), numpy.arange(vectors)
@@ -105,11 +103,11 @@ class Integers(unittest.TestCase):
             with self.subTest(device):
                 table = online.Table(device, 1)
                 table.put(0, online.InputOnDevice(device, matrix, columns, bits, 1 << 60, 1, {}))
-                answers = online.zeros(device, (vectors, rows), "int64")
+                answers = arrays.zeros((vectors, rows), "int64", device)
                 online.Online(device, 1, 1).answer(
-                    table, online.upload(device, jobs), online.upload(device, words), None, answers
+                    table, arrays.upload(jobs, device), arrays.upload(words, device), None, answers
                 )
-                self.assertTrue(numpy.array_equal(online.words_of(answers), right))
+                self.assertTrue(numpy.array_equal(arrays.as_words(answers), right))
 
 
 def in_double(held: "Weights") -> "Weights":

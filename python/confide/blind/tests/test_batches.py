@@ -6,7 +6,7 @@ from unittest import mock
 import numpy
 
 from confide.blind.batches import Batch, Pool, encrypted_masks
-from confide.cuda import online, ring
+from confide.cuda import arrays, ring
 from confide.cuda.tests import Device, on_each_device
 
 
@@ -25,14 +25,14 @@ class Batches(unittest.TestCase):
             pool.put(batch)
         self.assertEqual([pool.take(3).count, pool.take(3).count], [3, 1])
         self.assertTrue(
-            online.words_of(batches[0].prepared).any(), "its last answers may still be opened"
+            arrays.as_words(batches[0].prepared).any(), "its last answers may still be opened"
         )
         taken = pool.take(3)
         self.assertEqual((taken.batch, taken.counter), (batches[1], 4))
         for words in (batches[0].prepared, batches[0].lines, batches[0].places):
-            self.assertFalse(online.words_of(words).any())
+            self.assertFalse(arrays.as_words(words).any())
         self.assertEqual(batches[0].key, bytes(32))
-        self.assertTrue(online.words_of(batches[1].prepared).all())
+        self.assertTrue(arrays.as_words(batches[1].prepared).all())
 
     @on_each_device
     def test_masks_and_generators_are_wiped_also_where_the_caller_stops(self, device) -> None:
@@ -57,7 +57,7 @@ class Batches(unittest.TestCase):
             running.close()
         self.assertEqual((len(made), len(wiped)), (2, 1))
         for words in made:
-            self.assertFalse(online.words_of(online.signed(words)).any())
+            self.assertFalse(arrays.as_words(arrays.as_signed(words)).any())
         with self.assertRaisesRegex(RuntimeError, "wiped"):
             wiped[0].encrypt(device.zeros((1, 256), numpy.uint64))
 
@@ -66,9 +66,9 @@ class Batches(unittest.TestCase):
         for rows in (1, 3):
             values = numpy.arange(1, rows * 5 + 1, dtype=numpy.uint64).reshape(rows, 5)
             messages = device.array(values)
-            turned = online.by_token(messages)
-            numpy.testing.assert_array_equal(online.words_of(online.signed(turned)), values.T)
-            self.assertFalse(online.words_of(online.signed(messages)).any())
+            turned = arrays.transpose_and_wipe(messages)
+            numpy.testing.assert_array_equal(arrays.as_words(arrays.as_signed(turned)), values.T)
+            self.assertFalse(arrays.as_words(arrays.as_signed(messages)).any())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from confide.blind import (
     channel,
     frames,
     holder,
-    masks,
     messages,
     pack,
     parameters,
@@ -29,7 +28,7 @@ from confide.blind.errors import (
     Refusal,
     StartedAnew,
 )
-from confide.blind.tests import adapters, hosts
+from confide.blind.tests import adapters, hosts, reference
 
 WIDTH = 64
 
@@ -134,17 +133,14 @@ class HostTests:
                 matrix = terms.quantised(
                     1, pairs, protect, parameters.dangerous_named(hosts.TOY)
                 ).matrix
-                step = adapter._steps[group]
-                low = (1 << session.terms[group].bits) - 1
-                wanted = [
-                    [
-                        int(matrix[row].astype(object) @ vector.view(numpy.int64).astype(object))
-                        & low
-                        for row in range(len(matrix))
-                    ]
-                    for vector in step.values
-                ]
-                self.assertEqual(step.products.tolist(), wanted)
+                limit, wide = session.terms[group].norm_limit, matrix.astype(numpy.int64)
+                wanted = []
+                for row in rows_of(70):
+                    values, scale = reference.quantise_vector(row, limit)
+                    products = wide @ values.astype(numpy.int64)
+                    wanted.append((products.astype(numpy.float64) * scale).astype(numpy.float32))
+                real = adapter._steps[group].online.real[:70, : len(matrix)]
+                self.assertEqual(real.tolist(), numpy.stack(wanted).tolist())
                 self.assertEqual(deltas.report()["answered_vectors"], 76)
 
     def test_a_full_set_gives_the_same_under_its_own_guarantee(self) -> None:
@@ -189,7 +185,7 @@ class HostTests:
             (projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")
         ]
         matrix = terms.quantised(0, pairs, "a", parameters.dangerous_named(hosts.TOY)).matrix
-        drawn = masks.rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
+        drawn = reference.mask_rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
         product = (matrix.astype(numpy.int64).astype(numpy.uint64) * drawn).sum(axis=1) & low
         self.assertFalse(
             (batch.prepared[0] == product).any(), "what is prepared is A·r − s, not A·r"
@@ -237,17 +233,19 @@ class HostTests:
             deltas.add(0, "attention", rows_of(1), outputs)
         self.check_deltas(adapter.open(), 0, 2)
 
-    def test_an_activation_that_cannot_be_sent_spends_no_counter(self) -> None:
+    def test_an_activation_that_cannot_be_sent_spends_no_budget(self) -> None:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
-        left = adapter.session.pools[0].left
-        rows = rows_of(2)
+        left = list(adapter.session.left)
+        rows, outputs = rows_of(2), {"q": numpy.ones((2, 64), numpy.float32)}
         rows[1, 3] = numpy.inf
         with self.assertRaises(ActivationRefused):
-            deltas.add(0, "attention", rows, {"q": numpy.ones((2, 64), numpy.float32)})
-        self.assertEqual(adapter.session.pools[0].left, left)
+            deltas.add(0, "attention", rows, outputs)
+        self.assertTrue((outputs["q"] == 1).all(), "outputs are as they were")
+        self.assertEqual(adapter.session.left, left)
         self.check_deltas(deltas, 0, 1)
+        self.assertEqual(deltas.report()["answered_vectors"], 2)
 
     def test_rows_of_a_decode_batch_are_one_request(self) -> None:
         adapter = self.connect(self.start())

@@ -9,7 +9,7 @@ import numpy
 from confide import blind
 from confide.blind import errors, ipc
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, tests
+from confide.cuda import arrays, tests
 
 WIDTH = 64
 
@@ -39,8 +39,8 @@ class DoorTest(unittest.TestCase):
         if hasattr(deltas, "before_step"):
             deltas.before_step(count)
         rows = numpy.random.default_rng(count).normal(0, 1, (count, WIDTH)).astype(numpy.float32)
-        output = online.zeros(device, (count, 64), "float32")
-        deltas.add(0, "attention", online.upload(device, rows), {"q": output})
+        output = arrays.zeros((count, 64), "float32", device)
+        deltas.add(0, "attention", arrays.upload(rows, device), {"q": output})
         wanted = adapters.plain(self.pairs, 0, "q", rows)
         got = output if isinstance(output, numpy.ndarray) else output.cpu().numpy()
         self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)

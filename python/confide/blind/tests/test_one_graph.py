@@ -9,7 +9,7 @@ import numpy
 from confide.blind import holder, one_graph
 from confide.blind.errors import ActivationRefused, NotPrepared
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, tests
+from confide.cuda import arrays, online, tests
 
 
 def to_host(array) -> numpy.ndarray:
@@ -33,10 +33,10 @@ class OneGraphTest(unittest.TestCase):
     def check(self, device: str, add, rows_of: list[bool], count: int) -> None:
         rows = numpy.random.default_rng(4).normal(0, 1, (count, 64)).astype(numpy.float32)
         outputs = {
-            "q": online.zeros(device, (count, 64), "float32"),
-            "v": online.zeros(device, (count, 32), "float32"),
+            "q": arrays.zeros((count, 64), "float32", device),
+            "v": arrays.zeros((count, 32), "float32", device),
         }
-        add(0, "attention", online.upload(device, rows), outputs)
+        add(0, "attention", arrays.upload(rows, device), outputs)
         for projection in ("q", "v"):
             wanted = adapters.plain(self.pairs, 0, projection, rows) * numpy.array(rows_of)[:, None]
             got = to_host(outputs[projection])
@@ -86,9 +86,9 @@ class OneGraphTest(unittest.TestCase):
                 deltas.before_step(1)
             rows = numpy.ones((2, 64), numpy.float32)
             rows[1, 5] = numpy.nan
-            outputs = {"q": online.zeros(device, (2, 64), "float32")}
-            bank.add(0, "attention", online.upload(device, rows), outputs, [])
-            online.wait(device)
+            outputs = {"q": arrays.zeros((2, 64), "float32", device)}
+            bank.add(0, "attention", arrays.upload(rows, device), outputs, [])
+            arrays.synchronize(device)
             one.after_step()
             with self.assertRaises(ActivationRefused):
                 two.after_step()
@@ -105,10 +105,10 @@ class OneGraphTest(unittest.TestCase):
             one.add(
                 0,
                 "attention",
-                online.upload(device, rows),
-                {"q": online.zeros(device, (3, 64), "float32")},
+                arrays.upload(rows, device),
+                {"q": arrays.zeros((3, 64), "float32", device)},
             )
-            online.wait(device)
+            arrays.synchronize(device)
             two.after_step()
             with self.assertRaises(ActivationRefused):
                 one.after_step()

@@ -12,7 +12,7 @@ except ImportError:
 import numpy
 
 from confide.blind.tests import adapters, hosts, test_batches, test_one_graph
-from confide.cuda import online
+from confide.cuda import arrays
 from confide.cuda.tests.torch_on_cpu import DEVICE, Beside
 
 
@@ -42,8 +42,8 @@ class KeyHolder(Beside):
                 rows = (
                     numpy.random.default_rng(count).normal(0, 1, (count, 64)).astype(numpy.float32)
                 )
-                outputs = {"q": online.zeros(DEVICE, (count, 64), "float32")}
-                deltas.add(0, "attention", online.upload(DEVICE, rows), outputs)
+                outputs = {"q": arrays.zeros((count, 64), "float32", DEVICE)}
+                deltas.add(0, "attention", arrays.upload(rows, DEVICE), outputs)
                 wanted = adapters.plain(pairs, 0, "q", rows)
                 error = numpy.linalg.norm(outputs["q"].numpy() - wanted) / numpy.linalg.norm(wanted)
                 self.assertLess(error, 1e-3)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from confide.cuda import online, runtime, tests
+from confide.cuda import arrays, online, runtime, tests
 
 DEVICE = "cpu:0"
 _MODULE = runtime.Module
@@ -42,7 +42,7 @@ def in_place() -> Iterator[None]:
         stack.enter_context(mock.patch.object(runtime, "Module", module))
         stack.enter_context(mock.patch.object(tests, "devices", lambda: [DEVICE]))
         stack.enter_context(mock.patch.object(online.HostBuffer, "__init__", HostBuffer.__init__))
-        stack.enter_context(mock.patch.object(online, "wait", lambda device: None))
+        stack.enter_context(mock.patch.object(arrays, "synchronize", lambda device: None))
         # Streams and events: all of it runs in order here.
         stack.enter_context(mock.patch("torch.cuda.set_device", lambda device: None))
         for name in ("Stream", "Event", "current_stream"):
